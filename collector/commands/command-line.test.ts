@@ -8,6 +8,12 @@ const call = async (...argv: string[]) => {
   return { code, out: env.out(), err: env.err() };
 };
 
+it("K6: run ends with 1, as a restart may help, while the disk of its config returns errors", async () => {
+  // The kernel answers a read of this file with EIO.
+  const { code, err } = await call("run", "--config", "/proc/self/mem");
+  expect([code, err]).toEqual([1, expect.stringContaining("the config cannot be read")]);
+});
+
 describe.each(Object.entries(commands))("%s", (name, { summary, load }) => {
   it("lists exactly its flags in its help", async () => {
     const { code, out } = await call(name, "--help");

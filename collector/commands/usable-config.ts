@@ -1,13 +1,16 @@
 import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
-import { describeConfigError, isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
+import { describeConfigError, isUsable, loadConfig, type UsableConfig, unreadable } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 
-/** Creates the failure of a config with these errors: exit code 78. */
-export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure =>
-  new CommandFailure(exitCode.config, "config_invalid", "the config is invalid or missing (line:column key error)", {
+/** Creates the failure of a config with these errors: exit code 78, or 1 for an error of the disk, which a restart may mend. */
+export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure => {
+  const mayPass = errors.some(({ message }) => message.endsWith(unreadable));
+  const message = "the config is invalid or missing (line:column key error)";
+  return new CommandFailure(mayPass ? exitCode.failed : exitCode.config, "config_invalid", message, {
     details: errors.map(describeConfigError),
   });
+};
 
 /** Loads the config at `path`. Throws a failure that lists every error if it cannot run. */
 export const loadUsableConfig = async (

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rmdir, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
@@ -180,6 +181,44 @@ describe("apply_desired_config", () => {
     await expect.poll(lastConfig).toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
   });
 
+  it("V1: tries a config once more after an outage of core that was longer than its time, and rejects it after a second one", async () => {
+    const before = await onDisk();
+    const desired = await anotherConfig();
+    const { clock } = collector;
+    await collector.peer.close();
+    await collector.start();
+    const rejectAll = () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
+    for (const times of [1, 2]) {
+      await assign(desired, { onFetched: rejectAll });
+      await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(desired) });
+      await expect.poll(() => clock.sleeps(120_000, 120_000)).toBe(true);
+      clock.skip(120_000);
+      await expect.poll(onDisk).toBe(before);
+      await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(before) });
+      expect(fetches()).toHaveLength(times);
+    }
+    await assign(desired);
+    await expect.poll(() => lastConfig()?.errors).toEqual([expect.stringContaining("rolled back: no heartbeat")]);
+    expect([await onDisk(), fetches().length]).toEqual([before, 2]);
+  });
+
+  it("keeps what somebody writes into the file while promotion is pending, and rejects the desired config", async () => {
+    const own = await withSources("[{type: file, include: [/var/log/own.log]}]");
+    const { clock } = collector;
+    await collector.peer.close();
+    await collector.start();
+    await assign(await anotherConfig(), {
+      onFetched: () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" })),
+    });
+    await expect.poll(() => clock.sleeps(120_000, 120_000)).toBe(true);
+    await writeFile(collector.host.config, own);
+    clock.skip(120_000);
+    await expect.poll(() => collector.log.text()).toContain("changed on this host meanwhile");
+    await assign(await anotherConfig());
+    await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(own) });
+    expect(await onDisk()).toBe(own);
+  });
+
   it("rolls back at the second restart while promotion is pending, or at once when the config is invalid on this host", async () => {
     const before = await onDisk();
     const desired = await anotherConfig();
@@ -193,6 +232,10 @@ describe("apply_desired_config", () => {
       await writeFile(`${config}.desired-state`, JSON.stringify(state));
     };
     await begin(desired);
+    // The name of the temporary file is taken: a start that cannot be counted, as on a full disk, is a start all the same.
+    await writeFile(join(dirname(config), `.${basename(config)}.desired-state.${"00".repeat(8)}`), "");
+    const unwritable = { ...env, entropy: { bytes: (length: number) => new Uint8Array(length) } };
+    expect([await resumePendingConfig(config, unwritable), await onDisk()]).toEqual([false, desired]);
     expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([false, desired]);
     expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([true, before]);
     expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([false, before]);

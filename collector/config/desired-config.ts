@@ -4,7 +4,9 @@
  *   text is on disk as the last known good config.
  * - A config is pending promotion from that rename until core accepts a heartbeat or a frame from a collector that runs it. If that
  *   fails (2 minutes, a source that cannot start, repeated restarts), the last known good config is restored without help.
- * - A rejected config is not tried again until core assigns another one.
+ * - A rejected config is not tried again until core assigns another one. One with which core was silent is tried twice: an outage of core
+ *   says nothing about a config, and the second try begins with an answer of core.
+ * - A rollback leaves a file as it is that somebody has changed on the host meanwhile.
  */
 
 import { readFile, realpath, rename, stat } from "node:fs/promises";
@@ -67,6 +69,8 @@ export const openDesiredConfigs = async (options: {
   let lastChange: Promise<unknown> = Promise.resolve();
   let fetching = false;
   let promoting = false;
+  /** The config that was rolled back because core was silent, and is tried once more. */
+  let silentWith: string | undefined;
   /** Why the last change failed; a later heartbeat triggers it again. */
   let changeError: string | null = null;
   const closing = new AbortController();
@@ -98,26 +102,38 @@ export const openDesiredConfigs = async (options: {
     await save({ rejected: { config_id: configId, reasons: [...reasons] } });
   };
 
-  const rollBack = async (pending: DesiredState["pending"], reason: string) => {
+  const rollBack = async (pending: DesiredState["pending"], reason: string, mayRetry = false) => {
     if (pending === null || state.pending?.config_id !== pending.config_id) return;
-    await reject(pending.config_id, [`${rolledBackPrefix}${reason}`]); // first: a crash before the next step must not apply it again
-    await restoreLastKnownGood(configPath, env);
+    const { config_id: configId, config_hash: hash } = pending;
+    const isOnDisk = (await configHash(await readFile(configPath, "utf8"))) === hash;
+    if (mayRetry && isOnDisk && configId !== silentWith) {
+      silentWith = configId;
+      log.warn({ config_id: configId, reason }, "the desired config is rolled back, and will be tried once more");
+    } else {
+      const why = isOnDisk ? `${rolledBackPrefix}${reason}` : "the config file was changed on this host meanwhile";
+      await reject(configId, [why]); // first: a crash before the next step must not apply it again
+    }
+    if (isOnDisk) await restoreLastKnownGood(configPath, env);
     await save({ pending: null });
   };
 
   const startPromotionTimeout = () => {
     const { pending } = state;
-    const end = () => inBackground(() => rollBack(pending, "no heartbeat and no ack succeeded in 2 minutes"));
+    const end = async () => {
+      await inBackground(() => rollBack(pending, "no heartbeat and no ack succeeded in 2 minutes", true));
+      // Its files could not be written.
+      if (pending !== null && state.pending?.config_id === pending.config_id) startPromotionTimeout();
+    };
     env.clock.sleep(promotionTimeoutMs, closing.signal).then(end, () => undefined);
   };
 
   const apply = async (assignment: Assignment) => {
     const { loaded } = running();
     const { config_id: configId, config_hash: hash, yaml } = assignment;
-    if (hash === loaded.runningConfigHash) return save({ applied: configId, rejected: null });
     const text = await readFile(configPath, "utf8");
-    // The file is being changed: only a text that runs can become the last known good one.
+    // The file is being changed, as by a rollback: only a text that runs can become the last known good one.
     if ((await configHash(text)) !== loaded.runningConfigHash) return;
+    if (hash === loaded.runningConfigHash) return save({ applied: configId, rejected: null });
     if (yaml === undefined || (await configHash(yaml)) !== hash)
       return reject(configId, ["its text does not have the hash that core assigned"]);
     const present = parseCollectorConfig(text);
@@ -192,7 +208,7 @@ export const openDesiredConfigs = async (options: {
       promoting = true;
       const change = async () => {
         if (state.pending === null) return;
-        await save({ applied: pending.config_id, pending: null });
+        await save({ applied: pending.config_id, pending: null, rejected: null });
         log.info({ config_id: pending.config_id }, "the desired config is promoted");
       };
       void inBackground(change).then(() => {

@@ -77,7 +77,8 @@ export const resumePendingConfig = async (
   }
   if (errors.length === 0 && pending.starts < pendingStartsMax) {
     const restarted = { ...pending, starts: pending.starts + 1 };
-    await writeDesiredState(configPath, { ...state, pending: restarted }, env);
+    // Starts on a full disk too: it may be the queue that fills it, which only a running collector empties.
+    await writeDesiredState(configPath, { ...state, pending: restarted }, env).catch(() => undefined);
     return false;
   }
   const reason =

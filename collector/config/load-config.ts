@@ -101,11 +101,14 @@ const readConfigText = async (path: string): Promise<string | ConfigTextError> =
   }
 };
 
+/** The end of the message about a file whose disk returned an error: the next attempt may read it. */
+export const unreadable = "cannot be read";
+
 const describeReadFailure = (error: unknown): string => {
   const code = errorCode(error);
   if (code === "ENOENT" || code === "ENOTDIR") return "does not exist";
   if (code === "EACCES" || code === "EPERM") return "may not be read by this user";
-  return "cannot be read";
+  return unreadable;
 };
 
 const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig => {

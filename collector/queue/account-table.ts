@@ -3,11 +3,15 @@
  * - They are no part of the queue's format: a version that does not know them leaves them alone.
  * - They count against no limit of the queue: an account is a few hundred bytes, and one is written in an hour.
  * - An account is sealed once for a queue id: it then has its number, its predecessor and its signature.
+ * - Damage of what they say keeps no record back: an account that is not sealed, or the open period, is then left out, and a sealed one is
+ *   not sent on its own any more, but keeps its place in the chain.
  */
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
+import { crc32 } from "node:zlib";
 import type { AccountContent, SealedAccount } from "./account.ts";
 import { queueFiles } from "./files.ts";
 import { bytesOf, numberOf } from "./format.ts";
+import { type Period, stoppedAccount } from "./period.ts";
 
 /** A row of the table. */
 export interface AccountRow {
@@ -22,9 +26,9 @@ export interface AccountRow {
 
 /** The rows. Call its changing members inside a transaction. */
 export interface AccountTable {
-  /** Returns the saved period, as JSON; undefined if there is none. */
-  period(): string | undefined;
-  savePeriod(period: string): void;
+  /** Returns the saved period; undefined if there is none. */
+  period(): Period | undefined;
+  savePeriod(period: Period): void;
   /** Returns the accounts, oldest first. */
   rows(): AccountRow[];
   insert(row: Omit<AccountRow, "id">): void;
@@ -61,16 +65,16 @@ export const createAccountTable = (database: DatabaseSync): AccountTable => {
   return {
     period: () => {
       const row = selectPeriod.get();
-      return row === undefined ? undefined : String(row.period);
+      return row === undefined ? undefined : decode<Period>(row.period);
     },
-    savePeriod: (period) => void savePeriod.run(period),
-    rows: () => selectRows.all().map(rowOf),
+    savePeriod: (period) => void savePeriod.run(encode(period)),
+    rows: () => selectRows.all().flatMap(rowsOf),
     insert: ({ queueId, content, isAcked, sealed }) => {
       const { number = null, body = null, signature = null } = sealed ?? {};
-      insert.run(queueId, JSON.stringify(content), isAcked ? 1 : 0, number, body, signature);
+      insert.run(queueId, encode(content), isAcked ? 1 : 0, number, body, signature);
     },
     seal: (id, { number, body, signature }) => void seal.run(number, body, signature, id),
-    unseal: (id, queueId, content) => void unseal.run(queueId, JSON.stringify(content), id),
+    unseal: (id, queueId, content) => void unseal.run(queueId, encode(content), id),
     acknowledge: (id, keptMax) => {
       acknowledge.run(id);
       trim.run(keptMax);
@@ -81,13 +85,13 @@ export const createAccountTable = (database: DatabaseSync): AccountTable => {
 /** What is still readable of the accounts in a corrupt database. */
 export interface RemainingAccounts {
   rows: readonly AccountRow[];
-  period: string | undefined;
+  period: Period | undefined;
 }
 
 /** Reads what can be read of the accounts in a corrupt database in `dir`. */
 export const readRemainingAccounts = (dir: string): RemainingAccounts => {
   const rows: AccountRow[] = [];
-  let period: string | undefined;
+  let period: Period | undefined;
   const read = (act: (database: DatabaseSync) => void): void => {
     try {
       using database = new DatabaseSync(queueFiles(dir).database, { readOnly: true });
@@ -97,11 +101,10 @@ export const readRemainingAccounts = (dir: string): RemainingAccounts => {
     }
   };
   read((database) => {
-    const saved = database.prepare("SELECT period FROM account_period").get()?.period;
-    if (typeof saved === "string") period = saved;
+    period = decode(database.prepare("SELECT period FROM account_period").get()?.period);
   });
   read((database) => {
-    for (const row of database.prepare("SELECT * FROM account ORDER BY id").iterate()) rows.push(rowOf(row));
+    for (const row of database.prepare("SELECT * FROM account ORDER BY id").iterate()) rows.push(...rowsOf(row));
   });
   return { rows, period };
 };
@@ -112,8 +115,29 @@ export const copyAccounts = ({ rows, period }: RemainingAccounts, table: Account
   if (period !== undefined) table.savePeriod(period);
 };
 
-const rowOf = (row: Record<string, SQLOutputValue>): AccountRow => {
-  const content: AccountContent = JSON.parse(String(row.content));
+const checksumKey = ',"crc32":';
+
+/** Encodes an object as JSON with a checksum, which an earlier version ignores: SQLite has none, and every digit counts. */
+const encode = (value: object): string => withChecksum(JSON.stringify(value));
+const withChecksum = (json: string): string => `${json.slice(0, -1)}${checksumKey}${crc32(json)}}`;
+
+/** Decodes what `encode` made, or an earlier version without a checksum; returns undefined if it is damaged. */
+const decode = <Value>(text: SQLOutputValue | undefined): Value | undefined => {
+  if (typeof text !== "string") return undefined;
+  const [start, checksum] = text.split(checksumKey);
+  const json = checksum === undefined ? text : `${start}}`;
+  if (checksum !== undefined && withChecksum(json) !== text) return undefined;
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+};
+
+/** Returns a row, or none. */
+const rowsOf = (row: Record<string, SQLOutputValue>): AccountRow[] => {
+  const found = decode<AccountContent>(row.content);
+  const content = found ?? stoppedAccount(0, 0, 1);
   const { lastSequence } = content;
   const sealed =
     row.body === null
@@ -124,5 +148,7 @@ const rowOf = (row: Record<string, SQLOutputValue>): AccountRow => {
           body: bytesOf(row.body),
           signature: bytesOf(row.signature),
         };
-  return { id: numberOf(row.id), queueId: bytesOf(row.queue_id), content, isAcked: row.is_acked === 1, sealed };
+  if (found === undefined && sealed === undefined) return [];
+  const isAcked = found === undefined || row.is_acked === 1;
+  return [{ id: numberOf(row.id), queueId: bytesOf(row.queue_id), content, isAcked, sealed }];
 };

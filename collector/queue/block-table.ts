@@ -4,6 +4,7 @@ import {
   type BlockEncoder,
   type BlockRecord,
   createBlockMemory,
+  entryBytes,
   joinBlock,
   recordCount,
   recordsOf,
@@ -24,6 +25,8 @@ export interface BlockTable {
    * out, and its sequence is in `corrupt`.
    */
   read(sequence: number, recordsMax: number, bytesMax: number): Pick<BlockReader, "found" | "corrupt">;
+  /** Returns the number of all records, and the sum of their sizes. */
+  totals(): { records: number; bytes: number };
   /** Returns the `ageMs` of the oldest record; null if there is none. */
   oldestAgeMs(): number | null;
   /** Returns the first sequence that was stored at or after `ageMs`; null if there is none. */
@@ -111,6 +114,12 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   };
 
   return {
+    totals: () => {
+      // The length of a blob is in its row: no block is read.
+      const sums = `coalesce(sum(length(record_index)), 0) / ${entryBytes} AS records, coalesce(sum(bytes), 0) AS bytes`;
+      const row = database.prepare(`SELECT ${sums} FROM block`).get();
+      return { records: numberOf(row?.records), bytes: numberOf(row?.bytes) };
+    },
     insertFrom: (firstSequence, ageMs) =>
       encodeBlocks(firstSequence, (block, first, last, bytes) => insertBlock(block, first, last, bytes, ageMs)),
     deleteThrough: (sequence) => {

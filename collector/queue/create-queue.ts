@@ -150,6 +150,8 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
           resolve("dropped");
         } else reject(error);
       }
+      // What waited may fit in their place, and nothing else would try it before the next success.
+      admitWaiting();
       if (appends.length > 0 && !drops && isDiskUnwritable(error)) books.waiting(true);
       return;
     }

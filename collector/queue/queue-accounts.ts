@@ -111,7 +111,7 @@ export const createQueueAccounts = (
   function begin(): Period {
     const observed = { ...observedNow(), wallMs: last.wallMs };
     const saved = store.accounts((table) => table.period());
-    const resumed = saved === undefined ? undefined : resumePeriod(JSON.parse(saved), observed);
+    const resumed = saved && resumePeriod(saved, observed);
     unsaved = resumed?.closed ?? [];
     return resumed?.period ?? beginPeriod(observed);
   }
@@ -149,7 +149,7 @@ export const createQueueAccounts = (
     // With the transaction: nothing above its last sequence may be sent before an account that can be.
     if ((drafted.length > 0 || draft.queueId !== period.queueId) && signer) sealAll(accounts, signer);
     draft.nextSequence = state.nextSequence;
-    accounts.savePeriod(JSON.stringify(draft));
+    accounts.savePeriod(draft);
   };
 
   const books: Bookkeeping = {

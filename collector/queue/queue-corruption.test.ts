@@ -17,8 +17,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
+import { takeAccounts, testSigner } from "../../tests/support/queue-accounts.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
 
@@ -202,6 +204,50 @@ describe("Q5: a record with a flipped bit", () => {
       expect(again.stats()).toMatchObject({ records: 19, deadLetters: 1, quarantined: 0, droppedRecordsTotal: 0 });
     },
   );
+});
+
+describe("Q5: a flipped bit", () => {
+  it("in the numbers of records and bytes neither fills the queue for good nor lifts its limit", async () => {
+    await fill();
+    const { records, bytes } = open().stats();
+    for (const sign of ["", "-"]) {
+      await opened.pop()?.close();
+      change(`UPDATE state SET records = ${sign}(1 << 40), bytes = ${sign}(1 << 40)`);
+      const queue = open({ maxDiskUsageBytes: bytes + 1_000 });
+      expect(queue.stats()).toMatchObject({ records, bytes });
+      await expect(queue.append([record("x", 2_000)], { signal: AbortSignal.abort() })).rejects.toThrow("full");
+      expect(await queue.append([])).toBe("stored");
+    }
+  });
+
+  it.each(["from", '"records"', "1"])("in %j of accounts and of the open period keeps no record back", async (part) => {
+    const clock = createTestClock();
+    const queue = open({ clock });
+    const hour = async (of: Queue) => {
+      for (let minute = 0; minute < 60; minute++) {
+        await clock.advance(60_000);
+        of.accounts.observe();
+      }
+    };
+    await queue.append([record("1")]);
+    await hour(queue);
+    queue.accounts.seal(testSigner);
+    await queue.append([record("2")]);
+    await hour(queue);
+    await queue.append([record("3")]);
+    await queue.close();
+    change(`UPDATE account SET content = replace(content, '${part}', 'x');
+            UPDATE account_period SET period = replace(period, '${part}', 'x')`);
+    const again = open({ clock });
+    await again.append([record("4")]);
+    await hour(again);
+    again.accounts.seal(testSigner);
+    // Those that were sealed keep their places in the chain, and core may ask for them.
+    expect([again.accounts.next()?.number, again.accounts.find(3)?.number]).toEqual([4, 3]);
+    expect(takeAccounts(again).map(({ number, lastSequence }) => [number, lastSequence])).toEqual([[4n, 4n]]);
+    await again.append([record("5")]);
+    expect(texts(again)).toEqual(["1", "2", "3", "4", "5"]);
+  });
 });
 
 it("Q5: a new queue continues the totals and checkpoints of the corrupt one", async () => {

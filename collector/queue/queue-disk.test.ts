@@ -71,6 +71,17 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
     expect(texts(open())).toEqual(["before", "after"]);
   });
 
+  it("Q3: rejects what waited for the room of others too, and nothing is left waiting when there is room", async () => {
+    const queue = open({ maxDiskUsageBytes: 150_000 });
+    await queue.append([record("before")]);
+    fillDisk();
+    const appends = [queue.append([record("meanwhile", 100_000)]), queue.append([record("waits", 100_000)])];
+    expect((await Promise.allSettled(appends)).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    emptyDisk();
+    await queue.append([record("after")]);
+    expect(texts(queue)).toEqual(["before", "after"]);
+  });
+
   it("Q3: states how long a full disk kept records waiting", async () => {
     const clock = createTestClock();
     const queue = open({ clock });

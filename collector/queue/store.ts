@@ -95,7 +95,8 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
   const blocks = createBlockTable(database);
   const accounts = createAccountTable(database);
 
-  let state: QueueState = readState(database);
+  // Counted anew: a flipped bit of the row's own numbers would fill the queue for good, or lift its limit.
+  let state: QueueState = { ...readState(database), ...blocks.totals() };
   const checkpoints = new Map<string, Map<string, string>>();
   const mirror = ({ source, key, value }: Checkpoint) => {
     const own = checkpoints.get(source) ?? new Map<string, string>();

@@ -28,6 +28,11 @@ describe("planRenewal", () => {
     expect(plan.dueAt).toBe(notBefore + 3 * day);
     expect(plan.overdueAt).toBe(notBefore + 5 * day);
   });
+
+  it("R7: is due when it is overdue at the latest, whatever renew_after says", () => {
+    const { dueAt, overdueAt } = planRenewal(credentialsOf("f".repeat(64)), notBefore + 900 * 365 * day);
+    expect(dueAt).toBe(overdueAt);
+  });
 });
 
 describe("retryDelayMs", () => {

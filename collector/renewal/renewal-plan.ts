@@ -18,7 +18,7 @@ const retry = { baseMs: 5_000, leastMs: 1_000, mostMs: 3_600_000 };
 /**
  * Plans the renewal of a certificate (docs/collector-config.md): at `renewAfter`, or else at half of the lifetime, plus 0 to 10 % of
  * the lifetime, derived from the SHA-256 of the certificate. So every start computes the same time, and a fleet that was enrolled in
- * one hour renews spread out.
+ * one hour renews spread out. No `renewAfter`, as of a damaged file, makes it due after `overdueAt`.
  */
 export const planRenewal = (
   { certificate, fingerprintSha256 }: Pick<Credentials, "certificate" | "fingerprintSha256">,
@@ -27,12 +27,16 @@ export const planRenewal = (
   const notBefore = certificate.validFromDate.getTime();
   const notAfter = certificate.validToDate.getTime();
   const lifetimeMs = notAfter - notBefore;
+  const overdueAt = notBefore + Math.floor((lifetimeMs * 5) / 6);
   const jitter = Number.parseInt(fingerprintSha256.slice(0, 8), 16) / 0x1_0000_0000;
   return {
     notBefore,
     notAfter,
-    dueAt: Math.floor((renewAfter ?? notBefore + lifetimeMs / 2) + jitter * jitterFraction * lifetimeMs),
-    overdueAt: notBefore + Math.floor((lifetimeMs * 5) / 6),
+    dueAt: Math.min(
+      overdueAt,
+      Math.floor((renewAfter ?? notBefore + lifetimeMs / 2) + jitter * jitterFraction * lifetimeMs),
+    ),
+    overdueAt,
   };
 };
 

@@ -69,6 +69,14 @@ describe("a line as a log record", () => {
     expect(attributesOf(record?.attributes)).toMatchObject({ "svc.kind": "audit_trail" });
   });
 
+  it.each([-62_135_596_800_000_000n, -1n, 253_402_300_799_999_999n])(
+    "has the time of receipt in place of one that OTLP cannot express (%s), and stops no export",
+    (observedAt) => {
+      const [{ record } = { record: undefined }] = logRecordsOf(only([envelope({ observedAt })]));
+      expect(record?.observedTimeUnixNano).toBe(1_795_000_001_000_000_000n);
+    },
+  );
+
   it("shares resource and scope with the lines before, of the same host and source", () => {
     const records = logRecordsOf(
       only([envelope({}), envelope({ sequence: 10n }), envelope({ hostId: "other" }), envelope({ source: "x" })]),

@@ -73,8 +73,14 @@ const writeRecord = (writer: BinaryWriter, envelope: StoredEnvelope): void =>
     if (kind !== "log_line") attribute(writer, 6, "svc.kind", kind);
     // Records with one uid are duplicates, which a backend may remove.
     attribute(writer, 6, "log.record.uid", `${queueId.toHex()}-${sequence}`);
-    writer.tag(11, WireType.Bit64).fixed64((observedAt ?? receivedAt) * 1000n);
+    writer.tag(11, WireType.Bit64).fixed64(isTime(observedAt) ? observedAt * 1000n : receivedAt * 1000n);
   });
+
+const microsecondsMax = 2n ** 64n / 1000n;
+
+/** Whether OTLP can express a time, in nanoseconds since 1970: a host may send any from year 1 to 9999. */
+const isTime = (microseconds: bigint | null): microseconds is bigint =>
+  microseconds !== null && microseconds >= 0n && microseconds < microsecondsMax;
 
 /** A body is text if it is UTF-8, which protobuf requires of text, else bytes. */
 const writeBody = (writer: BinaryWriter, payload: Uint8Array): void =>

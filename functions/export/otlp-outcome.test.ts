@@ -83,6 +83,14 @@ it("K8: refuses to take a page, or an unreadable response, for the backend's", (
     expect(http(200, undefined, empty, type)).toEqual({ status: "accepted", rejectedItems: 0, message: "" });
 });
 
+it.each(["1e300", '"9999999999999999999"', "9007199254740993"])(
+  "K8: bounds an absurd count of rejected items (%s)",
+  (count) => {
+    const json = new TextEncoder().encode(`{"partialSuccess":{"rejectedSpans":${count}}}`);
+    expect(http(200, undefined, json, "application/json")).toMatchObject({ status: "accepted", rejectedItems: 1e9 });
+  },
+);
+
 it("K8: counts the rejected items of a partial success, in protobuf and in JSON", () => {
   const body = toBinary(
     ExportTraceServiceResponseSchema,

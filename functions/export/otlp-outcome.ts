@@ -95,9 +95,12 @@ const readSuccess = (status: string, contentType: string | undefined, body: Uint
 
 const protobufTypes = new Set(["application/x-protobuf", "application/protobuf", "application/octet-stream"]);
 
+/** No request has more items. A larger count would fail the transaction that adds it, and so repeat the request for good. */
+const rejectedItemsMax = 1_000_000_000;
+
 const accepted = (rejected: bigint, message: string): OtlpOutcome => ({
   status: "accepted",
-  rejectedItems: Number(rejected < 0n ? 0n : rejected),
+  rejectedItems: Math.min(rejectedItemsMax, Math.max(0, Number(rejected))),
   message: oneLine(message),
 });
 

@@ -235,9 +235,9 @@ const accountTable = (
     kept.accounts = kept.accounts.map((row) => (row.id === id ? { ...row, ...fields } : row));
   };
   return {
-    period: () => kept.period,
+    period: () => kept.period && JSON.parse(kept.period),
     savePeriod: (period) => {
-      if (!fault.skipsPeriod) kept.period = period;
+      if (!fault.skipsPeriod) kept.period = JSON.stringify(period);
     },
     rows: () => kept.accounts,
     insert: (row) => kept.accounts.push({ ...row, id: (kept.accounts.at(-1)?.id ?? 0) + 1 }),

@@ -75,6 +75,21 @@ describe("the selection of files", () => {
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(4, 11).toSorted()));
   });
 
+  it("Q3: starts on a full disk, and reads from where it found the files once there is room", async () => {
+    files.write(1, 3);
+    let isFull = true;
+    files.storeBy(async (...call) => {
+      if (isFull) throw Object.assign(new Error("database or disk is full"), { errcode: 13 });
+      return files.queue.append(...call);
+    });
+    await files.start({ startAt: "end" });
+    files.write(4, 5);
+    await settle();
+    isFull = false;
+    await files.expectTexts(lines(4, 5));
+    expect([...files.queue.checkpoints("file").keys()].filter((key) => key.startsWith("pattern:"))).toHaveLength(1);
+  });
+
   it("ignores excluded files, other than regular files, and a second name of the same file", async () => {
     mkdirSync(files.log("directory.log"));
     files.write(1, 2);

@@ -1,6 +1,6 @@
 import { dirname } from "node:path";
 import { untraced } from "../../../kit/tracing/tracer.ts";
-import { QueueClosedError } from "../../queue/errors.ts";
+import { isDiskUnwritable, QueueClosedError } from "../../queue/errors.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { FileRules, Source, SourceDependencies } from "../source.ts";
 import { type FilePatterns, findPaths, findRenamed, matches, type OpenFile, statRegularFile } from "./discovery.ts";
@@ -56,6 +56,11 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   let running: Promise<void> = Promise.resolve();
   let pauseMs = pollMs.least;
   let discoveredAt = Number.NEGATIVE_INFINITY;
+  /** Paths whose files are followed and not yet those that had their names before. */
+  const unsettled = new Set<string>();
+  let isResumed = false;
+  /** Where reading of files has begun, and the markers of patterns, until that is stored. */
+  const begun: { source: string; key: string; value: string }[] = [];
   const counts = { lines: 0, dropped: 0, failures: 0 };
   const counted: Queue["append"] = async (records, options) => {
     const count = "count" in records ? records.count : records.length;
@@ -109,10 +114,8 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const discover = async () => {
     found.clear();
     const known = checkpoints();
-    const followed = new Set<string>();
     for (const pattern of config.include) {
       const patternIsNew = !known.has(markerOf(pattern));
-      const begun: { source: string; key: string; value: string }[] = [];
       for (const path of await findPaths(pattern, config)) {
         const opened = await openUnlessFollowed(path);
         if (opened === null) continue;
@@ -120,14 +123,20 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         const position = await startOf(opened, patternIsNew);
         begun.push({ source: checkpointSource, key, value: savePosition(position) });
         await follow(opened, position);
-        followed.add(position.path);
+        unsettled.add(position.path);
       }
       // In one transaction with the marker: after a crash in between, "end" would mean a later end.
       if (patternIsNew) begun.push({ source: checkpointSource, key: markerOf(pattern), value: "" });
-      if (begun.length > 0) await append([], { checkpoints: begun, signal });
+      if (begun.length > 0) await append([], { checkpoints: [...begun], signal });
+      begun.length = 0;
     }
     discoveredAt = clock.monotonic();
-    return followed;
+    if (!isResumed) await resume();
+    isResumed = true;
+    for (const path of unsettled) {
+      await rotation.followBetween(path);
+      unsettled.delete(path);
+    }
   };
 
   const openUnlessFollowed = async (path: string): Promise<OpenFile | null> => {
@@ -191,7 +200,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
 
   const tick = async () => {
     if (clock.monotonic() - discoveredAt >= discoveryMs) {
-      for (const path of await discover()) await rotation.followBetween(path);
+      await discover();
       await closeRotated();
     }
     let read = false;
@@ -227,9 +236,11 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   return {
     name,
     start: async () => {
-      const followed = await discover();
-      await resume();
-      for (const path of followed) await rotation.followBetween(path);
+      await discover().catch((error: unknown) => {
+        // A full disk is no fault of the config: it is tried again, as later.
+        if (!isDiskUnwritable(error)) throw error;
+        log.error({ err: error, source: name }, "positions cannot be stored; retrying");
+      });
       running = run();
     },
     stop: async () => {

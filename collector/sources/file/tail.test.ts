@@ -24,6 +24,7 @@ it("does not read from the old offset of a file that is rewritten between the ch
     },
   });
   const lines: string[] = [];
+  let failsToRotate = false;
   const tail = createTail(
     { name: "file", checkpointSource: "file", buffer: Buffer.alloc(100) },
     file,
@@ -39,7 +40,13 @@ it("does not read from the old offset of a file that is rewritten between the ch
       clock: systemClock,
       log: createTestLog(),
     },
-    { truncated: async ({ restart }) => restart, unread: async ({ position }) => position },
+    {
+      truncated: async ({ restart }) => {
+        if (failsToRotate) throw new Error("the disk is full");
+        return restart;
+      },
+      unread: async ({ position }) => position,
+    },
   );
   await tail.step(signal);
   appendFileSync(path, "three\n");
@@ -51,6 +58,13 @@ it("does not read from the old offset of a file that is rewritten between the ch
   };
   while (await tail.step(signal));
   expect(lines).toEqual(["one", "two", "three", "another beginning", "four", "five"]);
+  // Not changed any more, a truncated file is read once its position can be stored.
+  writeFileSync(path, "six\n");
+  failsToRotate = true;
+  await expect(tail.step(signal)).rejects.toThrow("full");
+  failsToRotate = false;
+  while (await tail.step(signal));
+  expect(lines.slice(6)).toEqual(["six"]);
   await tail.close();
   rmSync(dir, { recursive: true });
 });

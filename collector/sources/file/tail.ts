@@ -142,8 +142,12 @@ export const createTail = (
       if (changed) {
         if (seen !== undefined) changedAt = clock.monotonic();
         seen = { size, mtimeMs };
-        await detectTruncation(size, signal);
         exhausted = false;
+        await detectTruncation(size, signal).catch((error: unknown) => {
+          // Checked again with the next step, also if the file does not change any more.
+          seen = undefined;
+          throw error;
+        });
       }
       if (exhausted) return false;
       const stored = await store(false, signal);

@@ -196,6 +196,18 @@ describe("createHostMetricsSource", () => {
     await queue.close();
   });
 
+  it("Q3: starts on a full disk", async () => {
+    const clock = createTestClock();
+    const queue = openTestQueue(dir, { clock });
+    const append = () => Promise.reject(Object.assign(new Error("database or disk is full"), { errcode: 13 }));
+    const dependencies = { append, refused: queue.accounts.refused, clock, log: createTestLog() };
+    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) => readingsAt(at));
+    await source.start();
+    expect(source.counters?.()).toEqual({ stored: 0, skipped: 1 });
+    await source.stop();
+    await queue.close();
+  });
+
   it("continues after a failed reading, and does not start if the host cannot be read", async () => {
     const clock = createTestClock();
     const queue = openTestQueue(dir, { clock });

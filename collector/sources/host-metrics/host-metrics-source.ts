@@ -47,7 +47,8 @@ export const createHostMetricsSource = (
       if (error instanceof QueueClosedError) return;
       skipped += 1;
       refused("queue_full", { kind: record.kind, source: name, records: 1 });
-      if (!(error instanceof QueueFullError)) throw error;
+      if (!(error instanceof QueueFullError))
+        return log.error({ err: error, source: name }, "host metrics could not be stored");
       if (!full) log.warn({ source: name }, "the queue is full; host metrics are skipped");
       full = true;
     }
@@ -61,7 +62,7 @@ export const createHostMetricsSource = (
       try {
         await store(await read(clock.now()));
       } catch (error) {
-        log.error({ err: error, source: name }, "host metrics could not be read or stored");
+        log.error({ err: error, source: name }, "host metrics could not be read");
       }
     }
   };
