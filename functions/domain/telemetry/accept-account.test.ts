@@ -237,6 +237,21 @@ describe("accepting an account", () => {
     expect((await sql`select lost::int from ingest_account where number = 2`)[0]).toEqual({ lost: 0 });
   });
 
+  it("asks for an earlier id's account that a database lost, and counts what it stated as lost if the host lost it too", async () => {
+    const earlier = new Uint8Array(16).fill(1);
+    await recordGap(earlier, 6, 12);
+    await count(100, { stored: 90 });
+    const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
+    const after = { firstSequence: 11n, accepted: [{ records: 90n }], previousQueueId: earlier };
+    const first = signed(bodyOf({ ...after, previousSha256: new Uint8Array(32) }));
+    expect(await accept(first, host, stream)).toEqual({ through: 0n, refused: "" });
+    expect(await sql`select 1 from ingest_account`).toHaveLength(0);
+    const asLost = { ...first, earlierAreLost: true };
+    expect(await accept(asLost, host, stream)).toEqual({ through: 1n, refused: "" });
+    const [row] = await sql`select lost::int, is_checked, follows_gap from ingest_account`;
+    expect(row).toEqual({ lost: 7, is_checked: false, follows_gap: true });
+  });
+
   it("counts nothing as lost behind an account of the earlier id that states it", async () => {
     const earlier = new Uint8Array(16).fill(1);
     await accept(signed(bodyOf({ queueId: earlier, lastSequence: 14n, accepted: [{ records: 14n }] })));

@@ -35,6 +35,8 @@ export interface ReadAccount {
   queueId: Uint8Array;
   number: bigint;
   previousSha256: Uint8Array;
+  /** The earlier id of the queue whose last account number 1 follows; empty for none. */
+  previousQueueId: Uint8Array;
   certificateSha256: Uint8Array;
   fromMs: number;
   toMs: number;
@@ -67,6 +69,7 @@ export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
     queueId: body.queueId,
     number: body.number,
     previousSha256: body.previousSha256,
+    previousQueueId: body.previousQueueId,
     certificateSha256: body.certificateSha256,
     fromMs: Math.min(Number(body.fromMs), timeMsMax),
     toMs: Math.min(Number(body.toMs), timeMsMax),
