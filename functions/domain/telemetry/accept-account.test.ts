@@ -252,6 +252,27 @@ describe("accepting an account", () => {
     expect(row).toEqual({ lost: 7, is_checked: false, follows_gap: true });
   });
 
+  it("finds an hour short whose accounts a restored host and database both forgot", async () => {
+    const earlier = new Uint8Array(16).fill(1);
+    const stream = { queueId, sessionId: undefined, cursor: 0n, left: [{ queueId: earlier }] };
+    const [before, half, end] = [BigInt(hour - hourMs), BigInt(hour + hourMs / 2), BigInt(hour + hourMs)];
+    const none = { firstSequence: 101n, lastSequence: 100n, accepted: [] };
+    const chain = [
+      { fromMs: before, toMs: before + 1_000n, ackedBeforeThrough: 100n },
+      { ...none, fromMs: before + 1_000n, toMs: half, stopped: true },
+      { ...none, fromMs: half, toMs: end },
+    ];
+    await recordGap(earlier, 101, 150);
+    let previousSha256 = new Uint8Array();
+    for (const [at, fields] of chain.entries()) {
+      const body = bodyOf({ ...fields, number: BigInt(at + 1), previousSha256 });
+      expect((await accept(signed(body), host, stream)).refused).toBe("");
+      previousSha256 = Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
+    }
+    await test.clock.advance(hourMs);
+    expect(await stateOf()).toMatchObject({ state: "short", shortages: [{ kind: "accounts_lost" }] });
+  });
+
   it("counts nothing as lost behind an account of the earlier id that states it", async () => {
     const earlier = new Uint8Array(16).fill(1);
     await accept(signed(bodyOf({ queueId: earlier, lastSequence: 14n, accepted: [{ records: 14n }] })));

@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { equalBytes } from "../../../kit/bytes.ts";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { hourMs } from "../../../kit/clock.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { readCertificate } from "../../../proto/certificate-der.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
@@ -19,6 +19,7 @@ import {
   findLostRanges,
   hasAccount,
   insertAccount,
+  type LastAccount,
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
 import { addSourceVolumes } from "../../store/volume/sources.ts";
@@ -39,7 +40,7 @@ import {
   noCounts,
   type RangeFacts,
 } from "./decide-account.ts";
-import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
+import { type AccountFault, dayOfAccount, type ReadAccount, readAccount } from "./read-account.ts";
 
 /** The parts of core that accept accounts. */
 export type AccountCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography">;
@@ -122,7 +123,7 @@ export const createAccountAcceptor = (
       const has = await factsFor(tx, queue, read, { ...locked, sink: books.sink });
       const state = read ? ofThisId(locked, read, has.gaps) : locked;
       const earlierIds = earlierThan(queue, stream);
-      const lostBefore = await countLostBefore(tx, read, { earlierIds, isFirst: state.last === undefined });
+      const lostBefore = await countLostBefore(tx, read, { earlierIds, last: state.last });
       const through = state.last?.number ?? 0n;
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
       const same = await hasAccount(tx, name);
@@ -150,10 +151,6 @@ export const createAccountAcceptor = (
     });
   };
 };
-
-/** The day of an account by its host's clock; by core's for one that cannot be. */
-const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
-  Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 
 /** Whether a queue is as a stream left it: neither has what stores it gone back, nor another session opened it. */
 const isAsLeft = ({ range }: LockedBooks, { sessionId, cursor }: StreamOfAccount): boolean =>
@@ -225,24 +222,22 @@ const factsFor = async (
 /**
  * Counts what databases have lost of a queue's earlier ids, which no account names: what an account states as acknowledged under them, and with
  * the first account what was acknowledged behind that, which a host no longer knows whose disk went back too (it may send some of that again),
- * and what was acknowledged before that, if core and the host have lost the accounts of it.
+ * and what was acknowledged before that, if core and the host have lost the accounts of it. A stop behind that first account has the same: the
+ * host did run in it.
  */
 const countLostBefore = async (
   tx: Executor,
   read: ReadAccount | undefined,
-  { earlierIds, isFirst }: { earlierIds: readonly Uint8Array[]; isFirst: boolean },
+  { earlierIds, last }: { earlierIds: readonly Uint8Array[]; last: LastAccount | undefined },
 ): Promise<bigint> => {
+  const isFirst = last === undefined || (last.number === 1n && read?.isStopped);
   if (read === undefined || earlierIds.length === 0 || (read.ackedBefore === 0n && !isFirst)) return 0n;
-  const { hostId } = read;
-  const gaps = await findLostRanges(tx, hostId, earlierIds);
+  const gaps = await findLostRanges(tx, read.hostId, earlierIds);
   const lost = lostOfAckedBefore(gaps, read);
   if (!isFirst || gaps.length === 0) return lost;
-  const stated = await Promise.all(earlierIds.map((queueId) => findLastAccount(tx, { hostId, queueId })));
-  const last = stated.reduce(
-    (most, account) => (account && account.lastSequence > most ? account.lastSequence : most),
-    0n,
-  );
-  return lost + lostUnstated(gaps, read, last);
+  const earlier = await Promise.all(earlierIds.map((queueId) => findLastAccount(tx, { hostId: read.hostId, queueId })));
+  const stated = [last, ...earlier].map((account) => account?.lastSequence ?? 0n);
+  return lost + lostUnstated(gaps, read, stated);
 };
 
 const rowOf = (

@@ -112,7 +112,7 @@ export const lostOfAckedBefore = (
 const sequenceMax = 2n ** 63n - 1n;
 
 /**
- * Returns how many sequences of `gaps` no account states, as those of the earlier ids end with `stated`: behind what the first account of an id
+ * Returns how many sequences of `gaps` no account states, as those that core has end with `stated`: behind what the first account of an id
  * has from these, and before it where it follows another one.
  */
 export const lostUnstated = (
@@ -122,9 +122,11 @@ export const lostUnstated = (
     ackedBefore,
     previousQueueId,
   }: Pick<ReadAccount, "firstSequence" | "ackedBefore" | "previousQueueId">,
-  stated: bigint,
+  stated: readonly bigint[],
 ): bigint => {
-  const [next, behind] = [stated + 1n, firstSequence + ackedBefore];
+  let next = 1n;
+  for (const last of stated) if (last >= next) next = last + 1n;
+  const behind = firstSequence + ackedBefore;
   const before = { firstSequence: next, lastSequence: previousQueueId.length > 0 ? firstSequence - 1n : 0n };
   const rest = { firstSequence: behind > next ? behind : next, lastSequence: sequenceMax };
   return lostWithin(gaps, before) + lostWithin(gaps, rest);

@@ -1,5 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { hourMs } from "../../../kit/clock.ts";
+import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { type SourceRefusal, sourceRefusals } from "../../../proto/completeness/account.ts";
 import { type AccountBody, AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { SourceVolume } from "../../store/volume/sources.ts";
@@ -116,6 +116,10 @@ const numbersOf = ({ accepted, refused, expired, damaged, fileGapBytes, waitedMs
   ...refused.map(({ records }) => records),
   ...[expired, damaged, fileGapBytes, waitedMs],
 ];
+
+/** The day of an account by its host's clock; by core's for one that cannot be. */
+export const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
+  Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 
 /** What a host says that it did not accept, or lost, in a time. */
 export interface StatedLosses {
