@@ -90,14 +90,12 @@ export const createAccountLane = (
       const { due, account } = sent;
       sent = undefined;
       if (refused !== "") onRefused({ number: account.number, reason: refused });
-      const isDue = account === due;
-      if (!isDue && refused !== "") return send(due, due, true);
-      if (refused === "" && through < due.number) {
-        const earlier = accounts.find(through + 1);
-        return earlier && earlier.number < due.number ? send(due, earlier) : send(due, due, true);
+      if (account === due && (refused !== "" || through >= due.number)) {
+        accounts.acknowledged();
+        return poke();
       }
-      accounts.acknowledged();
-      poke();
+      const earlier = refused === "" ? accounts.missing(account, through) : undefined;
+      return send(due, earlier ?? due, earlier === undefined);
     },
     timeLeftMs: () => (sent ? sent.atMs + timeoutMs - clock.monotonic() : Number.POSITIVE_INFINITY),
   };

@@ -8,6 +8,7 @@
  */
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
+import { equalBytes } from "../../kit/bytes.ts";
 import type { AccountContent, SealedAccount } from "./account.ts";
 import { queueFiles } from "./files.ts";
 import { bytesOf, numberOf } from "./format.ts";
@@ -113,6 +114,23 @@ export const readRemainingAccounts = (dir: string): RemainingAccounts => {
 export const copyAccounts = ({ rows, period }: RemainingAccounts, table: AccountTable): void => {
   for (const row of rows) table.insert(row);
   if (period !== undefined) table.savePeriod(period);
+};
+
+/**
+ * Returns the account of `rows` that core lacks, which of the queue of one of them has those through `through`; undefined if that is not kept, or
+ * is the last row. The first account of a queue id follows the last one of another.
+ */
+export const missingAccount = (
+  rows: readonly AccountRow[],
+  { number, body }: SealedAccount,
+  through: number,
+): SealedAccount | undefined => {
+  const at = rows.findIndex(({ sealed }) => sealed && equalBytes(sealed.body, body));
+  if (through < 1 && number === 1) return rows[at - 1]?.sealed;
+  const queueId = rows[at]?.queueId.toHex();
+  const next = rows.find((row) => row.queueId.toHex() === queueId && row.sealed?.number === through + 1);
+  const missing = next ?? (through < number ? undefined : rows[at + 1]);
+  return missing === rows.at(-1) ? undefined : missing?.sealed;
 };
 
 const checksumKey = ',"crc32":';

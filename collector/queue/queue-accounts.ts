@@ -15,7 +15,7 @@ import {
   type RefusedRecords,
   type SealedAccount,
 } from "./account.ts";
-import type { AccountRow, AccountTable } from "./account-table.ts";
+import { type AccountRow, type AccountTable, missingAccount } from "./account-table.ts";
 import {
   addAccepted,
   addRefused,
@@ -39,8 +39,8 @@ export interface QueueAccounts {
   boundaryAbove(sequence: number): number;
   /** Returns the oldest unacknowledged account; undefined without one, and until it is sealed. */
   next(): SealedAccount | undefined;
-  /** Returns account `number` of the queue of `next`, if it is kept. */
-  find(number: number): SealedAccount | undefined;
+  /** Returns the account before `next` that core lacks, as it answers `account` with `through`; undefined if that is not kept, or is `next`. */
+  missing(account: SealedAccount, through: number): SealedAccount | undefined;
   /** Core has the oldest unacknowledged account. */
   acknowledged(): void;
   /** Seals what is not sealed, and from now on each account as it is written. An account that cannot be signed waits for the next call. */
@@ -206,10 +206,10 @@ export const createQueueAccounts = (
     boundaryAbove: (sequence) =>
       rows().find(({ content }) => content.lastSequence > sequence)?.content.lastSequence ?? Number.POSITIVE_INFINITY,
     next: () => rows()[0]?.sealed,
-    find: (number) => {
-      const queueId = rows()[0]?.queueId.toHex();
-      const all = store.accounts((table) => table.rows());
-      return all.find((row) => row.queueId.toHex() === queueId && row.sealed?.number === number)?.sealed;
+    missing: (account, through) => {
+      const dueId = rows()[0]?.id ?? 0;
+      const all = store.accounts((table) => table.rows().filter(({ id }) => id <= dueId));
+      return missingAccount(all, account, through);
     },
     acknowledged: () => {
       const [oldest] = rows();

@@ -189,7 +189,8 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
       if (isOwn) sum.faults.push(account.refused);
       continue;
     }
-    if (isStopped ? ms <= 0 : !isOwn) continue;
+    // One that has lost records says wrongly that no collector ran: its disk went back.
+    if (isStopped ? ms <= 0 || account.lost > 0 : !isOwn) continue;
     sum.accounts += 1;
     // Those of a restored disk begin again where its copy was made.
     sum.coveredMs += Math.max(0, endMs - Math.max(fromMs, coveredThroughMs));

@@ -203,3 +203,41 @@ it("names what a restored database lost, and gives it the accounts again that it
   const [gap] = await test.connection.sql`select records_max::int as lost from ingest_gap`;
   expect(gap).toEqual({ lost: 90 });
 });
+
+it("names what a restored database lost under the queue's earlier ids, and gives it their accounts again", async () => {
+  const test = await start();
+  const queue = test.open();
+  let stop = test.forward(queue);
+  const settle = async (count: number) => {
+    await append(queue, texts(count));
+    await test.pass(60, queue);
+    await test.settled(queue);
+  };
+  const fork = async () => {
+    await stop();
+    queue.fork();
+    stop = test.forward(queue);
+  };
+  for (const count of [10, 20]) await settle(count);
+  await fork();
+  await settle(5);
+  await stop();
+  // Back to the first hour.
+  await test.connection.sql`delete from ingest_account where number > 1 or last_sequence > 10`;
+  await test.connection.sql`delete from ingest_block where first_sequence > 10`;
+  await test.connection.sql`delete from ingest_cursor where cursor > 30`;
+  await test.connection
+    .sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
+  await fork();
+  await settle(3);
+  const rows = (await test.accounts()).toSorted((a, b) => a.from_at - b.from_at);
+  expect(rows.map(({ number, refused, follows_gap }) => [number, refused, follows_gap])).toEqual(
+    [1, 2, 1, 1].map((number) => [number, null, false]),
+  );
+  expect(rows.map(({ accepted, stored, lost, missing }) => [accepted, stored, lost, missing])).toEqual([
+    [10, 10, 0, 0],
+    [20, 0, 20, 0],
+    [5, 0, 5, 0],
+    [3, 3, 0, 0],
+  ]);
+});

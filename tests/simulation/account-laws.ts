@@ -1,7 +1,6 @@
 /**
  * Judges what core has of the accounts of hosts, once these have written their last ones. Its laws:
- * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored. If a database went back after the
- *    queue had left an id, its time may be in none: then the hour shows that accounts are lost.
+ * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored.
  * 2. Of an account's range core counts as stored what it has stored. It may count less, and name a record twice, where it had rejected one in a
  *    place that its stream has lost since.
  * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up.
@@ -42,12 +41,10 @@ export interface AccountsAfter {
   hosts: readonly SimulatedHost[];
   /** What was stored in databases that have gone back since. */
   discarded: readonly StoredEnvelope[];
-  /** Whether the database was restored, or a standby that lagged promoted. */
-  hasGoneBack: boolean;
 }
 
 /** Returns the laws that accounts broke. */
-export const judgeAccounts = ({ tables, hosts, discarded, hasGoneBack }: AccountsAfter): Breach[] => {
+export const judgeAccounts = ({ tables, hosts, discarded }: AccountsAfter): Breach[] => {
   const stored = storedPlaces(tables.envelopes);
   const accounts = tables.accounts.map((row) => accountOf(row, tables));
   const history = { tables, hosts };
@@ -59,7 +56,7 @@ export const judgeAccounts = ({ tables, hosts, discarded, hasGoneBack }: Account
     ...hosts.filter(isSingle(hosts)).flatMap((host) => {
       const own = accounts.filter(({ hostId }) => hostId === host.hostId);
       const accepted = own.filter(({ refused }) => refused === null);
-      const ofHost = { host, accounts: accepted, stored, hasGoneBack, tables };
+      const ofHost = { host, accounts: accepted, stored, tables };
       return [...judgeRefusals(own), ...judgeRecords(ofHost), ...judgeLosses(ofHost), ...judgeDrops(ofHost)];
     }),
   ];
@@ -144,7 +141,7 @@ const judgeVolumes = (accounts: readonly CoreAccount[], { volumes }: Tables): Br
 /** What was lost in a place that core reports: its hour may not be taken for complete. */
 const judgeHours = (
   accounts: readonly CoreAccount[],
-  { tables: { envelopes, records }, hosts, discarded }: Omit<AccountsAfter, "hasGoneBack">,
+  { tables: { envelopes, records }, hosts, discarded }: AccountsAfter,
 ): Breach[] => {
   const texts = new Set(envelopes.map(({ text }) => text));
   const gaps = records.filter(({ action }) => action === "ingest.gap");
@@ -187,24 +184,19 @@ interface HostHistory {
   host: SimulatedHost;
   accounts: readonly CoreAccount[];
   stored: Stored;
-  hasGoneBack: boolean;
   tables: Tables;
 }
 
 const pastOf = ({ disk: { image } }: SimulatedHost) => image?.past ?? emptyPast;
 const hourOf = (ms: number): number => Math.floor(ms / hourMs);
 
-const judgeRecords = ({ host, accounts, hasGoneBack }: HostHistory): Breach[] => {
-  const { records, queues } = pastOf(host);
-  const isShown = ({ wallMs }: PastRecord) =>
-    hasGoneBack && queues.length > 1 && !accounts.some(({ fromMs, toMs }) => fromMs <= wallMs && wallMs < toMs);
-  for (const record of records) {
-    const { sequence, wallMs, text } = record;
+const judgeRecords = ({ host, accounts }: HostHistory): Breach[] => {
+  for (const { sequence, wallMs, text } of pastOf(host).records) {
     const having = accounts.filter((account) => contains(account, sequence));
     const own = having.filter(({ fromMs }) => hourOf(fromMs) === hourOf(wallMs));
     // An account whose answer was lost is sent again by a forked queue, which says that it was acknowledged before.
     const [first, second] = own.filter((account) => !isBefore(account, sequence));
-    if ((own.length > 0 || isShown(record)) && second === undefined && own.length === having.length) continue;
+    if (own.length > 0 && second === undefined && own.length === having.length) continue;
     const at = new Date(wallMs).toISOString();
     const which = second ?? having.find((account) => !own.includes(account)) ?? first;
     return [breach("accounted", `${text} of ${at} is in ${which ? nameOf(which) : "none"}`)];

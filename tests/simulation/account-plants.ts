@@ -34,7 +34,7 @@ export const accountPlants: Readonly<Record<string, Plant>> = {
     },
   },
   "accounts that core lacks are not sent again": {
-    queue: (queue) => withMembers(queue, { accounts: { ...queue.accounts, find: () => undefined } }),
+    queue: (queue) => withMembers(queue, { accounts: { ...queue.accounts, missing: () => undefined } }),
   },
   "an account is sent before its records": {
     queue: (queue) =>

@@ -100,7 +100,7 @@ export const simulate = (
     const tables = tablesOf(lab);
     const hasGoneBack = server.restores() > 0;
     const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
-    breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, discarded: discardedOf(lab), hasGoneBack }));
+    breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, discarded: discardedOf(lab) }));
     const lags = await readLags(lab);
     const isExportBack = hasGoneBack || (jetstream?.discarded.length ?? 0) > 0;
     breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isExportBack }));

@@ -237,6 +237,42 @@ describe("accepting an account", () => {
     expect((await sql`select lost::int from ingest_account where number = 2`)[0]).toEqual({ lost: 0 });
   });
 
+  it("asks for an earlier id's account that a database lost, and counts what it stated as lost if the host lost it too", async () => {
+    const earlier = new Uint8Array(16).fill(1);
+    await recordGap(earlier, 6, 12);
+    await count(100, { stored: 90 });
+    const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
+    const after = { firstSequence: 11n, accepted: [{ records: 90n }], previousQueueId: earlier };
+    const first = signed(bodyOf({ ...after, previousSha256: new Uint8Array(32) }));
+    expect(await accept(first, host, stream)).toEqual({ through: 0n, refused: "" });
+    expect(await sql`select 1 from ingest_account`).toHaveLength(0);
+    const asLost = { ...first, earlierAreLost: true };
+    expect(await accept(asLost, host, stream)).toEqual({ through: 1n, refused: "" });
+    const [row] = await sql`select lost::int, is_checked, follows_gap from ingest_account`;
+    expect(row).toEqual({ lost: 7, is_checked: false, follows_gap: true });
+  });
+
+  it("finds an hour short whose accounts a restored host and database both forgot", async () => {
+    const earlier = new Uint8Array(16).fill(1);
+    const stream = { queueId, sessionId: undefined, cursor: 0n, left: [{ queueId: earlier }] };
+    const [before, half, end] = [BigInt(hour - hourMs), BigInt(hour + hourMs / 2), BigInt(hour + hourMs)];
+    const none = { firstSequence: 101n, lastSequence: 100n, accepted: [] };
+    const chain = [
+      { fromMs: before, toMs: before + 1_000n, ackedBeforeThrough: 100n },
+      { ...none, fromMs: before + 1_000n, toMs: half, stopped: true },
+      { ...none, fromMs: half, toMs: end },
+    ];
+    await recordGap(earlier, 101, 150);
+    let previousSha256 = new Uint8Array();
+    for (const [at, fields] of chain.entries()) {
+      const body = bodyOf({ ...fields, number: BigInt(at + 1), previousSha256 });
+      expect((await accept(signed(body), host, stream)).refused).toBe("");
+      previousSha256 = Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
+    }
+    await test.clock.advance(hourMs);
+    expect(await stateOf()).toMatchObject({ state: "short", shortages: [{ kind: "accounts_lost" }] });
+  });
+
   it("counts nothing as lost behind an account of the earlier id that states it", async () => {
     const earlier = new Uint8Array(16).fill(1);
     await accept(signed(bodyOf({ queueId: earlier, lastSequence: 14n, accepted: [{ records: 14n }] })));

@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { equalBytes } from "../../../kit/bytes.ts";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { hourMs } from "../../../kit/clock.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { readCertificate } from "../../../proto/certificate-der.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
@@ -19,21 +19,28 @@ import {
   findLostRanges,
   hasAccount,
   insertAccount,
+  type LastAccount,
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
 import { addSourceVolumes } from "../../store/volume/sources.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import { type AccountBooks, type LockedBooks, noStream, postgresBooks, type StreamColumns } from "./account-books.ts";
+import {
+  type AccountBooks,
+  type LockedBooks,
+  noStream,
+  ofThisId,
+  postgresBooks,
+  type StreamColumns,
+} from "./account-books.ts";
 import {
   type AccountDecision,
   decideAccount,
-  lostBehind,
   lostOfAckedBefore,
-  lostUnderEarlierId,
+  lostUnstated,
   noCounts,
   type RangeFacts,
 } from "./decide-account.ts";
-import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
+import { type AccountFault, dayOfAccount, type ReadAccount, readAccount } from "./read-account.ts";
 
 /** The parts of core that accept accounts. */
 export type AccountCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography">;
@@ -114,17 +121,19 @@ export const createAccountAcceptor = (
       // The host opens the queue again, and then says what a database or a stream that went back has lost.
       if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
       const has = await factsFor(tx, queue, read, { ...locked, sink: books.sink });
-      const state = read ? ofThisId(locked, read, has) : locked;
-      const lostBefore = await countLostBefore(tx, read, { left: own?.left ?? [], isFirst: state.last === undefined });
+      const state = read ? ofThisId(locked, read, has.gaps) : locked;
+      const earlierIds = earlierThan(queue, stream);
+      const lostBefore = await countLostBefore(tx, read, { earlierIds, last: state.last });
       const through = state.last?.number ?? 0n;
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
       const same = await hasAccount(tx, name);
+      const lacksPrevious = await hasLostPrevious(tx, read, earlierIds);
       const decision: AccountDecision =
         read === undefined || fault !== undefined
           ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
           : decideAccount(
               { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-              { ...state, same, has },
+              { ...state, same, lacksPrevious, has },
             );
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
@@ -142,10 +151,6 @@ export const createAccountAcceptor = (
     });
   };
 };
-
-/** The day of an account by its host's clock; by core's for one that cannot be. */
-const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
-  Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 
 /** Whether a queue is as a stream left it: neither has what stores it gone back, nor another session opened it. */
 const isAsLeft = ({ range }: LockedBooks, { sessionId, cursor }: StreamOfAccount): boolean =>
@@ -175,58 +180,64 @@ const proveAccount = async (
   return isGood ? undefined : "signature_invalid";
 };
 
-/** Only an account that core has had before can lie below the cursor; only the first ones can follow an earlier id. */
+/** Returns the ids that a stream's queue had before this one; none if this is not one of them. */
+const earlierThan = ({ queueId }: QueueName, stream: StreamOfAccount | undefined): readonly Uint8Array[] => {
+  const ids = stream ? [stream, ...(stream.left ?? [])].map((one) => one.queueId) : [];
+  const at = ids.findIndex((id) => equalBytes(id, queueId));
+  return at < 0 ? [] : ids.slice(at + 1);
+};
+
+/** Whether core lacks the account that number 1 names, of an earlier id: a database went back behind it. */
+const hasLostPrevious = async (
+  tx: Executor,
+  read: ReadAccount | undefined,
+  earlierIds: readonly Uint8Array[],
+): Promise<boolean> => {
+  if (read?.number !== 1n || !earlierIds.some((id) => equalBytes(id, read.previousQueueId))) return false;
+  const { hostId, previousQueueId: queueId, previousSha256: sha256 } = read;
+  return !(await hasAccount(tx, { hostId, queueId, sha256 }));
+};
+
+/**
+ * Only an account that core has had before can lie below the cursor, or above it where its host has left the queue; only the first ones can
+ * follow an earlier id.
+ */
 const factsFor = async (
   tx: Executor,
   queue: QueueName,
   read: ReadAccount | undefined,
   { range, last, sink }: LockedBooks & Pick<AccountBooks, "sink">,
 ): Promise<RangeFacts> => {
-  if (range === undefined || read === undefined) return { gaps: [], stored: 0n };
-  const isBelow = range.cursor > read.lastSequence;
-  const hasEarlierId = range.lost > 0n && (read.ackedBefore > 0n || last === undefined);
+  if (read === undefined) return { gaps: [], stored: 0n };
+  const { cursor, lost, stored } = range ?? { ...noCounts, cursor: 0n };
+  const isBelow = cursor > read.lastSequence;
+  const hasEarlierId = lost > 0n && (read.ackedBefore > 0n || last === undefined);
+  const isAbove = cursor < read.lastSequence && read.accepted > 0n;
   return {
-    gaps: isBelow || hasEarlierId ? await findLostRanges(tx, queue.hostId, [queue.queueId]) : [],
-    stored: !isBelow ? 0n : sink === "postgres" ? await countStoredWithin(tx, queue, read) : range.stored,
+    gaps: isBelow || isAbove || hasEarlierId ? await findLostRanges(tx, queue.hostId, [queue.queueId]) : [],
+    stored: !isBelow ? 0n : sink === "postgres" ? await countStoredWithin(tx, queue, read) : stored,
   };
 };
 
 /**
  * Counts what databases have lost of a queue's earlier ids, which no account names: what an account states as acknowledged under them, and with
- * the first account what was acknowledged behind that, which a host no longer knows whose disk went back too. It may send some of that again.
+ * the first account what was acknowledged behind that, which a host no longer knows whose disk went back too (it may send some of that again),
+ * and what was acknowledged before that, if core and the host have lost the accounts of it. A stop behind that first account has the same: the
+ * host did run in it.
  */
 const countLostBefore = async (
   tx: Executor,
   read: ReadAccount | undefined,
-  { left, isFirst }: { left: readonly { queueId: Uint8Array }[]; isFirst: boolean },
+  { earlierIds, last }: { earlierIds: readonly Uint8Array[]; last: LastAccount | undefined },
 ): Promise<bigint> => {
-  if (read === undefined || left.length === 0 || (read.ackedBefore === 0n && !isFirst)) return 0n;
-  const { hostId } = read;
-  const ids = left.map(({ queueId }) => queueId);
-  const gaps = await findLostRanges(tx, hostId, ids);
+  const isFirst = last === undefined || (last.number === 1n && read?.isStopped);
+  if (read === undefined || earlierIds.length === 0 || (read.ackedBefore === 0n && !isFirst)) return 0n;
+  const gaps = await findLostRanges(tx, read.hostId, earlierIds);
   const lost = lostOfAckedBefore(gaps, read);
   if (!isFirst || gaps.length === 0) return lost;
-  const stated = await Promise.all(ids.map((queueId) => findLastAccount(tx, { hostId, queueId })));
-  return (
-    lost +
-    lostBehind(
-      gaps,
-      read,
-      stated.map((account) => account?.lastSequence ?? 0n),
-    )
-  );
-};
-
-/** Returns the books without what is lost under the queue's earlier id: no account names it here, and the one that states it takes it off. */
-const ofThisId = (books: LockedBooks, read: ReadAccount, { gaps }: RangeFacts): LockedBooks => {
-  const { range, last, take } = books;
-  if (range === undefined) return books;
-  const earlier = lostUnderEarlierId(range, { ...read, isFirst: last === undefined }, gaps);
-  return {
-    ...books,
-    range: { ...range, lost: range.lost - earlier },
-    take: ({ counts, lastSequence }) => take({ counts: { ...counts, lost: counts.lost + earlier }, lastSequence }),
-  };
+  const earlier = await Promise.all(earlierIds.map((queueId) => findLastAccount(tx, { hostId: read.hostId, queueId })));
+  const stated = [last, ...earlier].map((account) => account?.lastSequence ?? 0n);
+  return lost + lostUnstated(gaps, read, stated);
 };
 
 const rowOf = (

@@ -1,3 +1,4 @@
+import { type LostRange, lostWithin } from "../../../proto/completeness/lost-ranges.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
   type AccountInsert,
@@ -8,7 +9,8 @@ import {
   takeFromRange,
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
-import type { RangeCounts } from "./decide-account.ts";
+import { lostUnderEarlierId, noCounts, type RangeCounts } from "./decide-account.ts";
+import type { ReadAccount } from "./read-account.ts";
 import { type CountedQueue, formatTotals, parseTotals, rangeSince, totalsThrough } from "./stream-range.ts";
 
 /** Where core counts what it has stored of queues: beside their cursors, or in the stream that has their envelopes. */
@@ -32,6 +34,27 @@ export interface LockedBooks extends AccountState {
   /** Goes on counting behind an account, which takes `counts` of the range; returns what its row keeps of a stream. */
   take(account: { counts: RangeCounts; lastSequence: bigint }): Promise<StreamColumns>;
 }
+
+/** What is counted of a queue that has no cursor, or no longer. */
+const unknownRange = { ...noCounts, cursor: 0n, countedThrough: null, sessionId: null, digest: null };
+
+/**
+ * Returns the books for an account, of whose queue `gaps` are lost: without what is lost under the queue's earlier id, which no account names here
+ * and the one that states it takes off, and with what is lost above the cursor, which moves over nothing once the host has left the queue.
+ */
+export const ofThisId = (books: LockedBooks, read: ReadAccount, gaps: readonly LostRange[]): LockedBooks => {
+  const { last, take, range = gaps.length > 0 ? unknownRange : undefined } = books;
+  if (range === undefined) return books;
+  const { firstSequence, lastSequence, ackedBefore } = read;
+  const own = firstSequence + ackedBefore;
+  const above = { firstSequence: own > range.cursor ? own : range.cursor + 1n, lastSequence };
+  const less = lostUnderEarlierId(range, { ...read, isFirst: last === undefined }, gaps) - lostWithin(gaps, above);
+  return {
+    ...books,
+    range: { ...range, lost: range.lost - less },
+    take: ({ counts, lastSequence }) => take({ counts: { ...counts, lost: counts.lost + less }, lastSequence }),
+  };
+};
 
 /** The books of PostgreSQL's sink: the transaction that moves a cursor counts. */
 export const postgresBooks: AccountBooks = {

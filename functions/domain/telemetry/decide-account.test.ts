@@ -35,6 +35,7 @@ const decide = (
   has: {
     last?: StoredAccount | undefined;
     same?: boolean;
+    lacksPrevious?: boolean;
     range?: QueueRange | undefined;
     has?: RangeFacts;
   } = {},
@@ -75,6 +76,9 @@ describe("an account", () => {
     expect(decide(body({ number: 4n }))).toEqual({ kind: "early" });
     expect(decide(body({ number: 4n }), {}, true)).toEqual({ ...unchecked, followsGap: true });
     expect(decide(body(), { last: undefined })).toEqual({ kind: "early" });
+    const first = { last: undefined, lacksPrevious: true };
+    expect(decide(body({ number: 1n }), first)).toEqual({ kind: "early" });
+    expect(decide(body({ number: 1n }), first, true)).toEqual({ ...unchecked, followsGap: true });
   });
 
   test("is not checked where an older core, or a core before a restore, has counted", () => {

@@ -51,11 +51,14 @@ export const decideAccount = (
   {
     last,
     same,
+    lacksPrevious = false,
     range,
     has,
   }: {
     last: StoredAccount | undefined;
     same: boolean;
+    /** Core has had the account of an earlier id of the queue that number 1 names, and lost it. */
+    lacksPrevious?: boolean;
     range: QueueRange | undefined;
     /** What core has of its range where the queue is ahead of it. */
     has: RangeFacts;
@@ -66,7 +69,7 @@ export const decideAccount = (
   const refuse = (of: AccountFault, isLinked = isSigned): AccountDecision => ({ kind: "refused", fault: of, isLinked });
   const head = last?.number ?? 0n;
   if (number <= head) return refuse("number_used", false);
-  const followsGap = number > head + 1n;
+  const followsGap = number > head + 1n || lacksPrevious;
   if (followsGap && !account.earlierAreLost) return { kind: "early" };
   if (fault !== undefined) return refuse(fault);
   if (last && !followsGap && !equalBytes(account.previousSha256, last.sha256)) return refuse("predecessor_differs");
@@ -108,15 +111,25 @@ export const lostOfAckedBefore = (
 
 const sequenceMax = 2n ** 63n - 1n;
 
-/** Returns how many sequences of `gaps` lie behind those, and behind the last ones that accounts of the earlier ids state. */
-export const lostBehind = (
+/**
+ * Returns how many sequences of `gaps` no account states, as those that core has end with `stated`: behind what the first account of an id
+ * has from these, and before it where it follows another one.
+ */
+export const lostUnstated = (
   gaps: readonly LostRange[],
-  { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
+  {
+    firstSequence,
+    ackedBefore,
+    previousQueueId,
+  }: Pick<ReadAccount, "firstSequence" | "ackedBefore" | "previousQueueId">,
   stated: readonly bigint[],
 ): bigint => {
-  let next = firstSequence + ackedBefore;
-  for (const lastSequence of stated) if (lastSequence >= next) next = lastSequence + 1n;
-  return lostWithin(gaps, { firstSequence: next, lastSequence: sequenceMax });
+  let next = 1n;
+  for (const last of stated) if (last >= next) next = last + 1n;
+  const behind = firstSequence + ackedBefore;
+  const before = { firstSequence: next, lastSequence: previousQueueId.length > 0 ? firstSequence - 1n : 0n };
+  const rest = { firstSequence: behind > next ? behind : next, lastSequence: sequenceMax };
+  return lostWithin(gaps, before) + lostWithin(gaps, rest);
 };
 
 /** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */

@@ -1,5 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { hourMs } from "../../../kit/clock.ts";
+import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { type SourceRefusal, sourceRefusals } from "../../../proto/completeness/account.ts";
 import { type AccountBody, AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { SourceVolume } from "../../store/volume/sources.ts";
@@ -35,6 +35,8 @@ export interface ReadAccount {
   queueId: Uint8Array;
   number: bigint;
   previousSha256: Uint8Array;
+  /** The earlier id of the queue whose last account number 1 follows; empty for none. */
+  previousQueueId: Uint8Array;
   certificateSha256: Uint8Array;
   fromMs: number;
   toMs: number;
@@ -67,6 +69,7 @@ export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
     queueId: body.queueId,
     number: body.number,
     previousSha256: body.previousSha256,
+    previousQueueId: body.previousQueueId,
     certificateSha256: body.certificateSha256,
     fromMs: Math.min(Number(body.fromMs), timeMsMax),
     toMs: Math.min(Number(body.toMs), timeMsMax),
@@ -113,6 +116,10 @@ const numbersOf = ({ accepted, refused, expired, damaged, fileGapBytes, waitedMs
   ...refused.map(({ records }) => records),
   ...[expired, damaged, fileGapBytes, waitedMs],
 ];
+
+/** The day of an account by its host's clock; by core's for one that cannot be. */
+export const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
+  Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 
 /** What a host says that it did not accept, or lost, in a time. */
 export interface StatedLosses {

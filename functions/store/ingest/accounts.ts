@@ -80,10 +80,10 @@ export const findLastAccount = (tx: Executor, { hostId, queueId }: QueueName): P
       .limit(1),
   );
 
-/** Whether core has this account. */
+/** Whether core has this account, of any number without one. */
 export const hasAccount = async (
   tx: Executor,
-  { hostId, queueId, number, sha256 }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256">,
+  { hostId, queueId, number, sha256 }: Pick<AccountInsert, "hostId" | "queueId" | "sha256"> & { number?: bigint },
 ): Promise<boolean> => {
   const rows = await tx
     .select({ number: ingestAccount.number })
@@ -92,7 +92,7 @@ export const hasAccount = async (
       and(
         eq(ingestAccount.hostId, hostId),
         eq(ingestAccount.queueId, queueId),
-        eq(ingestAccount.number, number),
+        number === undefined ? undefined : eq(ingestAccount.number, number),
         eq(ingestAccount.sha256, sha256),
       ),
     );

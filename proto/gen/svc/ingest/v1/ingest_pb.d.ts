@@ -1008,8 +1008,8 @@ export declare const AccountRefusalSchema: GenMessage<AccountRefusal>;
  */
 export declare type AccountAck = Message<"svc.ingest.v1.AccountAck"> & {
   /**
-   * The number of the last account that core has of this queue. Below that of the one that was sent: send those between first, or
-   * say that they are lost.
+   * The number of the last account that core has of this queue. Below that of the one that was sent: send those between first, and for number 1
+   * that which it names of `previous_queue_id`, or say that they are lost.
    *
    * @generated from field: uint64 through = 1;
    */
