@@ -1,8 +1,13 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
-// Without network: wrangler would look for updates and for the location of the request.
-Object.assign(process.env, { WRANGLER_SEND_METRICS: "false", CLOUDFLARE_CF_FETCH_ENABLED: "false" });
+// Without network: wrangler would look for updates and for the location of the request. Without a worker that stores the traces of each request.
+Object.assign(process.env, {
+  WRANGLER_SEND_METRICS: "false",
+  CLOUDFLARE_CF_FETCH_ENABLED: "false",
+  X_LOCAL_OBSERVABILITY: "false",
+  X_LOCAL_EXPLORER: "false",
+});
 
 /** Tests of `functions/v1`, `functions/http` and `functions/scim` that run in Node alone, each with its reason; they are not counted here. */
 const nodeOnly: Readonly<Record<string, string>> = {

@@ -1,4 +1,5 @@
 import { Hono } from "hono";
+import { TrieRouter } from "hono/router/trie-router";
 import { rfc3339 } from "../kit/clock.ts";
 import { pooledEntropy, uuidv7 } from "../kit/entropy.ts";
 import { createRequestBodies } from "../kit/request-bodies.ts";
@@ -33,7 +34,8 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
   const { clock, log, observe, tracer } = core;
   const entropy = pooledEntropy(core.entropy);
   const bodies = createRequestBodies(clock);
-  const app = new Hono<HttpEnv>({ getPath: requestPath });
+  // What Hono falls back to for these paths, after the first request has built another router in vain: in workerd, each request is the first.
+  const app = new Hono<HttpEnv>({ getPath: requestPath, router: new TrieRouter() });
   const hostTraces = createTokenBuckets({ burst: hostTracesPerSecond, perSecond: hostTracesPerSecond, clock });
   /** Returns the trace to continue. Hosts, which must not choose what core records, share a few a second. */
   const callerTrace = ({ listener }: Peer, traceparent: string | undefined) =>

@@ -86,6 +86,17 @@ const edgePlatform = (_request: Request, env: Environment): WorkerPlatform => ({
  */
 export const createWorker = (platformOf = edgePlatform): Worker => {
   const cryptography = createWebCryptography();
+  // Workerd passes the same bindings with every request of an isolate.
+  const configs = new WeakMap<Environment, CoreConfig>();
+  const configOf = (env: Environment): CoreConfig => {
+    const known = configs.get(env);
+    if (known) return known;
+    const { config } = parseCoreConfig(env, () => {
+      throw new Error("workerd has no files");
+    });
+    configs.set(env, config);
+    return config;
+  };
   const signings = new LRUCache<string, Promise<Signing>>({ max: 16 });
   const signingOf = (env: Environment): Promise<Signing> => {
     const name = `${env[caCertificateBinding]}\n${env[caKeyBinding]}`;
@@ -121,9 +132,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
       const platform = platformOf(request, bindings);
       const { env, clock, entropy, peerOf, wrapSigner = (signer) => signer, observe = unobserved } = platform;
       try {
-        const { config } = parseCoreConfig(env, () => {
-          throw new Error("workerd has no files");
-        });
+        const config = configOf(env);
         const { signer, clientCertificates } = await signingOf(env);
         const database = connectDatabase({
           url: config.databaseUrl.reveal(),

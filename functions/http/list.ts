@@ -80,14 +80,18 @@ export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: C
 };
 
 const createMac = (secret: Secret): Mac => {
-  const key = crypto.subtle.importKey(
-    "raw",
-    new TextEncoder().encode(`svc-cursor-v1\n${secret.reveal()}`),
-    { name: "HMAC", hash: "SHA-256" },
-    false,
-    ["sign"],
-  );
+  const importKey = () =>
+    crypto.subtle.importKey(
+      "raw",
+      new TextEncoder().encode(`svc-cursor-v1\n${secret.reveal()}`),
+      { name: "HMAC", hash: "SHA-256" },
+      false,
+      ["sign"],
+    );
+  // At the first cursor: in workerd every request makes all lists.
+  let key: ReturnType<typeof importKey> | undefined;
   return async (list, payload) => {
+    key ??= importKey();
     const data = new TextEncoder().encode(`${list}\n${payload}`);
     return new Uint8Array(await crypto.subtle.sign("HMAC", await key, data)).subarray(0, macBytes);
   };

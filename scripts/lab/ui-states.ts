@@ -108,7 +108,8 @@ export const uiStates: readonly UiState[] = [
 
 /**
  * Marks each cell of a table's body that looks like an earlier one of its column, in a row that looks the same: same elements, classes, states
- * and styles, another text. Axe takes seconds for the hundred rows of a page, and finds the same in all of them.
+ * and styles, another text; so, too, the parts of a list's items. Axe takes seconds for the hundred rows of a page, and finds the same in all
+ * of them.
  */
 const markTwins = (page: Page): Promise<void> =>
   page.evaluate(() => {
@@ -118,18 +119,22 @@ const markTwins = (page: Page): Promise<void> =>
         if (/^(href|title|aria-label|datetime)$/.test(name)) return value === "" ? "" : name;
         return `${name}=${value.replaceAll(/[\d.]+/g, "0")}`;
       }).join(" ");
+    /** Whether an element has text beside its children. */
+    const hasText = ({ childNodes }: Element): boolean =>
+      Array.from(childNodes).some((node) => node instanceof Text && node.data.trim() !== "");
     const lookOf = (element: Element): string =>
-      `${element.localName} ${attributesOf(element)} ${element.textContent?.trim() === ""} (${Array.from(element.children, lookOf)})`;
+      `${element.localName} ${attributesOf(element)} ${hasText(element)} (${Array.from(element.children, lookOf)})`;
     for (const marked of document.querySelectorAll("[data-axe-twin]")) marked.removeAttribute("data-axe-twin");
-    for (const body of document.querySelectorAll("tbody")) {
+    for (const body of document.querySelectorAll("tbody, ul, ol, [role=listbox]")) {
       const seen = new Set<string>();
       for (const row of body.children) {
-        const twins = Array.from(row.children).filter((cell, index) => {
-          const look = `${attributesOf(row)} ${index} ${lookOf(cell)}`;
+        const parts = row.children.length > 0 ? Array.from(row.children) : [row];
+        const twins = parts.filter((part, index) => {
+          const look = `${attributesOf(row)} ${hasText(row)} ${index} ${lookOf(part)}`;
           return seen.size === seen.add(look).size;
         });
         // A row as a whole if it can be: axe compares every element with each that is marked.
-        for (const twin of twins.length === row.children.length ? [row] : twins) twin.setAttribute("data-axe-twin", "");
+        for (const twin of twins.length === parts.length ? [row] : twins) twin.setAttribute("data-axe-twin", "");
       }
     }
   });
@@ -165,11 +170,11 @@ export const axeViolationsOf = async (page: Page): Promise<string[]> => {
 
 /**
  * Returns what is wrong with the look of a page: its axe violations at each of `viewports`, the widths at which it scrolls sideways, and what
- * `check` finds at each width. Leaves the page at the last width.
+ * `check` finds at each width. Leaves the page at the narrowest, where what follows has the least room.
  */
 export const flawsOf = async (page: Page, check?: (page: Page) => Promise<string[]>): Promise<string[]> => {
   const flaws: string[] = [];
-  for (const width of [320, 390, 1440, 2560]) {
+  for (const width of [2560, 1440, 390, 320]) {
     await page.setViewportSize({ width, height: 900 });
     // Two frames: what listens to the size has drawn.
     const overflow = await page.evaluate(async () => {

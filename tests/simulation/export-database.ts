@@ -23,8 +23,7 @@ export const connectExportDatabase = (
     begin: <Result>(work: (tx: object) => Promise<Result>) => session.transact((step) => work(runnerOf(step))),
     options: { parsers: {}, serializers: {} },
   };
-  // Without the schema, of which each transaction would build its queries by relations.
-  return drizzle(client as unknown as Sql) as unknown as Database;
+  return drizzle(client as unknown as Sql);
 };
 
 /** A statement of postgres.js, as far as drizzle uses one. */

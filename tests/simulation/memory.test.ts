@@ -12,9 +12,11 @@ const collectGarbage: () => void = runInNewContext("gc");
 
 it("keeps nothing of a history that has ended, wherever its envelopes and its queues were", async () => {
   const worlds: WeakRef<World>[] = [];
-  const seeds = Array.from({ length: 6 }, (_, index) => 1 + index);
+  // More than one of each kind, as one may be left below.
+  const seeds = Array.from({ length: 4 }, (_, index) => 1 + index);
   const plans = seeds.map((seed) => drawPlan({ seed }));
-  expect(plans.some(({ isStreamed }) => isStreamed) && plans.some(({ hasFiles }) => hasFiles)).toBe(true);
+  expect(plans.map(({ isStreamed }) => isStreamed)).toEqual([true, false, false, true]);
+  expect(plans.some(({ hasFiles }) => hasFiles)).toBe(true);
   for (const seed of seeds) await simulate({ seed }, {}, ({ world }) => void worlds.push(new WeakRef(world)));
   await setImmediate();
   collectGarbage();

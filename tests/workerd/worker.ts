@@ -3,6 +3,7 @@ import { type Signer, SignerFault } from "../../functions/signer/signer.ts";
 import { createWorker, type Worker, type WorkerContext } from "../../functions/worker.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
+import type { Environment } from "../../kit/env.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { createTestObserver } from "../fakes/observer.ts";
 import {
@@ -39,20 +40,24 @@ const signAt =
 /** Creates the worker of `functions/worker.ts` with configuration, clock, peer, log and signer of the test core of each request. */
 const createTestWorker = (): Worker => {
   const recorders = new WeakMap<Request, Recorder>();
-  // Ordered ids follow the latest clock that used their entropy, and each test core has a clock of its own.
-  const entropies = new Map<unknown, Entropy>();
+  // The worker parses an environment once. Ordered ids follow the latest clock that used their entropy, and each test core has a clock of its own.
+  const cores = new Map<unknown, { env: Environment; entropy: Entropy }>();
   const worker = createWorker((request) => {
-    const { env, now, remoteAddress, certificate, listener, signerUrl } = decodeSettings(
-      request.headers.get(settingsHeader) ?? "",
-    );
+    const {
+      env: sent,
+      now,
+      remoteAddress,
+      certificate,
+      listener,
+      signerUrl,
+    } = decodeSettings(request.headers.get(settingsHeader) ?? "");
     const { log, observe } = recorders.get(request) ?? createRecorder();
-    const entropy = entropies.get(env.SVC_DATABASE_URL) ?? { ...systemEntropy };
-    entropies.set(env.SVC_DATABASE_URL, entropy);
+    const core = cores.get(sent.SVC_DATABASE_URL) ?? { env: sent, entropy: { ...systemEntropy } };
+    cores.set(sent.SVC_DATABASE_URL, core);
     const der = certificate === null ? null : Uint8Array.fromBase64(certificate);
     return {
-      env,
+      ...core,
       clock: { ...systemClock, now: () => now },
-      entropy,
       log,
       observe,
       ...(signerUrl === null ? {} : { wrapSigner: (signer: Signer) => ({ ...signer, sign: signAt(signerUrl) }) }),

@@ -36,9 +36,10 @@ describe("countTowardsHourlyLimits", () => {
     expect(await count(1)).toEqual({ counted: 2, exact: 3 });
     // A reservation counts towards the limit, whichever core has made it.
     await limit(6);
-    const [{ id: tokenId } = { id: "" }] = await db.query.bootstrapToken.findMany({
-      where: (row, { eq: is }) => is(row.policyId, policyId),
-    });
+    const [{ id: tokenId } = { id: "" }] = await db
+      .select()
+      .from(bootstrapToken)
+      .where(eq(bootstrapToken.policyId, policyId));
     await db.insert(enrollmentReservation).values({
       id: crypto.randomUUID(),
       policyId,

@@ -1,4 +1,6 @@
+import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
+import { certificate } from "../../../drizzle/schema/certificate.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { useProof } from "./proof-uses.ts";
@@ -14,11 +16,9 @@ describe("useProof", () => {
     ["a later use", true],
   ])("H1: of two concurrent statements with one proof, one is admitted: %s", async (_, isLater) => {
     const host = await enrollTestCollector(test, { token, deviceId: `raced-${isLater}` });
-    const [certificate] = await db.query.certificate.findMany({
-      where: (row, { eq }) => eq(row.id, host.certificateId),
-    });
+    const [row] = await db.select().from(certificate).where(eq(certificate.id, host.certificateId));
     const now = clock.now();
-    const use = { fingerprintSha256: certificate?.fingerprintSha256.toHex() ?? "", sentAt: now, expired: false };
+    const use = { fingerprintSha256: row?.fingerprintSha256.toHex() ?? "", sentAt: now, expired: false };
     if (isLater) await useProof(db, "renew", { ...use, sentAt: now - 1 }, { now: () => now });
 
     const firstHasRun = Promise.withResolvers<void>();
@@ -40,10 +40,8 @@ describe("useProof", () => {
 
   it("counts anew when core's clock was set back", async () => {
     const host = await enrollTestCollector(test, { token, deviceId: "set-back" });
-    const [certificate] = await db.query.certificate.findMany({
-      where: (row, { eq }) => eq(row.id, host.certificateId),
-    });
-    const fingerprintSha256 = certificate?.fingerprintSha256.toHex() ?? "";
+    const [row] = await db.select().from(certificate).where(eq(certificate.id, host.certificateId));
+    const fingerprintSha256 = row?.fingerprintSha256.toHex() ?? "";
     const now = clock.now();
     const use = async (sentAt: number, at: number) =>
       (await useProof(db, "renew", { fingerprintSha256, sentAt, expired: false }, { now: () => at })).outcome;

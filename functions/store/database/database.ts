@@ -1,7 +1,7 @@
 import type { PgDatabase } from "drizzle-orm/pg-core";
 import { drizzle, type PostgresJsDatabase, type PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
 import postgres, { type Sql } from "postgres";
-import * as schema from "../../../drizzle/schema/index.ts";
+import { deployment } from "../../../drizzle/schema/deployment.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import type { Tracer } from "../../../kit/tracing/tracer.ts";
 import { callDeadlineMs, connectionsMaxDefault, waitingMax } from "./call-limits.ts";
@@ -12,10 +12,10 @@ import { createSqlClient, type SqlClient } from "./pool/sql-client.ts";
 import { traceStatement } from "./trace-statement.ts";
 
 /** Core's database: a pool on Node, one client per request in workerd. */
-export type Database = PostgresJsDatabase<typeof schema>;
+export type Database = PostgresJsDatabase;
 
 /** The database or a transaction: every store function runs on either. */
-export type Executor = PgDatabase<PostgresJsQueryResultHKT, typeof schema>;
+export type Executor = PgDatabase<PostgresJsQueryResultHKT>;
 
 /** The servers that several pools share. What one pool learns about the server in use, every pool acts on. */
 export interface SharedServers {
@@ -92,7 +92,8 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
       (servers?.leave ?? pool.drop)(cause, concernsServer(errorCode(cause)) ? undefined : deadlineMs / 2),
   });
   const leave = servers?.join(pool);
-  const parts = postgres(connecting.url, connecting.settings);
+  // One: postgres.js makes all of its connections at once.
+  const parts = postgres(connecting.url, { ...connecting.settings, max: 1 });
   const sql = createSqlClient({
     pool,
     parts,
@@ -100,8 +101,9 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     trace: tracer && ((text) => traceStatement(tracer, text)),
   });
   return {
-    // drizzle uses of postgres.js what SqlClient has, and makes readers and writers of some types those of connection-settings.ts.
-    db: drizzle(Object.assign(sql, { options: parts.options }) as unknown as Sql, { schema }),
+    // Without the schema, of which each client and each transaction would build its queries by relations. drizzle uses of postgres.js what
+    // SqlClient has, and makes readers and writers of some types those of connection-settings.ts.
+    db: drizzle(Object.assign(sql, { options: parts.options }) as unknown as Sql),
     sql,
     close: async (timeoutSeconds = 5) => {
       leave?.();
@@ -141,7 +143,7 @@ const idleInTransactionMs = 10_000;
 
 /** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
 export const claimDeployment = async (db: Executor, tenantId: string, now: Date): Promise<string> => {
-  await db.insert(schema.deployment).values({ tenantId, createdAt: now }).onConflictDoNothing();
-  const [row] = await db.select().from(schema.deployment);
+  await db.insert(deployment).values({ tenantId, createdAt: now }).onConflictDoNothing();
+  const [row] = await db.select().from(deployment);
   return row?.tenantId ?? tenantId;
 };
