@@ -27,17 +27,13 @@ const unpackBrowser = async (): Promise<{
   return JSON.parse(stdout);
 };
 
-/** Once in a process, which launches one browser after the other when it runs tests. */
-let unpacked: ReturnType<typeof unpackBrowser> | undefined;
-
 /**
  * A Chromium without a window, from npm alone; close it when done. It unpacks its shared libraries too, so it starts on a machine that
  * has none of what a desktop has.
  */
 export const launchBrowser = async (): Promise<Browser> => {
   const { chromium } = await import("playwright-core");
-  unpacked ??= unpackBrowser();
-  const { path, env } = await unpacked;
+  const { path, env } = await unpackBrowser();
   return chromium.launch({
     executablePath: path,
     timeout: 90_000,
