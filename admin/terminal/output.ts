@@ -149,8 +149,12 @@ const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number
 /** Replaces control characters, as text of hosts may hold escape sequences, which would command the terminal, or reorder its line. */
 export const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
-/** Replaces control characters in each of a text's lines. */
-export const plainLines = (text: string): string => text.split(/\r?\n/).map(withoutControls).join("\n");
+/** Replaces control characters in a text, except tabs and the ends of lines. */
+export const plainLines = (text: string): string =>
+  text
+    .split(/\r?\n/)
+    .map((line) => line.split("\t").map(withoutControls).join("\t"))
+    .join("\n");
 
 /** Writes a text as it is; to a terminal without control characters, by which somebody's text could hide lines of it. */
 export const printText = ({ out }: Pick<Terminal, "out">, text: string): void =>
