@@ -34,7 +34,7 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
   const { clock, log, observe, tracer } = core;
   const entropy = pooledEntropy(core.entropy);
   const bodies = createRequestBodies(clock);
-  // What Hono falls back to for these paths, after the first request has built another router in vain: in workerd, each request is the first.
+  // Hono's default builds a RegExpRouter first, which rejects these paths: in workerd for every request.
   const app = new Hono<HttpEnv>({ getPath: requestPath, router: new TrieRouter() });
   const hostTraces = createTokenBuckets({ burst: hostTracesPerSecond, perSecond: hostTracesPerSecond, clock });
   /** Returns the trace to continue. Hosts, which must not choose what core records, share a few a second. */

@@ -150,7 +150,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
           resolve("dropped");
         } else reject(error);
       }
-      // What waited may fit in their place, and nothing else would try it before the next success.
+      // Nothing else would try the waiting appends again before the next success: they may fit now.
       admitWaiting();
       if (appends.length > 0 && !drops && isDiskUnwritable(error)) books.waiting(true);
       return;

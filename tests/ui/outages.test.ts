@@ -52,7 +52,7 @@ describe("the fleet page, with real processes", () => {
     try {
       await banner(page, /^The web server did not answer within 8 s\. These rows are old\./).waitFor();
       expect((performance.now() - startedAt) / 1000).toBeLessThan(oldAfterSeconds);
-      // Of every outage below, too: another one has other words.
+      // Once for all outages: their pages differ in words alone.
       expect(await axeViolationsOf(page)).toEqual([]);
     } finally {
       deployment.suspend("web", false);

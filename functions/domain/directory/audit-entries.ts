@@ -27,7 +27,7 @@ export const syncEntry = (
   const changed = changes.changed.filter(({ before, after }) => !isSameAccess(before, after));
   const count = changes.added.length + changed.length;
   if (count === 0 && !isFirst) return [];
-  // Who has most access, or had, comes first, and changed people before new ones.
+  // People with most scopes first, before or after the sync; of equals, changed people before new ones.
   const people = [
     ...changed.map(({ before, after }) => ({
       subject: before.subject,

@@ -35,7 +35,7 @@ export interface LockedBooks extends AccountState {
   take(account: { counts: RangeCounts; lastSequence: bigint }): Promise<StreamColumns>;
 }
 
-/** What is counted of a queue that has no cursor, or no longer. */
+/** The counts of a queue without a cursor: it never had one, or a database lost it. */
 const unknownRange = { ...noCounts, cursor: 0n, countedThrough: null, sessionId: null, digest: null };
 
 /**

@@ -112,8 +112,8 @@ export const lostOfAckedBefore = (
 const sequenceMax = 2n ** 63n - 1n;
 
 /**
- * Returns how many sequences of `gaps` no account states, as those that core has end with `stated`: behind what the first account of an id
- * has from these, and before it where it follows another one.
+ * Returns how many sequences of `gaps` no account states. Accounts of the earlier ids end with the sequences `stated`; the first account of
+ * an id states what it has from those, and what lies before it is counted only if it follows another id.
  */
 export const lostUnstated = (
   gaps: readonly LostRange[],
