@@ -34,6 +34,8 @@ export interface ForwarderOptions {
   log: Log;
   /** Records each frame, from sending to its ack; nothing is recorded without it. */
   tracer?: Tracer;
+  /** Called when core has opened a stream. */
+  onOpened?: () => void;
   /** Called at every ack. */
   onAck?: () => void;
   /** Called at every nudge of core. */
@@ -150,6 +152,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
             status.lastError = null;
             sendStatus = send;
             settled.resolve();
+            options.onOpened?.();
           },
           onAccountAnswered: () => {
             accountTimeouts = 0;

@@ -25,11 +25,14 @@ export interface HeartbeatStatus {
 export interface HeartbeatSender {
   /**
    * Sends heartbeats until the signal aborts, and resolves then. Sends the first at once and the next after the interval ±10 %. A
-   * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait. Never rejects.
+   * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait, which `retry` ends. Never
+   * rejects.
    */
   run(signal: AbortSignal): Promise<void>;
   /** Sends the next one now, at most three times in a minute, and not while heartbeats fail. */
   trigger(): void;
+  /** Sends the next one now if the last one failed, as often as `trigger`: core answers again. */
+  retry(): void;
   status(): HeartbeatStatus;
 }
 
@@ -79,6 +82,12 @@ export const createHeartbeatSender = (options: {
     return failure?.retryAfterSeconds ?? 0;
   };
 
+  const sendNow = (): void => {
+    if (triggered || !triggers.take("")) return;
+    triggered = true;
+    wake();
+  };
+
   const pause = async (ms: number, signal: AbortSignal): Promise<void> => {
     if (triggered) return;
     const over = new AbortController();
@@ -104,9 +113,10 @@ export const createHeartbeatSender = (options: {
       }
     },
     trigger: () => {
-      if (triggered || failing || !triggers.take("")) return;
-      triggered = true;
-      wake();
+      if (!failing) sendNow();
+    },
+    retry: () => {
+      if (failing) sendNow();
     },
     status: () => ({ ...status }),
   };

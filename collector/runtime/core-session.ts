@@ -103,7 +103,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   const forwarder = createSessionForwarder(options, {
     onAck: accepted,
     promotion,
-    ...(hasHeartbeats ? { onDirective } : {}),
+    ...(hasHeartbeats ? { onDirective, onOpened: () => heartbeats.retry() } : {}),
   });
   const forwarderStatus = (): ForwarderStatus => {
     const status = forwarder.status();
@@ -258,7 +258,7 @@ const createSessionForwarder = (
   {
     promotion,
     ...callbacks
-  }: Pick<ForwarderOptions, "onAck" | "onDirective"> & { promotion: PendingPromotion | undefined },
+  }: Pick<ForwarderOptions, "onOpened" | "onAck" | "onDirective"> & { promotion: PendingPromotion | undefined },
 ): Forwarder => {
   const { config, credentials, ingestCaPem } = loaded;
   const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;

@@ -77,6 +77,22 @@ describe("heartbeats on the stream", () => {
     await expect.poll(() => running.heartbeats().length).toBe(2);
   });
 
+  it("follow at once when a stream opens after one that failed", async () => {
+    const isLogged = (text: string) =>
+      expect.poll(() => running.log.lines.map(({ message }) => message)).toContain(text);
+    running.peer.behaviour.answerStatus = () => ({ nextStatusSeconds: 3600 });
+    await running.start();
+    await wait(1);
+    running.peer.behaviour.answerStatus = () => ({ refused: "database_unavailable" });
+    running.onHeartbeat(() => ({ status: 503, body: { code: "database_unavailable" } }));
+    running.peer.direct({ action: { case: "reportNow", value: {} } });
+    await isLogged("heartbeat failed");
+    running.peer.behaviour.answerStatus = () => accept;
+    running.peer.disconnect();
+    await isLogged("heartbeats reach core again");
+    expect(running.heartbeats()).toHaveLength(1);
+  });
+
   it("follow a change of the report at once, four in a minute at most", async () => {
     running.peer.behaviour.answerStatus = () => accept;
     await running.start();
