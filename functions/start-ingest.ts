@@ -35,8 +35,13 @@ import type { Channels } from "./store/database/listen.ts";
 
 const partitionIntervalMs = 3_600_000;
 const budgetIntervalMs = budgetCheckSeconds * 1_000;
-/** From one shared transaction to the next, for opening queues and for first uses of certificates. */
+/** From one shared query or transaction to the next, for lookups of certificates and for opening queues. */
 const connectionPauseMs = 20;
+/**
+ * From one statement to the next, for first uses of certificates and for reports on streams. Each is once for a host, or rare, and costs
+ * PostgreSQL three times as much alone as among twenty.
+ */
+const rarePauseMs = 250;
 /** From one statement of statuses to the next. */
 const statusPauseMs = 1_000;
 
@@ -77,7 +82,8 @@ export const startIngest = async (
       { retentionDays: config.retentionDays, databaseTime: databaseClock.measure },
     );
   await keepPartitions();
-  const shared = { clock, log, pause: () => clock.sleep(connectionPauseMs) };
+  const pauseOf = (ms: number) => () => clock.sleep(ms);
+  const shared = { clock, log, pause: pauseOf(connectionPauseMs) };
   const { locate } = sessions.servers;
   const { sink, payloadBytesMax } = await openSink(config, { ...shared, databaseUrl: locate, db, entropy, metrics });
   const held = createHeldHosts(clock);
@@ -85,8 +91,10 @@ export const startIngest = async (
     held.set(await holdHosts(jobsCore));
     return undefined;
   };
+  const reporting = { ...core, heartbeats: { ...core.heartbeats, pause: pauseOf(rarePauseMs) } };
   const ingest = createIngest({
     ...shared,
+    pauseUses: pauseOf(rarePauseMs),
     config: { ...config, payloadBytesMax },
     hostIdBytesMax: core.config.hostIdBytesMax,
     sink: holdBack(sink, held),
@@ -101,9 +109,7 @@ export const startIngest = async (
       refused: (failure) => recordAuthFailure(core, failure),
     },
     // Without a signer core knows no host.
-    ...(core.signer === null
-      ? {}
-      : { statuses: createStatusRegister(core, { pause: () => clock.sleep(statusPauseMs) }) }),
+    ...(core.signer === null ? {} : { statuses: createStatusRegister(reporting, { pause: pauseOf(statusPauseMs) }) }),
     accounts: createAccountRegister(core, sink),
     listen: (on) => databases.listen(ingestChannels(on)),
   });

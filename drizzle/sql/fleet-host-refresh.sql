@@ -74,9 +74,17 @@ REFERENCING NEW TABLE AS "changed" FOR EACH STATEMENT EXECUTE FUNCTION "fleet_ho
 CREATE OR REPLACE TRIGGER "collector_health_first_fleet_host" AFTER INSERT ON "collector_health"
 REFERENCING NEW TABLE AS "changed" FOR EACH STATEMENT EXECUTE FUNCTION "fleet_host_refresh_owners"();
 
-CREATE OR REPLACE TRIGGER "certificate_fleet_host" AFTER UPDATE OF "status", "first_used_at" ON "certificate"
-FOR EACH ROW WHEN (ROW(OLD.status, OLD.first_used_at) IS DISTINCT FROM ROW(NEW.status, NEW.first_used_at))
-EXECUTE FUNCTION "fleet_host_refresh_owner"();
+-- Once for all rows of a statement: hosts that connect together share the cost of starting the refresh.
+CREATE OR REPLACE FUNCTION "fleet_host_refresh_certified"() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fleet_host_refresh(array_agg(DISTINCT n.identity_id)) FROM changed n JOIN previous o USING (id)
+	WHERE ROW(o.status, o.first_used_at) IS DISTINCT FROM ROW(n.status, n.first_used_at) HAVING count(*) > 0;
+	RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER "certificate_fleet_host" AFTER UPDATE ON "certificate"
+REFERENCING OLD TABLE AS "previous" NEW TABLE AS "changed" FOR EACH STATEMENT EXECUTE FUNCTION "fleet_host_refresh_certified"();
 
 -- Deferred: a bulk assignment is one long transaction. It locks the rows of its collectors at the commit, in the order of the changes,
 -- so that their heartbeats and envelopes do not wait for all of it. PostgreSQL cannot replace a constraint trigger in place.

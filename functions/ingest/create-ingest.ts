@@ -32,8 +32,10 @@ export interface IngestNeeds {
    * their next heartbeat.
    */
   listen?(on: IngestNotifications): Promise<unknown>;
-  /** Resolves when the next query or transaction may begin, of those that connecting hosts share; none by default. */
+  /** Resolves when the next lookup of certificates may begin: connecting hosts share it. None by default. */
   pause?: () => Promise<void>;
+  /** Resolves when the next transaction of first uses may begin; none by default. */
+  pauseUses?: () => Promise<void>;
   /** Bytes received and not yet committed, in all; 64 MiB by default. */
   inFlightBytesMax?: number;
   /** Where statuses go; without it, hosts send heartbeats by HTTP. */
@@ -74,7 +76,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     await needs.certificates.use(used);
     return used;
   };
-  const useInGroup = inGroups(useAll, { keyOf: ({ identityId }) => identityId, pause: needs.pause });
+  const useInGroup = inGroups(useAll, { keyOf: ({ identityId }) => identityId, pause: needs.pauseUses });
   const use = async (certificate: UsedCertificate) => void (await useInGroup(certificate));
   const admission = createAdmission({
     clock,
