@@ -3,9 +3,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { measureBeside } from "./beside.ts";
 import { tableBytes, walBytes } from "./disk.ts";
+import { mergeFigures } from "./figures.ts";
 import { type FleetLab, openFleetLab, startCpuMeter } from "./lab.ts";
 import { measureOutage } from "./outage.ts";
-import { describeSamples, untilConnected } from "./phases.ts";
+import { describeSamples, untilAll } from "./phases.ts";
 
 /**
  * Goals of a fleet of 100,000 at 60 s. A heartbeat may take 100 ms; one on a stream also waits for up to a second, since core writes all that
@@ -48,7 +49,7 @@ export const fleetBench: Bench = async (args) => {
 
   const enrollment = await enroll(lab, hosts);
   report("enrollment", enrollment);
-  const connected = await connect(lab, { hosts, perSecond: options.connects });
+  const connected = await connect(lab, { hosts, perSecond: options.connects, interval });
   report("connections", connected);
   const halfMs = minutes * 30_000;
   const steady = await measureHeartbeats(lab, halfMs);
@@ -73,6 +74,7 @@ export const fleetBench: Bench = async (args) => {
     goal: goals.corePercent,
     ok:
       enrollment.failed === 0 &&
+      [connected, steady, beside].every(({ failures }) => failures["stream ended"] === undefined) &&
       steady.latency_ms.p99 < heartbeatP99Ms &&
       beside.heartbeats.latency_ms.p99 < heartbeatP99Ms &&
       steady.percent.core < goals.corePercent &&
@@ -106,19 +108,27 @@ const enroll = async ({ workers, database, apiPort, token }: FleetLab, hosts: nu
   };
 };
 
-const connect = async (lab: FleetLab, { hosts, perSecond }: { hosts: number; perSecond: number }) => {
+const connect = async (
+  lab: FleetLab,
+  { hosts, perSecond, interval }: { hosts: number; perSecond: number; interval: number },
+) => {
   const meter = startCpuMeter(lab);
   const before = lab.coreMemory().nowMb;
   const senderBefore = lab.senderMemoryMb();
   await lab.workers.all("start", { spreadMs: (hosts / perSecond) * 1000 });
-  const { figures, seconds } = await untilConnected(lab, { hosts, secondsMax: hosts / 50 + 60 });
+  const { figures, seconds } = await untilAll(lab, "connected", { hosts, secondsMax: hosts / 50 + 60 });
   const used = meter();
+  // The first heartbeat of a host costs as much as a hundred later ones.
+  const reporting = await untilAll(lab, "accepted", { hosts, secondsMax: 2 * interval });
+  const { failures } = mergeFigures([figures, reporting.figures]);
   const kib = (mb: number) => rounded((mb * 1024) / hosts, 1);
   return {
     seconds: rounded(seconds, 1),
     handshake_ms: describeSamples(figures.took.connected ?? new Float64Array()),
     stream_opened_ms: describeSamples(figures.took.opened ?? new Float64Array()),
-    failures: figures.failures,
+    reported_seconds: rounded(seconds + reporting.seconds, 1),
+    failures,
+    refused: await lab.refusals(),
     core_cpu_ms_each: rounded((used.core * 1000) / hosts, 2),
     core_kib_each: kib(lab.coreMemory().nowMb - before),
     sender_kib_each: kib(lab.senderMemoryMb() - senderBefore),

@@ -90,8 +90,8 @@ export const encodeFirst = (hostId: string, queueId: Uint8Array): Uint8Array =>
   });
 
 /**
- * Creates a host. A heartbeat that is due while the host is not connected is skipped and counted. `Retry-After` of a refused one is never
- * longer than the interval, which the host waits anyway.
+ * Creates a host. A heartbeat that is due while the host is not connected is skipped and counted; after one that failed the next is sent when
+ * a stream opens, as a collector does. `Retry-After` of a refused one is never longer than the interval, which the host waits anyway.
  */
 export const createFleetHost = (
   { index, identity, credentials: issued }: { index: number; identity: string; credentials: PemCredentials },
@@ -110,6 +110,7 @@ export const createFleetHost = (
   let heartbeatTimer: NodeJS.Timeout | undefined;
   let attempt = 0;
   let acceptedAt = Number.NEGATIVE_INFINITY;
+  let isFailing = false;
   let isStopped = false;
 
   const endStatuses = (): void => {
@@ -156,6 +157,7 @@ export const createFleetHost = (
             attempt = 0;
             figures.took("opened", clock.monotonic() - startedAt);
             if (response.opened.takesStatus) statuses = lane = createStatusLane({ push });
+            if (isFailing) heartbeatLater(0);
           },
           // As a collector's forwarder, which makes a new connection for each stream.
           onEnd: () => {
@@ -186,19 +188,19 @@ export const createFleetHost = (
     if (refused === "") reportedAt = clock.monotonic();
     return refused;
   };
-  const heartbeat = async (): Promise<void> => {
+  /** Sends a heartbeat; returns why it failed, or an empty text. */
+  const trySend = async (): Promise<string> => {
     const open = connection;
-    if (open === undefined || (context.forwards && statuses === undefined))
-      return figures.failed("heartbeat", "not_connected");
+    if (open === undefined || (context.forwards && statuses === undefined)) return "not_connected";
+    return (statuses ? sendStatus(statuses) : post(open)).catch((error: Error) => error.message);
+  };
+  const heartbeat = async (): Promise<void> => {
     const startedAt = clock.monotonic();
-    try {
-      const refused = await (statuses ? sendStatus(statuses) : post(open));
-      if (refused !== "") return figures.failed("heartbeat", refused);
-      acceptedAt = clock.monotonic();
-      figures.took("heartbeat", acceptedAt - startedAt);
-    } catch (error) {
-      figures.failed("heartbeat", error instanceof Error ? error.message : "unknown");
-    }
+    const failure = await trySend();
+    isFailing = failure !== "";
+    if (isFailing) return figures.failed("heartbeat", failure);
+    acceptedAt = clock.monotonic();
+    figures.took("heartbeat", acceptedAt - startedAt);
   };
   const forget = (): void => {
     const open = connection;
@@ -208,6 +210,7 @@ export const createFleetHost = (
   };
   const heartbeatLater = (ms: number): void => {
     const dueAt = clock.monotonic() + ms;
+    clearTimeout(heartbeatTimer);
     heartbeatTimer = setTimeout(() => {
       if (isStopped) return;
       figures.late(clock.monotonic() - dueAt);

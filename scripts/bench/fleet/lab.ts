@@ -34,6 +34,8 @@ export interface FleetLab extends AsyncDisposable {
   restart(): Promise<void>;
   /** Since the lab began: cores that ended are included. */
   cpu(): SideCpu;
+  /** The frames and streams that the running cores have rejected, by reason. */
+  refusals(): Promise<Readonly<Record<string, number>>>;
   /** Resident memory in MB: now, and the largest of one core. */
   coreMemory(): { nowMb: number; peakMb: number };
   senderMemoryMb(): number;
@@ -77,6 +79,7 @@ export const openFleetLab = async (options: {
     env: {
       SVC_AUTH_TOKEN_SECRET: authTokenSecret,
       SVC_INGEST_REQUIRE_ENROLLMENT: "true",
+      SVC_TRUST_LOOPBACK_OPS: "true",
       SVC_HEARTBEAT_INTERVAL: `${intervalSeconds}s`,
     },
   });
@@ -118,6 +121,7 @@ export const openFleetLab = async (options: {
       postgres: cpuSecondsOf(database.pid),
       sender: workers.pids.reduce((sum, pid) => sum + cpuSecondsOf(pid), 0),
     }),
+    refusals: async () => sumByReason(await Promise.all(running.map(({ port }) => metricsOf(port)))),
     coreMemory: () => {
       const all = pids().map((pid) => memoryOf(pid));
       return {
@@ -148,4 +152,13 @@ export const startCpuMeter = (lab: Pick<FleetLab, "cpu">) => {
       sender: now.sender - before.sender,
     };
   };
+};
+
+const metricsOf = async (port: number): Promise<string> => (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+
+const sumByReason = (metrics: readonly string[]): Record<string, number> => {
+  const sums: Record<string, number> = {};
+  for (const [, reason = "", count] of metrics.join("").matchAll(/^core_ingest_refused_total{reason="(\w+)"} (\d+)/gm))
+    sums[reason] = (sums[reason] ?? 0) + Number(count);
+  return sums;
 };

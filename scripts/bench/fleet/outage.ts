@@ -62,6 +62,7 @@ export const measureOutage = async (
     resumed_handshakes: describeSamples(took.resumed ?? new Float64Array()),
     heartbeats: describeSamples(took.heartbeat ?? new Float64Array()),
     failures,
+    refused: await lab.refusals(),
     core_cpu_ms_each: rounded((used.core / hosts) * 1000, 2),
     core_mb: { before: rounded(before), peak: rounded(peakMb), peak_ratio: rounded(peakMb / before, 2) },
   };

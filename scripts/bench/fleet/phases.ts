@@ -10,18 +10,19 @@ export const describeSamples = (samples: Float64Array) => {
   return { count: samples.length, p50: at(0.5), p99: at(0.99), max: rounded(samples.at(-1) ?? 0, 1) };
 };
 
-/** Waits until every host is connected, or `secondsMax` have passed; returns what the hosts did, and the seconds. */
-export const untilConnected = async (
+/** Waits until every host is connected, or has had a heartbeat accepted, or `secondsMax` have passed. */
+export const untilAll = async (
   lab: FleetLab,
+  state: "connected" | "accepted",
   { hosts, secondsMax }: { hosts: number; secondsMax: number },
-): Promise<{ figures: TakenFigures; seconds: number; connected: number }> => {
+): Promise<{ figures: TakenFigures; seconds: number; count: number }> => {
   const startedAt = performance.now();
   const parts: TakenFigures[] = [];
   for (;;) {
-    const { figures, connected } = await lab.workers.take();
+    const { figures, [state]: count } = await lab.workers.take();
     parts.push(figures);
     const seconds = (performance.now() - startedAt) / 1000;
-    if (connected === hosts || seconds > secondsMax) return { figures: mergeFigures(parts), seconds, connected };
+    if (count === hosts || seconds > secondsMax) return { figures: mergeFigures(parts), seconds, count };
     await sleep(200);
   }
 };

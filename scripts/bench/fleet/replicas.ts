@@ -2,7 +2,7 @@ import { availableParallelism } from "node:os";
 import { type Bench, median, readBenchOptions, rounded } from "../support/bench.ts";
 import { startProcess } from "../support/processes.ts";
 import { type FleetLab, openFleetLab, startCpuMeter } from "./lab.ts";
-import { describeSamples, untilConnected } from "./phases.ts";
+import { describeSamples, untilAll } from "./phases.ts";
 
 const goal = 1.6;
 /** With three cores a heartbeat may cost so much more than with one where the processors are the limit, not the cores. */
@@ -36,8 +36,8 @@ export const replicasBench: Bench = async (args) => {
     await lab.database.sql`vacuum analyze`;
     await lab.workers.all("ports", balancer.records[0]?.ports as number[]);
     await lab.workers.all("start", { spreadMs: (hosts / 200) * 1000 });
-    const { connected } = await untilConnected(lab, { hosts, secondsMax: hosts / 50 + 30 });
-    if (connected < hosts) throw new Error(`only ${connected} of ${hosts} hosts are connected`);
+    const { count } = await untilAll(lab, "connected", { hosts, secondsMax: hosts / 50 + 30 });
+    if (count < hosts) throw new Error(`only ${count} of ${hosts} hosts are connected`);
     const sides = { one: 0, three: 1 } as const;
     const measured: Record<keyof typeof sides, Round[]> = { one: [], three: [] };
     for (let round = -1; round < rounds; round++)
