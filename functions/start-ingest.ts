@@ -94,6 +94,7 @@ export const startIngest = async (
   const reporting = { ...core, heartbeats: { ...core.heartbeats, pause: pauseOf(rarePauseMs) } };
   const ingest = createIngest({
     ...shared,
+    entropy,
     pauseUses: pauseOf(rarePauseMs),
     config: { ...config, payloadBytesMax },
     hostIdBytesMax: core.config.hostIdBytesMax,

@@ -52,8 +52,18 @@ export class GrpcError extends Error {
 
   /** Returns `google.rpc.ErrorInfo.reason`, core's stable code; null without one. */
   reason(): string | null {
-    const info = this.details.find(({ typeUrl }) => typeUrl.endsWith("/google.rpc.ErrorInfo"));
-    return info === undefined ? null : readReason(info.value);
+    const info = this.#find("ErrorInfo");
+    return info === undefined ? null : readReason(info);
+  }
+
+  /** Returns the whole seconds of `google.rpc.RetryInfo`, after which to try again; 0 without one. */
+  retryAfterSeconds(): number {
+    const info = this.#find("RetryInfo");
+    return info === undefined ? 0 : readRetryDelay(info);
+  }
+
+  #find(type: string): Uint8Array | undefined {
+    return this.details.find(({ typeUrl }) => typeUrl.endsWith(`/google.rpc.${type}`))?.value;
   }
 }
 
@@ -135,6 +145,23 @@ const readReason = (info: Uint8Array): string | null => {
     });
   } catch {
     return null;
+  }
+};
+
+const readRetryDelay = (info: Uint8Array): number => {
+  try {
+    return readWire(info, (reader) => {
+      let seconds = 0;
+      eachField(reader, info.length, (tag, end) => {
+        if (tag !== field(1)) return;
+        eachField(reader, end, (inner) => {
+          if (inner === varintField(1)) seconds = Math.max(0, Number(reader.int64()));
+        });
+      });
+      return seconds;
+    });
+  } catch {
+    return 0;
   }
 };
 

@@ -73,6 +73,8 @@ export interface ForwardFailure {
   readonly exhausted: boolean;
   /** One line for people, at most 500 characters, without control characters. */
   readonly message: string;
+  /** When core would have the next stream, from now; 0 if it does not say. */
+  readonly retryAfterMs: number;
 }
 
 /** Reads any error of a stream: core's refusals, and errors of the network and of TLS. */
@@ -81,7 +83,8 @@ export const readFailure = (error: unknown): ForwardFailure => {
   const reason = error instanceof GrpcError ? error.reason() : null;
   const exhausted = code === "resource_exhausted" && reason === null;
   const message = toOneLine(`${reason ?? code}: ${error instanceof Error ? error.message : String(error)}`);
-  return { reason, exhausted, message: withReenrollAdvice(reason, message) };
+  const retryAfterMs = error instanceof GrpcError ? error.retryAfterSeconds() * 1000 : 0;
+  return { reason, exhausted, message: withReenrollAdvice(reason, message), retryAfterMs };
 };
 
 const toOneLine = (text: string): string => text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").slice(0, 500);

@@ -193,7 +193,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
         else shrink(inFlight);
         return 0;
       }
-      return limiter.failed(failure.reason);
+      return limiter.failed(failure.reason, failure.retryAfterMs);
     } finally {
       sendStatus = undefined;
       settled.resolve();

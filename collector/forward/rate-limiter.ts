@@ -8,13 +8,14 @@ export interface RateLimiter {
   framesInFlight(): number;
   /** Core acknowledged a frame. */
   acknowledged(): void;
-  /** A stream failed; returns how long to wait before the next, in milliseconds. */
-  failed(reason: string | null): number;
+  /** A stream failed; returns how long to wait before the next, in milliseconds: at least what core says, of which five minutes count. */
+  failed(reason: string | null, retryAfterMs?: number): number;
 }
 
 /** A host that has sent its budget tries again after this time at most, and half of it at least. */
 const budgetPauseMsMax = 60_000;
 const backoff = { baseMs: 500, capMs: 30_000 };
+const retryAfterMsMax = 300_000;
 /** After this long without `overloaded`, core counts as recovered. */
 const recoveredAfterMs = 60_000;
 
@@ -43,7 +44,7 @@ export const createRateLimiter = ({
       frames = Math.min(framesMax, frames + 1 / frames);
       if (clock.monotonic() - overloadedAt >= recoveredAfterMs) overloads = 0;
     },
-    failed: (reason) => {
+    failed: (reason, retryAfterMs = 0) => {
       // It knows when its hour ends no better than core does; and its budget may be raised before.
       if (reason === "budget_exceeded") return Math.floor(((1 + fraction(entropy)) / 2) * budgetPauseMsMax);
       if (reason === "overloaded") {
@@ -51,7 +52,8 @@ export const createRateLimiter = ({
         overloadedAt = clock.monotonic();
         frames = Math.max(1, frames / 2);
       }
-      return fullJitterMs({ attempt: Math.max(attempt++, overloads), ...backoff, entropy });
+      const jitterMs = fullJitterMs({ attempt: Math.max(attempt++, overloads), ...backoff, entropy });
+      return Math.max(jitterMs, Math.min(retryAfterMs, retryAfterMsMax));
     },
   };
 };

@@ -1,5 +1,6 @@
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+import { ErrorInfoSchema, RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { Problem, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 
@@ -8,18 +9,21 @@ export const errorDomain = "svc.ingest.v1";
 
 /**
  * Translates any error into a ConnectError with `google.rpc.ErrorInfo`, whose `reason` is the problem's code and whose `metadata` holds
- * its extensions as text. An error of Connect itself (a message too large or malformed) gets the reason for it; an error that is no
+ * its extensions as text, and with `google.rpc.RetryInfo` where the problem says when to retry. An error of Connect itself (a message too large or malformed) gets the reason for it; an error that is no
  * Problem becomes `internal`, and its cause is only logged. The one translator of the ingest transport.
  */
 export const toConnectError = (error: unknown): ConnectError => {
   if (error instanceof ConnectError) return fromConnect(error);
   const problem =
     error instanceof Problem ? error : (databaseProblem(error) ?? new Problem("internal", { cause: error }));
+  const { detail = problem.code, extensions = {}, retryAfterSeconds, cause } = problem.options;
   const metadata: Record<string, string> = {};
-  for (const [name, value] of Object.entries(problem.options.extensions ?? {})) metadata[name] = String(value);
+  for (const [name, value] of Object.entries(extensions)) metadata[name] = String(value);
   const info = { desc: ErrorInfoSchema, value: { reason: problem.code, domain: errorDomain, metadata } };
+  const retryDelay = retryAfterSeconds === undefined ? undefined : durationFromMs(Math.round(retryAfterSeconds * 1000));
+  const retry = retryDelay ? [{ desc: RetryInfoSchema, value: { retryDelay } }] : [];
   const code = Code[transportStatus[problem.kind].connect];
-  return new ConnectError(problem.options.detail ?? problem.code, code, undefined, [info], problem.options.cause);
+  return new ConnectError(detail, code, undefined, [info, ...retry], cause);
 };
 
 const fromConnect = (error: ConnectError): ConnectError => {

@@ -1,4 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config/core-config.ts";
 import type { HostDirective } from "../store/certificate/identities.ts";
@@ -23,6 +24,7 @@ export interface IngestNeeds {
   /** `zstdCodec` of node/ingest/zstd-codec.ts. */
   codec: Pick<BlockCodec, "decompress" | "free">;
   clock: Clock;
+  entropy: Entropy;
   log: Log;
   observe: IngestObserver;
   /** `use` is given several certificates, each of another identity. */
@@ -87,6 +89,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
   const streams = createOpenStreams({
     admission,
     clock,
+    entropy: needs.entropy,
     onError: (err) => log.warn({ err }, "open streams could not be rechecked"),
   });
   const { inFlightBytesMax = 64 * 1024 * 1024 } = needs;

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { Problem } from "../problems.ts";
 import type { Caller } from "./admission.ts";
 import { createOpenStreams } from "./open-streams.ts";
@@ -22,6 +23,7 @@ const start = () => {
   let latencyMs = 0;
   const streams = createOpenStreams({
     clock: { ...clock, monotonic: () => clock.monotonic() + stalledMs },
+    entropy: createSeededEntropy(),
     onError: (cause) => failures.push(cause),
     admission: {
       recheck: async (callers) => {
@@ -73,6 +75,16 @@ describe("open streams", () => {
     streams.reopen();
     const opened = streams.enter(caller("after"));
     expect([ended.signal.reason, opened.signal.aborted]).toMatchObject([{ code: "database_unavailable" }, false]);
+    await stop();
+  });
+
+  it("spread the return of those that end together, 200 hosts a second", async () => {
+    const { streams, stop } = start();
+    const open = Array.from({ length: 2_000 }, (_, index) => streams.enter(caller(`host ${index}`)));
+    streams.reopen();
+    const delays = open.map(({ signal }) => Number((signal.reason as Problem).options.retryAfterSeconds));
+    const perSecond = Array.from({ length: 10 }, (_, at) => delays.filter((delay) => Math.floor(delay) === at).length);
+    expect(Math.min(...perSecond)).toBeGreaterThan(150);
     await stop();
   });
 

@@ -1,4 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
+import { type Entropy, fraction } from "../../kit/entropy.ts";
 import { Problem } from "../problems.ts";
 import type { Admission, Caller } from "./admission.ts";
 
@@ -40,16 +41,21 @@ const longTurnMs = 100;
 /** A recheck that has not succeeded by then may wait for a connection that is lost: another one begins, also beside it. */
 const overdueMs = 1_000;
 
+/** Hosts whose streams end together come back so many a second: a core opens about twice as many. */
+const returnsPerSecond = 200;
+
 /** Makes an empty set of open streams. */
 export const createOpenStreams = ({
   admission,
   clock,
+  entropy,
   onError,
   streamsOfIdentityMax = 8,
   recheckMs = 2_000,
 }: {
   admission: Pick<Admission, "recheck" | "expiryFault">;
   clock: Clock;
+  entropy: Entropy;
   /** A recheck failed (the database is unavailable); it runs again a second after it began. */
   onError(cause: unknown): void;
   streamsOfIdentityMax?: number;
@@ -72,10 +78,13 @@ export const createOpenStreams = ({
       else earliest = earlierOf(caller, earliest);
     }
   };
-  /** The callers connect again, to another core if this one's pool is at fault. */
-  const reopen = (): void => {
-    for (const controller of open.values()) controller.abort(new Problem("database_unavailable"));
+  /** Ends all. The callers connect again, each at a time of its own, to another core if this one's pool is at fault. */
+  const endAll = (code: "database_unavailable" | "shutting_down"): void => {
+    const spreadSeconds = open.size / returnsPerSecond;
+    for (const controller of open.values())
+      controller.abort(new Problem(code, { retryAfterSeconds: fraction(entropy) * spreadSeconds }));
   };
+  const reopen = () => endAll("database_unavailable");
   const endRefused = async (): Promise<void> => {
     for (const [caller, fault] of await admission.recheck([...open.keys()])) open.get(caller)?.abort(fault);
   };
@@ -160,7 +169,7 @@ export const createOpenStreams = ({
     count: () => open.size,
     stop() {
       stopped = true;
-      for (const controller of open.values()) controller.abort(new Problem("shutting_down"));
+      endAll("shutting_down");
     },
   };
 };

@@ -1,4 +1,5 @@
 /** A core's ingest as the product builds it, on the model of the server: from the bytes of a call to the commit. */
+
 import { createConnectRouter, createContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
 import type { Client } from "pg";
@@ -16,6 +17,7 @@ import type { Sink } from "../../functions/ingest/sink.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { GrpcError, readGrpcStatus } from "../../proto/grpc-status.ts";
+import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createAccountStatements } from "./account-statements.ts";
 import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
 import type { DatabaseServer } from "./database.ts";
@@ -91,6 +93,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
       const ingest = createIngest({
         config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
         ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: zstdCodec, clock, log: shared.log, observe: observers },
+        entropy: createSeededEntropy(),
         sink: holdBack(tracedSink(world, name, sink), held),
         accounts: openAccounts(world, shared, sink),
         certificates: {

@@ -132,6 +132,7 @@ export const startTestIngest = async (
       ...options.config,
     },
     hostIdBytesMax: 253,
+    entropy: systemEntropy,
     sink: await (options.sink ?? createPostgresSink)({
       databaseUrl: async () => database.url,
       codec: zstdCodec,
