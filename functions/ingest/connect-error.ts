@@ -9,8 +9,9 @@ export const errorDomain = "svc.ingest.v1";
 
 /**
  * Translates any error into a ConnectError with `google.rpc.ErrorInfo`, whose `reason` is the problem's code and whose `metadata` holds
- * its extensions as text, and with `google.rpc.RetryInfo` where the problem says when to retry. An error of Connect itself (a message too large or malformed) gets the reason for it; an error that is no
- * Problem becomes `internal`, and its cause is only logged. The one translator of the ingest transport.
+ * its extensions as text, and with `google.rpc.RetryInfo` where the problem says when to retry. An error of Connect itself (a message too
+ * large or malformed) gets the reason for it; an error that is no Problem becomes `internal`, and its cause is only logged. The one
+ * translator of the ingest transport.
  */
 export const toConnectError = (error: unknown): ConnectError => {
   if (error instanceof ConnectError) return fromConnect(error);
