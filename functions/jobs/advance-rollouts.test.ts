@@ -206,6 +206,20 @@ describe("a rollout", async () => {
     expect(Date.parse((await get(id)).created_at)).toBeLessThan(clock.now());
   });
 
+  it("K2: goes on when an operator resumes it after a breach that was found while the clock was 2 h ahead", async () => {
+    const { id } = await start({ waves });
+    const right = clock.now();
+    clock.set(right + 7_200_000);
+    const [bad] = await targetsOf(id, "&wave=1");
+    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
+    await runUntil(id, "paused");
+    clock.set(right + 60_000);
+    await correctTimes(core);
+    await clock.advance(1000);
+    await control(id, "resume");
+    expect(await runUntil(id, "completed", "paused")).toMatchObject({ state: "completed", failed: 1, applied: 19 });
+  });
+
   it("goes on after a breach when an operator resumes it", async () => {
     const { id } = await start({ waves });
     const [bad] = await targetsOf(id, "&wave=1");
