@@ -2,6 +2,8 @@ import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCore } from "../../tests/support/core.ts";
 import { createRolloutLab, publishTestConfig } from "../../tests/support/rollout.ts";
+import { holdAccess } from "../domain/directory/restored.ts";
+import { confirmAccess } from "../domain/scim/confirm-access.ts";
 import type { Database } from "../store/database/database.ts";
 import { advanceRollouts } from "./advance-rollouts.ts";
 import { correctTimes } from "./correct-times.ts";
@@ -218,6 +220,18 @@ describe("a rollout", async () => {
     await clock.advance(1000);
     await control(id, "resume");
     expect(await runUntil(id, "completed", "paused")).toMatchObject({ state: "completed", failed: 1, applied: 19 });
+  });
+
+  it("Q12: pauses once core finds that its database was restored, until an operator resumes it", async () => {
+    const { id } = await start({ waves });
+    await tick();
+    await holdAccess(core);
+    await confirmAccess(core, { emails: null, operator: "root" });
+    await tick();
+    expect(await get(id)).toMatchObject({ state: "paused", reason: { code: "database_restored", detail: null } });
+    expect((await lab.eventsOf(id)).at(-1)).toBe("rollout.pause");
+    await control(id, "resume");
+    expect(await runUntil(id, "completed")).toMatchObject({ applied: 20 });
   });
 
   it("goes on after a breach when an operator resumes it", async () => {
