@@ -4,7 +4,7 @@ import packageJson from "../package.json" with { type: "json" };
 import type { Completed, CompletionShell } from "./commands/completion.ts";
 import { declareCommands, groupSummaries } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
-import { describeProblem } from "./terminal/describe-problem.ts";
+import { describeProblem, isUnanswered } from "./terminal/describe-problem.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
 import { plainLines, telemetryFormats, usualFormats } from "./terminal/output.ts";
 import type { Terminal } from "./terminal/terminal.ts";
@@ -128,7 +128,7 @@ const failureOf = (error: unknown, { err, signal }: Terminal): AdminExitCode => 
   throw error;
 };
 
-const exitCodeOf = ({ code, status }: Problem): AdminExitCode => {
-  if (code === "unreachable" || code === "not_core" || status >= 500) return exitCodes.unreachable;
-  return status === 401 ? exitCodes.notSignedIn : exitCodes.refused;
+const exitCodeOf = (problem: Problem): AdminExitCode => {
+  if (isUnanswered(problem)) return exitCodes.unreachable;
+  return problem.status === 401 ? exitCodes.notSignedIn : exitCodes.refused;
 };

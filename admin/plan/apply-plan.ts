@@ -15,6 +15,7 @@ import {
 import { FleetError, type Problem } from "../../client/problem.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { applyLeaseMs } from "../../proto/applied-set/applied-set.ts";
+import { isUnanswered } from "../terminal/describe-problem.ts";
 import type { FleetPlan } from "./compare.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects } from "./fleet-objects.ts";
@@ -89,7 +90,8 @@ export const applyPlan = async (
     }
   }
   try {
-    await record(revision, done, true);
+    // Without an answer the step may have been carried out: as after a kill, the next apply compares with what this one means to do.
+    if (problem === null || !isUnanswered(problem)) await record(revision, done, true);
   } catch (error) {
     // The problem that ended the steps can end this too. The set was written before the first step: the next apply compares with that.
     if (problem === null || !(error instanceof FleetError)) throw error;

@@ -11,3 +11,7 @@ export const describeProblem = ({ code, detail, action, request_id, errors = [] 
     `  code ${code}, action ${action}${request_id === "" ? "" : `, request id ${request_id}`}`,
     "",
   ].join("\n");
+
+/** Whether core has given no answer of its own, so that it may have carried the request out. */
+export const isUnanswered = ({ code, status }: Pick<Problem, "code" | "status">): boolean =>
+  code === "unreachable" || code === "not_core" || status >= 500;

@@ -5258,7 +5258,7 @@ export type ListRolloutsResponses = {
             filter: string;
             state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
             reason: {
-                code: 'gate_breached' | 'worse_than_control' | 'operator';
+                code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
                 detail: string | null;
             } | null;
             wave: number;
@@ -5471,7 +5471,7 @@ export type CreateRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
             detail: string | null;
         } | null;
         wave: number;
@@ -5669,7 +5669,7 @@ export type PauseRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
             detail: string | null;
         } | null;
         wave: number;
@@ -5867,7 +5867,7 @@ export type ResumeRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
             detail: string | null;
         } | null;
         wave: number;
@@ -6065,7 +6065,7 @@ export type AbortRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
             detail: string | null;
         } | null;
         wave: number;
@@ -6263,7 +6263,7 @@ export type RollBackRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
             detail: string | null;
         } | null;
         wave: number;
@@ -6429,7 +6429,7 @@ export type GetRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
             detail: string | null;
         } | null;
         wave: number;

@@ -3,7 +3,7 @@ import { generateIdentity, identityToRecipient } from "age-encryption";
 import packageJson from "../../package.json" with { type: "json" };
 import { type CoreConfig, coreFileForms, coreVariables } from "../config/core-config.ts";
 import { BackupRefused, refuseExisting, writeArchive } from "../node/backup/archive.ts";
-import { type BackupManifest, backupEntries } from "../node/backup/backup-file.ts";
+import { type BackupManifest, backupEntries, namesFile } from "../node/backup/backup-file.ts";
 import { readTrustedFile } from "../node/read-key-file.ts";
 import {
   beginSnapshot,
@@ -65,7 +65,7 @@ const readSettings = (env: NodeJS.ProcessEnv) => {
   for (const name of [...Object.keys(coreVariables), ...coreFileForms.map((form) => `${form}_FILE`)]) {
     const value = env[name];
     if (value === undefined || value === "") continue;
-    if (name.endsWith("_FILE")) secrets.set(name, readTrustedFile(value));
+    if (namesFile(name)) secrets.set(name, readTrustedFile(value));
     if (coreFileForms.includes(name)) secrets.set(name, new TextEncoder().encode(value));
     else settings[name] = value;
   }

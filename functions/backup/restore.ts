@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { CoreConfig } from "../config/core-config.ts";
 import { BackupRefused, readArchive, refuseExisting } from "../node/backup/archive.ts";
-import { type BackupManifest, readBackup } from "../node/backup/backup-file.ts";
+import { type BackupManifest, namesFile, readBackup } from "../node/backup/backup-file.ts";
 import { createCoreServers } from "../node/database/database-servers.ts";
 import { readKeyFile } from "../node/read-key-file.ts";
 import { readMigrations } from "../node/read-migrations.ts";
@@ -112,30 +112,42 @@ export const checkBackup = async (config: CoreConfig, file: string, identities: 
   return { file, at, version, with_telemetry, tables: tables.length, rows, undone: since };
 };
 
-/** Writes the files and settings of a backup into a new directory, of mode 0700: `core.env` names the files. */
+/**
+ * Writes the files and settings of a backup into a new directory, of mode 0700: `core.env` names the files. A value of several lines is a file
+ * too, as a line of an env file holds none.
+ */
 export const writeSettings = async (file: string, identities: readonly string[], to: string) => {
   await refuseExisting(to, () => mkdir(to, { mode: 0o700 }));
-  let lines: string[] = [];
-  const written: string[] = [];
+  const values = new Map<string, string>();
+  const files = new Map<string, Uint8Array>();
   await readBackup(readArchive(file, identities), {
     onManifest: async ({ settings }) => {
-      lines = Object.entries(settings).flatMap(([name, value]) => (name.endsWith("_FILE") ? [] : [`${name}=${value}`]));
+      for (const [name, value] of Object.entries(settings)) values.set(name, value);
     },
     onSecret: async (name, data) => {
-      if (!name.endsWith("_FILE")) return void lines.push(`${name}=${new TextDecoder().decode(data)}`);
-      const path = join(
-        to,
-        name
-          .toLowerCase()
-          .replaceAll("_", "-")
-          .replace(/^svc-|-file$/g, ""),
-      );
-      await writeFile(path, data, { flag: "wx", mode: 0o600 });
-      written.push(path);
-      lines.push(`${name}=${path}`);
+      if (namesFile(name)) files.set(name, data);
+      else values.set(name, new TextDecoder().decode(data));
     },
     onTable: async () => undefined,
   });
-  await writeFile(join(to, "core.env"), `${lines.sort().join("\n")}\n`, { flag: "wx", mode: 0o600 });
-  return { settings: join(to, "core.env"), files: written };
+  for (const [name, value] of values) {
+    if (!/[\r\n]/.test(value)) continue;
+    values.delete(name);
+    // Where both are set, the file wins.
+    if (!files.has(`${name}_FILE`)) files.set(`${name}_FILE`, new TextEncoder().encode(value));
+  }
+  for (const [name, data] of files) {
+    const path = join(to, nameInDirectory(name));
+    await writeFile(path, data, { flag: "wx", mode: 0o600 });
+    values.set(name, path);
+  }
+  const lines = [...values].map(([name, value]) => `${name}=${value}\n`).sort();
+  await writeFile(join(to, "core.env"), lines.join(""), { flag: "wx", mode: 0o600 });
+  return { settings: join(to, "core.env"), files: [...files.keys()].map((name) => join(to, nameInDirectory(name))) };
 };
+
+const nameInDirectory = (setting: string): string =>
+  setting
+    .toLowerCase()
+    .replaceAll("_", "-")
+    .replace(/^svc-|-(file|path)$/g, "");

@@ -70,6 +70,10 @@ groups:
     expect(faultOf(contents)).toContain(message);
   });
 
+  it("may have a person whose id is the email, as some identity providers report it", () => {
+    expect(faultOf("people:\n- { id: a@x.y, email: A@x.y }")).toBe("no fault");
+  });
+
   it("throws nothing but a fault, whatever it contains", () => {
     fc.assert(fc.property(fc.string({ maxLength: 200 }), (contents) => void faultOf(contents)));
   });

@@ -47,10 +47,10 @@ export const parseDirectoryFile = (contents: string): DirectorySnapshot => {
     throw fault(path, messageOf(issue));
   }
   const { people, groups } = file.output;
-  const idOf = readIds(people, fault);
+  const named = readPeople(people, fault);
   const idsOf = (group: keyof File["groups"]): ReadonlySet<string> | null => {
     const ids = groups[group]?.map((member, index) => {
-      const id = idOf.get(member.toLowerCase());
+      const id = named.get(member.toLowerCase())?.id;
       if (id === undefined) throw fault(["groups", group, index], "is not the id or email of a person");
       return id;
     });
@@ -66,16 +66,16 @@ export const parseDirectoryFile = (contents: string): DirectorySnapshot => {
   return { users, admins: idsOf("svc-admin"), auditors: idsOf("svc-auditor") };
 };
 
-/** Returns the id of each person by id and by email, in lower case. Throws if two people share one. */
-const readIds = (people: File["people"], fault: Fault): ReadonlyMap<string, string> => {
-  const ids = new Map<string, string>();
+/** Returns each person by id and by email, in lower case. Throws if two people share one; the id of one may be its email. */
+const readPeople = (people: File["people"], fault: Fault): ReadonlyMap<string, File["people"][number]> => {
+  const named = new Map<string, File["people"][number]>();
   for (const [index, person] of people.entries())
     for (const key of ["id", "email"] as const) {
       const name = person[key].toLowerCase();
-      if (ids.has(name)) throw fault(["people", index, key], "belongs to another person");
-      ids.set(name, person.id);
+      if ((named.get(name) ?? person) !== person) throw fault(["people", index, key], "belongs to another person");
+      named.set(name, person);
     }
-  return ids;
+  return named;
 };
 
 /** The messages of valibot's own for missing and unknown members quote names of the file. */

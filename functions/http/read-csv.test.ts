@@ -39,4 +39,8 @@ describe("the records of a CSV file", () => {
   ])("end at a fault, with its line: %j", (text, fault) => {
     expect(faultOf(text)).toEqual(fault);
   });
+
+  it("have a bound, so that one line of commas holds up nothing else", () => {
+    expect(faultOf(`a\n${",".repeat(1000)}`)).toEqual({ line: 2, message: "has more than 1000 cells" });
+  });
 });

@@ -14,9 +14,12 @@ export class CsvFault extends Error {
   }
 }
 
+/** The most cells of a record: a record is a whole in memory. */
+const cellsMax = 1000;
+
 /**
  * Yields the records of a CSV file (RFC 4180), the one with the names of its columns among them. Lines may end in LF too; empty ones are
- * skipped, and so is a byte order mark. Throws `CsvFault` for quotes that are not closed or stand inside of a cell.
+ * skipped, and so is a byte order mark. Throws `CsvFault` for quotes that are not closed or stand inside of a cell, and over `cellsMax` cells.
  */
 export const csvRecords = function* (text: string): Generator<ReadRecord, void, void> {
   let at = text.startsWith("\ufeff") ? 1 : 0;
@@ -44,6 +47,7 @@ export const csvRecords = function* (text: string): Generator<ReadRecord, void, 
         throw new CsvFault(line, "a cell with quotes must be quoted as a whole, with each quote doubled");
       for (let index = cell.indexOf("\n"); index !== -1; index = cell.indexOf("\n", index + 1)) line += 1;
       record.cells.push(cell);
+      if (record.cells.length > cellsMax) throw new CsvFault(line, `has more than ${cellsMax} cells`);
       at += text.startsWith("\r\n", at) ? 2 : 1;
       ended = after !== ",";
     }

@@ -2,6 +2,8 @@ import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCore } from "../../tests/support/core.ts";
 import { createRolloutLab, publishTestConfig } from "../../tests/support/rollout.ts";
+import { holdAccess } from "../domain/directory/restored.ts";
+import { confirmAccess } from "../domain/scim/confirm-access.ts";
 import type { Database } from "../store/database/database.ts";
 import { advanceRollouts } from "./advance-rollouts.ts";
 import { correctTimes } from "./correct-times.ts";
@@ -204,6 +206,32 @@ describe("a rollout", async () => {
     lab.fleet.react("rolls_back");
     expect((await runUntil(id, "paused")).breach).toMatchObject({ failed: 20, failed_percent: 100 });
     expect(Date.parse((await get(id)).created_at)).toBeLessThan(clock.now());
+  });
+
+  it("K2: goes on when an operator resumes it after a breach that was found while the clock was 2 h ahead", async () => {
+    const { id } = await start({ waves });
+    const right = clock.now();
+    clock.set(right + 7_200_000);
+    const [bad] = await targetsOf(id, "&wave=1");
+    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
+    await runUntil(id, "paused");
+    clock.set(right + 60_000);
+    await correctTimes(core);
+    await clock.advance(1000);
+    await control(id, "resume");
+    expect(await runUntil(id, "completed", "paused")).toMatchObject({ state: "completed", failed: 1, applied: 19 });
+  });
+
+  it("Q12: pauses once core finds that its database was restored, until an operator resumes it", async () => {
+    const { id } = await start({ waves });
+    await tick();
+    await holdAccess(core);
+    await confirmAccess(core, { emails: null, operator: "root" });
+    await tick();
+    expect(await get(id)).toMatchObject({ state: "paused", reason: { code: "database_restored", detail: null } });
+    expect((await lab.eventsOf(id)).at(-1)).toBe("rollout.pause");
+    await control(id, "resume");
+    expect(await runUntil(id, "completed")).toMatchObject({ applied: 20 });
   });
 
   it("goes on after a breach when an operator resumes it", async () => {

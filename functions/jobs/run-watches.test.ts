@@ -264,7 +264,11 @@ describe("a watch", () => {
     });
     await tick(3);
     expect([webhook.received.length, (await show(id)).waiting_messages]).toEqual([1, 1]);
-    await clock.advance(86_400_000);
+    await clock.advance(86_400_001);
+    // It still fires: a receiver that comes back is to know.
+    expect(await expireWatches(core)).toBe(0);
+    const { name, filter, revision } = await show(id);
+    await api("PUT", `/v1/collector/watches/${id}`, { as: "admin", body: { name, filter, more_than: 99, revision } });
     expect(await expireWatches(core)).toBe(1);
     expect((await show(id)).history[0]).toMatchObject({
       ...{ kind: "dropped", receiver: "private", detail: "after a day: the receiver's address is not allowed" },
@@ -422,5 +426,21 @@ describe("Alertmanager", () => {
     await tick(12);
     expect(alerts()).toHaveLength(5);
     expect(await kindsOf(id)).toEqual(["firing", "delivered", "delivered", "silenced", "resolved", "delivered"]);
+  });
+
+  it("is not told that a watch fires which ended while it was down for more than a day", async () => {
+    const id = await create({ for_seconds: 0, receivers: ["am"] });
+    await beat(8);
+    await tick();
+    alertmanager.answer = () => 503;
+    await beat(0);
+    await tick();
+    await clock.advance(86_400_001);
+    await expireWatches(core);
+    expect((await show(id)).history[0]).toMatchObject({ kind: "dropped", receiver: "am" });
+    alertmanager.answer = () => 200;
+    alertmanager.received.length = 0;
+    await deliverMessages(core, send);
+    expect(alerts()).toEqual([]);
   });
 });

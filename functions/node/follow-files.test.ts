@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { chmodSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
@@ -91,6 +91,19 @@ describe("files that change while core runs", () => {
     await check();
     expect(signing?.files.fault()).toBe("SVC_ENROLLMENT_CA_CERT_FILE: cannot be read (ENOENT)");
     expect(signing?.authorities().map(({ der }) => der)).toEqual([decodePem(ca.pem, "CERTIFICATE")]);
+  });
+
+  it("K6: uses a new CA after its files could not even be looked at for a while", async () => {
+    const { signing, check } = await follow();
+    rmSync(at("ca.pem"));
+    symlinkSync(at("ca.pem"), at("ca.pem"));
+    await check();
+    expect(signing?.files.fault()).toBe("SVC_ENROLLMENT_CA_CERT_FILE: cannot be read (ELOOP)");
+    put("ca.pem", next.pem);
+    put("ca.key", next.key.pem);
+    await check();
+    expect(signing?.files.fault()).toBeUndefined();
+    expect(signing?.authorities().map(({ der }) => der)).toEqual([decodePem(next.pem, "CERTIFICATE")]);
   });
 
   it("rejects a CA that the ingest listener would not trust, until the listener's bundle holds it", async () => {

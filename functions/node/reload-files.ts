@@ -4,6 +4,7 @@
  * every check, since the other half of a pair may follow; loads of one value never overlap.
  */
 import { statSync } from "node:fs";
+import { errorCode } from "../../kit/describe-error.ts";
 import { ConfigError } from "../../kit/env.ts";
 
 /** Files that are checked for changes from time to time. */
@@ -67,12 +68,16 @@ export const loadFiles = async <Value>({ name, paths, load, log }: ReloadOptions
   };
 };
 
-/** Changes with any file, its mode (also within one tick of the file system's clock), and the link that leads to it. */
+/** Changes with any file, its mode (also within one tick of the file system's clock), the link that leads to it, and why it cannot be read. */
 const stampOf = (paths: readonly string[]): string =>
   paths
     .map((path) => {
-      const status = statSync(path, { bigint: true, throwIfNoEntry: false });
-      return status && [status.dev, status.ino, status.mode, status.size, status.mtimeNs, status.ctimeNs].join(":");
+      try {
+        const { dev, ino, mode, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
+        return [dev, ino, mode, size, mtimeNs, ctimeNs].join(":");
+      } catch (error) {
+        return errorCode(error);
+      }
     })
     .join(" ");
 

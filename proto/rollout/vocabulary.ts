@@ -40,5 +40,5 @@ export const rolloutConditions = ["config_invalid", "stale", "rolled_back", "que
 /** One of `rolloutConditions`. */
 export type RolloutCondition = (typeof rolloutConditions)[number];
 
-/** The codes of a rollout's `reason`: the gate, the comparison with unchanged hosts, or an operator. */
-export const rolloutReasons = ["gate_breached", "worse_than_control", "operator"] as const;
+/** The codes of a rollout's `reason`: the gate, the comparison with unchanged hosts, an operator, or a restore of the database. */
+export const rolloutReasons = ["gate_breached", "worse_than_control", "operator", "database_restored"] as const;

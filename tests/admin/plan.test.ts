@@ -199,6 +199,22 @@ describe("an apply that ends in the middle", () => {
   });
 });
 
+it("what an apply made by a request without an answer is of its set all the same", async () => {
+  const { set, dir, write, content } = createFiles();
+  hooks.before = async (method, path) => {
+    if (method !== "POST" || path !== "/v1/collector/watches") return;
+    hooks.before = () => undefined;
+    await core.api("POST", path, { as: "admin", body: content.watches[0] });
+    throw new TypeError("the answer is lost");
+  };
+  expect(await run("apply", dir)).toMatchObject({ exitCode: 5, err: expect.stringContaining("code unreachable") });
+  await clock.advance(applyLeaseMs);
+  expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+  write("fleet.yaml", { set });
+  expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0 });
+  expect(await watchNamed(`${set} stale`)).toBeUndefined();
+});
+
 it("an apply changes nothing when another one of the set began since it read", async () => {
   const { set, dir } = createFiles();
   hooks.before = async (method, path) => {

@@ -16,6 +16,7 @@ const inDir = (...names: string[]) => join(dir, ...names);
 const databases: TestDatabase[] = [];
 const secret = "a-test-secret-of-more-than-32-bytes";
 const receivedAt = Date.now() - 3_600_000;
+const receivers = "web_url: https://fleet.test\nreceivers: []";
 
 const createEmpty = async (): Promise<TestDatabase> => {
   const database = await createTestDatabase({ url: "postgres://server/template1" });
@@ -31,6 +32,9 @@ const environment = ({ url }: Pick<TestDatabase, "url">) => ({
   SVC_DIRECTORY_PROVIDER: "file",
   SVC_DIRECTORY_FILE: inDir("secrets", "people.yaml"),
   SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: inDir("secrets", "receipts.pem"),
+  SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "first",
+  SVC_WATCH_RECEIVERS: receivers,
   USER: "ada",
 });
 const run = async (database: Pick<TestDatabase, "url">, ...args: string[]) => {
@@ -63,6 +67,7 @@ beforeAll(async () => {
   mkdirSync(inDir("secrets"));
   writeFileSync(inDir("secrets", "auth-token-secret"), `${secret}\n`, { mode: 0o600 });
   writeFileSync(inDir("secrets", "people.yaml"), "people: []\ngroups: {}\n", { mode: 0o600 });
+  writeFileSync(inDir("secrets", "receipts.pem"), "a key", { mode: 0o600 });
   key = inDir("backup.key");
   source = await createTestDatabase();
   databases.push(source);
@@ -189,9 +194,13 @@ describe("svc-server restore", () => {
         `SVC_AUTH_TOKEN_SECRET_FILE=${join(to, "auth-token-secret")}`,
         "SVC_OPS_BEARER_TOKEN=an-ops-token-of-the-test",
         `SVC_DATABASE_URL=${source.url}`,
+        `SVC_CHAT_RECEIPT_SIGNING_KEY_PATH=${join(to, "chat-receipt-signing-key")}`,
+        `SVC_WATCH_RECEIVERS_FILE=${join(to, "watch-receivers")}`,
       ]),
     );
     expect(readFileSync(join(to, "auth-token-secret"), "utf8")).toBe(`${secret}\n`);
+    expect(readFileSync(join(to, "chat-receipt-signing-key"), "utf8")).toBe("a key");
+    expect(readFileSync(join(to, "watch-receivers"), "utf8")).toBe(receivers);
     expect(statSync(join(to, "auth-token-secret")).mode & 0o777).toBe(0o600);
     expect(await run({ url: "" }, ...restoring("--settings", to))).toMatchObject({
       exitCode: 1,
@@ -256,19 +265,39 @@ describe("svc-server restore", () => {
 });
 
 describe("the file of a backup", () => {
-  it("holds rows in parts, and gives them back byte by byte", async () => {
-    const table = { name: "t", columns: ["c"], partitions: [] };
-    const manifest = {
-      format: "svc-backup/1" as const,
-      ...{ at: "2026-11-26T00:00:00Z", version: "0", tenant_id: "t", with_telemetry: false, migrations: [] },
-      ...{ sequences: {}, tables: [table], settings: {} },
+  const manifestOf = (partitions: { name: string; bound: string }[]) => ({
+    format: "svc-backup/1" as const,
+    ...{ at: "2026-11-26T00:00:00Z", version: "0", tenant_id: "t", with_telemetry: false, migrations: [] },
+    ...{ sequences: {}, tables: [{ name: "t", columns: ["c"], partitions }], settings: {} },
+  });
+
+  it("names no file but that of a setting, and is no statement: anybody can encrypt another one to the same recipient", async () => {
+    const read = (secret: string, bound: string) => {
+      const content = { manifest: manifestOf([{ name: "p", bound }]), secrets: new Map([[secret, new Uint8Array()]]) };
+      const readRows = async function* () {
+        yield* [];
+        return 0;
+      };
+      return readBackup(backupEntries({ ...content, readRows }), {
+        onManifest: async () => undefined,
+        onTable: async () => 0,
+      });
     };
+    const bound = "FOR VALUES FROM ('2026-11-26 00:00:00+00') TO ('2026-11-27 00:00:00+00')";
+    await expect(read("SVC_KEY_FILE", bound)).resolves.toMatchObject({ format: "svc-backup/1" });
+    await expect(read("../../x_FILE", bound)).rejects.toThrow("secrets/../../x_FILE is no setting of core");
+    for (const statement of ["DEFAULT; drop table person", "FOR VALUES FROM ('1') TO (current_user)"])
+      await expect(read("SVC_KEY_FILE", statement)).rejects.toThrow("tables.0.partitions.0.bound");
+  });
+
+  it("holds rows in parts, and gives them back byte by byte", async () => {
     const piece = new Uint8Array(3 * 1024 * 1024).fill(0x61);
     const readRows = async function* () {
       for (let index = 0; index < 5; index++) yield piece;
       return 5;
     };
-    const entries = await Array.fromAsync(backupEntries({ manifest, secrets: new Map(), readRows }));
+    const content = { manifest: manifestOf([]), secrets: new Map(), readRows };
+    const entries = await Array.fromAsync(backupEntries(content));
     expect(entries.map(({ name }) => name)).toEqual([
       "manifest.json",
       ...["tables/t/000000", "tables/t/000001", "tables/t/000002"],

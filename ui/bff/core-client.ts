@@ -61,7 +61,7 @@ export interface LoggedOut {
 /** Calls core with a bridge token made for the call. */
 export interface CoreClient {
   /**
-   * Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or after 5 s without one, and
+   * Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or does not answer in time, and
    * `clock_skew` when core's clock differs from web's.
    */
   call(call: CoreCall): Promise<Response>;
@@ -77,6 +77,8 @@ export interface CoreClient {
 
 /** Until the response's headers; a stream may take longer. Below the page's 8 s, so that the page receives which part is unavailable. */
 const headersTimeoutMs = 5_000;
+/** The same for a change of a program, which may be of a thousand hosts. Below the time after which a silent request ends, and that of an edge. */
+const changeTimeoutMs = 30_000;
 
 /** A newer core may add fields. */
 const WhoamiResponse = v.object(Whoami.entries);
@@ -119,7 +121,8 @@ export const createCoreClient = ({
       isLate = true;
       stop.abort();
     };
-    clock.sleep(headersTimeoutMs, answered.signal).then(stopLate, () => undefined);
+    const timeoutMs = method !== "GET" && rest.authorization ? changeTimeoutMs : headersTimeoutMs;
+    clock.sleep(timeoutMs, answered.signal).then(stopLate, () => undefined);
     browser?.addEventListener("abort", stopNow, { once: true, signal: answered.signal });
     try {
       return await fetch(`${rest.isAtRoot ? config.apiUrl.slice(0, -"/v1".length) : config.apiUrl}${path}`, {
@@ -133,7 +136,7 @@ export const createCoreClient = ({
       span?.fail(cause);
       if (!isLate) throw new WebProblem("core_unavailable", { cause });
       throw new WebProblem("core_unavailable", {
-        detail: `Core did not answer within ${headersTimeoutMs / 1000} s`,
+        detail: `Core did not answer within ${timeoutMs / 1000} s`,
         cause,
       });
     } finally {

@@ -26,7 +26,7 @@ const webOver = (answer: (request: Request) => Response | Promise<Response>) => 
       new Request(`${web.origin}/api/core${path}`, { ...init, headers: { Cookie: cookie, ...init.headers } }),
       {},
     );
-  return { asked, request };
+  return { asked, app, request };
 };
 
 describe("the routes of core that a browser reaches", () => {
@@ -261,6 +261,22 @@ describe("a forwarded request", () => {
       503,
       expect.objectContaining({ code: "core_unavailable", detail }),
     ]);
+  });
+
+  it("waits for 30 s for a change of a program, which may be of a thousand hosts", async () => {
+    const { asked, app } = webOver(({ method, signal }) =>
+      method === "GET"
+        ? new Response("{}")
+        : new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+    );
+    const headers = { Authorization: "Bearer a.b.c", "Content-Type": "application/json" };
+    const change = new Request(`${web.origin}/v1/collector/config-rollbacks`, { method: "POST", headers, body: "{}" });
+    const late = app.fetch(change, {});
+    while (asked.length < 2) await web.clock.advance(0);
+    await web.clock.advance(29_999);
+    expect(await Promise.race([late, "no answer"])).toBe("no answer");
+    await web.clock.advance(1);
+    expect(await (await late).json()).toMatchObject({ detail: "Core did not answer within 30 s" });
   });
 
   it("ends core's stream over the network when the browser disconnects", async () => {

@@ -1,7 +1,7 @@
 /**
- * Notices that the database is a restored backup, and holds the access that the backup grants: people who were dismissed since are active
- * in it. Invariants: a core serves no request before its first check; what is held becomes active by a push or a snapshot of the directory
- * since, or by `svc-server confirm-access`, and by nothing else.
+ * Notices that the database is a restored backup, pauses the rollouts that run in it, and holds the access that it grants: people who were
+ * dismissed since are active in it. Invariants: a core serves no request before its first check; what is held becomes active by a push or a
+ * snapshot of the directory since, or by `svc-server confirm-access`, and by nothing else.
  */
 
 import type { Core } from "../../core.ts";
@@ -9,8 +9,9 @@ import type { Executor } from "../../store/database/database.ts";
 import { type DatabaseIdentity, readDatabaseIdentity } from "../../store/database/identity.ts";
 import { type FoundLineage, findLineage, type LineageState, saveLineage } from "../../store/database/lineage.ts";
 import { lockDirectorySync } from "../../store/directory/directory.ts";
+import { pauseRestoredRollouts } from "../../store/rollout/rollouts.ts";
 import { holdAllAccess } from "../../store/scim/held-access.ts";
-import { recordAudit } from "../audit/audit-log.ts";
+import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { peopleOf } from "./audit-entries.ts";
 
 /** How core noticed a restore. */
@@ -113,15 +114,20 @@ const settle = async (
       : { restoredAt: now, reason };
   await saveLineage(tx, { ...identity, ...restored, epoch });
   const people = reason === null ? [] : await holdAllAccess(tx, now);
-  if (reason !== null)
-    await recordAudit(tx, core, {
-      actor: { type: "system", id: "svc-server", display: "svc-server" },
-      action: "directory.hold",
+  if (reason !== null) {
+    const by = { actor: { type: "system", id: "svc-server", display: "svc-server" }, outcome: "success" } as const;
+    const hold: AuditEntry = {
+      ...{ ...by, action: "directory.hold", reasonCode: reason },
       target: { type: "directory", id: core.config.directory.domain },
-      outcome: "success",
-      reasonCode: reason,
       details: { held: people.length, ...peopleOf(people) },
-    });
+    };
+    const paused = (await pauseRestoredRollouts(tx, now)).map(
+      (id): AuditEntry => ({
+        ...{ ...by, action: "rollout.pause", reasonCode: "database_restored", target: { type: "rollout", id } },
+      }),
+    );
+    await recordAudits(tx, core, [hold, ...paused]);
+  }
   const state = { epoch, syncs: (await findLineage(tx)).syncs };
   return { reason, elsewhere: heldElsewhere(lineage, seen), state, people: people.length };
 };

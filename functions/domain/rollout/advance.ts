@@ -189,7 +189,7 @@ class Step {
 
   /** Pauses or rolls back, whichever the rollout says, and audits why. */
   async #stop(
-    reasonCode: Exclude<(typeof rolloutReasons)[number], "operator">,
+    reasonCode: Extract<(typeof rolloutReasons)[number], "gate_breached" | "worse_than_control">,
     { reason, wave, evidence, breach }: { reason: string; wave: number; evidence: object; breach?: StoredBreach },
   ): Promise<void> {
     const pauses = this.#row.onBreach === "pause";

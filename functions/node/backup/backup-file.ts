@@ -6,10 +6,15 @@ import * as v from "valibot";
 import type { ArchiveEntry } from "./archive.ts";
 import { BackupRefused } from "./archive.ts";
 
+/** What PostgreSQL writes: a statement has it as it is. Another backup can be encrypted to the same recipient. */
+const Bound = v.pipe(v.string(), v.regex(/^(DEFAULT|FOR VALUES FROM \('[^'\\]*'\) TO \('[^'\\]*'\))$/));
+/** Becomes the name of a file. */
+const Setting = v.pipe(v.string(), v.regex(/^[A-Z][A-Z0-9_]*$/));
+
 const Table = v.strictObject({
   name: v.string(),
   columns: v.array(v.string()),
-  partitions: v.array(v.strictObject({ name: v.string(), bound: v.string() })),
+  partitions: v.array(v.strictObject({ name: v.string(), bound: Bound })),
 });
 
 const Manifest = v.strictObject({
@@ -23,7 +28,7 @@ const Manifest = v.strictObject({
   sequences: v.record(v.string(), v.string()),
   tables: v.array(Table),
   /** Core's settings that are no secret, the paths of files included. */
-  settings: v.record(v.string(), v.string()),
+  settings: v.record(Setting, v.string()),
 });
 
 /** What a backup says of itself. */
@@ -33,6 +38,9 @@ const End = v.strictObject({ rows: v.record(v.string(), v.number()) });
 
 /** What the last entry says: the rows of each table. */
 export type BackupEnd = v.InferOutput<typeof End>;
+
+/** Whether a setting names a file. */
+export const namesFile = (setting: string): boolean => /_(FILE|PATH)$/.test(setting);
 
 const names = { manifest: "manifest.json", end: "end.json", secrets: "secrets/", tables: "tables/" };
 const partBytes = 4 * 1024 * 1024;
@@ -108,7 +116,9 @@ export const readBackup = async (
   await reader.onManifest(manifest);
   while (!next.done && next.value.name.startsWith(names.secrets)) {
     const { name, data } = await take();
-    await reader.onSecret?.(name.slice(names.secrets.length), data);
+    const setting = v.safeParse(Setting, name.slice(names.secrets.length));
+    if (!setting.success) throw new BackupRefused(`${name} is no setting of core`);
+    await reader.onSecret?.(setting.output, data);
   }
   const counts: Record<string, number | undefined> = {};
   for (const table of manifest.tables) {

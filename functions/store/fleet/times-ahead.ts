@@ -11,7 +11,7 @@ export const toleranceSeconds = 5;
 const batchMax = 500;
 
 /** The times of hosts that decide on states, by the table that has them and its column with the host's id. */
-const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[]; where?: SQL }[] = [
+const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[] }[] = [
   {
     table: "collector_health",
     id: sql`identity_id`,
@@ -21,7 +21,8 @@ const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[
     ],
   },
   { table: "collector_identity", id: sql`id`, columns: ["enrolled_at", "revoked_at", "last_auth_failure_at"] },
-  { table: "config_assignment", id: sql`identity_id`, columns: ["assigned_at"], where: sql`ended_at is null` },
+  // Also of those that have ended: a rollback goes to the config that was assigned last before.
+  { table: "config_assignment", id: sql`identity_id`, columns: ["assigned_at", "ended_at"] },
   { table: "rollout_target", id: sql`identity_id`, columns: ["assigned_at", "applied_at"] },
 ];
 
@@ -51,9 +52,9 @@ export const correctHostTimes = async (
   if (last === undefined) return undefined;
   const ids = arrayLiteral(rows.map(({ id }) => id));
   await tx.execute(sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`);
-  for (const { table, id, columns, where = sql`true` } of timesOfHosts) {
+  for (const { table, id, columns } of timesOfHosts) {
     const names = columns.map((column) => sql.identifier(column));
-    const found = sql`${id} = any(${ids}::uuid[]) and ${where} and greatest(${sql.join(names, sql`, `)}) > ${limit}`;
+    const found = sql`${id} = any(${ids}::uuid[]) and greatest(${sql.join(names, sql`, `)}) > ${limit}`;
     await tx.execute(sql`select from ${sql.identifier(table)} where ${found} order by ${id} for no key update`);
     const corrected = columns.map((column) => notAhead(column, now));
     await tx.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)} where ${found}`);
@@ -80,6 +81,10 @@ export const correctRollouts = async (db: Executor, now: Date): Promise<number> 
   const waves = await db.execute(sql`
     update rollout_wave set soak_until = ${at} + make_interval(secs => soak_seconds)
     where completed_at is null and soak_until > ${limit} + make_interval(secs => soak_seconds) returning number`);
+  // Before the gate: what failed after it began to count still did, and an operator who resumes accepts it.
+  await db.execute(sql`
+    update rollout_target t set failed_at = ${at} + make_interval(secs => (t.failed_at > r.gate_from)::int * 0.001)
+    from rollout r where r.id = t.rollout_id and r.ended_at is null and t.failed_at > ${limit}`);
   // One that was resumed after a breach has accepted the failures until then.
   const rollouts = await db.execute(sql`
     update rollout set created_at = least(created_at, ${at}), updated_at = least(updated_at, ${at}),

@@ -66,6 +66,14 @@ export const updateWave = async (
     .where(and(eq(rolloutWave.rolloutId, rolloutId), eq(rolloutWave.number, number)));
 };
 
+/** Pauses the rollouts that would assign a config, as those of a restored database, which may have been stopped since. Returns their ids. */
+export const pauseRestoredRollouts = async (tx: Executor, updatedAt: Date): Promise<string[]> => {
+  const change = { state: "paused", reasonCode: "database_restored", reason: null, updatedAt } as const;
+  const assigns = inArray(rollout.state, ["running", "soaking"]);
+  const rows = await tx.update(rollout).set(change).where(assigns).returning({ id: rollout.id });
+  return rows.map(({ id }) => id);
+};
+
 /** Finds the ids of the rollouts that have not ended, oldest first. */
 export const findOpenRollouts = async (db: Executor): Promise<string[]> => {
   const rows = await db.select({ id: rollout.id }).from(rollout).where(isNull(rollout.endedAt)).orderBy(rollout.id);

@@ -84,12 +84,21 @@ export const releaseMessage = async (
     .where(claimed(claim));
 };
 
-/** Deletes the messages that were made before a time and that no receiver has, and returns them. */
-export const deleteOldMessages = (db: Executor, before: Date): Promise<MessageRow[]> =>
-  db
+/**
+ * Deletes the messages that were made before a time and that no receiver has, and returns them; keeps one that a watch fires until it has ended.
+ * Ended for a receiver that was told that it fires, it is not repeated either.
+ */
+export const deleteOldMessages = async (tx: Executor, before: Date): Promise<MessageRow[]> => {
+  const hasEnded = sql`exists (select from watch_message later where later.watch_id = ${watchMessage.watchId} and later.receiver = ${watchMessage.receiver}
+    and later.position > ${watchMessage.position} and later.body::json ->> 'type' = 'watch.resolved')`;
+  const isOver = sql`(${watchMessage.body}::json ->> 'type' <> 'watch.firing' or ${hasEnded})`;
+  const rows = await tx
     .delete(watchMessage)
-    .where(and(lt(watchMessage.createdAt, before), isNull(watchMessage.deliveredAt)))
+    .where(and(lt(watchMessage.createdAt, before), isNull(watchMessage.deliveredAt), isOver))
     .returning();
+  for (const row of rows) if (row.body.type === "watch.resolved") await deleteRepeated(tx, row);
+  return rows;
+};
 
 /** The messages that a receiver does not have yet. */
 export interface WaitingMessages {

@@ -46,6 +46,10 @@ describe("a rollout in words", () => {
       "Paused in wave 1 of 2 by an operator: lunch: 3 of 8 hosts applied the config.",
     ],
     [
+      { state: "paused", reason: { code: "database_restored", detail: null } },
+      "Paused in wave 1 of 2 by a restore of the database: 3 of 8 hosts applied the config.",
+    ],
+    [
       { state: "rolling_back", reason: { code: "gate_breached", detail: null }, reverted: 1 },
       "Rolling back in wave 1 of 2 by the gate: 1 host reverted.",
     ],

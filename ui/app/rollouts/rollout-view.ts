@@ -151,10 +151,16 @@ export const breachSentence = ({ breach, gate }: Pick<Rollout, "breach" | "gate"
 
 const roundedPercent = (percent: number): number => Math.round(percent * 10) / 10;
 
-/** Returns who or what stopped a rollout: `by the gate`, `by an operator: maintenance`. */
+/** Returns who or what stopped a rollout: `by the gate`. */
+export const stoppedBy = ({ code }: NonNullable<Rollout["reason"]>): string => {
+  if (code === "database_restored") return "by a restore of the database";
+  return code === "operator" ? "by an operator" : "by the gate";
+};
+
+/** Returns the same with the detail: ` by an operator: maintenance`. */
 const causeOf = (reason: Rollout["reason"]): string => {
   if (reason === null) return "";
-  const by = reason.code === "operator" ? " by an operator" : " by the gate";
+  const by = ` ${stoppedBy(reason)}`;
   return reason.code !== "gate_breached" && reason.detail !== null ? `${by}: ${reason.detail}` : by;
 };
 

@@ -10,7 +10,7 @@ import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
 import { TimeCell } from "../shell/time.tsx";
 import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
-import { filterWords, openStates } from "./rollout-view.ts";
+import { filterWords, openStates, stoppedBy } from "./rollout-view.ts";
 import "../design/page.css";
 import "./rollouts.css";
 
@@ -60,11 +60,7 @@ export const RolloutsPage = () => {
       cell: (rollout) => (
         <>
           <RolloutStateMark state={rollout.state} />
-          <Show when={rollout.reason}>
-            {(reason) => (
-              <span class="second-line">{reason().code === "operator" ? "by an operator" : "by the gate"}</span>
-            )}
-          </Show>
+          <Show when={rollout.reason}>{(reason) => <span class="second-line">{stoppedBy(reason())}</span>}</Show>
           <Show when={comparedWords(rollout)}>{(words) => <span class="second-line">{words()}</span>}</Show>
         </>
       ),

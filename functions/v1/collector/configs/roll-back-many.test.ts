@@ -8,11 +8,16 @@ import {
 } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { publishTestConfig } from "../../../../tests/support/rollout.ts";
+import { correctTimes } from "../../../jobs/correct-times.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
 const { token } = await createTestToken(test);
-const [good, bad] = [await publishTestConfig(test, 100), await publishTestConfig(test, 200)];
+const [good, bad, better] = [
+  await publishTestConfig(test, 100),
+  await publishTestConfig(test, 200),
+  await publishTestConfig(test, 300),
+];
 
 interface Result {
   identity_id: string;
@@ -78,6 +83,18 @@ describe("POST /v1/collector/config-rollbacks", () => {
     expect(await rollbacksOf(never)).toEqual([]);
     // Once more is there and back.
     expect(await rollBack([first], { to: "previous" })).toEqual([["rolled_back", bad]]);
+  });
+
+  it("K2: knows the config before, though one was assigned while the clock was 2 h ahead", async () => {
+    const host = await enroll("p-5");
+    const right = test.clock.now();
+    test.clock.set(right + 7_200_000);
+    for (const id of [bad, good]) await assign(id, host);
+    test.clock.set(right + 10_000);
+    await correctTimes(test.core);
+    await assign(better, host);
+    await assign(good, host);
+    expect(await rollBack([host], { to: "previous" })).toEqual([["rolled_back", better]]);
   });
 
   it("gives each host its last known good config", async () => {
