@@ -119,10 +119,12 @@ export const writeSettings = async (file: string, identities: readonly string[],
   const written: string[] = [];
   await readBackup(readArchive(file, identities), {
     onManifest: async ({ settings }) => {
-      lines = Object.entries(settings).flatMap(([name, value]) => (name.endsWith("_FILE") ? [] : [`${name}=${value}`]));
+      lines = Object.entries(settings).flatMap(([name, value]) =>
+        name.endsWith("_FILE") ? [] : [settingLine(name, value)],
+      );
     },
     onSecret: async (name, data) => {
-      if (!name.endsWith("_FILE")) return void lines.push(`${name}=${new TextDecoder().decode(data)}`);
+      if (!name.endsWith("_FILE")) return void lines.push(settingLine(name, new TextDecoder().decode(data)));
       const path = join(
         to,
         name
@@ -132,10 +134,16 @@ export const writeSettings = async (file: string, identities: readonly string[],
       );
       await writeFile(path, data, { flag: "wx", mode: 0o600 });
       written.push(path);
-      lines.push(`${name}=${path}`);
+      lines.push(settingLine(name, path));
     },
     onTable: async () => undefined,
   });
   await writeFile(join(to, "core.env"), `${lines.sort().join("\n")}\n`, { flag: "wx", mode: 0o600 });
   return { settings: join(to, "core.env"), files: written };
+};
+
+/** Returns a line of an env file, as Node and systemd read it: unquoted, both would end a value at a line break, and Node at a `#`. */
+const settingLine = (name: string, value: string): string => {
+  if (/^[\w./:@?&=,+%-]*$/.test(value)) return `${name}=${value}`;
+  return value.includes("'") ? `${name}="${value}"` : `${name}='${value}'`;
 };
