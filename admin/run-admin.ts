@@ -123,6 +123,8 @@ const failureOf = (error: unknown, { err, signal }: Terminal): AdminExitCode => 
   }
   if (error instanceof FleetError) {
     err.write(describeProblem(error.problem));
+    if (error.problem.code === "unauthenticated")
+      err.write("  sign in with svc-admin login, or put a new token into SVC_ADMIN_TOKEN_FILE if that is set\n");
     return exitCodeOf(error.problem);
   }
   throw error;

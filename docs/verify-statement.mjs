@@ -9,6 +9,10 @@ if (zlib.zstdDecompressSync === undefined) {
   process.exit(1);
 }
 const [filePath, keysPath, blocksPath] = process.argv.slice(2);
+if (keysPath === undefined) {
+  console.error("usage: node verify-statement.mjs FILE KEYS [BLOCKS]");
+  process.exit(2);
+}
 const faults = [];
 const check = (ok, what) => ok || faults.push(what);
 const sha = (...parts) => parts.reduce((hash, part) => hash.update(part), createHash("sha256")).digest();

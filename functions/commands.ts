@@ -34,7 +34,7 @@ export const serverUsage = `svc-server: core of the collector fleet
   svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
   svc-server export-completeness HOUR [--host HOST]   write the statement of an hour, for the next command (docs/completeness-proof.md)
   svc-server verify-completeness FILE --keys FILE   verify the statement of an hour, offline
-  svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
+  svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat-receipts.md)
 `;
 
 /** The commands that need the database, with the arguments of the command line. */

@@ -50,7 +50,8 @@ export const exportCompleteness = async (db: Database, args: readonly string[]):
     return 0;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    process.stderr.write("there is no statement of this hour, or its lines were dropped\n");
+    const of = `there is no statement of the hour ${given.hour.toISOString()}`;
+    process.stderr.write(`${of}: one is written 15 minutes after its hour, and kept for SVC_ACCOUNT_RETENTION_DAYS\n`);
     return 1;
   }
 };

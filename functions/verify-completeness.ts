@@ -39,8 +39,9 @@ const usage = `svc-server verify-completeness FILE --keys FILE [--witness FILE] 
 export const verifyCompletenessCommand = async (args: readonly string[]): Promise<number> => {
   const given = readArguments(args);
   if (given === null) {
-    process.stderr.write(usage);
-    return args.includes("--help") ? 0 : exitUsage;
+    const isAsked = args.includes("--help");
+    (isAsked ? process.stdout : process.stderr).write(usage);
+    return isAsked ? 0 : exitUsage;
   }
   try {
     const file = parseStatementFile(readFileSync(given.file, "utf8"));
@@ -74,7 +75,7 @@ export const verifyCompletenessCommand = async (args: readonly string[]): Promis
   } catch (error) {
     const message =
       error instanceof StatementFileMalformed || error instanceof KeysMalformed ? error.message : undefined;
-    const code = error instanceof Error && "code" in error ? `cannot read a file: ${String(error.code)}` : undefined;
+    const code = error instanceof Error && "code" in error ? `cannot read a file: ${error.message}` : undefined;
     if (message === undefined && code === undefined) throw error;
     process.stderr.write(`${message ?? code}\n`);
     return exitData;

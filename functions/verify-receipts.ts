@@ -21,8 +21,9 @@ const usage = `svc-server verify-receipts FILE|- [--keys FILE]
 export const verifyReceiptsCommand = async (args: readonly string[]): Promise<number> => {
   const given = readArguments(args);
   if (given === null) {
-    process.stderr.write(usage);
-    return args.includes("--help") ? 0 : exitUsage;
+    const isAsked = args.includes("--help");
+    (isAsked ? process.stdout : process.stderr).write(usage);
+    return isAsked ? 0 : exitUsage;
   }
   const fail = (message: string): number => {
     process.stderr.write(`${message}\n`);

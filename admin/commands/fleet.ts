@@ -55,7 +55,10 @@ export const checkSelection = (
   const filter = filterOf(words, now);
   if (all && words.length > 0) throw new ActionFailure(exitCodes.usage, "--all has every host: leave the query out");
   if (!all && selectsEveryHost(filter))
-    throw new ActionFailure(exitCodes.usage, "this selects every host: add --all if it shall, or name some");
+    throw new ActionFailure(
+      exitCodes.usage,
+      "this selects every host: add --all if you mean all of them, or a condition",
+    );
 };
 
 /** Returns a past time as the API takes it; one before now is that of core's clock. */

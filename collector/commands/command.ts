@@ -61,7 +61,11 @@ export const parseFlags = <Kinds extends FlagKinds>(
     if (token.kind === "option-terminator") continue;
     if (token.kind === "positional") {
       if (operands === undefined)
-        throw usageFailure("takes flags only; pass a token with --token-file or --token-stdin");
+        throw usageFailure(
+          Object.hasOwn(kinds, "config")
+            ? "takes flags only; name the config with --config <path>"
+            : "takes flags only; pass a token with --token-file or --token-stdin",
+        );
       operands.push(token.value);
       continue;
     }

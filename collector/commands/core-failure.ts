@@ -13,11 +13,19 @@ const advice: Record<string, string> = {
   stop: "do not retry; contact the operator of core",
 };
 
+/** The advice for codes whose action says too little. */
+const adviceOfCode: Record<string, string> = {
+  token_invalid: "it may have expired, be used up or revoked: get a new one from an admin of the fleet",
+  server_untrusted: "nothing was sent",
+};
+
 /** Turns an error of core or of the identity directory into the command's failure; returns other errors unchanged. */
 export const asCommandFailure = (error: unknown): unknown => {
   if (error instanceof ManagementError) {
     const { code, message, action } = error.failure;
-    return new CommandFailure(exitCode.failed, code, `${message} (${code}); ${advice[action]}`, { cause: error });
+    return new CommandFailure(exitCode.failed, code, `${message} (${code}); ${adviceOfCode[code] ?? advice[action]}`, {
+      cause: error,
+    });
   }
   if (error instanceof CredentialsError || error instanceof UnsafeFileError)
     return new CommandFailure(exitCode.failed, "identity_invalid", `nothing was changed: ${error.message}`, {

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { isLoopbackHost } from "../../kit/confidential-url.ts";
-import { fileFault } from "../../kit/describe-error.ts";
+import { errorCode, fileFault } from "../../kit/describe-error.ts";
 import { Secret } from "../../kit/secret.ts";
 import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";
@@ -177,7 +177,8 @@ export const readToken = async (
 /** Names the fault and never the path, which may be a token that was given in its place. */
 const readTokenFile = (path: string): Promise<string> =>
   readFile(path, "utf8").catch((cause) => {
-    const fault = `the file of the token ${fileFault(cause)}; --token-stdin takes it from a user who can`;
+    const hint = errorCode(cause) === "EACCES" ? "; --token-stdin takes it from a user who can" : "";
+    const fault = `the file of the token ${fileFault(cause)}${hint}`;
     throw new CommandFailure(exitCode.failed, "file_unreadable", fault);
   });
 

@@ -135,7 +135,7 @@ describe("enroll", () => {
 
   it("names the fault of a token file that cannot be read, without its path", async () => {
     const { code, said } = await enroll(["--token-file", join(dir, "absent")]);
-    expect([code, said]).toEqual([1, expect.stringContaining("cannot be read (ENOENT); --token-stdin")]);
+    expect([code, said]).toEqual([1, expect.stringContaining("the file of the token cannot be read (ENOENT)\n")]);
     expect(said).not.toContain(dir);
     expect(server.calls).toHaveLength(0);
   });

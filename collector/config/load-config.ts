@@ -97,7 +97,8 @@ const readConfigText = async (path: string): Promise<string | ConfigTextError> =
     }
   } catch (error) {
     if (error instanceof TypeError) return fileError("the config is not UTF-8 text");
-    return fileError(`the config ${describeReadFailure(error)}`);
+    // The path of --config may be something else by mistake, and is not repeated.
+    return fileError(`the config ${path === defaultConfigPath ? `${path} ` : ""}${describeReadFailure(error)}`);
   }
 };
 

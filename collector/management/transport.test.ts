@@ -1,5 +1,7 @@
 import { once } from "node:events";
+import { createServer } from "node:http";
 import { connect } from "node:http2";
+import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { type ManagementServer, startManagementServer } from "../../tests/fakes/management-server.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
@@ -88,9 +90,20 @@ describe.each([
     await expect(
       postJson(to(server, { caPem: undefined, serverName: "core.internal" }), request),
     ).rejects.toMatchObject({
-      failure: { code: "server_untrusted" },
+      failure: { code: "server_untrusted", message: expect.stringMatching(/: [^;]+; compare the CA bundle given/) },
     });
     expect(server.calls).toHaveLength(1);
+  });
+
+  it("says in one line that a port has no TLS", async () => {
+    const plain = createServer().listen(0, "127.0.0.1");
+    await once(plain, "listening");
+    const { port } = plain.address() as AddressInfo;
+    const asked = postJson({ ...to(await startServer({ http2 })), baseUrl: `https://127.0.0.1:${port}` }, request);
+    await expect(asked).rejects.toMatchObject({
+      failure: { code: "unreachable", message: "there is no TLS on this port; use that of core's TLS edge" },
+    });
+    plain.close();
   });
 });
 

@@ -118,8 +118,19 @@ const connectionFailure = (error: unknown): ManagementFailure => {
   if (code === "ERR_TLS_CERT_ALTNAME_INVALID")
     return { code: "server_untrusted", action: "stop", message: "the server's certificate is for another name" };
   if (/^(CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT_)/.test(code))
-    return { code: "server_untrusted", action: "stop", message: `the server's certificate is not trusted: ${reason}` };
-  return { code: "unreachable", action: "retry", message: reason.slice(0, 300) || "the connection failed" };
+    return {
+      code: "server_untrusted",
+      action: "stop",
+      // Node's own advice follows a semicolon.
+      message: `the server's certificate is not trusted: ${reason.split(";")[0]}; compare the CA bundle given with core's CA`,
+    };
+  if (/wrong version number/.test(reason))
+    return {
+      code: "unreachable",
+      action: "retry",
+      message: "there is no TLS on this port; use that of core's TLS edge",
+    };
+  return { code: "unreachable", action: "retry", message: reason.trim().slice(0, 300) || "the connection failed" };
 };
 
 const openConnection = (url: URL, options: TransportOptions, credentials: PemCredentials | undefined) => {

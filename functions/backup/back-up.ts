@@ -5,6 +5,7 @@ import { type CoreConfig, coreFileForms, coreVariables } from "../config/core-co
 import { BackupRefused, refuseExisting, writeArchive } from "../node/backup/archive.ts";
 import { type BackupManifest, backupEntries, namesFile } from "../node/backup/backup-file.ts";
 import { readTrustedFile } from "../node/read-key-file.ts";
+import { withConfigError } from "../node/with-config-error.ts";
 import {
   beginSnapshot,
   isUnused,
@@ -15,7 +16,7 @@ import {
 } from "../store/backup/tables.ts";
 import { auditBackup, withClient } from "./database.ts";
 
-/** Makes a key of age; returns its recipient. Throws `BackupRefused` if the file exists. */
+/** Makes a key of age; returns its recipient. Throws `BackupRefused` if the file exists or cannot be created. */
 export const makeKey = async (file: string) => {
   const identity = await generateIdentity();
   const recipient = await identityToRecipient(identity);
@@ -30,7 +31,7 @@ export const backUp = async (
   config: CoreConfig,
   { to, recipients, withTelemetry }: { to: string; recipients: readonly string[]; withTelemetry: boolean },
 ) => {
-  const { settings, secrets } = readSettings(process.env);
+  const { settings, secrets } = await readSettings(process.env);
   const manifest = await withClient(config, async (client) => {
     if (await isUnused(client)) throw new BackupRefused("the database is empty: no core has used it");
     const at = await beginSnapshot(client);
@@ -59,13 +60,16 @@ export const backUp = async (
   };
 };
 
-/** Returns core's settings, and what of them is secret: the files that they name, and the values of those that may be in a file. */
-const readSettings = (env: NodeJS.ProcessEnv) => {
+/**
+ * Returns core's settings, and what of them is secret: the files that they name, and the values of those that may be in a file. Throws
+ * `ConfigError`.
+ */
+const readSettings = async (env: NodeJS.ProcessEnv) => {
   const [settings, secrets]: [Record<string, string>, Map<string, Uint8Array>] = [{}, new Map()];
   for (const name of [...Object.keys(coreVariables), ...coreFileForms.map((form) => `${form}_FILE`)]) {
     const value = env[name];
     if (value === undefined || value === "") continue;
-    if (namesFile(name)) secrets.set(name, readTrustedFile(value));
+    if (namesFile(name)) secrets.set(name, await withConfigError(name, () => readTrustedFile(value)));
     if (coreFileForms.includes(name)) secrets.set(name, new TextEncoder().encode(value));
     else settings[name] = value;
   }

@@ -141,7 +141,7 @@ export const writeSettings = async (file: string, identities: readonly string[],
     await writeFile(path, data, { flag: "wx", mode: 0o600 });
     values.set(name, path);
   }
-  const lines = [...values].map(([name, value]) => `${name}=${value}\n`).sort();
+  const lines = [...values].map(([name, value]) => `${settingLine(name, value)}\n`).sort();
   await writeFile(join(to, "core.env"), lines.join(""), { flag: "wx", mode: 0o600 });
   return { settings: join(to, "core.env"), files: [...files.keys()].map((name) => join(to, nameInDirectory(name))) };
 };
@@ -151,3 +151,9 @@ const nameInDirectory = (setting: string): string =>
     .toLowerCase()
     .replaceAll("_", "-")
     .replace(/^svc-|-(file|path)$/g, "");
+
+/** Returns a line of an env file, as Node and systemd read it: unquoted, Node would end a value at a `#`. */
+const settingLine = (name: string, value: string): string => {
+  if (/^[\w./:@?&=,+%-]*$/.test(value)) return `${name}=${value}`;
+  return value.includes("'") ? `${name}="${value}"` : `${name}='${value}'`;
+};

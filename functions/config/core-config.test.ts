@@ -30,7 +30,12 @@ const signerOf = (settings: Readonly<Record<string, string>>) => {
 
 describe("unknown variables", () => {
   it("get a warning with the nearest known name; variables of other programs get none", () => {
-    const others = { SVC_CHAT_ENABLED: "false", SVC_INFERENCE_CHAT_MODEL: "m", SVC_API_URL: "http://core/v1" };
+    const others = {
+      SVC_CHAT_ENABLED: "false",
+      SVC_INFERENCE_CHAT_MODEL: "m",
+      SVC_API_URL: "http://core/v1",
+      SVC_ADMIN_URL: "x",
+    };
     const { warnings } = parseCoreConfig({ ...complete, ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" }, () => "");
     expect(warnings).toEqual(["SVC_OTHER is not known", "SVC_TENNANT_ID is not known; did you mean SVC_TENANT_ID?"]);
   });

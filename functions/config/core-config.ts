@@ -191,9 +191,9 @@ export const coreFileForms = [
   ...watchFileForms,
 ];
 
-/** Whether web, `svc-server export` or Compose reads a variable from the same env file. */
+/** Whether web, `svc-server export`, `svc-admin` or Compose reads a variable of the same environment. */
 const isOfOthers = (name: string): boolean =>
-  ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) || name.startsWith("SVC_EXPORT_");
+  ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) || /^SVC_(EXPORT|ADMIN)_/.test(name);
 
 /** A parsed configuration, and warnings for the operator. */
 export interface ParsedCoreConfig {

@@ -31,8 +31,9 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
   { command, env }: { command: string | undefined; env: Environment },
 ): Promise<number> => {
   if (command !== undefined && command !== "check-config" && !Object.hasOwn(commands, command)) {
-    process.stderr.write(usage);
-    return command === "--help" ? 0 : 2;
+    const isAsked = command === "--help" || command === "help";
+    (isAsked ? process.stdout : process.stderr).write(usage);
+    return isAsked ? 0 : 2;
   }
   try {
     const { config, warnings } = parse(env, (path) => readTrustedFile(path).toString("utf8"));

@@ -50,6 +50,11 @@ describe("svc-admin login", () => {
     expect(existsSync(path)).toBe(false);
     const answer = await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${token}` } });
     expect(answer.status).toBe(401);
+    const stale = createAdminUser({ env: { SVC_ADMIN_URL: origin, SVC_ADMIN_TOKEN_FILE: join(user.home, "token") } });
+    writeFileSync(join(user.home, "token"), token);
+    const refused = await stale.run("whoami");
+    expect(refused).toMatchObject({ exitCode: 3, err: expect.stringContaining("sign in with svc-admin login") });
+    stale.close();
     user.close();
   });
 

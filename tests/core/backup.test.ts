@@ -28,7 +28,7 @@ const environment = ({ url }: Pick<TestDatabase, "url">) => ({
   SVC_DATABASE_URL: url,
   SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
   SVC_AUTH_TOKEN_SECRET_FILE: inDir("secrets", "auth-token-secret"),
-  SVC_OPS_BEARER_TOKEN: "an-ops-token-of-the-test",
+  SVC_OPS_BEARER_TOKEN: "an-ops-token # of 'the' test",
   SVC_DIRECTORY_PROVIDER: "file",
   SVC_DIRECTORY_FILE: inDir("secrets", "people.yaml"),
   SVC_DIRECTORY_DOMAIN: "example.test",
@@ -122,6 +122,21 @@ describe("svc-server backup", () => {
     expect(refused).toMatchObject({ exitCode: 1, err: expect.stringContaining("other.backup.partial exists") });
   });
 
+  it("names the file that it cannot create, and not the database", async () => {
+    const refused = await run(source, "backup", "--to", inDir("none", "x.backup"), "--recipient", recipient);
+    expect(refused).toMatchObject({
+      exitCode: 1,
+      err: expect.stringMatching(/^\S+x\.backup cannot be created: ENOENT/),
+    });
+    const full = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+    const entries = async function* () {
+      yield await Promise.reject(full);
+    };
+    await expect(writeArchive(inDir("full.backup"), [recipient], entries())).rejects.toThrow(
+      /full\.backup cannot be written: ENOSPC/,
+    );
+  });
+
   it.each([
     ["no recipient", ["--recipient", "age1nobody"], 1, "age1nobody is no age recipient"],
     ["none given", [], 2, "svc-server backup --to FILE"],
@@ -192,7 +207,7 @@ describe("svc-server restore", () => {
     expect(readFileSync(join(to, "core.env"), "utf8").split("\n")).toEqual(
       expect.arrayContaining([
         `SVC_AUTH_TOKEN_SECRET_FILE=${join(to, "auth-token-secret")}`,
-        "SVC_OPS_BEARER_TOKEN=an-ops-token-of-the-test",
+        `SVC_OPS_BEARER_TOKEN="an-ops-token # of 'the' test"`,
         `SVC_DATABASE_URL=${source.url}`,
         `SVC_CHAT_RECEIPT_SIGNING_KEY_PATH=${join(to, "chat-receipt-signing-key")}`,
         `SVC_WATCH_RECEIVERS_FILE=${join(to, "watch-receivers")}`,

@@ -104,7 +104,7 @@ describe("svc-web", () => {
 
   it("lists its commands and rejects others", () => {
     const help = run(["--help"], {});
-    expect([help.status, help.stderr]).toEqual([0, expect.stringContaining("svc-web check-config")]);
+    expect([help.status, help.stdout]).toEqual([0, expect.stringContaining("svc-web check-config")]);
     expect(run(["serve"], {}).status).toBe(2);
   });
 });

@@ -22,19 +22,24 @@ export class BackupRefused extends Error {
   override readonly name = "BackupRefused";
 }
 
-/** Runs `write`, which creates `path`. Throws `BackupRefused` if it exists. */
+/** Runs `write`, which creates `path`. Throws `BackupRefused` if it exists or cannot be created. */
 export const refuseExisting = async <Result>(path: string, write: () => Promise<Result>): Promise<Result> => {
   try {
     return await write();
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "EEXIST") throw cause;
-    throw new BackupRefused(`${path} exists already: name another`);
+    const { code, message } = cause as NodeJS.ErrnoException;
+    // Without the cause: its code would read as a database that is not there.
+    throw new BackupRefused(
+      code === "EEXIST" ? `${path} exists already: name another` : `${path} cannot be created: ${message}`,
+    );
   }
 };
 
 const entryBytesMax = 64 * 1024 * 1024;
+/** Those of a file alone, never of the connection to the database. */
+const diskCodes = new Set(["EDQUOT", "EFBIG", "EIO", "ENOSPC", "EROFS"]);
 
-/** Writes `file`, of mode 0600, which exists only once it is whole. Throws `BackupRefused` if it exists, or a recipient is none. */
+/** Writes `file`, of mode 0600, which exists only once it is whole. Throws `BackupRefused` if that is not possible, or a recipient is none. */
 export const writeArchive = async (
   file: string,
   recipients: readonly string[],
@@ -50,9 +55,12 @@ export const writeArchive = async (
   }
   if (existsSync(file)) throw new BackupRefused(`${file} exists already: name another`);
   const partial = `${file}.partial`;
-  const handle = await open(partial, "wx", 0o600).catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code !== "EEXIST") throw cause;
-    throw new BackupRefused(`${partial} exists: another backup writes it, or one ended early; remove it then`);
+  const handle = await open(partial, "wx", 0o600).catch(({ code, message }: NodeJS.ErrnoException) => {
+    throw new BackupRefused(
+      code === "EEXIST"
+        ? `${partial} exists: another backup writes it, or one ended early; remove it then`
+        : `${file} cannot be created: ${message}`,
+    );
   });
   try {
     const archive = pack();
@@ -67,7 +75,8 @@ export const writeArchive = async (
   } catch (cause) {
     await handle.close().catch(() => undefined);
     await rm(partial, { force: true });
-    throw cause;
+    const { code = "", message } = cause as NodeJS.ErrnoException;
+    throw diskCodes.has(code) ? new BackupRefused(`${file} cannot be written: ${message}`) : cause;
   }
 };
 
