@@ -56,7 +56,7 @@ ${field({
   input: html`<input class="input" id="filter" name="filter" maxlength="4096" autocomplete="off" spellcheck="false" aria-describedby="filter-hint" value="${fields.filter}">`,
 })}
 ${field({
-  ...{ id: "more_than", label: "More than" },
+  ...{ id: "more_than", label: "More than (hosts)" },
   input: html`<input class="input" id="more_than" name="more_than" type="number" required min="0" max="10000000" value="${fields.moreThan}">`,
 })}
 ${field({
@@ -78,7 +78,7 @@ ${
 /** Renders the form of a new watch. */
 export const newWatchPage = (parts: WatchPageParts): Html => {
   const card = html`<h1>Watch these hosts</h1>
-<p class="login-lead">Fires when more hosts match than allowed, for so long.</p>
+<p class="login-lead">Fires when more hosts match than you allow, for as long as you set.</p>
 ${faultList(parts.faults)}
 <form class="login-form" method="post" action="${newWatchPath}">
 ${definitionFields(parts)}
