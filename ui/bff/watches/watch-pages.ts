@@ -56,7 +56,7 @@ ${field({
   input: html`<input class="input" id="filter" name="filter" maxlength="4096" autocomplete="off" spellcheck="false" aria-describedby="filter-hint" value="${fields.filter}">`,
 })}
 ${field({
-  ...{ id: "more_than", label: "More than (hosts)" },
+  ...{ id: "more_than", label: "More than" },
   input: html`<input class="input" id="more_than" name="more_than" type="number" required min="0" max="10000000" value="${fields.moreThan}">`,
 })}
 ${field({
