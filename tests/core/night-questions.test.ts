@@ -42,7 +42,7 @@ const cellsOf = (table: Locator): Promise<string[][]> =>
 const dark = Array.from({ length: 10 }, (_, n) => `web-${3 + 6 * n}`);
 
 answer("which hosts lost data last night, how much and why", "/fleet", 1, async ({ page, click }) => {
-  await click(page.getByRole("link", { name: /^60 hosts: 48 complete in the last 24 h/ }));
+  await click(page.getByRole("link", { name: /^60 hosts: 12 with an incomplete hour in the last 24 h/ }));
   await page.getByText("60 hosts: 12 with an incomplete hour").waitFor();
   const rows = await cellsOf(page.getByRole("table"));
   // Core was out from 03:05 to 03:20, which lost nothing: the accounts of that hour came later.
@@ -101,10 +101,10 @@ answer("will everything live through the long weekend", "/fleet", 1, async ({ pa
   await panel.getByText("Unless somebody acts, by 2026-11-30 11:30:00 UTC:").waitFor();
   for (const words of [
     "10 hosts lose their certificates: late to renew, failed or silent",
-    "1 queue will be full, filling as since the oldest record",
+    "1 queue will be full at its rate since the oldest record",
     // 73,728,000 bytes of room at 10,240 a second.
     "web-5 35.1 MiB of 105 MiB in 1 h: full 2026-11-27 13:30:00 UTC, in 2 h",
-    "No bootstrap token ends.",
+    "No bootstrap token expires.",
     "No certificate of core expires.",
   ])
     expect(await panel.textContent()).toContain(words);
@@ -125,7 +125,7 @@ answer("who sends most, and what does it take on disk", "/", 1, async ({ page, c
 });
 
 answer("why is data of 10:00 to 10:20 missing", "/fleet", 2, async ({ page, click }) => {
-  await click(page.getByRole("link", { name: /^60 hosts: 48 complete in the last 24 h/ }));
+  await click(page.getByRole("link", { name: /^60 hosts: 12 with an incomplete hour in the last 24 h/ }));
   await click(page.getByRole("row", { name: /^web-1 / }).getByRole("link", { name: "2026-11-27 10:00" }));
   const account = page.getByRole("region", { name: "Account of 2026-11-27 10:00 UTC" });
   await account.getByText("310 records dropped at the host.").waitFor();

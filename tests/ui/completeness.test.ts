@@ -90,9 +90,9 @@ describe("the hours of a host", () => {
 describe("the completeness of the fleet", () => {
   it("is a sentence on the fleet page, which leads to the hosts that are not complete", async () => {
     const { page, messages, layoutShift } = await visit("/fleet");
-    await page.getByRole("link", { name: /^4 hosts: 2 complete in the last 24 h; shop-4 / }).waitFor();
+    await page.getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / }).waitFor();
     expect(await layoutShift()).toBe(0);
-    await page.getByRole("link", { name: /^4 hosts: 2 complete in the last 24 h; shop-4 / }).click();
+    await page.getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / }).click();
     await page.getByText("4 hosts: 2 with an incomplete hour").waitFor();
     const rows = page.getByRole("table").getByRole("row");
     expect(await rows.count()).toBe(3);

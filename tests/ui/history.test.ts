@@ -218,7 +218,7 @@ describe("what hosts changed", () => {
     await panel.getByText("Worse: memory +31 % (+27 to +35.2), 40 changed hosts against 120").click();
     await panel.getByText("CPU: too few hosts, 3 and 120").waitFor();
     const waiting = panel.getByRole("listitem").filter({ hasText: "label region none to dc-1" });
-    await waiting.getByText(/^Soaks until .* UTC, longer if core is away\.$/).waitFor();
+    await waiting.getByText(/^Soaks until .* UTC, longer if core is unavailable\.$/).waitFor();
     await panel.getByText("17 further changes of the last 24 h are not compared").waitFor();
     expect(await flawsOf(page)).toEqual([]);
     await panel.getByRole("link", { name: "version 1.10.2 to 1.11.0" }).click();

@@ -3,7 +3,7 @@ import { expiryDays, heartbeatAgeBounds } from "../../../proto/fleet-health/face
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { placesOf } from "./columns/column-loops.ts";
+import { countMarks } from "./columns/column-loops.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { countByName, countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { countLabels, type LabelCounts, labelSetsOf } from "./labels.ts";
@@ -93,7 +93,7 @@ const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
   const { heartbeat_age, expiry_day } = bucketsOf(rules);
   const byBucket = (bucket: SQL) =>
     new Map([...countByNumber(marked.numbers(bucket))].map(([at, count]) => [String(at), count] as const));
-  const exported = (kind: ExportKind) => placesOf(marked.mark(exportPredicate(kind, rules))).length;
+  const exported = (kind: ExportKind) => countMarks(marked.mark(exportPredicate(kind, rules)));
   return {
     facets: {
       version: countByName(marked, "version"),

@@ -115,7 +115,7 @@ const Place = (props: { event: AuditEventView; asOf: number }) => (
   <Show
     when={props.event.seq}
     fallback={
-      <span class="event-quiet">
+      <span class="event-quiet state-mark">
         <Show when={props.asOf - Date.parse(props.event.occurred_at) > linkMsMax} fallback="not linked yet">
           <Icon name="warning" /> not linked
         </Show>

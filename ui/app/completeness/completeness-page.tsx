@@ -130,7 +130,7 @@ export const CompletenessPage = () => {
           </p>
         )}
       </Show>
-      <Show when={report.phase() !== "failed" && report.answer()}>
+      <Show when={report.phase() !== "failed" && report.answer()?.value.hours.length}>
         <RecordList
           report={report}
           label="Hosts, those with the most such hours first"
@@ -143,7 +143,7 @@ export const CompletenessPage = () => {
           allPath={path}
           empty={
             <section class="notice">
-              <h2>{state() === null ? "Every settled hour is complete" : "No host has such an hour"}</h2>
+              <h2>{state() === null ? "No host has an incomplete hour" : "No host has such an hour"}</h2>
               <p>No host has an hour in this state in the time that you chose.</p>
             </section>
           }

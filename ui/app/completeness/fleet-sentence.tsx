@@ -50,11 +50,11 @@ export const FleetSentence = (props: { paused: boolean }) => {
 };
 
 const wordsOf = ({ hosts, hosts_listed: incomplete, items }: v.InferOutput<typeof FleetHours>): string => {
-  const whole = `${formatCountOf(hosts, "host")}: ${formatCount(Math.max(0, hosts - incomplete))} complete in the last 24 h`;
+  const counts = `${formatCountOf(hosts, "host")}: ${incomplete === 0 ? "none" : formatCount(incomplete)} with an incomplete hour in the last 24 h`;
   const [first] = items;
-  if (first?.worst == null) return whole;
+  if (first?.worst == null) return counts;
   const { from, state, shortages } = first.worst;
   const records = shortRecords(shortages);
   const short = records === 0 ? "" : ` of ${formatCountOf(records, "record")}`;
-  return `${whole}; ${plainText(first.device_id ?? first.host_id)} ${state.replace("_", " ")}${short} at ${from.slice(11, 16)} UTC`;
+  return `${counts}; ${plainText(first.device_id ?? first.host_id)} ${state.replace("_", " ")}${short} at ${from.slice(11, 16)} UTC`;
 };

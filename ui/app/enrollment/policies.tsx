@@ -139,9 +139,9 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
       ]}
       empty={
         <p class="quiet">
-          {isFiltered()
-            ? "No policy matches."
-            : "No policy has been created. An administrator creates one through the API."}
+          <Show when={!isFiltered()} fallback="No policy matches.">
+            No policy has been created. An administrator creates one with <code>svc-admin policies create</code>.
+          </Show>
         </p>
       }
     />

@@ -106,9 +106,9 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
       downloads={[{ path: withQuery(`${listPath}/export.csv`, props.view.tokens), words: "CSV of the tokens" }]}
       empty={
         <p class="quiet">
-          {isFiltered()
-            ? "No token matches."
-            : "No token has been created. An administrator creates one through the API."}
+          <Show when={!isFiltered()} fallback="No token matches.">
+            No token has been created. An administrator creates one with <code>svc-admin tokens create</code>.
+          </Show>
         </p>
       }
     />

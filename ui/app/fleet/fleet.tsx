@@ -263,7 +263,7 @@ export const Fleet = () => {
       {/* Behind all else, at the edge of the window: nothing moves when it arrives. */}
       <Show when={report.phase() !== "failed" && withNotices(answer())}>
         {(report) => (
-          <LazyPart what="What core says of itself">
+          <LazyPart what="The notices of core">
             <Notices report={report()} />
           </LazyPart>
         )}

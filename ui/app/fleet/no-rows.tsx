@@ -24,12 +24,14 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
       <Match when={props.problem}>
         {(problem) => (
           <LoadFailure title={<h2>The report could not be loaded</h2>} problem={problem()} onRetry={props.onRetry}>
-            <Show when={problem().status === 422}>
+            <Show
+              when={problem().status === 422}
+              fallback={<p>The page retries by itself unless updates are paused.</p>}
+            >
               <a class="button" href={viewPath(defaultView)}>
                 Show the whole fleet
               </a>
             </Show>
-            <p>The page retries by itself unless updates are paused.</p>
           </LoadFailure>
         )}
       </Match>

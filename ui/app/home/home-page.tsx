@@ -51,9 +51,13 @@ export const HomePage = () => {
 const records = [
   { path: "/audit", name: "Audit", about: "Who changed what, when and why, with the state of the hash chain." },
   { path: "/configs", name: "Configs", about: "Published configs, and how far each one is rolled out." },
-  { path: "/rollouts", name: "Rollouts", about: "Configs on their way, wave by wave, and why one stopped." },
+  { path: "/rollouts", name: "Rollouts", about: "Configs that go out wave by wave, and why one stopped." },
   { path: "/enrollment", name: "Enrollment", about: "Policies, bootstrap tokens and rejected enrollments." },
-  { path: "/watches", name: "Watches", about: "What tells somebody before it hurts, and how each one stands." },
+  {
+    path: "/watches",
+    name: "Watches",
+    about: "Conditions that send a message when too many hosts match, and which of them fire.",
+  },
   { path: "/inventory", name: "Inventory", about: "Hosts that are expected and never enrolled, or not expected." },
   {
     path: "/volume",
@@ -93,7 +97,15 @@ const FleetStrip = () => {
       <h2 id="home-fleet">
         <a href="/fleet">Fleet</a>
       </h2>
-      <Show when={report.phase() === "failed" && report.state().problem}>
+      <Show
+        when={report.phase() === "failed" && report.state().problem}
+        fallback={
+          <>
+            <SummaryLine summary={summary()} view={defaultView} />
+            <StateBar summary={summary()} view={defaultView} />
+          </>
+        }
+      >
         {(problem) => (
           <LoadFailure
             title={<p>The fleet summary could not be loaded.</p>}
@@ -102,8 +114,6 @@ const FleetStrip = () => {
           />
         )}
       </Show>
-      <SummaryLine summary={summary()} view={defaultView} />
-      <StateBar summary={summary()} view={defaultView} />
     </section>
   );
 };

@@ -16,7 +16,7 @@ import "../design/page.css";
 
 type WatchEvent = WatchDetail["history"][number];
 
-/** `/watches/{id}`: one watch, how it stands, and what happened. */
+/** `/watches/{id}`: one watch, its state, and what happened. */
 export const WatchPage = () => {
   const { session } = usePageContext();
   const route = useParams<{ id: string }>();
@@ -77,12 +77,12 @@ export const WatchPage = () => {
               <Show when={known().explained_by}>
                 {(id) => (
                   <li>
-                    The message of <a href={`/watches/${id()}`}>another watch</a> says it already
+                    Reported by <a href={`/watches/${id()}`}>another watch</a>, so that no message of this one is sent
                   </li>
                 )}
               </Show>
               <li>
-                Messages to: {known().receivers.length === 0 ? "nobody" : plainText(known().receivers.join(", "))}
+                Messages to: {known().receivers.length === 0 ? "no receiver" : plainText(known().receivers.join(", "))}
               </li>
               <li>
                 Silence: <WatchSilence watch={known()} asOf={report.asOf()} />

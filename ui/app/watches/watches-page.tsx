@@ -15,7 +15,7 @@ import "../design/page.css";
 
 const pageRows = 50;
 
-/** `/watches`: the watches, newest first, and how each one stands. */
+/** `/watches`: the watches, newest first, with their state. */
 export const WatchesPage = () => {
   const { report, params, pathOf, head } = createAddressPage({
     title: "Watches",
@@ -45,7 +45,7 @@ export const WatchesPage = () => {
           <Show when={watch.explained_by}>
             {(id) => (
               <a class="second-line" href={`/watches/${id()}`}>
-                said by another watch
+                reported by another watch
               </a>
             )}
           </Show>
@@ -73,10 +73,10 @@ export const WatchesPage = () => {
     {
       name: "Messages to",
       cell: (watch) => (
-        <Show when={watch.receivers.length > 0} fallback={<span class="quiet">nobody</span>}>
+        <Show when={watch.receivers.length > 0} fallback={<span class="quiet">no receiver</span>}>
           {plainText(watch.receivers.join(", "))}
           <Show when={watch.waiting_messages > 0}>
-            <span class="second-line">{formatCount(watch.waiting_messages)} on their way</span>
+            <span class="second-line">{formatCount(watch.waiting_messages)} not delivered yet</span>
           </Show>
         </Show>
       ),

@@ -78,7 +78,7 @@ ${
 /** Renders the form of a new watch. */
 export const newWatchPage = (parts: WatchPageParts): Html => {
   const card = html`<h1>Watch these hosts</h1>
-<p class="login-lead">Fires when more hosts match than allowed, for so long.</p>
+<p class="login-lead">Fires when more hosts match than you allow, for as long as you set.</p>
 ${faultList(parts.faults)}
 <form class="login-form" method="post" action="${newWatchPath}">
 ${definitionFields(parts)}

@@ -18,13 +18,19 @@ export const pickFlags = (values: Uint8Array, places: Uint32Array): Uint8Array =
   return picked;
 };
 
+/** Returns how many hosts are marked. */
+export const countMarks = (marks: Uint8Array): number => {
+  const words = fours(marks);
+  let count = 0;
+  // Each byte is 0 or 1, so that a product adds the four of them in its highest byte.
+  for (let at = 0; at < words.length; at++) count += Math.imul(words[at] as number, 0x01010101) >>> 24;
+  for (let at = words.length * 4; at < marks.length; at++) count += marks[at] as number;
+  return count;
+};
+
 /** Returns the places that are marked. */
 export const placesOf = (marks: Uint8Array): Uint32Array => {
-  const words = fours(marks);
-  let length = 0;
-  // Each byte is 0 or 1, so that a product adds the four of them in its highest byte.
-  for (let at = 0; at < words.length; at++) length += Math.imul(words[at] as number, 0x01010101) >>> 24;
-  for (let at = words.length * 4; at < marks.length; at++) length += marks[at] as number;
+  const [words, length] = [fours(marks), countMarks(marks)];
   const places = new Uint32Array(length);
   if (length === marks.length) {
     for (let at = 0; at < length; at++) places[at] = at;

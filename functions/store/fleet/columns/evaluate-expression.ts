@@ -3,6 +3,7 @@ import {
   bases,
   bucketOf,
   compareEach,
+  countMarks,
   intersect,
   invert,
   type Numbers,
@@ -86,9 +87,9 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
   const markAll = ([first, ...rest]: Expression[]): Uint8Array => {
     const result = mark(first as Expression).slice();
     for (const [index, part] of rest.entries()) {
-      const places = index === 0 ? placesOf(result) : undefined;
-      if (places && places.length * fewParts < count) {
+      if (index === 0 && countMarks(result) * fewParts < count) {
         // The others are decided for these alone.
+        const places = placesOf(result);
         const some = evaluateSome(view, places, marked).mark({ kind: "and", parts: rest });
         for (let at = 0; at < places.length; at++) result[places[at] as number] = some[at] as number;
         return result;

@@ -44,7 +44,7 @@ export const AheadList = () => {
               count={known().queues.count}
               href={`/fleet?${known().queues.query}`}
               words={formatCountOf(known().queues.count, "queue")}
-              rest="will be full, filling as since the oldest record"
+              rest={`will be full at ${known().queues.count === 1 ? "its" : "their"} rate since the oldest record`}
               none="No queue will be full."
               items={known().queues.fullest}
             >
@@ -59,13 +59,14 @@ export const AheadList = () => {
               count={known().tokens.count}
               href="/enrollment"
               words={formatCountOf(known().tokens.count, "bootstrap token")}
-              rest={known().tokens.count === 1 ? "ends" : "end"}
-              none="No bootstrap token ends."
+              rest={known().tokens.count === 1 ? "expires" : "expire"}
+              none="No bootstrap token expires."
               items={known().tokens.items}
             >
               {(each) => (
                 <>
-                  {plainName(each.policy_name)} <code>{each.token_prefix}</code> ends {ends(each.expires_at, known())}
+                  {plainName(each.policy_name)} <code>{each.token_prefix}</code> expires{" "}
+                  {ends(each.expires_at, known())}
                 </>
               )}
             </Part>

@@ -38,7 +38,7 @@ export const ChangeList = () => {
                     </p>
                     <Show
                       when={change.comparison}
-                      fallback={<p>Soaks until {at(change.soak_until)}, longer if core is away.</p>}
+                      fallback={<p>Soaks until {at(change.soak_until)}, longer if core is unavailable.</p>}
                     >
                       {(comparison) => <ComparisonDetails comparison={comparison()} />}
                     </Show>
@@ -50,7 +50,7 @@ export const ChangeList = () => {
               <p>{describeRefused(known().refused)}</p>
             </Show>
             <p class="quiet">
-              Since a config: the wave of its <a href="/rollouts">rollout</a> says it.
+              For a config, see the waves of its <a href="/rollouts">rollout</a>.
             </p>
           </>
         )}

@@ -2,7 +2,6 @@ import { createEffect, createMemo, For, onCleanup, Show } from "solid-js";
 import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import { createReport } from "../../api/create-report.ts";
-import { plainName } from "../../format/format.ts";
 import { type FleetView, factorsPath, viewPath, withFilter } from "../view/view-state.ts";
 import {
   comparedView,
@@ -11,6 +10,7 @@ import {
   factorDoubt,
   factorFilter,
   factorNames,
+  factorValue,
   nothingInCommon,
 } from "./factor-view.ts";
 import "./factors.css";
@@ -49,7 +49,7 @@ export const FactorList = (props: { view: FleetView }) => {
                 {(factor) => (
                   <li>
                     <a href={hrefOf(factor)}>
-                      <span class="quiet">{factorNames[factor.kind]}</span> <b>{plainName(factor.value)}</b>
+                      <span class="quiet">{factorNames[factor.kind]}</span> <b>{factorValue(factor)}</b>
                     </a>
                     <span class="factors-counts">
                       {factorCounts(factor, known())}
@@ -60,7 +60,7 @@ export const FactorList = (props: { view: FleetView }) => {
               </For>
             </ol>
             <p class="quiet">
-              By what explains most of {known().compared} values that were compared. Common is not the cause.
+              Most telling first, of {known().compared} values that were compared. A common value need not be the cause.
             </p>
           </Show>
         )}

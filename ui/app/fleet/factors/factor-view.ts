@@ -1,7 +1,8 @@
 import type { FactorKind, FleetFactors } from "../../../../proto/fleet-health/factors.ts";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import type { Drift } from "../../../../proto/fleet-health/vocabulary.ts";
-import { formatCount, formatCountOf } from "../../format/format.ts";
+import { formatCount, formatCountOf, plainName } from "../../format/format.ts";
+import { driftNames } from "../table/row-view.ts";
 import type { FleetView } from "../view/view-state.ts";
 
 /** A value that hosts have in common. */
@@ -38,6 +39,10 @@ export const factorFilter = ({ kind, value }: Pick<Factor, "kind" | "value">): F
       return { [kind]: [value] };
   }
 };
+
+/** Returns the value as the page writes it elsewhere. */
+export const factorValue = ({ kind, value }: Pick<Factor, "kind" | "value">): string =>
+  kind === "drift" ? driftNames[value as Drift] : plainName(value);
 
 /** Returns the counts in words: `17 of 18 here, 20 of 294 elsewhere`. */
 export const factorCounts = (factor: Factor, { selected, others }: FleetFactors): string =>

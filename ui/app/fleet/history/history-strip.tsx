@@ -41,7 +41,7 @@ export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
     if (timeline === undefined || isNow(at))
       return `Now. At most ${formatCountOf(drawing()?.highest ?? 0, "host")} at a time`;
     const item = itemNear(timeline, at);
-    return `${formatTimestamp(item?.at ?? at, times.zone())}: ${item ? countWords(item) : "nobody counted"}`;
+    return `${formatTimestamp(item?.at ?? at, times.zone())}: ${item ? countWords(item) : "not counted"}`;
   };
   const show = (at: number) => {
     setDragged(undefined);

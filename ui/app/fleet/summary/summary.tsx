@@ -144,7 +144,7 @@ const Chip = (props: {
     <b>
       {props.count === undefined ? "…" : formatCount(props.count)}
       <Show when={props.note}>
-        <span class="chip-note"> {props.note}</span>
+        <span class="chip-note">, {props.note}</span>
       </Show>
     </b>
   </a>

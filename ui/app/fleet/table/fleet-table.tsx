@@ -168,7 +168,7 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
   >
     <td class="column-state">
       <StateMark state={props.row.state} />
-      <span class={cut(props.row.since, 27, "second")} textContent={props.row.since} />
+      <span class={cut(props.row.since, 26, "second")} textContent={props.row.since} />
     </td>
     <th class={cut(props.row.device, 24, "column-device")} scope="row">
       <a class="row-link" href={props.href} noScroll title={props.row.device}>

@@ -28,7 +28,7 @@ export const PreferenceFields = (props: {
     <fieldset>
       <legend>Columns</legend>
       <For each={columns.filter(({ name }) => name !== "device")}>
-        {({ name, label }) => (
+        {({ name, label, ...column }) => (
           <label>
             <input
               type="checkbox"
@@ -36,6 +36,10 @@ export const PreferenceFields = (props: {
               onChange={() => props.onChange(toggleColumn(props.preferences, name))}
             />
             {label}
+            <Show when={"wide" in column}>
+              {" "}
+              <span class="quiet">wide screens</span>
+            </Show>
           </label>
         )}
       </For>

@@ -158,7 +158,7 @@ describe("a row of the table", () => {
     ];
     const queue = { ...healthy.queue, bytes: 104_857_600, dropped_records_total: 1200, dead_letters: 3 };
     expect(rowView({ ...healthy, state: "stale", conditions, queue }, now)).toMatchObject({
-      since: "for 12 min, and 1 more",
+      since: "for 12 min, +1 more",
       queueTone: "warn",
       queuePercent: 100,
       queueDetail: "1,200 dropped · 3 rejected",

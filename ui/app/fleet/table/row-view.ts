@@ -130,7 +130,7 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     const isRecent = isPast && at !== null && now - Date.parse(at) < 1000;
     return isRecent ? { ...view, text: "recent", short: "", at: "" } : view;
   };
-  const also = others.length === 0 ? "" : `, and ${others.length} more`;
+  const also = others.length === 0 ? "" : `, +${others.length} more`;
   return {
     id: row.identity_id,
     state: row.state,
