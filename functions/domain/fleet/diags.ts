@@ -5,6 +5,7 @@ import type { HostDiagView } from "../../../proto/operator/host-diag.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type IdentityRow, lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
+import type { Executor } from "../../store/database/database.ts";
 import {
   type DiagRow,
   deleteDiagsBefore,
@@ -13,7 +14,7 @@ import {
   insertDiag,
   updateDiagAnswered,
 } from "../../store/fleet/diags.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
@@ -144,7 +145,7 @@ export const createOpenDiags = ({
 };
 
 const audit = (
-  tx: Parameters<typeof recordAudit>[0],
+  tx: Executor,
   core: Needs,
   {
     action,
@@ -160,11 +161,8 @@ const audit = (
     origin: Origin;
   },
 ): Promise<void> =>
-  recordAudit(tx, core, {
-    actor: operatorActor(operator),
+  recordOperatorAction(tx, core, operator, origin, {
     action,
     target: { type: "collector_identity", id: identity.id },
-    outcome: "success",
-    origin,
     details: { identity: identity.identity, diag_id: diagId },
   });
