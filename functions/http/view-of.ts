@@ -24,6 +24,12 @@ export const viewOf = <Schema extends ViewSchema>(schema: Schema) => {
   };
 };
 
+/** Returns the members of a body by their names in camelCase. */
+export const membersOf = <Body extends object>(body: Body) =>
+  Object.fromEntries(Object.entries(body).map(([name, value]) => [camelCase(name), value])) as {
+    [Name in keyof Body as CamelCase<Name>]: Body[Name];
+  };
+
 const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
 
 const written = (value: unknown): unknown => {
