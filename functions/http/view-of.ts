@@ -25,7 +25,7 @@ export const viewOf = <Schema extends ViewSchema>(schema: Schema) => {
 };
 
 /** Returns the members of a body by their names in camelCase. */
-export const membersOf = <Body extends object>(body: Body) =>
+export const inCamelCase = <Body extends object>(body: Body) =>
   Object.fromEntries(Object.entries(body).map(([name, value]) => [camelCase(name), value])) as {
     [Name in keyof Body as CamelCase<Name>]: Body[Name];
   };

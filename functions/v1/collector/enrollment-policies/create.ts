@@ -3,7 +3,7 @@ import type { Core } from "../../../core.ts";
 import { createPolicy } from "../../../domain/enrollment/policies.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { membersOf } from "../../../http/view-of.ts";
+import { inCamelCase } from "../../../http/view-of.ts";
 import { PolicyView, policyView } from "./policy.ts";
 
 /** `POST /v1/collector/enrollment-policies`: creates an enrollment policy. */
@@ -23,6 +23,6 @@ export const createPolicyRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     replies: { 201: { description: "The policy; a TTL above 30 days is capped", schema: PolicyView } },
     problems: ["policy_name_taken"],
     handle: async ({ body, caller, origin }) => {
-      return { status: 201, body: policyView(await createPolicy(core, caller, membersOf(body), origin)) };
+      return { status: 201, body: policyView(await createPolicy(core, caller, inCamelCase(body), origin)) };
     },
   });
