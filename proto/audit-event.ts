@@ -1,7 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "./values.ts";
-
-const TextOrNull = v.nullable(v.string());
+import { Id, IsoTimestamp, TextOrNull } from "./values.ts";
 
 /** The kinds of actor of an audit event. */
 export const actorTypes = ["operator", "workload", "collector", "system"] as const;

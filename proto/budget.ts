@@ -1,6 +1,6 @@
 /** Budgets: how many bytes core stores of a host in an hour (docs/budgets.md). */
 import * as v from "valibot";
-import { IsoTimestamp } from "./values.ts";
+import { Integer, IsoTimestamp } from "./values.ts";
 
 /** The most budgets of a deployment: each is compared with the hosts of its filter every few seconds. */
 export const budgetsMax = 20;
@@ -21,12 +21,7 @@ export const BudgetName = v.pipe(
 export const BudgetBody = v.strictObject({
   /** A query of the language of `/fleet` by what a host is, not by how it stands; empty for every host. */
   filter: v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters")),
-  bytes_per_hour: v.pipe(
-    v.number("must be an integer"),
-    v.integer("must be an integer"),
-    v.minValue(budgetBytesMin, `must be at least ${budgetBytesMin}`),
-    v.maxValue(Number.MAX_SAFE_INTEGER, `must be at most ${Number.MAX_SAFE_INTEGER}`),
-  ),
+  bytes_per_hour: Integer(budgetBytesMin, Number.MAX_SAFE_INTEGER),
 });
 
 /** Body of `PUT /v1/collector/budgets/{name}`. */

@@ -6,6 +6,19 @@ export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v
 /** A timestamp in a response: RFC 3339 in UTC with milliseconds. */
 export const IsoTimestamp = v.pipe(v.string(), v.isoTimestamp());
 
+/** A text, or a timestamp, that a response may lack. */
+export const TextOrNull = v.nullable(v.string());
+export const TimestampOrNull = v.nullable(IsoTimestamp);
+
+/** An integer of a body. */
+export const Integer = (min: number, max: number) =>
+  v.pipe(
+    v.number("must be an integer"),
+    v.integer("must be an integer"),
+    v.minValue(min, `must be at least ${min}`),
+    v.maxValue(max, `must be at most ${max}`),
+  );
+
 /** A whole number in a query, documented as an integer. */
 export const QueryInteger = (min: number, max: number) =>
   v.pipe(

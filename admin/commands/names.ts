@@ -24,19 +24,15 @@ interface Candidate {
 }
 
 interface Kind {
-  one: string;
   many: string;
-  /** The command that lists its ids and names. */
-  list: string;
+  /** The command that lists its ids and names, unless `list` of many. */
+  list?: string;
   /** Finds the records that may have the name; others as well. */
   find(client: FleetClient, name: string): Promise<Candidate[]>;
 }
 
 /** Characters that core searches for; a longer name begins with them. */
 const searchedMax = 120;
-
-const collect = <Item>(found: AsyncIterable<Item>, candidateOf: (item: Item) => Candidate): Promise<Candidate[]> =>
-  Array.fromAsync(found, candidateOf);
 
 /** A config answers to its hash, and to six or more of its first digits. */
 const hashNames = (hash: string, name: string): (string | null)[] => [
@@ -45,32 +41,27 @@ const hashNames = (hash: string, name: string): (string | null)[] => [
 
 const kinds = {
   policy: {
-    one: "policy",
     many: "policies",
-    list: "policies list",
     find: (client, name) =>
-      collect(
+      Array.fromAsync(
         items(listEnrollmentPolicies, { client, query: { q: name.slice(0, searchedMax), limit: 1000 } }),
         (policy) => ({ id: policy.id, names: [policy.name], about: `${policy.name}, ${policy.state}` }),
       ),
   },
   token: {
-    one: "token",
     many: "tokens",
-    list: "tokens list",
     find: (client) =>
-      collect(items(listAllBootstrapTokens, { client, query: { limit: 1000 } }), (token) => ({
+      Array.fromAsync(items(listAllBootstrapTokens, { client, query: { limit: 1000 } }), (token) => ({
         id: token.id,
         names: [token.token_prefix, token.description],
         about: `${token.token_prefix} ${token.description ?? ""}, ${token.state}`,
       })),
   },
   host: {
-    one: "host",
     many: "hosts",
     list: "fleet list",
     find: (client, name) =>
-      collect(
+      Array.fromAsync(
         items(reportFleetHealth, { client, query: { q: [name.slice(0, searchedMax)], limit: 1000 } }),
         (host) => ({
           id: host.identity_id,
@@ -80,11 +71,9 @@ const kinds = {
       ),
   },
   config: {
-    one: "config",
     many: "configs",
-    list: "configs list",
     find: (client, name) =>
-      collect(
+      Array.fromAsync(
         items(listCollectorConfigs, { client, query: { q: name.slice(0, searchedMax), limit: 1000 } }),
         (config) => ({
           id: config.id,
@@ -94,25 +83,24 @@ const kinds = {
       ),
   },
   watch: {
-    one: "watch",
     many: "watches",
-    list: "watches list",
     find: (client) =>
-      collect(items(listWatches, { client, query: { limit: 1000 } }), ({ id, name, state }) => ({
+      Array.fromAsync(items(listWatches, { client, query: { limit: 1000 } }), ({ id, name, state }) => ({
         ...{ id, names: [name], about: `${name}, ${state}` },
       })),
   },
   /** Named by its config. */
   rollout: {
-    one: "rollout",
     many: "rollouts",
-    list: "rollouts list",
     find: (client, name) =>
-      collect(items(listRollouts, { client, query: { limit: 1000 } }), ({ id, config, state, created_at: at }) => ({
-        id,
-        names: [config.name, ...hashNames(config.config_hash, name)],
-        about: `${config.name ?? config.config_hash.slice(0, 12)}, ${state}, created ${at}`,
-      })),
+      Array.fromAsync(
+        items(listRollouts, { client, query: { limit: 1000 } }),
+        ({ id, config, state, created_at: at }) => ({
+          id,
+          names: [config.name, ...hashNames(config.config_hash, name)],
+          about: `${config.name ?? config.config_hash.slice(0, 12)}, ${state}, created ${at}`,
+        }),
+      ),
   },
 } as const satisfies Record<string, Kind>;
 
@@ -124,12 +112,12 @@ const candidatesMax = 20;
  */
 export const resolveId = async (client: FleetClient, kind: keyof typeof kinds, given: string): Promise<string> => {
   if (isId(given)) return given;
-  const { one, many, list, find }: Kind = kinds[kind];
+  const { many, list = `${many} list`, find }: Kind = kinds[kind];
   const found = given.trim() === "" ? [] : (await find(client, given)).filter(({ names }) => names.includes(given));
   const [only, ...others] = found;
   if (only !== undefined && others.length === 0) return only.id;
   if (only === undefined)
-    throw new ActionFailure(exitCodes.usage, `no ${one} is named ${given}: svc-admin ${list} shows them`);
+    throw new ActionFailure(exitCodes.usage, `no ${kind} is named ${given}: svc-admin ${list} shows them`);
   const shown = found.slice(0, candidatesMax).map(({ id, about }) => `  ${id}  ${about}`);
   const rest = found.length > candidatesMax ? [`  and ${found.length - candidatesMax} more`] : [];
   const candidates = [`${found.length} ${many} are named ${given}: give the id of one`, ...shown, ...rest];

@@ -1,17 +1,11 @@
-import { readFileSync } from "node:fs";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
+import { readTextFile } from "../terminal/token-file.ts";
 import { exchange, type Token } from "./token-endpoint.ts";
 
 /** Signs a job in with the OpenID Connect token that its platform wrote to a file. Throws when core does not accept it. */
 export const signInWorkload = async (terminal: Terminal, url: string, file: string): Promise<Token> => {
-  let subjectToken: string;
-  try {
-    subjectToken = readFileSync(file, "utf8").trim();
-  } catch (cause) {
-    throw new ActionFailure(exitCodes.usage, `${file} cannot be read`, { cause });
-  }
-  const token = await exchange(terminal, url, subjectToken);
+  const token = await exchange(terminal, url, readTextFile(file));
   if ("error" in token) throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
   return token.value;
 };

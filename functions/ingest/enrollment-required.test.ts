@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { SubmitRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
@@ -26,14 +26,10 @@ let ingest: TestIngest;
 /** A second core on the same database, which receives no notifications. */
 let replicaWithoutNotifications: TestIngest;
 let token: string;
-const clients: ForeignClient[] = [];
-afterEach(() => {
-  for (const client of clients.splice(0)) client.close();
-});
 
 const connect = (certificate: TestClient, replica = ingest): ForeignClient => {
   const client = connectForeign(replica, certificate);
-  clients.push(client);
+  onTestFinished(() => client.close());
   return client;
 };
 

@@ -1,7 +1,7 @@
 /** What `svc-admin apply` last made of the files of a repository (docs/plan.md). */
 import * as v from "valibot";
 import { Identifier, Sha256Hex } from "../management/text.ts";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, Integer, IsoTimestamp } from "../values.ts";
 import { WatchBody } from "../watch/watch.ts";
 
 /** The largest set as JSON, in bytes: below what one address may send at once. A host that has a config needs 39. */
@@ -50,12 +50,7 @@ export type AppliedContent = v.InferOutput<typeof AppliedContent>;
 
 /** Body of `PUT /v1/collector/applied-sets/{name}`: the revision that it replaces, 0 for none, and the content. */
 export const AppliedSetBody = v.strictObject({
-  revision: v.pipe(
-    v.number("must be an integer"),
-    v.integer("must be an integer"),
-    v.minValue(0, "must be at least 0"),
-    v.maxValue(2 ** 31 - 2, "must be at most 2147483646"),
-  ),
+  revision: Integer(0, 2 ** 31 - 2),
   content: AppliedContent,
 });
 

@@ -1,9 +1,7 @@
 /** Configs and the hosts that should run them, as core reports them to `/configs` (docs/rollouts.md). */
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, TextOrNull } from "../values.ts";
 import { configProgress } from "./vocabulary.ts";
-
-const TextOrNull = v.nullable(v.string());
 
 /** The progress of a config: how many hosts should run it, and what they have made of it. Revoked hosts count in none of these. */
 export const ProgressHosts = v.strictObject({

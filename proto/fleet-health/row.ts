@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { mapValues } from "../../kit/map-values.ts";
 import { reportedNumbers } from "../management/reported-numbers.ts";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
 import { HoldView, HostVolumeView } from "../volume.ts";
 import {
   certificateStatuses,
@@ -12,8 +12,6 @@ import {
   forwardings,
 } from "./vocabulary.ts";
 
-const TimestampOrNull = v.nullable(IsoTimestamp);
-const TextOrNull = v.nullable(v.string());
 const NumberOrNull = v.nullable(v.number());
 
 const { cpu_ms: _, ...process } = reportedNumbers.process;

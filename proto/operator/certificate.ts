@@ -1,8 +1,6 @@
 import * as v from "valibot";
 import { certificateStatuses } from "../fleet-health/vocabulary.ts";
-import { Id, IsoTimestamp } from "../values.ts";
-
-const TimestampOrNull = v.nullable(IsoTimestamp);
+import { Id, IsoTimestamp, TimestampOrNull } from "../values.ts";
 
 /** A certificate in a response. */
 export const CertificateView = v.strictObject({

@@ -1,9 +1,7 @@
 /** Enrollment as core reports it to `/enrollment` (docs/enroll.md). No view has the value of a token. */
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, TextOrNull } from "../values.ts";
 import { WorkloadTerms } from "./workload.ts";
-
-const TextOrNull = v.nullable(v.string());
 
 /**
  * The states of a bootstrap token, in order of precedence. Only `active` enrolls: `policy_frozen` neither has expired nor was revoked,

@@ -1,13 +1,12 @@
 /** What a new deployment still lacks until its first host reports (docs/admin.md). Holds no secret. */
 import * as v from "valibot";
+import { TextOrNull } from "../values.ts";
 
 /** The steps, in the order in which an admin takes them. */
 export const setupSteps = ["directory", "signer", "ingest", "policy", "token", "host"] as const;
 
 /** One of `setupSteps`. */
 export type SetupStep = (typeof setupSteps)[number];
-
-const TextOrNull = v.nullable(v.string());
 
 /** Response of `GET /v1/collector/setup`. */
 export const Setup = v.strictObject({

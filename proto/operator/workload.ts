@@ -2,6 +2,7 @@
 import * as v from "valibot";
 import { Labels } from "../labels.ts";
 import { Identifier } from "../management/text.ts";
+import { Integer } from "../values.ts";
 
 /** A claim's value, an issuer, or an audience. */
 export const ClaimText = v.pipe(
@@ -50,13 +51,7 @@ export const deviceIdOf = (template: string, claims: Readonly<Record<BoundClaim,
 export const WorkloadTerms = v.strictObject({
   issuer: v.pipe(ClaimText, v.description("one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys")),
   max_token_ttl_seconds: v.optional(
-    v.pipe(
-      v.number("must be an integer"),
-      v.integer("must be an integer"),
-      v.minValue(600, "must be at least 600"),
-      v.maxValue(86_400, "must be at most 86400"),
-      v.description("tokens with a longer lifetime are refused"),
-    ),
+    v.pipe(Integer(600, 86_400), v.description("tokens with a longer lifetime are refused")),
     3600,
   ),
   rules: v.pipe(

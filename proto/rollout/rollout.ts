@@ -2,11 +2,8 @@
 import * as v from "valibot";
 import { HostComparison } from "../fleet-health/comparison.ts";
 import { OutageView } from "../fleet-health/outage.ts";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, Integer, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
 import { rolloutConditions, rolloutReasons, rolloutStates, targetReasons, targetStatuses } from "./vocabulary.ts";
-
-const TextOrNull = v.nullable(v.string());
-const TimestampOrNull = v.nullable(IsoTimestamp);
 
 /** The most waves of a rollout. */
 export const wavesMax = 50;
@@ -17,15 +14,7 @@ export const soakSecondsMax = 604_800;
 /** The most targets in the evidence of a breach. */
 export const evidenceMax = 50;
 
-const integer = (min: number, max: number) =>
-  v.pipe(
-    v.number("must be an integer"),
-    v.integer("must be an integer"),
-    v.minValue(min, `must be at least ${min}`),
-    v.maxValue(max, `must be at most ${max}`),
-  );
-
-const SoakSeconds = integer(0, soakSecondsMax);
+const SoakSeconds = Integer(0, soakSecondsMax);
 
 /** A share of hosts in percent, up to `max`. */
 const Percent = v.pipe(
@@ -38,7 +27,7 @@ const Percent = v.pipe(
 export const WaveBody = v.union(
   [
     v.strictObject({ percent: v.pipe(Percent, v.gtValue(0, "must be more than 0")), soak_seconds: SoakSeconds }),
-    v.strictObject({ count: integer(1, 10_000_000), soak_seconds: SoakSeconds }),
+    v.strictObject({ count: Integer(1, 10_000_000), soak_seconds: SoakSeconds }),
   ],
   "must be {percent, soak_seconds} or {count, soak_seconds}",
 );

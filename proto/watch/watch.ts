@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { factorKinds } from "../fleet-health/factors.ts";
 import { OutageView } from "../fleet-health/outage.ts";
 import { Identifier } from "../management/text.ts";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, Integer, IsoTimestamp } from "../values.ts";
 import { watchStates } from "./vocabulary.ts";
 
 /** What the history of a watch records. */
@@ -21,14 +21,6 @@ export const watchSecondsMax = 604_800;
 /** The longest silence: 30 days. */
 export const silenceSecondsMax = 2_592_000;
 
-const integer = (min: number, max: number) =>
-  v.pipe(
-    v.number("must be an integer"),
-    v.integer("must be an integer"),
-    v.minValue(min, `must be at least ${min}`),
-    v.maxValue(max, `must be at most ${max}`),
-  );
-
 const ReceiverName = Identifier(64);
 
 /** Body of `POST /v1/collector/watches`: fires while more than `more_than` hosts match `filter`, for `for_seconds`. */
@@ -36,8 +28,8 @@ export const WatchBody = v.strictObject({
   name: Identifier(120),
   /** A query of the language of `/fleet`; empty for every host. */
   filter: v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters")),
-  more_than: v.optional(integer(0, 10_000_000), 0),
-  for_seconds: v.optional(integer(0, watchSecondsMax), 300),
+  more_than: v.optional(Integer(0, 10_000_000), 0),
+  for_seconds: v.optional(Integer(0, watchSecondsMax), 300),
   /** Names of receivers of core's configuration; without one, the watch is seen in core only. */
   receivers: v.optional(
     v.pipe(
@@ -53,14 +45,14 @@ export const WatchBody = v.strictObject({
 export type WatchBody = v.InferOutput<typeof WatchBody>;
 
 /** Body of `PUT /v1/collector/watches/{id}`: the whole watch, and the revision that it changes. */
-export const WatchChangeBody = v.strictObject({ ...WatchBody.entries, revision: integer(1, 2 ** 31 - 1) });
+export const WatchChangeBody = v.strictObject({ ...WatchBody.entries, revision: Integer(1, 2 ** 31 - 1) });
 
 /** Body of `PUT /v1/collector/watches/{id}`. */
 export type WatchChangeBody = v.InferOutput<typeof WatchChangeBody>;
 
 /** Body of `POST /v1/collector/watches/{id}/silence`; 0 seconds end the silence. */
 export const SilenceBody = v.strictObject({
-  seconds: integer(0, silenceSecondsMax),
+  seconds: Integer(0, silenceSecondsMax),
   reason: v.optional(v.nullable(Identifier(500)), null),
 });
 

@@ -1,6 +1,6 @@
 import { createHash, createPrivateKey, sign } from "node:crypto";
 import { cp, rm } from "node:fs/promises";
-import { afterEach, expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { hourMs } from "../../kit/clock.ts";
 import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
@@ -10,24 +10,11 @@ import {
   startAccountingHost,
   numberedTexts as texts,
 } from "../support/accounting-host.ts";
-import { eventually } from "../support/eventually.ts";
 
 /* The accounts of a collector's queue against core's real listener and database. */
 
-const ends: (() => Promise<unknown>)[] = [];
-
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
-const start = async (options?: Parameters<typeof startAccountingHost>[0]) => {
-  const test = await startAccountingHost(options);
-  ends.push(test.close);
-  return test;
-};
-
 it("settles an hour as soon as it is over, with the digest of the stored blocks, and the next one behind it", async () => {
-  const test = await start({ config: { discardSpanNames: ["health"] } });
+  const test = await startAccountingHost({ config: { discardSpanNames: ["health"] } });
   const queue = test.open();
   test.forward(queue);
   for (let batch = 0; batch < 5; batch++) await append(queue, texts(60));
@@ -53,7 +40,7 @@ it("settles an hour as soon as it is over, with the digest of the stored blocks,
 });
 
 it("states a stop and the time until the next start, and drops of a full queue", async () => {
-  const test = await start();
+  const test = await startAccountingHost();
   const full = test.open({ maxDiskUsageBytes: 5_000, dropNewestOnFull: true });
   await append(full, texts(20));
   await append(full, texts(310));
@@ -69,7 +56,7 @@ it("states a stop and the time until the next start, and drops of a full queue",
 });
 
 it("settles what a host kept while it was offline, hour by hour", async () => {
-  const test = await start();
+  const test = await startAccountingHost();
   const queue = test.open();
   for (let hour = 1; hour <= 5; hour++) {
     await append(queue, texts(hour * 10));
@@ -83,11 +70,11 @@ it("settles what a host kept while it was offline, hour by hour", async () => {
     ...{ accepted, stored: accepted },
   }));
   expect(await test.accounts()).toMatchObject(expected);
-  await eventually(() => expect(queue.stats().records).toBe(0));
+  await test.drained(queue);
 });
 
 it("keeps an account by another key as evidence, and goes on with telemetry and later accounts", async () => {
-  const test = await start();
+  const test = await startAccountingHost();
   const queue = test.open();
   test.forward(queue);
   const other = createPrivateKey((await createTestKey()).pem);
@@ -103,7 +90,7 @@ it("keeps an account by another key as evidence, and goes on with telemetry and 
   const refused = { number: 1, refused: "signature_invalid", is_linked: false, accepted: 0 };
   expect(rows[0]).toMatchObject(refused);
   expect(rows.at(-1)).toMatchObject({ number: 2, refused: null, is_linked: true, follows_gap: true, accepted: 20 });
-  await eventually(() => expect(queue.stats().records).toBe(0));
+  await test.drained(queue);
   const [{ stored } = { stored: 0 }] = await test.connection
     .sql`select sum(envelopes)::int as stored from ingest_block`;
   expect(stored).toBe(30);
@@ -116,42 +103,40 @@ it("keeps an account by another key as evidence, and goes on with telemetry and 
 });
 
 it("goes on with a core that takes no accounts, and sends them to one that does", async () => {
-  const test = await start({ takesAccounts: false });
+  const test = await startAccountingHost({ takesAccounts: false });
   const queue = test.open();
   test.forward(queue);
   await append(queue, texts(10));
   await test.pass(60, queue);
   await append(queue, texts(10));
-  await eventually(() => expect(queue.stats().records).toBe(0));
+  await test.drained(queue);
   expect(queue.accounts.pendingThrough()).toBe(10);
   expect(await test.accounts()).toEqual([]);
 });
 
 it("finds nothing missing of a queue and its copy, which continues under another id", async () => {
-  const test = await start();
+  const test = await startAccountingHost();
   const queue = test.open();
   let stop = test.forward(queue);
-  await append(queue, texts(10));
-  await test.pass(60, queue);
-  await test.settled(queue);
+  await test.sendHour(queue, 10);
   // In the middle of an hour, with some of it acknowledged and some not.
   await append(queue, texts(20));
-  await eventually(() => expect(queue.stats().records).toBe(0));
+  await test.drained(queue);
   await stop();
   await append(queue, texts(5));
   await queue.close();
   const copied = `${test.dir}-copy`;
   await cp(test.dir, copied, { recursive: true });
-  ends.push(() => rm(copied, { recursive: true }));
+  onTestFinished(() => rm(copied, { recursive: true }));
 
   const original = test.open();
   stop = test.forward(original);
   await append(original, texts(7));
-  await eventually(() => expect(original.stats().records).toBe(0));
+  await test.drained(original);
   const copy = test.open({ entropy: createSeededEntropy(2) }, copied);
   test.forward(copy);
   await append(copy, texts(30));
-  await eventually(() => expect(copy.stats().records).toBe(0));
+  await test.drained(copy);
   expect(copy.stats().forks).toBe(1);
   for (let minutes = 0; minutes < 60; minutes++) {
     await test.clock.advance(60_000);
@@ -169,16 +154,14 @@ it("finds nothing missing of a queue and its copy, which continues under another
 });
 
 it("names what a restored database lost, and gives it the accounts again that it lost too", async () => {
-  const test = await start();
+  const test = await startAccountingHost();
   const queue = test.open();
   const stop = test.forward(queue);
   for (const count of [10, 20, 30]) {
-    await append(queue, texts(count));
-    await test.pass(60, queue);
-    await test.settled(queue);
+    await test.sendHour(queue, count);
   }
   await append(queue, texts(40));
-  await eventually(() => expect(queue.stats().records).toBe(0));
+  await test.drained(queue);
   await stop();
   // Back to the first hour.
   await test.connection.sql`delete from ingest_account where number > 1`;
@@ -186,9 +169,7 @@ it("names what a restored database lost, and gives it the accounts again that it
   await test.connection
     .sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
   test.forward(queue);
-  await append(queue, texts(5));
-  await test.pass(60, queue);
-  await test.settled(queue);
+  await test.sendHour(queue, 5);
   const rows = (await test.accounts()).toSorted((a, b) => a.number - b.number);
   expect(rows.map(({ number }) => number)).toEqual([1, 2, 3, 4]);
   expect(rows.filter(({ refused, follows_gap }) => refused !== null || follows_gap)).toEqual([]);
@@ -205,22 +186,17 @@ it("names what a restored database lost, and gives it the accounts again that it
 });
 
 it("names what a restored database lost under the queue's earlier ids, and gives it their accounts again", async () => {
-  const test = await start();
+  const test = await startAccountingHost();
   const queue = test.open();
   let stop = test.forward(queue);
-  const settle = async (count: number) => {
-    await append(queue, texts(count));
-    await test.pass(60, queue);
-    await test.settled(queue);
-  };
   const fork = async () => {
     await stop();
     queue.fork();
     stop = test.forward(queue);
   };
-  for (const count of [10, 20]) await settle(count);
+  for (const count of [10, 20]) await test.sendHour(queue, count);
   await fork();
-  await settle(5);
+  await test.sendHour(queue, 5);
   await stop();
   // Back to the first hour.
   await test.connection.sql`delete from ingest_account where number > 1 or last_sequence > 10`;
@@ -229,7 +205,7 @@ it("names what a restored database lost under the queue's earlier ids, and gives
   await test.connection
     .sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
   await fork();
-  await settle(3);
+  await test.sendHour(queue, 3);
   const rows = (await test.accounts()).toSorted((a, b) => a.from_at - b.from_at);
   expect(rows.map(({ number, refused, follows_gap }) => [number, refused, follows_gap])).toEqual(
     [1, 2, 1, 1].map((number) => [number, null, false]),

@@ -1,5 +1,5 @@
 import { cp, rm } from "node:fs/promises";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { Queue } from "../../collector/queue/queue.ts";
 import { exportStatement } from "../../functions/domain/completeness/export-statement.ts";
 import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
@@ -24,12 +24,6 @@ import { startProgram, stopProgram } from "../support/program.ts";
 const minuteMs = 60_000;
 const owner = "01920000-0000-7000-8000-00000000000a";
 const two = Math.floor(Date.now() / dayMs - 8) * dayMs + 2 * hourMs;
-const ends: (() => Promise<unknown>)[] = [];
-
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
 /** Core's clock, which differs from the host's by so much; only waits are real. */
 const clockOfCore =
   (aheadMs: number) =>
@@ -48,7 +42,6 @@ const start = async ({
   isDelivered?: boolean;
 } = {}) => {
   const test = await startAccountingHost({ startMs, coreClock: clockOfCore(aheadMs), takesAccounts });
-  ends.push(test.close);
   const { clock, connection } = test;
   const { db, sql } = connection;
   await seedFleet(db, { count: 1, now: new Date(clock.now()) });
@@ -91,16 +84,12 @@ const start = async ({
   return { ...test, sql, settle, stateAt, linesAt, pastGrace };
 };
 
-const allSent = (queue: Queue) => eventually(() => expect(queue.stats().records).toBe(0));
-
 describe("an hour of a host", () => {
   it("is complete when all that its collector accepted is stored and delivered", async () => {
     const test = await start();
     const queue = test.open();
     test.forward(queue);
-    await appendTexts(queue, numberedTexts(25));
-    await test.pass(60, queue);
-    await test.settled(queue);
+    await test.sendHour(queue, 25);
     await test.pastGrace(two, queue);
     expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
     expect(await test.linesAt(two)).toEqual(["complete accepted=25 stored=25 delivered=backend"]);
@@ -125,9 +114,7 @@ describe("an hour of a host", () => {
     const queue = test.open();
     const stop = test.forward(queue);
     for (const count of [10, 20, 30]) {
-      await appendTexts(queue, numberedTexts(count));
-      await test.pass(60, queue);
-      await test.settled(queue);
+      await test.sendHour(queue, count);
     }
     await test.pass(20, queue);
     await test.settle();
@@ -158,21 +145,21 @@ describe("an hour of a host", () => {
     const queue = test.open();
     const stop = test.forward(queue);
     await appendTexts(queue, numberedTexts(20));
-    await allSent(queue);
+    await test.drained(queue);
     await stop();
     await appendTexts(queue, numberedTexts(5));
     await queue.close();
     const copied = `${test.dir}-copy`;
     await cp(test.dir, copied, { recursive: true });
-    ends.push(() => rm(copied, { recursive: true }));
+    onTestFinished(() => rm(copied, { recursive: true }));
     const original = test.open();
     test.forward(original);
     await appendTexts(original, numberedTexts(7));
-    await allSent(original);
+    await test.drained(original);
     const copy = test.open({ entropy: createSeededEntropy(2) }, copied);
     test.forward(copy);
     await appendTexts(copy, numberedTexts(30));
-    await allSent(copy);
+    await test.drained(copy);
     expect(copy.stats().forks).toBe(1);
     await test.pass(60, original, copy);
     for (const each of [original, copy]) await test.settled(each);
@@ -190,7 +177,7 @@ describe("an hour of a host", () => {
     await test.settled(queue);
     await appendTexts(queue, numberedTexts(5));
     await test.pass(30, queue);
-    await allSent(queue);
+    await test.drained(queue);
     // The machine, and its monotonic clock, stand still for the collector.
     await test.clock.advance(3 * dayMs);
     await test.settle();
@@ -225,7 +212,7 @@ describe("an hour of a host", () => {
     await extend(1, [-60, 40]);
     await appendTexts(queue, numberedTexts(40));
     await test.pass(40, queue);
-    await allSent(queue);
+    await test.drained(queue);
     await stop();
     await appendTexts(queue, numberedTexts(15));
     await test.pass(15, queue);
@@ -252,9 +239,7 @@ describe("an hour of a host", () => {
     const queue = test.open();
     test.forward(queue);
     for (let hour = 0; hour < 3; hour++) {
-      await appendTexts(queue, numberedTexts(10));
-      await test.pass(60, queue);
-      await test.settled(queue);
+      await test.sendHour(queue, 10);
     }
     for (const hour of [two, two + hourMs]) {
       await test.pastGrace(hour, queue);
@@ -273,7 +258,7 @@ describe("an hour of a host", () => {
     await test.pass(36, queue);
     // It speaks.
     await appendTexts(queue, numberedTexts(1));
-    await allSent(queue);
+    await test.drained(queue);
     await test.settle();
     expect(await test.stateAt(two)).toEqual({ state: "late", shortages: [] });
     await test.pass(24, queue);
@@ -285,7 +270,7 @@ describe("an hour of a host", () => {
   it("is short of 7 spans that the backend of an export rejects, until a retry delivers them", async () => {
     const test = await start({ isDelivered: false });
     const backend = await startOtlpBackend();
-    ends.push(backend.close);
+    onTestFinished(backend.close);
     const env = { SVC_DATABASE_URL: test.database.url, SVC_EXPORT_ENDPOINT: backend.httpUrl };
     // A partial success that rejects seven spans: "too old".
     const partial = Uint8Array.of(10, 11, 8, 7, 18, 7, ...new TextEncoder().encode("too old"));
@@ -301,7 +286,7 @@ describe("an hour of a host", () => {
     expect(await test.stateAt(two)).toEqual({ state: "undelivered", shortages: [] });
 
     const running = startProgram("functions/main.ts", ["export"], env);
-    ends.push(() => stopProgram(running));
+    onTestFinished(async () => void (await stopProgram(running)));
     const settledTo = (state: object) =>
       eventually(async () => {
         await test.settle();
@@ -326,7 +311,7 @@ describe("an hour of a host", () => {
     const queue = test.open();
     test.forward(queue);
     await appendTexts(queue, numberedTexts(10));
-    await allSent(queue);
+    await test.drained(queue);
     await test.pastGrace(two, queue);
     expect(await test.stateAt(two)).toEqual({ state: "not_accounted", shortages: [] });
   });

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { findHostAccounts } from "../../functions/store/completeness/hour-facts.ts";
 import { hourMs } from "../../kit/clock.ts";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
@@ -18,16 +18,12 @@ const queueStream = "SVC_INGEST_QUEUES";
 
 describe.skipIf(!canStart)("accounts of what a stream stores", () => {
   let nats: RunningNats;
-  const ends: (() => Promise<unknown>)[] = [];
   beforeAll(async () => {
     nats = await startNats();
   });
   afterAll(() => nats.stop());
   beforeEach(async () => {
     for await (const { config } of nats.manager.streams.list()) await nats.manager.streams.delete(config.name);
-  });
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
   });
   const start = async ({
     config = {},
@@ -36,9 +32,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     config?: object;
     around?: (publish: Publish, ...message: Parameters<Publish>) => void;
   } = {}) => {
-    const test = await startAccountingHost({ config, sink: natsSinkOn(nats, { ...(around && { around }) }) });
-    ends.push(test.close);
-    return test;
+    return startAccountingHost({ config, sink: natsSinkOn(nats, { ...(around && { around }) }) });
   };
 
   it("are settled once the stream has acknowledged their range, and say that they speak of it", async () => {
@@ -80,7 +74,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const queue = test.open();
     const end = test.forward(queue);
     await append(queue, texts(10));
-    await eventually(() => expect(queue.stats().records).toBe(0));
+    await test.drained(queue);
     isCut = true;
     // Stored, and never known to be by this core.
     await Promise.all([
@@ -95,9 +89,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     isCut = false;
     const other = await test.startCore();
     test.forward(queue, other);
-    await append(queue, texts(5));
-    await test.pass(60, queue);
-    await test.settled(queue);
+    await test.sendHour(queue, 5);
     expect(await test.accounts()).toMatchObject([
       { number: 1, is_checked: true, accepted: 24, stored: 23, rejected: 1, missing: 0 },
     ]);
@@ -121,11 +113,9 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const test = await start();
     const queue = test.open();
     const end = test.forward(queue);
-    await append(queue, texts(40));
-    await test.pass(60, queue);
-    await test.settled(queue);
+    await test.sendHour(queue, 40);
     await append(queue, texts(10));
-    await eventually(() => expect(queue.stats().records).toBe(0));
+    await test.drained(queue);
     await end();
     // As it is after a restore from a backup of before.
     for (const name of [streamSettings.stream, queueStream]) {
@@ -134,12 +124,8 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
       await nats.manager.streams.add(config);
     }
     test.forward(queue);
-    await append(queue, texts(7));
-    await test.pass(60, queue);
-    await test.settled(queue);
-    await append(queue, texts(2));
-    await test.pass(60, queue);
-    await test.settled(queue);
+    await test.sendHour(queue, 7);
+    await test.sendHour(queue, 2);
     expect(
       (await test.accounts()).map((row) => [row.accepted, row.stored, row.lost, row.missing, row.is_checked]),
     ).toEqual([
@@ -169,15 +155,13 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const queue = test.open();
     const end = test.forward(queue);
     await append(queue, texts(10));
-    await eventually(() => expect(queue.stats().records).toBe(0));
+    await test.drained(queue);
     await end();
     isEarlier = false;
     const other = await test.startCore();
     test.forward(queue, other);
     for (let hour = 0; hour < 2; hour++) {
-      await append(queue, texts(5));
-      await test.pass(60, queue);
-      await test.settled(queue);
+      await test.sendHour(queue, 5);
     }
     expect((await test.accounts()).map((row) => [row.accepted, row.is_checked, row.missing])).toEqual([
       [15, false, 0],
@@ -190,16 +174,12 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const queue = test.open();
     const end = test.forward(queue);
     for (const count of [10, 20, 30]) {
-      await append(queue, texts(count));
-      await test.pass(60, queue);
-      await test.settled(queue);
+      await test.sendHour(queue, count);
     }
     await end();
     await test.connection.sql`delete from ingest_account where number > 1`;
     test.forward(queue);
-    await append(queue, texts(5));
-    await test.pass(60, queue);
-    await test.settled(queue);
+    await test.sendHour(queue, 5);
     const rows = (await test.accounts()).toSorted((a, b) => a.number - b.number);
     expect(rows.map((row) => [row.number, row.accepted, row.stored, row.lost + row.missing, row.refused])).toEqual([
       [1, 10, 10, 0, null],

@@ -3,29 +3,19 @@
  * (`clicksFrom`). The night is recorded through the API (`recordNight`), and the answers are written out by hand from what happened in it.
  */
 import { sql } from "drizzle-orm";
-import type { Browser, Locator } from "playwright-core";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Locator } from "playwright-core";
+import { beforeAll, expect, it } from "vitest";
 import { dayMs, hourMs } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { formatBytes } from "../../ui/app/format/format.ts";
 import { clicksFrom, type Operator } from "../support/operator.ts";
 import { morning, nightOptions, type RecordedNight, recordNight } from "../support/recorded-night.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ core: nightOptions });
 let night: RecordedNight;
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, core: nightOptions });
   night = await recordNight(web.core);
 }, 300_000);
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
 
 const answer = (question: string, start: "/" | "/fleet", clicks: number, find: (operator: Operator) => Promise<void>) =>
   it(`${question}: ${clicks} ${clicks === 1 ? "click" : "clicks"} from ${start}`, async () => {

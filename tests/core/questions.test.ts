@@ -6,23 +6,17 @@
  * hand, so that an error that page and SQL share is found.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
+import type { Page } from "playwright-core";
+import { beforeAll, describe, expect, it } from "vitest";
 import { clicksFrom, type Operator } from "../support/operator.ts";
 import { hashOf, hostIdOf, questionsNow, seedQuestions, sender } from "../support/questions-fleet.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const minute = 60_000;
 const now = sql`${new Date(questionsNow).toISOString()}::timestamptz`;
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ core: { now: questionsNow } });
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, core: { now: questionsNow } });
   await seedQuestions(web.core.db);
   const revoke = async (path: string, reason: string, minutesAgo: number) => {
     web.clock.set(questionsNow - minutesAgo * minute);
@@ -36,10 +30,6 @@ beforeAll(async () => {
   await revoke(`identities/${hostIdOf("cfg-r2-revoked")}`, "decommissioned", 115);
   await revoke(`identities/${hostIdOf("gone-stolen")}`, "host_stolen", 20);
   web.clock.set(questionsNow);
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
 });
 
 /** Lets an operator find the answer from a page, and rejects if that took more than two clicks. */

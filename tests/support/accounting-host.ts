@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Row } from "postgres";
+import { expect, onTestFinished } from "vitest";
 import { createConnector } from "../../collector/forward/connection.ts";
 import { createForwarder } from "../../collector/forward/forwarder.ts";
 import { signBytes } from "../../collector/management/signed-request.ts";
@@ -49,12 +50,15 @@ export interface AccountingHost {
   accounts(): Promise<Row[]>;
   /** Resolves once core has every account of a queue. */
   settled(queue: Queue): Promise<void>;
-  close(): Promise<void>;
+  /** Resolves once core has acknowledged every record of a queue. */
+  drained(queue: Queue): Promise<void>;
+  /** Appends so many records, lets an hour pass, and resolves once core has the account of it. */
+  sendHour(queue: Queue, count: number): Promise<void>;
 }
 
 /**
  * Starts core, and a host that begins with an hour two days ago. Core's clock is the machine's, and its sink PostgreSQL's, unless they are
- * given; accounts have the books of a sink that is given.
+ * given; accounts have the books of a sink that is given. All of it ends with the test.
  */
 export const startAccountingHost = async ({
   takesAccounts = true,
@@ -69,11 +73,10 @@ export const startAccountingHost = async ({
   startMs?: number;
   coreClock?: (hosts: TestClock) => Clock;
 } = {}): Promise<AccountingHost> => {
-  const ends: (() => Promise<unknown>)[] = [];
   const clock = createTestClock(startMs);
   const cores = coreClock(clock);
   const database = await createTestDatabase();
-  ends.push(() => database.drop());
+  onTestFinished(() => database.drop());
   const connection = database.connect();
   const cryptography = createNodeCryptography();
   const ca = await createTestCa({
@@ -96,12 +99,12 @@ export const startAccountingHost = async ({
     );
     const needs = { accounts: takesAccounts ? register : undefined, clock: cores };
     const started = await startTestIngest({ database, ca, config, needs, sink });
-    ends.push(() => started.close());
+    onTestFinished(() => started.close());
     return started;
   };
   const core = await startCore();
   const dir = await mkdtemp(join(tmpdir(), "collector-accounts-"));
-  ends.push(() => rm(dir, { recursive: true }));
+  onTestFinished(() => rm(dir, { recursive: true }));
   const client = await core.client({ uri: accountingHost });
   const key = createPrivateKey(client.key);
   const signer: AccountSigner = {
@@ -110,11 +113,17 @@ export const startAccountingHost = async ({
     sign: (payload) => signBytes(key, payload),
   };
   const log = createTestLog();
+  const pass: AccountingHost["pass"] = async (minutes, ...queues) => {
+    for (let minute = 0; minute < minutes; minute++) {
+      await clock.advance(60_000);
+      for (const queue of queues) queue.accounts.observe();
+    }
+  };
   return {
     ...{ database, connection, core, startCore, clock, dir, key, signer, log },
     open: (options = {}, at = dir) => {
       const queue = openTestQueue(at, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
-      ends.push(() => queue.close());
+      onTestFinished(() => queue.close());
       queue.accounts.seal(signer);
       return queue;
     },
@@ -136,29 +145,26 @@ export const startAccountingHost = async ({
         stop.abort(new Error("stop"));
         await running;
       };
-      ends.push(end);
+      onTestFinished(end);
       return end;
     },
-    pass: async (minutes, ...queues) => {
-      for (let minute = 0; minute < minutes; minute++) {
-        await clock.advance(60_000);
-        for (const queue of queues) queue.accounts.observe();
-      }
-    },
+    pass,
     accounts: async () => connection.sql`
       select number::int, refused, is_linked, is_stopped, is_checked, follows_gap, accepted::int, stored::int, rejected::int,
         discarded::int, lost::int, missing::int, sink, encode(range_digest, 'hex') as digest, from_at, to_at
       from ingest_account order by received_at, number`,
-    settled: (queue) => eventually(() => expectNone(queue.accounts.pendingThrough())),
-    close: async () => {
-      for (const end of ends.splice(0).reverse()) await end();
+    settled,
+    drained: (queue) => eventually(() => expect(queue.stats().records).toBe(0)),
+    sendHour: async (queue, count) => {
+      await appendTexts(queue, numberedTexts(count));
+      await pass(60, queue);
+      await settled(queue);
     },
   };
 };
 
-const expectNone = (pendingThrough: number | undefined): void => {
-  if (pendingThrough !== undefined) throw new Error(`core lacks the account through ${pendingThrough}`);
-};
+const settled = (queue: Queue): Promise<void> =>
+  eventually(() => expect(queue.accounts.pendingThrough()).toBe(undefined));
 
 /** Appends records of these texts. */
 export const appendTexts = (queue: Queue, texts: readonly string[], kind = "log_line"): Promise<unknown> =>

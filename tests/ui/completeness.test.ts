@@ -1,18 +1,14 @@
 import { sql } from "drizzle-orm";
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
 import { hourMs, systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { storeAccount } from "../support/accounts.ts";
 import { createTestToken, enrollTestCollector, type TestCollector } from "../support/collector.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
 let shop: TestCollector;
 const thisHour = Date.now() - (Date.now() % hourMs);
 /** The hour that is short, seven hours ago. */
@@ -20,9 +16,6 @@ const short = thisHour - 7 * hourMs;
 const shortText = `${new Date(short).toISOString().slice(0, 10)} ${new Date(short).toISOString().slice(11, 16)}`;
 
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
   const { core, db } = web.core;
   const { token } = await createTestToken(web.core);
   const enroll = (deviceId: string) => enrollTestCollector(web.core, { token, deviceId });
@@ -51,10 +44,6 @@ beforeAll(async () => {
   const settling = { owner: "01920000-0000-7000-8000-000000000001", retentionDays: 400 };
   for (let hour = 0; hour < 31; hour += 1) await settleHours({ ...core, clock: systemClock }, settling);
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
 
 const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
 

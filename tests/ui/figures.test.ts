@@ -1,33 +1,20 @@
 import fc from "fast-check";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Page } from "playwright-core";
+import { expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { type FleetFilter, filterToParams } from "../../proto/fleet-health/filter.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { seededFilter } from "../support/fleet-figures.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
-beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  // Ages stay the same, while web's limit of requests refills.
-  const now = Date.now();
-  web = await startTestWeb({
-    ui,
-    clock: { ...systemClock, now: () => now },
-    core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
-  });
-  await seedFleet(web.core.db, { count: 90, now: new Date(now) });
+// Ages stay the same, while web's limit of requests refills.
+const now = Date.now();
+const { web, browser } = await startWebInBrowser({
+  clock: { ...systemClock, now: () => now },
+  core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
 });
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
+await seedFleet(web.core.db, { count: 90, now: new Date(now) });
 
 const figures = "a.summary-figure[href], a.chip[href], a.chart-link[href], a.exports-show[href]";
 

@@ -1,28 +1,16 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { terms } from "../../proto/fleet-health/query-language/terms.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { questions } from "../../ui/app/fleet/query-language/questions.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
-beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
-  await seedFleet(web.core.db, { count: 150, now: new Date() });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
+await seedFleet(web.core.db, { count: 150, now: new Date() });
 
 const open = (path: string) => visitPage({ browser, web }, "auditor", path);
 const addressOf = (page: Page): string => decodeURIComponent(new URL(page.url()).search);

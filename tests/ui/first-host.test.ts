@@ -1,11 +1,8 @@
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const env = {
   SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
@@ -15,17 +12,7 @@ const env = {
   SVC_ADVERTISED_CORE_URL: "https://core.example.com",
   SVC_ADVERTISED_INGEST_ADDR: "core.example.com:8443",
 };
-let web: TestWeb;
-let browser: Browser;
-beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock, core: { env } });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
+const { web, browser } = await startWebInBrowser({ clock: systemClock, core: { env } });
 
 describe("the fleet page without hosts", () => {
   it("tells an auditor whom to ask before anything else, and shows no command to copy and no empty chart", async () => {

@@ -1,29 +1,18 @@
 import { eq } from "drizzle-orm";
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { type PersonStatus, person } from "../../drizzle/schema/operator.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { Scope } from "../../proto/operator/scopes.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { type PersonName, people } from "../../scripts/lab/people.ts";
 import { axeViolationsOf, uiStates, viewports } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
   const { token } = await createTestToken(web.core);
   for (const deviceId of ["edge-1", "edge-2", "edge-3"]) await enrollTestCollector(web.core, { token, deviceId });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
 });
 
 const chosen = uiStates.filter(({ name }) =>

@@ -1,6 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
 import { recordThresholds } from "../../functions/store/fleet/history.ts";
 import { addSample, sampleMs } from "../../functions/store/fleet/samples.ts";
@@ -10,24 +9,18 @@ import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
 import type { FleetFactors } from "../../proto/fleet-health/factors.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetState } from "../../proto/fleet-health/vocabulary.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser();
 /** Fifteen hosts are silent from three hours ago, for half an hour. */
 let silentFrom = 0;
 const silentMs = hourMs / 2;
 const text = (at: number) => new Date(at).toISOString();
 
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui });
   const { db, config, clock } = web.core;
   const now = clock.now();
   silentFrom = now - (now % sampleMs) - 3 * hourMs;
@@ -49,10 +42,6 @@ beforeAll(async () => {
     await addSample(db, { needsAttention: stale + 4, byState }, new Date(at));
   }
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
 
 const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
 

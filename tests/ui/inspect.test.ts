@@ -1,23 +1,17 @@
 import { sql } from "drizzle-orm";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Page } from "playwright-core";
+import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { type PageVisit, type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 /** Runs a script and draws an image if a page treats it as markup. */
 const hostile = '<img src=x onerror="globalThis.taken=1">';
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
   const { token } = await createTestToken(web.core);
   const hosts = [];
   for (const deviceId of ["edge-1", "edge-2", hostile])
@@ -32,10 +26,6 @@ beforeAll(async () => {
     collector: { ...collector, hostname: hostile, version: "1.0.0-x" },
     config: { ...config, valid: false, errors: [hostile] },
   });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
 });
 
 /** Opens `/fleet` as an auditor, and waits for facets and rows. */

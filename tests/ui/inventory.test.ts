@@ -1,27 +1,16 @@
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
 
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
   const { token } = await createTestToken(web.core);
   for (const deviceId of ["shop-1", "shop-2", "stray-1"]) await enrollTestCollector(web.core, { token, deviceId });
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
 
 const visit = (path: string) => visitPage({ browser, web }, "auditor", path);
 const put = (hosts: object[]) => web.core.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts } });

@@ -1,24 +1,12 @@
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
-beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui });
-  await seedFleet(web.core.db, { count: 120, now: new Date(web.clock.now()) });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
+const { web, browser } = await startWebInBrowser();
+await seedFleet(web.core.db, { count: 120, now: new Date(web.clock.now()) });
 
 const visitFleet = async (search = "", viewport?: VisitOptions) => {
   const visit = await visitPage({ browser, web }, "auditor", `/fleet${search}`, viewport);

@@ -1,30 +1,20 @@
 import { readFile } from "node:fs/promises";
 import { eq, type SQL, sql } from "drizzle-orm";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { BrowserContextOptions, Page } from "playwright-core";
+import { beforeAll, describe, expect, it } from "vitest";
 import { authenticationIdentity, person } from "../../drizzle/schema/operator.ts";
 import type { ExportKind } from "../../proto/fleet-health/vocabulary.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { type PersonName, people } from "../../scripts/lab/people.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { readCsv } from "../support/csv.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } } });
 let now: Date;
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } } });
   now = new Date(web.clock.now());
   await seedFleet(web.core.db, { count: 320, now });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
 });
 
 /** Opens a page without a session. */

@@ -1,25 +1,14 @@
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
 let hostId: string;
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
   const { token } = await createTestToken(web.core);
   hostId = (await enrollTestCollector(web.core, { token, deviceId: "edge-1" })).identityId;
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
 });
 
 const product = "Collector fleet";

@@ -1,30 +1,24 @@
 import { readFile } from "node:fs/promises";
 import { isNull, sql } from "drizzle-orm";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Page } from "playwright-core";
+import { beforeAll, describe, expect, it } from "vitest";
 import { hostDiag } from "../../drizzle/schema/diag.ts";
 import { chainAuditEvents } from "../../functions/domain/audit/chain-events.ts";
 import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
 import { systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../support/collector.ts";
 import { readCsv } from "../support/csv.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
 let revoked: TestCollector;
 let odd: TestCollector;
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
   const { core } = web;
   const { token } = await createTestToken(core, { name: "edge hosts" });
   revoked = await enrollTestCollector(core, { token, deviceId: "edge-1" });
@@ -40,10 +34,6 @@ beforeAll(async () => {
   });
   await chainAuditEvents(core.core);
   await verifyChain({ ...core.core, clock: systemClock });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
 });
 
 const visit = (path: string, viewport?: VisitOptions) => visitPage({ browser, web }, "auditor", path, viewport);

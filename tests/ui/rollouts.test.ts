@@ -1,30 +1,20 @@
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Page } from "playwright-core";
+import { beforeAll, describe, expect, it } from "vitest";
 import type { ConfigDetail } from "../../proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedConfigs, seededConfigId } from "../../scripts/lab/seed-configs.ts";
 import { seedEnrollment, seededPolicyId } from "../../scripts/lab/seed-enrollment.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser();
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui });
   const now = new Date(web.clock.now());
   await seedFleet(web.core.db, { count: 320, now });
   await seedConfigs(web.core.db, { count: 12, now });
   await seedEnrollment(web.core.db, now);
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
 });
 
 const newest = seededConfigId(11);

@@ -1,28 +1,16 @@
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
+import type { BrowserContext, Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
 import { people } from "../../scripts/lab/people.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 /** The default of `SESSION_TTL`. */
 const sessionMs = 30 * 60_000;
 const view = "/fleet?state=stale";
 
-let web: TestWeb;
-let browser: Browser;
-beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui });
-  await seedFleet(web.core.db, { count: 60, now: new Date(web.clock.now()) });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
+const { web, browser } = await startWebInBrowser();
+await seedFleet(web.core.db, { count: 60, now: new Date(web.clock.now()) });
 
 /** A browser whose pages' clock the test moves, with a session that has just begun. */
 const openContext = async (): Promise<BrowserContext> => {

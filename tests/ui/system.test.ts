@@ -1,15 +1,11 @@
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createCoreReporter } from "../../functions/ops/report-core.ts";
 import { systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
 /** Whether the disk of core-2's database is full. */
 let isFull = true;
 
@@ -34,16 +30,7 @@ const reportAs = (machine: string, isWell: () => boolean) =>
     },
   );
 
-beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
-  await reportAs("core-1", () => true)();
-}, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
+await reportAs("core-1", () => true)();
 
 const visit = () => visitPage({ browser, web }, "auditor", "/system");
 

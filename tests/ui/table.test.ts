@@ -1,25 +1,13 @@
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { fleetSeverities, severityOf } from "../../proto/fleet-health/vocabulary.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
-beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } } });
-  await seedFleet(web.core.db, { count: 320, now: new Date(web.clock.now()) });
-});
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
+const { web, browser } = await startWebInBrowser({ core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } } });
+await seedFleet(web.core.db, { count: 320, now: new Date(web.clock.now()) });
 
 /** Opens `/fleet` as an auditor, and waits for the rows and the charts. */
 const visitFleet = async (search = "", viewport?: VisitOptions) => {

@@ -1,23 +1,16 @@
 import { sql } from "drizzle-orm";
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { createVolumeKeeper } from "../../functions/domain/volume/keep-volume.ts";
 import { dayMs, hourMs, systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({ clock: systemClock });
 const mib = 1024 * 1024;
 
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock });
   const { db } = web.core;
   const { token } = await createTestToken(web.core);
   const thisHour = Date.now() - (Date.now() % hourMs);
@@ -33,10 +26,6 @@ beforeAll(async () => {
   }
   await createVolumeKeeper({ db, clock: systemClock })();
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
 
 const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
 

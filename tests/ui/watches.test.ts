@@ -1,33 +1,25 @@
 import { sql } from "drizzle-orm";
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import type { Watch } from "../../proto/watch/watch.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const receivers = `web_url: https://fleet.test
 receivers:
   - {kind: webhook, name: on-call, url: 'https://hook.test', secret: 'whsec_${btoa("a secret of 24 bytes at least")}'}
   - {kind: alertmanager, name: am, url: 'https://am.test'}`;
 
-let web: TestWeb;
-let browser: Browser;
+const { web, browser } = await startWebInBrowser({
+  clock: systemClock,
+  core: { env: { SVC_WATCH_RECEIVERS: receivers } },
+});
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  web = await startTestWeb({ ui, clock: systemClock, core: { env: { SVC_WATCH_RECEIVERS: receivers } } });
   const { token } = await createTestToken(web.core);
   await enrollTestCollector(web.core, { token, deviceId: "edge-1" });
 }, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await web?.close();
-});
 
 const visit = (person: "admin" | "auditor", path: string) => visitPage({ browser, web }, person, path);
 

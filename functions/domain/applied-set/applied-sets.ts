@@ -2,7 +2,7 @@ import { type AppliedContent, applyLeaseMs } from "../../../proto/applied-set/ap
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type AppliedSetRow, findAppliedSet, replaceAppliedSet } from "../../store/applied-set/applied-sets.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** Returns when the apply of a set that runs is no longer waited for; in the past if none runs. */
@@ -52,12 +52,9 @@ export const putAppliedSet = async (
       throw new Problem("conflict", { detail, extensions: { revision: found?.revision ?? 0 } });
     }
     const { complete, policies, watches, inventory, assignments } = content;
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "applied_set.put",
       target: { type: "applied_set", id: name },
-      outcome: "success",
-      origin,
       details: {
         revision: row.revision,
         complete,

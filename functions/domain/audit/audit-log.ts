@@ -48,6 +48,15 @@ export const recordAudit = (
   entry: AuditEntry,
 ): Promise<void> => recordAudits(db, needs, [entry]);
 
+/** Writes what an operator has done, like `recordAudit`. */
+export const recordOperatorAction = (
+  db: Executor,
+  needs: { clock: Clock; entropy: Entropy },
+  operator: Operator,
+  origin: Origin,
+  entry: Omit<AuditEntry, "actor" | "outcome" | "origin">,
+): Promise<void> => recordAudit(db, needs, { ...entry, actor: operatorActor(operator), outcome: "success", origin });
+
 /** Writes several entries, like `recordAudit`. */
 export const recordAudits = (
   db: Executor,

@@ -19,7 +19,7 @@ import {
   updateIdentityRevoked,
 } from "../../store/certificate/identities.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy">;
@@ -38,13 +38,10 @@ export const revokeIdentity = async (
     const revokedAt = new Date(core.clock.now());
     await updateIdentityRevoked(tx, identityId, revokedAt);
     const revokedCertificateIds = await updateIdentityCertificatesRevoked(tx, identityId, revokedAt);
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "identity.revoke",
       target: { type: "collector_identity", id: identityId },
-      outcome: "success",
       reasonCode,
-      origin,
       details: { identity: identity.identity, certificate_ids: revokedCertificateIds },
     });
     await notifyRevocation(tx, identity.identity);
@@ -69,13 +66,10 @@ export const revokeCertificate = async (
     const revokedAt = new Date(core.clock.now());
     if (before.status !== "revoked") {
       const certificateIds = await updateCertificateRevoked(tx, certificateId, revokedAt);
-      await recordAudit(tx, core, {
-        actor: operatorActor(operator),
+      await recordOperatorAction(tx, core, operator, origin, {
         action: "certificate.revoke",
         target: { type: "certificate", id: certificateId },
-        outcome: "success",
         reasonCode,
-        origin,
         details: { identity: identity?.identity, certificate_ids: certificateIds },
       });
       await notifyRevocation(tx, identity?.identity ?? "");

@@ -2,7 +2,7 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { updateRenewalDue } from "../../store/certificate/certificates.ts";
 import { lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** What an admin may have a host do at once that it does by itself later. */
@@ -27,12 +27,9 @@ export const nudgeHost = async (
     if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
     if (action === "renew_now") await updateRenewalDue(tx, identityId, new Date(core.clock.now()));
     await notifyHosts(tx, { action, identityIds: [identityId], spreadMs: 0 });
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "host.nudge",
       target: { type: "collector_identity", id: identityId },
-      outcome: "success",
-      origin,
       details: { identity: identity.identity, nudge: action },
     });
   });

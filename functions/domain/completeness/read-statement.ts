@@ -1,7 +1,7 @@
 import { hourText } from "../../../proto/completeness/statement-line.ts";
 import type { Core } from "../../core.ts";
 import { findHostNamed } from "../../store/completeness/report.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
 
@@ -20,8 +20,8 @@ export const readStatement = async (
   // Without a statement there is no first part.
   const first = await parts.next();
   await core.db.transaction((tx) =>
-    recordAudit(tx, core, {
-      ...{ actor: operatorActor(operator), action: "completeness.read", origin, outcome: "success" },
+    recordOperatorAction(tx, core, operator, origin, {
+      action: "completeness.read",
       target: { type: "completeness_statement", id: hourText(hour.getTime()) },
       details: { host, accounts: withAccounts },
     }),

@@ -15,7 +15,7 @@ import {
   insertAssignment,
 } from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { ProvenCollector } from "../certificate/authenticate.ts";
 import { admitProof } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";
@@ -101,12 +101,9 @@ export const clearConfig = async (
     if (open === undefined) return;
     await endAssignment(tx, identityId, new Date(core.clock.now()));
     await notifyHosts(tx, { action: "config_assigned", identityIds: [identityId], spreadMs: 0 });
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "config.clear",
       target: { type: "collector_identity", id: identityId },
-      outcome: "success",
-      origin,
       details: { identity: identity.identity, previous_config_id: open.configId },
     });
   });
@@ -176,13 +173,10 @@ export const assignLocked = async (
     endedAt: null,
   };
   await insertAssignment(tx, assignment);
-  await recordAudit(tx, core, {
-    actor: operatorActor(operator),
+  await recordOperatorAction(tx, core, operator, origin, {
     action: rollback ? "config.rollback" : "config.assign",
     target: { type: "collector_identity", id: identity.id },
-    outcome: "success",
     reasonCode: rollback?.reasonCode ?? null,
-    origin,
     details: {
       identity: identity.identity,
       config_id: config.id,

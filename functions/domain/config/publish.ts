@@ -7,7 +7,7 @@ import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ConfigRow, insertConfig } from "../../store/config/configs.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { findSecrets } from "./find-secrets.ts";
 
@@ -27,12 +27,9 @@ export const publishConfig = async (
       createdBy: operator.userId,
     };
     await insertConfig(tx, row);
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "config.publish",
       target: { type: "collector_config", id: row.id },
-      outcome: "success",
-      origin,
       details: { name, config_hash: row.configHash, size_bytes: row.sizeBytes },
     });
     return row;

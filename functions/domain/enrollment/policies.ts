@@ -15,7 +15,7 @@ import {
   type TokenRow,
   updatePolicyFrozen,
 } from "../../store/enrollment/policies.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** A policy to create, with defaults applied. */
@@ -57,12 +57,9 @@ export const createPolicy = async (
       createdBy: operator.userId,
     });
     if (policy === undefined) throw new Problem("policy_name_taken");
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "enrollment_policy.create",
       target: { type: "enrollment_policy", id: policy.id },
-      outcome: "success",
-      origin,
       details: {
         name: policy.name,
         allowed_identity_prefixes: policy.allowedIdentityPrefixes,
@@ -93,13 +90,10 @@ export const freezePolicy = async (
     if (policy.frozenAt !== null) return policy;
     const frozenAt = new Date(core.clock.now());
     await updatePolicyFrozen(tx, policyId, frozenAt);
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "enrollment_policy.freeze",
       target: { type: "enrollment_policy", id: policyId },
-      outcome: "success",
       reasonCode,
-      origin,
     });
     return { ...policy, frozenAt };
   });

@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { enrollmentFailure, enrollmentRefusal } from "../../../drizzle/schema/enrollment.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
-import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
+import { createTestDatabase } from "../../../tests/support/database.ts";
 import { unobserved } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
 import { createRunOrRefuse, EnrollmentRefusal } from "./refuse.ts";
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
+const database = await createTestDatabase();
 afterAll(() => database.drop());
 
 const codesOf = (outcomes: readonly PromiseSettledResult<unknown>[]): Record<string, number> => {

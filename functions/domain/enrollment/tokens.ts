@@ -10,7 +10,7 @@ import {
   type TokenRow,
   updateTokenRevoked,
 } from "../../store/enrollment/policies.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { generateToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
 
@@ -56,12 +56,9 @@ export const createToken = async (
       attestation: null,
     };
     await insertToken(tx, token);
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "bootstrap_token.create",
       target: { type: "bootstrap_token", id: token.id },
-      outcome: "success",
-      origin,
       details: {
         policy_id: token.policyId,
         token_prefix: token.tokenPrefix,
@@ -88,13 +85,10 @@ export const revokeToken = async (
     if (token.revokedAt !== null) return token;
     const revokedAt = new Date(core.clock.now());
     await updateTokenRevoked(tx, tokenId, revokedAt);
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "bootstrap_token.revoke",
       target: { type: "bootstrap_token", id: tokenId },
-      outcome: "success",
       reasonCode,
-      origin,
       details: { policy_id: token.policyId, token_prefix: token.tokenPrefix },
     });
     return { ...token, revokedAt };

@@ -13,7 +13,7 @@ import {
   insertDiag,
   updateDiagAnswered,
 } from "../../store/fleet/diags.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
@@ -62,7 +62,7 @@ export const requestDiag = async (
     if (open === undefined) await insertDiag(tx, row);
     const directive = { action: "send_diag", requestId: row.id } as const;
     await notifyHosts(tx, { ...directive, identityIds: [identityId], spreadMs: 0 });
-    await audit(tx, core, { action: "host_diag.request", operator, identity, diagId: row.id, origin });
+    await recordOperatorAction(tx, core, operator, origin, entryOf("host_diag.request", identity, row.id));
     return withState(row, now);
   });
 
@@ -95,7 +95,7 @@ export const readDiag = async (
   return core.db.transaction(async (tx) => {
     const identity = await lockIdentity(tx, of.identityId);
     if (identity === undefined) throw new Problem("not_found");
-    await audit(tx, core, { action: "host_diag.read", operator, identity, diagId: of.diagId, origin });
+    await recordOperatorAction(tx, core, operator, origin, entryOf("host_diag.read", identity, of.diagId));
     return { identity, bundle };
   });
 };
@@ -143,28 +143,8 @@ export const createOpenDiags = ({
   };
 };
 
-const audit = (
-  tx: Parameters<typeof recordAudit>[0],
-  core: Needs,
-  {
-    action,
-    operator,
-    identity,
-    diagId,
-    origin,
-  }: {
-    action: "host_diag.request" | "host_diag.read";
-    operator: Operator;
-    identity: IdentityRow;
-    diagId: string;
-    origin: Origin;
-  },
-): Promise<void> =>
-  recordAudit(tx, core, {
-    actor: operatorActor(operator),
-    action,
-    target: { type: "collector_identity", id: identity.id },
-    outcome: "success",
-    origin,
-    details: { identity: identity.identity, diag_id: diagId },
-  });
+const entryOf = (action: "host_diag.request" | "host_diag.read", identity: IdentityRow, diagId: string) => ({
+  action,
+  target: { type: "collector_identity", id: identity.id },
+  details: { identity: identity.identity, diag_id: diagId },
+});

@@ -5,7 +5,7 @@ import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import * as store from "../../store/inventory/inventory.ts";
 import { type InventoryChanges, type InventoryRow, lockInventory } from "../../store/inventory/inventory.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { type FleetCore, readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
@@ -51,12 +51,9 @@ export const putInventory = async (
     const after = { sha256: digest, hosts: hosts.length, updatedAt: now };
     if (isDryRun) return { ...after, changes };
     await store.replaceInventory(tx, hosts, after);
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "inventory.put",
       target: { type: "inventory", id: digest },
-      outcome: "success",
-      origin,
       details: {
         hosts: hosts.length,
         added: changes.added.hosts,

@@ -6,7 +6,7 @@ import {
   lockSession,
   updateSessionRevoked,
 } from "../../store/operator-session/operator-sessions.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { SessionCore } from "./begin-session.ts";
 
@@ -50,12 +50,9 @@ export const revokeSession = async (
       throw new Problem("not_found", { detail: "No such session" });
     if (row.revokedAt !== null) return;
     await updateSessionRevoked(tx, sessionId, new Date(core.clock.now()));
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "operator_session.revoke",
       target: { type: "operator_session", id: sessionId },
-      outcome: "success",
-      origin,
       details: { user_id: row.userId, client_name: row.clientName },
     });
   });

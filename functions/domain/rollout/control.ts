@@ -11,7 +11,7 @@ import {
   updateRollout,
 } from "../../store/rollout/rollouts.ts";
 import { countSharedTargets } from "../../store/rollout/targets.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { RolloutCore } from "./create.ts";
 
@@ -85,13 +85,10 @@ export const controlRollout = async (
       const now = new Date(core.clock.now());
       const why = control === "resume" ? { reasonCode: null, reason: null } : { reasonCode: "operator", reason };
       await updateRollout(tx, rolloutId, { ...why, ...change(row, now), updatedAt: now });
-      await recordAudit(tx, core, {
-        actor: operatorActor(operator),
+      await recordOperatorAction(tx, core, operator, origin, {
         action,
         target: { type: "rollout", id: rolloutId },
-        outcome: "success",
         reason,
-        origin,
         details: { wave: row.wave, config_id: row.configId, from: row.state },
       });
     }

@@ -24,7 +24,7 @@ import {
   isCandidate,
   noTargets,
 } from "../../store/rollout/targets.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
@@ -89,12 +89,9 @@ export const createRollout = async (
       };
     });
     await insertWaves(tx, waves);
-    await recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    await recordOperatorAction(tx, core, operator, origin, {
       action: "rollout.create",
       target: { type: "rollout", id: row.id },
-      outcome: "success",
-      origin,
       details: {
         config_id: config.id,
         config_hash: config.configHash,

@@ -18,7 +18,7 @@ import {
 } from "../../store/ingest/host-blocks.ts";
 import { BlockCorrupt, type StoredEnvelope } from "../../store/ingest/stored-envelope.ts";
 import { readHostRows } from "../../store/rows/read-host-rows.ts";
-import { operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { recordOperatorAction } from "../audit/audit-log.ts";
 import type { RequestedExport } from "../audit/audited-export.ts";
 
 /** Which telemetry of a host to read. */
@@ -56,12 +56,9 @@ export const readHostTelemetry = async (
   const from = query.from?.toISOString() ?? null;
   const to = query.to?.toISOString() ?? null;
   await core.db.transaction((tx) =>
-    recordAudit(tx, core, {
-      actor: operatorActor(operator),
+    recordOperatorAction(tx, core, operator, origin, {
       action: "telemetry.read",
       target: { type: "collector_identity", id: identityId },
-      outcome: "success",
-      origin,
       details: { identity: found.identity, filters: { ...asked, from, to } },
     }),
   );

@@ -11,7 +11,7 @@ import {
   lockBudgets,
   putBudgetRow,
 } from "../../store/volume/budgets.ts";
-import { type AuditEntry, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
@@ -90,10 +90,9 @@ const audit = (
   core: BudgetCore,
   {
     operator,
+    origin,
     name,
     ...entry
   }: Pick<AuditEntry, "action" | "details"> & { operator: Operator; origin: Origin; name: string },
 ): Promise<void> =>
-  recordAudit(tx, core, {
-    ...{ actor: operatorActor(operator), target: { type: "budget", id: name }, outcome: "success", ...entry },
-  });
+  recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "budget", id: name } });

@@ -15,7 +15,7 @@ import {
   updateWatch,
   type WatchRow,
 } from "../../store/watch/watches.ts";
-import { type AuditEntry, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { unevaluated, withoutPastSilence } from "./evaluate.ts";
@@ -164,10 +164,8 @@ const audit = (
   core: WatchCore,
   {
     operator,
+    origin,
     id,
     ...entry
   }: Pick<AuditEntry, "action" | "details" | "reason"> & { operator: Operator; origin: Origin; id: string },
-): Promise<void> =>
-  recordAudit(tx, core, {
-    ...{ actor: operatorActor(operator), target: { type: "watch", id }, outcome: "success", ...entry },
-  });
+): Promise<void> => recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "watch", id } });

@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
+import { afterAll, expect, it } from "vitest";
+import { createTestDatabase } from "../../../tests/support/database.ts";
 import { canStartPgBouncer, type PoolMode, startPgBouncer } from "../../../tests/support/pgbouncer.ts";
 import { findPoolerMode } from "./pooler-mode.ts";
 
 const canStart = await canStartPgBouncer();
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
+const database = await createTestDatabase();
 afterAll(() => database.drop());
 
 it("D9: finds that PostgreSQL itself keeps sessions", async () => {

@@ -1,20 +1,17 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { ConfigError } from "../../../kit/env.ts";
 import { Secret } from "../../../kit/secret.ts";
 import { testTenantId } from "../../../scripts/lab/people.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
+import { createTestDatabase } from "../../../tests/support/database.ts";
 import { connectDatabase } from "../../store/database/database.ts";
 import { describeBlockers, MigrationBlocked } from "../../store/database/migration-blockers.ts";
 import { createCoreServers, createDatabaseServers } from "./database-servers.ts";
 import { prepareDatabase } from "./prepare-database.ts";
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
+const database = await createTestDatabase();
 afterAll(() => database.drop());
 
 const prepare = async (url: string, { clock = systemClock, log = createTestLog() } = {}): Promise<string> => {

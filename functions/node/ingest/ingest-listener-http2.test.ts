@@ -4,7 +4,7 @@ import { request as requestHttps } from "node:https";
 import { text } from "node:stream/consumers";
 import { connect as connectTls } from "node:tls";
 import { gzipSync } from "node:zlib";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { countCpuMilliseconds } from "../../../tests/support/cpu-time.ts";
 import { frame, newQueue, testHost } from "../../../tests/support/frames.ts";
@@ -22,14 +22,10 @@ import { rejectedFrames } from "../../../tests/support/rejected-frames.ts";
 import { callerLimits } from "./ingest-connections.ts";
 
 let test: TestIngest;
-const clients: ForeignClient[] = [];
-afterEach(() => {
-  for (const client of clients.splice(0)) client.close();
-});
 
 const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient => {
   const client = connectForeign(to, certificate);
-  clients.push(client);
+  onTestFinished(() => client.close());
   return client;
 };
 

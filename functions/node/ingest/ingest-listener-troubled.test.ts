@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { status } from "@grpc/grpc-js";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { frame, newQueue, open } from "../../../tests/support/frames.ts";
 import {
@@ -16,14 +16,9 @@ import {
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../../tests/support/ingest.ts";
 import { createPostgresSink } from "../../ingest/postgres-sink.ts";
 
-const clients: ForeignClient[] = [];
-afterEach(() => {
-  for (const client of clients.splice(0)) client.close();
-});
-
 const connect = (certificate: TestClient, to: TestIngest): ForeignClient => {
   const client = connectForeign(to, certificate);
-  clients.push(client);
+  onTestFinished(() => client.close());
   return client;
 };
 

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { status } from "@grpc/grpc-js";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { frame, newQueue, open, testHost } from "../../../tests/support/frames.ts";
 import {
   connectForeign,
@@ -13,14 +13,10 @@ import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "
 import { type FoundEnvelope, findStored } from "../../../tests/support/stored-envelopes.ts";
 
 let test: TestIngest;
-const clients: ForeignClient[] = [];
-afterEach(() => {
-  for (const client of clients.splice(0)) client.close();
-});
 
 const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient => {
   const client = connectForeign(to, certificate);
-  clients.push(client);
+  onTestFinished(() => client.close());
   return client;
 };
 

@@ -1,9 +1,9 @@
 import { eq, sql as text } from "drizzle-orm";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { enrollmentPolicy } from "../../../drizzle/schema/index.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
+import { createTestDatabase } from "../../../tests/support/database.ts";
 import { createDatabaseServers } from "../../node/database/database-servers.ts";
 import { openDatabaseSocket } from "../../node/database/database-socket.ts";
 import { databaseCheck } from "../../ops/checks.ts";
@@ -12,10 +12,7 @@ import { connectDatabase, type DatabaseOptions } from "./database.ts";
 import { executePrepared } from "./execute-prepared.ts";
 import { databaseProblem } from "./problem.ts";
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
+const database = await createTestDatabase();
 afterAll(() => database.drop());
 
 const failure = (promise: PromiseLike<unknown>): Promise<unknown> =>

@@ -1,24 +1,17 @@
 import type { Client } from "pg";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
+import { afterAll, expect, it, onTestFinished } from "vitest";
+import { createTestDatabase } from "../../../tests/support/database.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { commitFrames, openCommitClient } from "./commit-frames.ts";
 import type { FrameToCommit } from "./decide-frames.ts";
 
-let database: TestDatabase;
-const clients: Client[] = [];
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(async () => {
-  await Promise.all(clients.map((client) => client.end()));
-  await database.drop();
-});
+const database = await createTestDatabase();
+afterAll(() => database.drop());
 
 const connect = async (): Promise<Client> => {
   const client = await openCommitClient(database.url);
-  clients.push(client);
+  onTestFinished(() => client.end());
   return client;
 };
 const queueId = new Uint8Array(16).fill(7);

@@ -1,23 +1,17 @@
-import type { AuditEventView, RecordNames } from "../../../proto/audit-event.ts";
+import { AuditEventView, type RecordNames } from "../../../proto/audit-event.ts";
 import type { NamedAuditEvent } from "../../domain/audit/browse.ts";
+import { viewOf } from "../../http/view-of.ts";
+
+const view = viewOf(AuditEventView);
 
 /** Returns the view of an event. */
-export const auditEventView = (event: NamedAuditEvent): AuditEventView => ({
-  id: event.id,
-  seq: event.link?.seq ?? null,
-  occurred_at: event.occurredAt.toISOString(),
-  actor: { type: event.actorType, id: event.actorId, display: event.actorDisplay },
-  action: event.action,
-  target: { type: event.targetType, id: event.targetId },
-  outcome: event.outcome,
-  reason_code: event.reasonCode,
-  reason: event.reason,
-  remote_addr: event.remoteAddr,
-  request_id: event.requestId,
-  details: event.details,
-  prev_hash: event.link?.prevHash.toHex() ?? null,
-  hash: event.link?.hash.toHex() ?? null,
-});
+export const auditEventView = (event: NamedAuditEvent): AuditEventView =>
+  view({
+    ...event,
+    ...(event.link ?? { seq: null, prevHash: null, hash: null }),
+    actor: { type: event.actorType, id: event.actorId, display: event.actorDisplay },
+    target: { type: event.targetType, id: event.targetId },
+  });
 
 /** Returns the names of the records to which events refer. */
 export const recordNamesView = (events: readonly NamedAuditEvent[]): RecordNames =>

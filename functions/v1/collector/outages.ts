@@ -1,4 +1,5 @@
-import type { OutageView } from "../../../proto/fleet-health/outage.ts";
+import { OutageView } from "../../../proto/fleet-health/outage.ts";
+import { viewOf } from "../../http/view-of.ts";
 import type { Outage } from "../../store/fleet/counted-time.ts";
 
 /** Returns the views of outages of core that had not ended at `since`, in milliseconds, as an optional property. */
@@ -10,9 +11,6 @@ export const outagesView = (
   return shown.length === 0 ? {} : { outages: shown.map(outageView) };
 };
 
-const outageView = ({ beganAt, endedAt, countedFrom, isClockSkip }: Outage): OutageView => ({
-  began_at: beganAt.toISOString(),
-  ended_at: endedAt?.toISOString() ?? null,
-  counted_from: countedFrom?.toISOString() ?? null,
-  ...(isClockSkip ? { is_clock_skip: true } : {}),
-});
+const view = viewOf(OutageView);
+
+const outageView = (outage: Outage): OutageView => view({ ...outage, isClockSkip: outage.isClockSkip || undefined });

@@ -28,6 +28,14 @@ const actionSets = [
   { name: "Exports", actions: auditActions.filter((action) => action.endsWith(".export")) },
 ] as const;
 
+const textFields = [
+  { name: "Actor", hint: "Email or identity", part: "actor" },
+  { name: "Not by", hint: "Email or identity", part: "notActor" },
+  { name: "Target", hint: "Host, serial, config, policy", part: "target" },
+  { name: "Reason", hint: "Such as token_expired", part: "reason" },
+  { name: "Text", hint: "Reason or details", part: "text" },
+] as const;
+
 const isSame = (some: readonly string[], others: readonly string[]) =>
   some.length === others.length && some.every((action) => others.includes(action));
 
@@ -147,36 +155,16 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
               </option>
             </select>
           </label>
-          <TextField
-            name="Actor"
-            hint="Email or identity"
-            value={props.view.actor}
-            onChange={(actor) => change({ actor })}
-          />
-          <TextField
-            name="Not by"
-            hint="Email or identity"
-            value={props.view.notActor}
-            onChange={(notActor) => change({ notActor })}
-          />
-          <TextField
-            name="Target"
-            hint="Host, serial, config, policy"
-            value={props.view.target}
-            onChange={(target) => change({ target })}
-          />
-          <TextField
-            name="Reason"
-            hint="Such as token_expired"
-            value={props.view.reason}
-            onChange={(reason) => change({ reason })}
-          />
-          <TextField
-            name="Text"
-            hint="Reason or details"
-            value={props.view.text}
-            onChange={(text) => change({ text })}
-          />
+          <For each={textFields}>
+            {({ name, hint, part }) => (
+              <TextField
+                name={name}
+                hint={hint}
+                value={props.view[part]}
+                onChange={(text) => change({ [part]: text })}
+              />
+            )}
+          </For>
           <TimestampField
             name="From"
             value={props.view.since}

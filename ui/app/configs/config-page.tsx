@@ -6,6 +6,7 @@ import { CopyButton } from "../design/copy-button.tsx";
 import { PartFailed } from "../design/load-failure.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { BarKey } from "../design/stacked-bar.tsx";
 import { formatBytes, formatCount, plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
 import { PageHead } from "../shell/page-head.tsx";
@@ -109,7 +110,7 @@ const Progress = (props: { config: ConfigDetail }) => {
       <Show when={hosts().desired > 0}>
         <ProgressBar hosts={hosts()} />
       </Show>
-      <dl class="progress-figures">
+      <dl class="bar-figures">
         <div>
           <dt>Desired by</dt>
           <dd>
@@ -118,16 +119,14 @@ const Progress = (props: { config: ConfigDetail }) => {
           </dd>
         </div>
         <For each={barParts}>
-          {({ figure: name, word }) => (
+          {(name) => (
             <div>
               <dt>
-                <svg class="progress-key" viewBox="0 0 1 1" aria-hidden="true">
-                  <rect data-progress={name} width="1" height="1" />
-                </svg>
-                {`${word.charAt(0).toUpperCase()}${word.slice(1)}`}
+                <BarKey part={name} />
+                {`${name.charAt(0).toUpperCase()}${name.slice(1)}`}
               </dt>
               <dd>
-                {figure(name, `hosts ${word}`)}
+                {figure(name, `hosts ${name}`)}
                 <small>
                   {figureMeanings[name]}
                   <Show when={name === "silent" && hosts().silent_running > 0}>

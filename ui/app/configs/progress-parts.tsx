@@ -1,43 +1,20 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
+import { StackedBar } from "../design/stacked-bar.tsx";
 import { formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { barParts, figurePath, hostsLeft, type ProgressFigure, progressSentence } from "./progress-view.ts";
 import "./progress.css";
 
-/** The hosts of a config as a bar: running, drifted, failed, silent. Its name says the counts. */
-export const ProgressBar = (props: { hosts: ProgressHosts }) => {
-  const parts = () => {
-    let from = 0;
-    return barParts.map(({ figure, word }) => {
-      const part = { figure, word, from, hosts: props.hosts[figure] };
-      from += part.hosts;
-      return part;
-    });
-  };
-  const label = () =>
-    parts()
-      .map(({ hosts, word }) => `${formatCount(hosts)} ${word}`)
-      .join(", ");
-  return (
-    <svg
-      class="progress-bar"
-      role="img"
-      aria-label={label()}
-      viewBox={`0 0 ${Math.max(1, props.hosts.desired)} 1`}
-      preserveAspectRatio="none"
-    >
-      <rect class="progress-track" width={Math.max(1, props.hosts.desired)} height="1" />
-      <For each={parts()}>
-        {(part) => (
-          <Show when={part.hosts > 0}>
-            <rect data-progress={part.figure} x={part.from} width={part.hosts} height="1" />
-          </Show>
-        )}
-      </For>
-    </svg>
-  );
-};
+/** The hosts of a config as a bar. Its name says the counts. */
+export const ProgressBar = (props: { hosts: ProgressHosts }) => (
+  <StackedBar
+    label={barParts.map((part) => `${formatCount(props.hosts[part])} ${part}`).join(", ")}
+    parts={barParts}
+    counts={props.hosts}
+    total={props.hosts.desired}
+  />
+);
 
 /** A figure of a config as a link to its hosts; zero is plain text. */
 export const HostFigure = (props: {

@@ -41,16 +41,11 @@ export const progressSentence = (hosts: ProgressHosts, zone: TimeZone = "utc"): 
   return `${when}: ${hosts.desired === 1 ? "the host runs" : `all ${formatCount(hosts.desired)} hosts run`} it.`;
 };
 
-/** The parts of the bar, in the order drawn, with their words. */
-export const barParts = [
-  { figure: "running", word: "running" },
-  { figure: "drifted", word: "drifted" },
-  { figure: "failed", word: "failed" },
-  { figure: "silent", word: "silent" },
-] as const;
+/** The parts of the bar, in the order drawn. */
+export const barParts = ["running", "drifted", "failed", "silent"] as const;
 
 /** What each figure means, for the page of one config. */
-export const figureMeanings: Readonly<Record<"running" | "drifted" | "failed" | "silent", string>> = {
+export const figureMeanings: Readonly<Record<(typeof barParts)[number], string>> = {
   running: "last heartbeat names this config",
   drifted: "last heartbeat names another config",
   failed: "last heartbeat reports an invalid config",

@@ -1,18 +1,16 @@
-import { createMemo, For, Show } from "solid-js";
+import { createMemo, Show } from "solid-js";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
 import type { OutageView } from "../../../proto/fleet-health/outage.ts";
 import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { type AuditView, auditExportPath, auditPath, changeView, eventsPath } from "../audit/audit-view.ts";
-import { EventActor, EventWhat } from "../audit/event-parts.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import "../audit/audit.css";
+import { EventTimeline } from "../audit/event-timeline.tsx";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { OutageEntry, type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
+import { Loaded } from "../design/loaded.tsx";
+import { type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { Time } from "../shell/time.tsx";
 
 const kinds = {
   all: {},
@@ -90,26 +88,12 @@ export const HostEvents = (props: {
       <Loaded report={report} what="events" value={page()}>
         {(known) => (
           <Show when={entriesOf(known()).length > 0} fallback={<p class="quiet">{none[props.kind]}</p>}>
-            <ol class="timeline">
-              <For each={entriesOf(known())}>
-                {(entry, index) =>
-                  entry.event ? (
-                    <li data-failed={entry.event.outcome === "failure" ? "" : undefined}>
-                      <p class="quiet">
-                        <Time at={entry.event.occurred_at} asOf={report.asOf()} /> ·{" "}
-                        <EventActor event={entry.event} names={known().names} />
-                      </p>
-                      <EventWhat event={entry.event} names={known().names} />
-                      <Show when={outcomeOf(index(), entry.event.action)}>
-                        {(outcome) => <p class="quiet">{outcome()}</p>}
-                      </Show>
-                    </li>
-                  ) : (
-                    <OutageEntry outage={entry.outage} at={<Time at={entry.outage.began_at} asOf={report.asOf()} />} />
-                  )
-                }
-              </For>
-            </ol>
+            <EventTimeline
+              entries={entriesOf(known())}
+              names={known().names}
+              asOf={report.asOf()}
+              noteOf={({ action }, index) => outcomeOf(index, action)}
+            />
             <Show
               when={props.kind === "all"}
               fallback={

@@ -1,15 +1,13 @@
-import { createMemo, For, Show } from "solid-js";
+import { createMemo, Show } from "solid-js";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
 import type { OutageView } from "../../../proto/fleet-health/outage.ts";
 import { createReport } from "../api/create-report.ts";
 import { type AuditView, auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
-import { EventActor, EventWhat } from "../audit/event-parts.tsx";
+import { EventTimeline } from "../audit/event-timeline.tsx";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { Loaded } from "../design/loaded.tsx";
-import { OutageEntry, withOutages } from "../fleet/summary/outages.tsx";
-import { Time } from "../shell/time.tsx";
-import "../audit/audit.css";
+import { withOutages } from "../fleet/summary/outages.tsx";
 import "../fleet/drawer/drawer.css";
 
 /** What happened to a rollout, newest first: the newest page of its audit events, and the outages of core between them. */
@@ -41,23 +39,7 @@ export const RolloutEvents = (props: { id: string; paused: boolean; outages: rea
       <Loaded report={report} what="events" value={page()}>
         {(known) => (
           <Show when={entriesOf(known()).length > 0} fallback={<p class="quiet">No events recorded.</p>}>
-            <ol class="timeline">
-              <For each={entriesOf(known())}>
-                {({ event, outage }) =>
-                  event ? (
-                    <li data-failed={event.outcome === "failure" ? "" : undefined}>
-                      <p class="quiet">
-                        <Time at={event.occurred_at} asOf={report.asOf()} /> ·{" "}
-                        <EventActor event={event} names={known().names} />
-                      </p>
-                      <EventWhat event={event} names={known().names} />
-                    </li>
-                  ) : (
-                    <OutageEntry outage={outage} at={<Time at={outage.began_at} asOf={report.asOf()} />} />
-                  )
-                }
-              </For>
-            </ol>
+            <EventTimeline entries={entriesOf(known())} names={known().names} asOf={report.asOf()} />
             <Show when={known().next_cursor}>
               <a href={auditPath(view())}>Older events</a>
             </Show>

@@ -4,6 +4,7 @@ import { Rollout } from "../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { Loaded } from "../design/loaded.tsx";
+import { BarKey } from "../design/stacked-bar.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -113,7 +114,7 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
       </h2>
       <p>{plainText(rolloutSentence(props.rollout, times.zone()))}</p>
       <TargetBar counts={props.rollout} />
-      <dl class="target-figures">
+      <dl class="bar-figures">
         <div>
           <dt>Hosts</dt>
           <dd>
@@ -127,9 +128,7 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
           {(status) => (
             <div>
               <dt>
-                <svg class="target-key" viewBox="0 0 1 1" aria-hidden="true">
-                  <rect data-target={status} width="1" height="1" />
-                </svg>
+                <BarKey part={status} />
                 {capitalised(statusWords[status])}
               </dt>
               <dd>

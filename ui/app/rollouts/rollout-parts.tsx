@@ -1,6 +1,7 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import type { RolloutState, TargetStatus } from "../../../proto/rollout/vocabulary.ts";
 import { Icon } from "../design/icon.tsx";
+import { StackedBar } from "../design/stacked-bar.tsx";
 import { formatCount } from "../format/format.ts";
 import { barStatuses, rolloutStateShapes, stateWords, statusWords, targetsPath } from "./rollout-view.ts";
 import "./rollouts.css";
@@ -17,37 +18,13 @@ export const RolloutStateMark = (props: { state: RolloutState }) => (
 
 /** Targets by status as a bar. Its name says the counts. */
 export const TargetBar = (props: { counts: TargetTotals }) => {
-  const parts = () => {
-    let from = 0;
-    return barStatuses.map((status) => {
-      const part = { status, from, hosts: props.counts[status] };
-      from += part.hosts;
-      return part;
-    });
-  };
   const label = () =>
-    parts()
-      .filter(({ hosts }) => hosts > 0)
-      .map(({ hosts, status }) => `${formatCount(hosts)} ${statusWords[status]}`)
+    barStatuses
+      .filter((status) => props.counts[status] > 0)
+      .map((status) => `${formatCount(props.counts[status])} ${statusWords[status]}`)
       .join(", ");
-  const width = () => Math.max(1, props.counts.targets);
   return (
-    <svg
-      class="target-bar"
-      role="img"
-      aria-label={label() || "no hosts"}
-      viewBox={`0 0 ${width()} 1`}
-      preserveAspectRatio="none"
-    >
-      <rect data-target="pending" width={width()} height="1" />
-      <For each={parts()}>
-        {(part) => (
-          <Show when={part.hosts > 0}>
-            <rect data-target={part.status} x={part.from} width={part.hosts} height="1" />
-          </Show>
-        )}
-      </For>
-    </svg>
+    <StackedBar label={label() || "no hosts"} parts={barStatuses} counts={props.counts} total={props.counts.targets} />
   );
 };
 

@@ -1,17 +1,14 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
 import { systemClock } from "../../../../kit/clock.ts";
 import { startTcpProxy } from "../../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../../../../tests/support/database.ts";
+import { createTestDatabase } from "../../../../tests/support/database.ts";
 import { createDatabaseServers } from "../../../node/database/database-servers.ts";
 import { connectionSettings } from "../connection-settings.ts";
 import { connectDatabase, type DatabaseOptions } from "../database.ts";
 import { listen } from "../listen.ts";
 import { createConnectionPool } from "./connection-pool.ts";
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
+const database = await createTestDatabase();
 afterAll(() => database.drop());
 
 const ends: (() => unknown)[] = [];

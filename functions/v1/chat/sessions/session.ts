@@ -1,25 +1,16 @@
 import type * as v from "valibot";
-import type { ChatMessage, ChatSession } from "../../../../proto/chat/session.ts";
+import { ChatMessage, ChatSession } from "../../../../proto/chat/session.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import type { ChatMessageRow } from "../../../store/chat/messages.ts";
-import type { ChatSessionRow } from "../../../store/chat/sessions.ts";
 
 /** Shows a conversation. */
-export const sessionView = (row: ChatSessionRow): v.InferOutput<typeof ChatSession> => ({
-  id: row.id,
-  title: row.title,
-  created_at: row.createdAt.toISOString(),
-  updated_at: row.updatedAt.toISOString(),
-  message_count: row.messageCount,
-});
+export const sessionView = viewOf(ChatSession);
+
+const view = viewOf(ChatMessage);
 
 /** Shows a message; of an answer that is being written, the part that is stored. */
-export const messageView = (row: ChatMessageRow): v.InferOutput<typeof ChatMessage> => ({
-  id: row.id,
-  role: row.role,
-  status: row.status,
-  created_at: row.createdAt.toISOString(),
-  parts: row.tail === "" ? row.parts : [...row.parts, { type: "text", text: row.tail }],
-});
+export const messageView = (row: ChatMessageRow): ChatMessage =>
+  view({ ...row, parts: row.tail === "" ? row.parts : [...row.parts, { type: "text", text: row.tail }] });
 
 /** A conversation of the documentation. */
 export const sessionExample: v.InferOutput<typeof ChatSession> = {

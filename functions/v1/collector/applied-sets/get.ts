@@ -4,17 +4,13 @@ import type { Core } from "../../../core.ts";
 import { getAppliedSet } from "../../../domain/applied-set/applied-sets.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import type { AppliedSetRow } from "../../../store/applied-set/applied-sets.ts";
+import { viewOf } from "../../../http/view-of.ts";
 
 /** The parameter of `/v1/collector/applied-sets/{name}`. */
 export const AppliedSetParams = v.object({ name: AppliedSetName });
 
 /** Returns the view of a set. */
-export const appliedSetView = ({ updatedAt, updatedByName, ...row }: AppliedSetRow): AppliedSet => ({
-  ...row,
-  updated_at: updatedAt.toISOString(),
-  updated_by_name: updatedByName,
-});
+export const appliedSetView = viewOf(AppliedSet);
 
 /** `GET /v1/collector/applied-sets/{name}`: what `svc-admin apply` last made of a repository's files. */
 export const getAppliedSetRoute = (core: Pick<Core, "config" | "db" | "clock">) =>

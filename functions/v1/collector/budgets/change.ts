@@ -1,9 +1,10 @@
 import * as v from "valibot";
 import { Budget, BudgetBody, BudgetName } from "../../../../proto/budget.ts";
 import type { Core } from "../../../core.ts";
-import { type BudgetCore, type DescribedBudget, putBudget, removeBudget } from "../../../domain/volume/budgets.ts";
+import { type BudgetCore, putBudget, removeBudget } from "../../../domain/volume/budgets.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 
 const Params = v.object({ name: BudgetName });
 
@@ -44,14 +45,4 @@ export const deleteBudgetRoute = (core: BudgetCore & Pick<Core, "config">) =>
   });
 
 /** Returns the view of a budget. */
-export const budgetView = ({
-  name,
-  filter,
-  bytesPerHour,
-  changedAt,
-  changedByName,
-  heldHosts,
-}: DescribedBudget): Budget => ({
-  ...{ name, filter, bytes_per_hour: bytesPerHour, held_hosts: heldHosts },
-  ...{ changed_at: changedAt.toISOString(), changed_by_name: changedByName },
-});
+export const budgetView = viewOf(Budget);

@@ -7,6 +7,7 @@ import { tokenTtlSecondsDefault, tokenTtlSecondsMax } from "../../../domain/enro
 import { createToken } from "../../../domain/enrollment/tokens.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { inCamelCase } from "../../../http/view-of.ts";
 import { IdParams } from "../../shapes.ts";
 import { CreatedTokenView, tokenView } from "../tokens/token.ts";
 
@@ -40,14 +41,8 @@ export const createTokenRoute = (core: Pick<Core, "config" | "db" | "clock" | "e
     replies: { 201: { description: "The token", schema: CreatedTokenView } },
     problems: ["not_found", { code: "policy_frozen", kind: "conflict" }],
     handle: async ({ params, body, caller, origin }) => {
-      const draft = {
-        policyId: params.id,
-        ttlSeconds: body.ttl_seconds === 0 ? tokenTtlSecondsDefault : body.ttl_seconds,
-        maxUses: body.max_uses,
-        description: body.description,
-        allowedSourceCidrs: body.allowed_source_cidrs,
-        boundDeviceId: body.bound_device_id,
-      };
+      const members = inCamelCase(body);
+      const draft = { ...members, policyId: params.id, ttlSeconds: members.ttlSeconds || tokenTtlSecondsDefault };
       const { token, raw } = await createToken(core, caller, draft, origin);
       return { status: 201, body: { ...tokenView(token, core.clock.now()), token: raw.reveal() } };
     },

@@ -3,6 +3,7 @@ import type { Core } from "../../../core.ts";
 import { createPolicy } from "../../../domain/enrollment/policies.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { inCamelCase } from "../../../http/view-of.ts";
 import { PolicyView, policyView } from "./policy.ts";
 
 /** `POST /v1/collector/enrollment-policies`: creates an enrollment policy. */
@@ -22,19 +23,6 @@ export const createPolicyRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     replies: { 201: { description: "The policy; a TTL above 30 days is capped", schema: PolicyView } },
     problems: ["policy_name_taken"],
     handle: async ({ body, caller, origin }) => {
-      const draft = {
-        name: body.name,
-        description: body.description,
-        allowedIdentityPrefixes: body.allowed_identity_prefixes,
-        certificateTtlSeconds: body.certificate_ttl_seconds,
-        allowedPlatforms: body.allowed_platforms,
-        maxEnrollments: body.max_enrollments,
-        maxEnrollmentsPerHour: body.max_enrollments_per_hour,
-        allowedSourceCidrs: body.allowed_source_cidrs,
-        reenrollment: body.reenrollment,
-        labels: body.labels,
-        workload: body.workload,
-      };
-      return { status: 201, body: policyView(await createPolicy(core, caller, draft, origin)) };
+      return { status: 201, body: policyView(await createPolicy(core, caller, inCamelCase(body), origin)) };
     },
   });

@@ -1,10 +1,11 @@
 import { timestampOf } from "../../../../kit/clock.ts";
 import { mapValues } from "../../../../kit/map-values.ts";
-import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
+import { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
 import { type FleetHealthRow, processOfRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "../../../../proto/management/reported-numbers.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import type { FleetRow } from "../../../store/fleet/report.ts";
 import type { CountingRules, FleetRules, FleetThresholds } from "../../../store/fleet/rows.ts";
 
@@ -92,13 +93,8 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
 /** Returns the mark of a view of the past. */
 export const pastMarkOf = ({ past, now }: FleetRules): { at?: string } => (past ? { at: now.toISOString() } : {});
 
+const thresholdsOf = viewOf(FleetThresholdsView);
+
 /** Returns the view of thresholds. */
-export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView => ({
-  heartbeat_interval_seconds: thresholds.heartbeatIntervalSeconds,
-  stale_after_seconds: thresholds.staleAfterSeconds,
-  forwarding_seconds: thresholds.forwardingSeconds,
-  enrolling_seconds: thresholds.enrollingSeconds,
-  return_seconds: thresholds.returnSeconds,
-  cert_expiring_fraction: thresholds.certExpiringFraction,
-  min_version: thresholds.versionMin,
-});
+export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView =>
+  thresholdsOf({ ...thresholds, minVersion: thresholds.versionMin });

@@ -2,10 +2,11 @@ import * as v from "valibot";
 import { HostDiagView } from "../../../../proto/operator/host-diag.ts";
 import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
-import { getDiag, type HostDiag, readDiag, requestDiag } from "../../../domain/fleet/diags.ts";
+import { getDiag, readDiag, requestDiag } from "../../../domain/fleet/diags.ts";
 import { downloadName } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import { IdParams } from "../../shapes.ts";
 
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
@@ -14,16 +15,7 @@ const DiagBundle = v.record(v.string(), v.unknown());
 
 const DiagParams = v.object({ id: Id, diag: Id });
 
-const viewOf = ({ id, identityId, state, refusal, ...at }: HostDiag): HostDiagView => ({
-  id,
-  identity_id: identityId,
-  state,
-  requested_at: at.requestedAt.toISOString(),
-  answer_by: at.answerBy.toISOString(),
-  answered_at: at.answeredAt?.toISOString() ?? null,
-  refusal,
-  expires_at: at.expiresAt.toISOString(),
-});
+const diagView = viewOf(HostDiagView);
 
 /** `POST /v1/collector/hosts/{id}/diags`: requests a host's diagnostics. */
 export const requestDiagRoute = (core: Needs) =>
@@ -38,7 +30,7 @@ export const requestDiagRoute = (core: Needs) =>
     problems: ["not_found", "conflict"],
     handle: async ({ params, caller, origin }) => {
       const diag = await requestDiag(core, caller, { identityId: params.id }, origin);
-      return { status: 201, body: viewOf(diag) };
+      return { status: 201, body: diagView(diag) };
     },
   });
 
@@ -55,7 +47,7 @@ export const getDiagRoute = (core: Needs) =>
     problems: ["not_found"],
     handle: async ({ params }) => ({
       status: 200,
-      body: viewOf(await getDiag(core, { identityId: params.id, diagId: params.diag })),
+      body: diagView(await getDiag(core, { identityId: params.id, diagId: params.diag })),
     }),
   });
 

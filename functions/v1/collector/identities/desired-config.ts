@@ -4,6 +4,7 @@ import type { Core } from "../../../core.ts";
 import { type Assigned, assignConfig, clearConfig, rollBackConfig } from "../../../domain/config/desired-config.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import { IdParams, ReasonBody } from "../../shapes.ts";
 
 const AssignmentView = v.strictObject({
@@ -15,14 +16,10 @@ const AssignmentView = v.strictObject({
   previous_config_id: v.nullable(Id),
 });
 
-const assignmentView = ({ assignment, config, previousConfigId }: Assigned): v.InferOutput<typeof AssignmentView> => ({
-  identity_id: assignment.identityId,
-  config_id: config.id,
-  config_hash: config.configHash,
-  assigned_at: assignment.assignedAt.toISOString(),
-  assigned_by: assignment.assignedBy,
-  previous_config_id: previousConfigId,
-});
+const view = viewOf(AssignmentView);
+
+const assignmentView = ({ assignment, config: { configHash }, previousConfigId }: Assigned) =>
+  view({ ...assignment, configHash, previousConfigId });
 
 const path = "/v1/collector/identities/:id/desired-config";
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;

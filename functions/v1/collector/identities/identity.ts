@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import type { IdentityRow } from "../../../store/certificate/identities.ts";
 
 /** A collector identity in a response. */
@@ -18,21 +19,14 @@ export const IdentityView = v.strictObject({
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
 });
 
+const view = viewOf(IdentityView);
+
 /** Returns the view of a row. */
-export const identityView = (row: IdentityRow): v.InferOutput<typeof IdentityView> => ({
-  id: row.id,
-  identity: row.identity,
-  device_id: row.deviceId,
-  policy_id: row.policyId,
-  token_id: row.tokenId,
-  hostname: row.hostname,
-  platform: row.platform,
-  collector_version: row.collectorVersion,
-  status: row.revokedAt === null ? "active" : "revoked",
-  enrolled_at: row.enrolledAt.toISOString(),
-  revoked_at: row.revokedAt?.toISOString() ?? null,
-  last_auth_failure:
-    row.lastAuthFailureAt !== null && row.lastAuthFailureReason !== null
-      ? { at: row.lastAuthFailureAt.toISOString(), reason: row.lastAuthFailureReason }
-      : null,
-});
+export const identityView = (row: IdentityRow): v.InferOutput<typeof IdentityView> => {
+  const { lastAuthFailureAt: at, lastAuthFailureReason: reason } = row;
+  return view({
+    ...row,
+    status: row.revokedAt === null ? "active" : "revoked",
+    lastAuthFailure: at !== null && reason !== null ? { at: at.toISOString(), reason } : null,
+  });
+};

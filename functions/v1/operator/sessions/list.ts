@@ -5,6 +5,7 @@ import { browseSessions, sessionState } from "../../../domain/operator-session/s
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import type { ListedSession } from "../../../store/operator-session/operator-sessions.ts";
 
 const SessionView = v.strictObject({
@@ -20,6 +21,8 @@ const SessionView = v.strictObject({
   /** Whether the request was made with this session's token. */
   current: v.boolean(),
 });
+
+const sessionView = viewOf(SessionView);
 
 /** `GET /v1/operator/sessions`: the sessions of programs, newest first; one's own, or everyone's for an admin. */
 export const listSessionsRoute = (core: SessionCore) => {
@@ -39,18 +42,13 @@ export const listSessionsRoute = (core: SessionCore) => {
       list(
         query,
         (page) => browseSessions(core, caller, { everyone: query.everyone === "true" }, page),
-        (row: ListedSession): v.InferOutput<typeof SessionView> => ({
-          id: row.id,
-          user_id: row.userId,
-          email: row.email,
-          flow: row.flow,
-          client_name: row.clientName,
-          remote_addr: row.remoteAddress,
-          created_at: row.createdAt.toISOString(),
-          expires_at: row.expiresAt.toISOString(),
-          state: sessionState(row, core.clock.now()),
-          current: row.id === caller.sessionId,
-        }),
+        (row: ListedSession) =>
+          sessionView({
+            ...row,
+            remoteAddr: row.remoteAddress,
+            state: sessionState(row, core.clock.now()),
+            current: row.id === caller.sessionId,
+          }),
       ),
   });
 };

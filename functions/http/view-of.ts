@@ -1,0 +1,38 @@
+import type * as v from "valibot";
+
+/** `created_at` as `createdAt`. */
+type CamelCase<Name> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelCase<Rest>>}` : Name;
+
+/** What a member of a response is written from: a text also from a time or from bytes. */
+type Source<Value> = Value extends string ? (string extends Value ? Value | Date | Uint8Array : Value) : Value;
+
+/** The row that a view is made of. Its other members stay out of the response. */
+export type RowOf<View> = { [Name in keyof View as CamelCase<Name>]: Source<View[Name]> };
+
+/** The schema of a response whose members have a name each. */
+type ViewSchema = v.GenericSchema & { readonly entries: v.ObjectEntries };
+
+/**
+ * Creates the function that returns the view of a row: the members that the schema names, in snake_case, times in RFC 3339 and bytes in
+ * hexadecimal.
+ */
+export const viewOf = <Schema extends ViewSchema>(schema: Schema) => {
+  const members = Object.keys(schema.entries).map((name) => [name, camelCase(name)] as const);
+  return (row: RowOf<v.InferOutput<Schema>>): v.InferOutput<Schema> => {
+    const values = row as Readonly<Record<string, unknown>>;
+    return Object.fromEntries(members.map(([name, source]) => [name, written(values[source])]));
+  };
+};
+
+/** Returns the members of a body by their names in camelCase. */
+export const inCamelCase = <Body extends object>(body: Body) =>
+  Object.fromEntries(Object.entries(body).map(([name, value]) => [camelCase(name), value])) as {
+    [Name in keyof Body as CamelCase<Name>]: Body[Name];
+  };
+
+const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
+
+const written = (value: unknown): unknown => {
+  if (value instanceof Date) return value.toISOString();
+  return value instanceof Uint8Array ? value.toHex() : value;
+};
