@@ -16,7 +16,10 @@ export interface TelemetryCopy extends Pick<TelemetryTable, "table" | "onDamaged
   host?: string | undefined;
 }
 
-/** Copies telemetry into a new table for `operator`, audited as `telemetry.copy` before it begins and at its end; returns how many envelopes. Throws `TableRefused`. */
+/**
+ * Copies telemetry into a new table for `operator`, audited as `telemetry.copy` before it begins and at its end; returns how many envelopes.
+ * Throws `TableRefused`.
+ */
 export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: string): Promise<number> => {
   const { table, host, onDamaged } = copy;
   const now = await readDatabaseTime(core.db);
