@@ -1,5 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
@@ -52,6 +53,21 @@ describe("dead-letters", () => {
       attributes: { "file.path": "/var/log/ü.log", "file.offset": "7" },
       payload_bytes: 7,
     });
+  });
+
+  it("lists one whose attributes are damaged among the others, and says so", async () => {
+    await rejectTwo();
+    using database = new DatabaseSync(join(host.dir, "data", "queue.db"));
+    database.exec("UPDATE dead_letter SET attributes = replace(attributes, ':', ';') WHERE sequence = 2");
+    const { code, out } = await deadLetters();
+    expect(code).toBe(0);
+    expect(out).toMatch(
+      /Z {2}2 .* 8 bytes, damaged attributes {2}payload_too_large.*\n.*Z {2}3 .* 7 bytes {2}kind_invalid/,
+    );
+    expect(JSON.parse((await deadLetters("--json")).out).dead_letters).toMatchObject([
+      { sequence: 2, damaged: ["attributes"], attributes: expect.stringContaining('"file.path";') },
+      { sequence: 3, attributes: { "file.offset": "7" } },
+    ]);
   });
 
   it("exports them with their payloads to a new private file, and replaces none", async () => {

@@ -51,6 +51,7 @@ const listed = (letter: DeadLetter) => ({
   kind: letter.kind,
   source: letter.source,
   attributes: letter.attributes,
+  ...(letter.isDamaged && { damaged: ["attributes"] }),
   payload_bytes: letter.payload.length,
 });
 
@@ -83,9 +84,10 @@ const createExport = (path: string) => {
 const textMax = 200;
 
 const describe = (letters: readonly ListedLetter[], total: number, out: string | undefined): CommandOutcome => {
-  const lines = letters.map(({ rejected_at, sequence, kind, source, payload_bytes, code, message }) =>
-    cutText(`${rejected_at}  ${sequence}  ${kind}  ${source}  ${payload_bytes} bytes  ${code}: ${message}`, textMax),
-  );
+  const lines = letters.map(({ rejected_at, sequence, kind, source, payload_bytes, code, message, damaged }) => {
+    const size = `${payload_bytes} bytes${damaged ? ", damaged attributes" : ""}`;
+    return cutText(`${rejected_at}  ${sequence}  ${kind}  ${source}  ${size}  ${code}: ${message}`, textMax);
+  });
   const saved = out === undefined ? "" : `, written to ${out}`;
   const summary = `${letters.length} dead letters are kept${saved}; ${total} in all since the queue was created`;
   return {

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { mkdir, readdir, readFile, rmdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rmdir, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { configHash } from "../../proto/collector-config/hash.ts";
+import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { refusal } from "../../tests/fakes/management-server.ts";
 import {
@@ -11,7 +12,9 @@ import {
   type RunningCollector,
 } from "../../tests/support/running-collector.ts";
 import type { Source } from "../sources/source.ts";
+import { openDesiredConfigs } from "./desired-config.ts";
 import { resumePendingConfig } from "./desired-state.ts";
+import { isUsable, loadConfig } from "./load-config.ts";
 
 let collector: RunningCollector;
 beforeEach(async () => {
@@ -35,6 +38,16 @@ const assign = async (yaml: string, { hash, onFetched }: { hash?: string; onFetc
     return { status: 200, body: { assignment } };
   });
 };
+
+/** Starts a collector, of which core rejects every heartbeat after it has fetched what `assignSilently` assigns. */
+const startSilenced = async () => {
+  const [before, desired] = [await onDisk(), await anotherConfig()];
+  await collector.peer.close();
+  await collector.start();
+  const rejectAll = () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
+  return { before, desired, assignSilently: () => assign(desired, { onFetched: rejectAll }) };
+};
+const isPending = () => expect.poll(() => collector.clock.sleeps(120_000, 120_000)).toBe(true);
 
 const withSources = async (sources: string) => (await onDisk()).replace(/^sources: .*$/m, `sources: ${sources}`);
 const anotherConfig = () => withSources("[{type: file, include: [/var/log/app/*.log]}]");
@@ -163,14 +176,9 @@ describe("apply_desired_config", () => {
   });
 
   it("rolls back without help when no heartbeat and no ack succeeds in 2 minutes", async () => {
-    const before = await onDisk();
-    const desired = await anotherConfig();
     const { clock } = collector;
-    await collector.peer.close();
-    await collector.start();
-    // Core rejects every heartbeat after this answer.
-    const rejectAll = () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
-    await assign(desired, { onFetched: rejectAll });
+    const { before, desired, assignSilently } = await startSilenced();
+    await assignSilently();
     await expect.poll(() => collector.log.text()).toContain("the desired config is pending promotion");
     clock.skip(60_000);
     await clock.sleep(500);
@@ -182,17 +190,12 @@ describe("apply_desired_config", () => {
   });
 
   it("V1: tries a config once more after an outage of core that was longer than its time, and rejects it after a second one", async () => {
-    const before = await onDisk();
-    const desired = await anotherConfig();
-    const { clock } = collector;
-    await collector.peer.close();
-    await collector.start();
-    const rejectAll = () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
+    const { before, desired, assignSilently } = await startSilenced();
     for (const times of [1, 2]) {
-      await assign(desired, { onFetched: rejectAll });
+      await assignSilently();
       await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(desired) });
-      await expect.poll(() => clock.sleeps(120_000, 120_000)).toBe(true);
-      clock.skip(120_000);
+      await isPending();
+      collector.clock.skip(120_000);
       await expect.poll(onDisk).toBe(before);
       await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(before) });
       expect(fetches()).toHaveLength(times);
@@ -202,19 +205,75 @@ describe("apply_desired_config", () => {
     expect([await onDisk(), fetches().length]).toEqual([before, 2]);
   });
 
+  it("rolls back once its files can be written, and then tries the config once more", async () => {
+    const { before, desired, assignSilently } = await startSilenced();
+    const good = `${collector.host.config}.last-known-good`;
+    await assignSilently();
+    await isPending();
+    await rename(good, `${good}.aside`);
+    await mkdir(good);
+    collector.clock.skip(120_000);
+    await expect
+      .poll(() => lastConfig()?.errors)
+      .toEqual(["desired config, retrying: its files could not be written (EISDIR)"]);
+    expect(await onDisk()).toBe(desired);
+    await rmdir(good);
+    await rename(`${good}.aside`, good);
+    await isPending();
+    collector.clock.skip(120_000);
+    await expect.poll(onDisk).toBe(before);
+    await assign(desired);
+    await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(desired), errors: [] });
+    expect(fetches()).toHaveLength(2);
+  });
+
+  it("applies nothing while the file is not the config that runs, and one config when core names it twice at once", async () => {
+    const env = { ...createTestCollectorEnv(), clock: createTestClock() };
+    const { config: configPath } = collector.host;
+    const load = async () => {
+      const found = await loadConfig(configPath, env);
+      if (!isUsable(found)) throw new Error(JSON.stringify(found.errors));
+      return found;
+    };
+    let loaded = await load();
+    const running = () => ({ loaded, errors: [] });
+    const configs = await openDesiredConfigs({
+      configPath,
+      env,
+      log: collector.log,
+      running,
+      onChange: () => undefined,
+    });
+    const desired = await anotherConfig();
+    const [config_id, config_hash] = [idOf(desired), await hashOf(desired)];
+    let answers = 0;
+    const fetch = async () => {
+      answers += 1;
+      const assigned_at = "2026-06-01T12:00:00.000Z";
+      return { assignment: { config_id, config_hash, assigned_at, unchanged: false, yaml: desired } };
+    };
+    // As after a rollback, before the collector has loaded it again.
+    const restored = await withSources("[{type: file, include: [/var/log/own.log]}]");
+    await writeFile(configPath, restored);
+    await configs.changed(fetch);
+    expect(await onDisk()).toBe(restored);
+    loaded = await load();
+    configs.assigned({ config_id, config_hash }, fetch);
+    await configs.changed(fetch);
+    await expect.poll(onDisk).toBe(desired);
+    expect([answers, await readFile(`${configPath}.last-known-good`, "utf8")]).toEqual([2, restored]);
+    await configs.close();
+  });
+
   it("keeps what somebody writes into the file while promotion is pending, and rejects the desired config", async () => {
     const own = await withSources("[{type: file, include: [/var/log/own.log]}]");
-    const { clock } = collector;
-    await collector.peer.close();
-    await collector.start();
-    await assign(await anotherConfig(), {
-      onFetched: () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" })),
-    });
-    await expect.poll(() => clock.sleeps(120_000, 120_000)).toBe(true);
+    const { desired, assignSilently } = await startSilenced();
+    await assignSilently();
+    await isPending();
     await writeFile(collector.host.config, own);
-    clock.skip(120_000);
+    collector.clock.skip(120_000);
     await expect.poll(() => collector.log.text()).toContain("changed on this host meanwhile");
-    await assign(await anotherConfig());
+    await assign(desired);
     await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(own) });
     expect(await onDisk()).toBe(own);
   });

@@ -106,8 +106,8 @@ export const openDesiredConfigs = async (options: {
     if (pending === null || state.pending?.config_id !== pending.config_id) return;
     const { config_id: configId, config_hash: hash } = pending;
     const isOnDisk = (await configHash(await readFile(configPath, "utf8"))) === hash;
-    if (mayRetry && isOnDisk && configId !== silentWith) {
-      silentWith = configId;
+    const isRetried = mayRetry && isOnDisk && configId !== silentWith;
+    if (isRetried) {
       log.warn({ config_id: configId, reason }, "the desired config is rolled back, and will be tried once more");
     } else {
       const why = isOnDisk ? `${rolledBackPrefix}${reason}` : "the config file was changed on this host meanwhile";
@@ -115,6 +115,7 @@ export const openDesiredConfigs = async (options: {
     }
     if (isOnDisk) await restoreLastKnownGood(configPath, env);
     await save({ pending: null });
+    if (isRetried) silentWith = configId; // last: a rollback that cannot be written is no try
   };
 
   const startPromotionTimeout = () => {

@@ -21,6 +21,16 @@ export const createAgeClock = (clock: Clock, saved: AgeReading): (() => number) 
   return () => base + Math.floor(clock.monotonic() - origin);
 };
 
+/** The file of the mark follows each commit, and may be a moment behind the database after a power cut. */
+const apartMsMax = 60_000;
+
+/**
+ * Returns the reading of a queue's database, or that of its mark if the database's is ahead of it, as damage can set it: only an age that
+ * is too high drops records. The mark's has a checksum.
+ */
+export const leastReading = (saved: AgeReading, marked: AgeReading | undefined, wallMs: number): AgeReading =>
+  marked !== undefined && ageAt(saved, wallMs) - ageAt(marked, wallMs) > apartMsMax ? marked : saved;
+
 /** Returns the queue's time at `wallMs`, for a reader that has only the saved reading. */
 export const ageAt = (saved: AgeReading, wallMs: number): number => {
   const elapsedMs = wallMs - saved.wallMs;

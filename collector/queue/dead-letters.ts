@@ -16,7 +16,9 @@ export interface DeadLetter {
   observedAtMs: number;
   kind: string;
   source: string;
+  /** Their text as it is stored if it is damaged. */
   attributes: unknown;
+  isDamaged: boolean;
   /** The envelope's payload; the whole envelope if it could not be decoded. */
   payload: Uint8Array;
 }
@@ -40,7 +42,15 @@ export const eachDeadLetter = (dir: string, visit: (letter: DeadLetter) => void)
       observedAtMs: numberOf(row.observed_at_ms),
       kind: String(row.kind),
       source: String(row.source),
-      attributes: JSON.parse(String(row.attributes)),
+      ...parseAttributes(String(row.attributes)),
       payload: bytesOf(row.payload),
     });
+};
+
+const parseAttributes = (text: string): Pick<DeadLetter, "attributes" | "isDamaged"> => {
+  try {
+    return { attributes: JSON.parse(text), isDamaged: false };
+  } catch {
+    return { attributes: text, isDamaged: true };
+  }
 };

@@ -1,3 +1,4 @@
+import { errorCode } from "../../kit/describe-error.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 
 /** Another process uses the queue's directory (case Q8). */
@@ -59,5 +60,6 @@ export class QueueUnreadableError extends Error {
   }
 }
 
-/** SQLITE_READONLY, SQLITE_IOERR and SQLITE_FULL: nothing was stored, and a later attempt may succeed. */
-export const isDiskUnwritable = (error: unknown): boolean => [8, 10, 13].includes(sqliteCodeOf(error) ?? 0);
+/** SQLITE_READONLY, SQLITE_IOERR and SQLITE_FULL, or a full file system: nothing was stored, and a later attempt may succeed. */
+export const isDiskUnwritable = (error: unknown): boolean =>
+  [8, 10, 13].includes(sqliteCodeOf(error) ?? 0) || ["ENOSPC", "EDQUOT"].includes(errorCode(error) ?? "");

@@ -8,6 +8,7 @@
 import { closeSync, constants, openSync, readFileSync, renameSync, writeSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import * as v from "valibot";
+import type { AgeReading } from "./age.ts";
 import { queueFiles } from "./files.ts";
 import type { QueueState } from "./format.ts";
 import type { Checkpoint } from "./record.ts";
@@ -16,6 +17,8 @@ import type { Checkpoint } from "./record.ts";
 export interface QueueMark {
   lastSequence: number;
   records: number;
+  /** The queue's time; undefined in a mark of an earlier version. */
+  reading: AgeReading | undefined;
   checkpoints: readonly Checkpoint[];
   /** The sequence up to which core has everything: it acknowledges in order. */
   sentThrough: number;
@@ -27,6 +30,8 @@ const Line = v.tuple([
   v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
   v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
   v.array(v.tuple([v.string(), v.string(), v.nullable(v.string())])),
+  // An earlier version ignores it.
+  v.optional(v.tuple([v.number(), v.number()])),
 ]);
 
 /** Reads the mark of the queue in `dir`; undefined if it has none, or none that can be read. */
@@ -34,11 +39,11 @@ export const readMark = (dir: string): QueueMark | undefined => {
   const lines = linesOf(queueFiles(dir).mark).flatMap((text) => parseLine(text) ?? []);
   const newest = lines.at(-1);
   if (newest === undefined) return undefined;
-  const { lastSequence, records } = newest;
+  const { lastSequence, records, reading } = newest;
   const sentThrough = lastSequence - records;
   const sent = lines.filter((line) => line.lastSequence <= sentThrough);
   return {
-    ...{ lastSequence, records, sentThrough },
+    ...{ lastSequence, records, reading, sentThrough },
     checkpoints: lastOfEach(lines).filter(({ value }) => value !== null),
     sentCheckpoints: sent.length === 0 ? undefined : lastOfEach(sent),
   };
@@ -52,9 +57,7 @@ const lastOfEach = (lines: readonly MarkLine[]): Checkpoint[] => {
   return [...last.values()];
 };
 
-interface MarkLine {
-  lastSequence: number;
-  records: number;
+interface MarkLine extends Pick<QueueMark, "lastSequence" | "records" | "reading"> {
   changed: v.InferOutput<typeof Line>[2];
 }
 
@@ -71,8 +74,8 @@ const parseLine = (text: string): MarkLine | undefined => {
   if (json.length === 0 || text.slice(0, 9) !== `${checksumOf(json)} `) return undefined;
   const parsed = v.safeParse(Line, JSON.parse(json.toString()));
   if (!parsed.success) return undefined;
-  const [lastSequence, records, changed] = parsed.output;
-  return { lastSequence, records, changed };
+  const [lastSequence, records, changed, reading] = parsed.output;
+  return { lastSequence, records, changed, reading: reading && { ageMs: reading[0], wallMs: reading[1] } };
 };
 
 const checksumOf = (json: Uint8Array): string => crc32(json).toString(16).padStart(8, "0");
@@ -86,7 +89,7 @@ export const missingRecords = (
   { nextSequence }: Pick<QueueState, "nextSequence">,
 ): number => (mark === undefined ? 0 : Math.min(mark.records, Math.max(0, mark.lastSequence - (nextSequence - 1))));
 
-type Marked = Pick<QueueState, "nextSequence" | "records">;
+type Marked = Pick<QueueState, "nextSequence" | "records" | "ageMs" | "wallMs">;
 
 /** The mark of an open queue. */
 export interface MarkWriter {
@@ -112,10 +115,10 @@ export const writeMark = (dir: string, state: Marked, checkpoints: () => readonl
     file = undefined;
   };
 
-  const write = (line: Marked, changed: readonly Checkpoint[]): void => {
+  const write = ({ nextSequence, records, ageMs, wallMs }: Marked, changed: readonly Checkpoint[]): void => {
     if (file === undefined) return;
     const fields = changed.map(({ source, key, value }) => [source, key, value]);
-    const json = Buffer.from(JSON.stringify([line.nextSequence - 1, line.records, fields]));
+    const json = Buffer.from(JSON.stringify([nextSequence - 1, records, fields, [ageMs, wallMs]]));
     // The line end comes first, so that a line that was cut off spoils no other.
     bytes += writeSync(file, Buffer.concat([Buffer.from(`\n${checksumOf(json)} `), json]));
   };

@@ -32,6 +32,7 @@ const open = (options: Partial<QueueOptions> = {}, at = dir): Queue => {
   return queue;
 };
 const database = () => join(dir, "queue.db");
+const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400 };
 const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
 
 /** Stores 60 records over many pages, and closes the queue. */
@@ -220,6 +221,25 @@ describe("Q5: a flipped bit", () => {
     }
   });
 
+  it.each([
+    "age_ms = age_ms | (1 << 30)",
+    "age_ms = age_ms | (1 << 45)",
+    "wall_ms = wall_ms - (1 << 26)",
+    "age_ms = -age_ms - 1",
+  ])("in the queue's age (%s) expires no record, and is reported if it could", async (flip) => {
+    await fill();
+    change(`UPDATE state SET ${flip}`);
+    const diag = readQueueStats(dir, { ...limits, clock: { now: Date.now } });
+    let reports = 0;
+    const queue = open({ maxRecordAgeSeconds: 3_600, onWrongAge: () => void reports++ });
+    const isAhead = !flip.includes("-age_ms");
+    expect([texts(queue).length, reports, queue.stats().atRisk]).toEqual([60, isAhead ? 1 : 0, isAhead]);
+    expect(queue.stats()).toMatchObject({ droppedRecordsTotal: 0, oldestRecordAgeSeconds: 0 });
+    expect(diag).toMatchObject({ atRisk: isAhead, oldestRecordAgeSeconds: 0 });
+    await queue.close();
+    expect(open({ onWrongAge: () => expect.fail("it was corrected") }).stats().records).toBe(60);
+  });
+
   it.each(["from", '"records"', "1"])("in %j of accounts and of the open period keeps no record back", async (part) => {
     const clock = createTestClock();
     const queue = open({ clock });
@@ -282,7 +302,6 @@ describe("Q10: a queue of another format", () => {
         .filter((name) => name !== "queue.lock")
         .map((name) => [name, hash("sha256", readFileSync(join(dir, name)))]),
     );
-  const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400 };
 
   it.each([
     ["older", 1, "WAL"],

@@ -1,10 +1,11 @@
-import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
+import { canMount, hasStrace } from "../../tests/support/failing-reads.ts";
 import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
 import { closeAccounts } from "../../tests/support/queue-accounts.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
@@ -12,16 +13,7 @@ import type { Queue, QueueOptions } from "./queue.ts";
 const opened: Queue[] = [];
 const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
 
-/** Whether this user may mount a small file system, to fill it. */
-const canMount = (() => {
-  const at = mkdtempSync(join(tmpdir(), "queue-mount-"));
-  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", at], { timeout: 60_000 }).status === 0;
-  if (mounted) execFileSync("umount", [at]);
-  rmSync(at, { recursive: true });
-  return mounted;
-})();
-
-describe.skipIf(!canMount)("on a small file system (needs root)", () => {
+describe.skipIf(!canMount())("on a small file system (needs root)", () => {
   let disk: string;
   const open = (options: Partial<QueueOptions> = {}): Queue => {
     const queue = openTestQueue(join(disk, "queue"), options);
@@ -175,78 +167,75 @@ const startFailingWrites = async (): Promise<ChildProcess> => {
   return strace;
 };
 
-describe.skipIf(spawnSync("strace", ["-V"], { timeout: 60_000 }).status !== 0)(
-  "on a disk that turns read-only (needs strace)",
-  () => {
-    let dir: string;
-    let failing: ChildProcess | undefined;
-    const open = (options: Partial<QueueOptions> = {}): Queue => {
-      const queue = openTestQueue(dir, options);
-      opened.push(queue);
-      return queue;
-    };
-    const turnReadOnly = async () => {
-      failing = await startFailingWrites();
-    };
-    const turnBack = async () => {
-      if (failing === undefined) return;
-      const ended = once(failing, "exit");
-      failing.kill();
-      failing = undefined;
-      await ended;
-    };
-    beforeEach(() => {
-      dir = mkdtempSync(join(tmpdir(), "queue-disk-"));
-    });
-    afterEach(async () => {
-      await turnBack();
-      for (const queue of opened.splice(0)) await queue.close();
-      rmSync(dir, { recursive: true });
-    });
+describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", () => {
+  let dir: string;
+  let failing: ChildProcess | undefined;
+  const open = (options: Partial<QueueOptions> = {}): Queue => {
+    const queue = openTestQueue(dir, options);
+    opened.push(queue);
+    return queue;
+  };
+  const turnReadOnly = async () => {
+    failing = await startFailingWrites();
+  };
+  const turnBack = async () => {
+    if (failing === undefined) return;
+    const ended = once(failing, "exit");
+    failing.kill();
+    failing = undefined;
+    await ended;
+  };
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), "queue-disk-"));
+  });
+  afterEach(async () => {
+    await turnBack();
+    for (const queue of opened.splice(0)) await queue.close();
+    rmSync(dir, { recursive: true });
+  });
 
-    it("Q3: rejects appends and acks while the disk is read-only, loses nothing, and continues afterwards", async () => {
-      const queue = open({ maxRecordAgeSeconds: 1_000 });
-      await queue.append([record("before"), record("sent")]);
-      await turnReadOnly();
-      await expect(queue.append([record("meanwhile")])).rejects.toThrow("disk I/O error");
-      await expect(queue.ack(1)).rejects.toThrow("disk I/O error");
-      expect([texts(queue), queue.stats().records, queue.stats().droppedRecordsTotal]).toEqual([
-        ["before", "sent"],
-        2,
-        0,
-      ]);
-      await turnBack();
-      await queue.append([record("after")]);
-      await queue.ack(1);
-      await queue.close();
-      expect(texts(open())).toEqual(["sent", "after"]);
-    });
+  it("Q3: rejects appends and acks while the disk is read-only, loses nothing, and continues afterwards", async () => {
+    const queue = open({ maxRecordAgeSeconds: 1_000 });
+    await queue.append([record("before"), record("sent")]);
+    await turnReadOnly();
+    await expect(queue.append([record("meanwhile")])).rejects.toThrow("disk I/O error");
+    await expect(queue.ack(1)).rejects.toThrow("disk I/O error");
+    expect([texts(queue), queue.stats().records, queue.stats().droppedRecordsTotal]).toEqual([
+      ["before", "sent"],
+      2,
+      0,
+    ]);
+    await turnBack();
+    await queue.append([record("after")]);
+    await queue.ack(1);
+    await queue.close();
+    expect(texts(open())).toEqual(["sent", "after"]);
+  });
 
-    it("Q3: drops and counts the newest while the disk is read-only, with drop_newest_on_full", async () => {
-      const queue = open({ dropNewestOnFull: true });
-      await queue.append([record("before")]);
-      await turnReadOnly();
-      expect(await queue.append([record("a"), record("b")])).toBe("dropped");
-      expect(queue.stats().droppedRecordsTotal).toBe(2);
-      await turnBack();
-      expect(await queue.append([record("after")])).toBe("stored");
-      await queue.close();
-      expect([texts(open()), opened.at(-1)?.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
-    });
+  it("Q3: drops and counts the newest while the disk is read-only, with drop_newest_on_full", async () => {
+    const queue = open({ dropNewestOnFull: true });
+    await queue.append([record("before")]);
+    await turnReadOnly();
+    expect(await queue.append([record("a"), record("b")])).toBe("dropped");
+    expect(queue.stats().droppedRecordsTotal).toBe(2);
+    await turnBack();
+    expect(await queue.append([record("after")])).toBe("stored");
+    await queue.close();
+    expect([texts(open()), opened.at(-1)?.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
+  });
 
-    it("Q3: defers expiry while the disk is read-only, and keeps serving reads", async () => {
-      const clock = createTestClock();
-      const queue = open({ clock, maxRecordAgeSeconds: 100 });
-      await queue.append([record("old")]);
-      await clock.advance(60_000);
-      await queue.append([record("young")]);
-      await turnReadOnly();
-      await clock.advance(60_000);
-      expect(texts(queue)).toEqual(["old", "young"]);
-      expect(queue.stats()).toMatchObject({ records: 2, droppedRecordsTotal: 0 });
-      await turnBack();
-      await clock.advance(2_000);
-      expect(queue.stats()).toMatchObject({ records: 1, droppedRecordsTotal: 1 });
-    });
-  },
-);
+  it("Q3: defers expiry while the disk is read-only, and keeps serving reads", async () => {
+    const clock = createTestClock();
+    const queue = open({ clock, maxRecordAgeSeconds: 100 });
+    await queue.append([record("old")]);
+    await clock.advance(60_000);
+    await queue.append([record("young")]);
+    await turnReadOnly();
+    await clock.advance(60_000);
+    expect(texts(queue)).toEqual(["old", "young"]);
+    expect(queue.stats()).toMatchObject({ records: 2, droppedRecordsTotal: 0 });
+    await turnBack();
+    await clock.advance(2_000);
+    expect(queue.stats()).toMatchObject({ records: 1, droppedRecordsTotal: 1 });
+  });
+});

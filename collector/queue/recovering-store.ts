@@ -5,6 +5,7 @@
  *   it continues the queue id and the sequences too, so no sequence is used twice; otherwise it has a new queue id.
  * - The operation that found the corruption is retried once, on the new database.
  * - A database that its disk cannot read is never taken for a corrupt one: it is kept as it is.
+ * - A database whose time is ahead of the mark's, as a flipped bit sets it, has that of the mark: nothing expires by the wrong one.
  * - A database that lacks commits (mark.ts) continues behind them: what it lacks is counted, and no sequence is used twice.
  */
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readSync, renameSync, rmSync } from "node:fs";
@@ -15,7 +16,7 @@ import type { Entropy } from "../../kit/entropy.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 import { fsyncDirectorySync } from "../files/private-files.ts";
 import { copyAccounts, readRemainingAccounts } from "./account-table.ts";
-import type { AgeReading } from "./age.ts";
+import { type AgeReading, leastReading } from "./age.ts";
 import { QueueCorruptError, QueueUnreadableError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
 import { isCorruption, type QueueOrigin, readRemains, unsent } from "./format.ts";
@@ -34,6 +35,8 @@ export interface RecoveringStoreOptions {
   onQuarantined?(folder: string, cause: unknown): void;
   /** Called at the opening of a queue that lacks records which it had stored, with the most that it can be. */
   onLost?(records: number): void;
+  /** Called at the opening of a queue whose own time is wrong: the records are kept. */
+  onWrongAge?(): void;
 }
 
 /**
@@ -82,8 +85,10 @@ export const openRecoveringStore = (
       );
     try {
       const opened = retryIfCorrupt(open);
-      if (!created) continueBehind(found, opened, options);
-      else if (lost > 0) options.onLost?.(lost);
+      if (!created) {
+        correctAge(found, opened, options);
+        continueBehind(found, opened, options);
+      } else if (lost > 0) options.onLost?.(lost);
       return opened;
     } catch (error) {
       if (!(error instanceof QueueCorruptError)) throw error;
@@ -171,6 +176,17 @@ const withLosses = (checkpoints: readonly Checkpoint[], records: number, ageMs: 
 const changed = (checkpoints: readonly Checkpoint[], changes: readonly Checkpoint[]): Checkpoint[] => {
   const isSame = (one: Checkpoint) => (other: Checkpoint) => one.source === other.source && one.key === other.key;
   return [...checkpoints.filter((one) => !changes.some(isSame(one))), ...changes.filter(({ value }) => value !== null)];
+};
+
+/** Sets the queue's time to the mark's if its own is ahead of it, and the queue at risk. */
+const correctAge = (mark: QueueMark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
+  const reading = leastReading(store.state, mark?.reading, options.clock.now());
+  if (reading === store.state) return;
+  store.transaction(({ state, putCheckpoint }) => {
+    Object.assign(state, reading);
+    putCheckpoint(addLosses(store.allCheckpoints(), 0, reading.ageMs));
+  });
+  options.onWrongAge?.();
 };
 
 /**

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../../kit/clock.ts";
 import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
-import { ageAt } from "./age.ts";
+import { ageAt, leastReading } from "./age.ts";
 import { type FileGaps, fileGapSource, sumFileGaps } from "./file-gaps.ts";
 import { queueFiles } from "./files.ts";
 import { checkFormat, type QueueState, readCheckpoints, readOldestAge, readState } from "./format.ts";
@@ -120,14 +120,17 @@ export const readQueueStats = (dir: string, options: Risk & { clock: Pick<Clock,
     checkFormat(database, dir);
     database.exec("BEGIN");
     const state = readState(database);
-    const ageMs = ageAt(state, options.clock.now());
+    const wallMs = options.clock.now();
+    const reading = leastReading(state, mark?.reading, wallMs);
+    const ageMs = ageAt(reading, wallMs);
     const missing = missingRecords(mark, state);
     const checkpoints = readCheckpoints(database);
     const { losses, gaps } = damageOf(
       (source) =>
         new Map(checkpoints.filter((own) => own.source === source).map(({ key, value }) => [key, value ?? ""])),
     );
-    if (missing > 0) Object.assign(losses, { records: losses.records + missing, lastAgeMs: ageMs });
+    if (missing > 0 || reading !== state)
+      Object.assign(losses, { records: losses.records + missing, lastAgeMs: ageMs });
     const droppedRecords = state.droppedRecords + missing;
     return statsOf({ ...state, droppedRecords }, readOldestAge(database), ageMs, { losses, gaps }, options);
   } finally {

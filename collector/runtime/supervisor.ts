@@ -86,7 +86,9 @@ const runWithQueue = async (
       { records },
       "the queue lacks records that it had stored: its files were damaged, or replaced by older ones",
     );
-  const open = () => openQueue({ ...state.loaded.config.buffer, ...env, onQuarantined, onCorruptRecords, onLost });
+  const onWrongAge = () => log.error({}, "the queue's own time was damaged, and is corrected; no record expired by it");
+  const reports = { onQuarantined, onCorruptRecords, onLost, onWrongAge };
+  const open = () => openQueue({ ...state.loaded.config.buffer, ...env, ...reports });
   const queue = await openWhenReadable(open, options, signal);
   const { checkpoints } = queue;
   const { refused } = queue.accounts;

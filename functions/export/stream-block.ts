@@ -1,5 +1,11 @@
 import { type BlockCodec, blockEncodings } from "../store/ingest/block-codec.ts";
-import { readStoredBlock, type StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import {
+  BlockCorrupt,
+  type DamagedBlock,
+  describeDamage,
+  readStoredBlock,
+  type StoredEnvelope,
+} from "../store/ingest/stored-envelope.ts";
 import type { StreamMessage } from "./stream-message.ts";
 
 /** A block is part of a frame, whose limit an operator can raise to this. */
@@ -7,29 +13,48 @@ const rawBytesMax = 256 * 1024 * 1024;
 
 /**
  * Reads the envelopes of a message (docs/nats.md): of a block, and of the one envelope that each message of earlier versions was. A fence has
- * none; undefined for a message that core did not write. They share no memory with the message: the client's buffer has others beside it.
+ * none; nor has a damaged one, which is passed to `onDamaged`; undefined for a message that core did not write. They share no memory with the
+ * message: the client's buffer has others beside it.
  */
 export const readStreamBlock = (
   { headers, data }: Pick<StreamMessage, "headers" | "data">,
   codec: Pick<BlockCodec, "decompress">,
+  onDamaged = (block: DamagedBlock): void => {
+    throw new BlockCorrupt(describeDamage(block));
+  },
 ): readonly StoredEnvelope[] | undefined => {
   if (headers?.has("Svc-Fence")) return [];
   const header = (name: string): string => headers?.get(name) ?? "";
-  const receivedAt = microsecondsOf(header("Svc-Received-At"));
-  if (receivedAt === undefined) return undefined;
+  const block = readPlace(header);
+  if (block === undefined) return undefined;
+  const { hostId, queueId, receivedAt } = block;
   try {
-    const queue = {
-      hostId: decodeURI(header("Svc-Host")),
-      queueId: Uint8Array.fromHex(header("Svc-Queue")),
+    const name = header("Svc-Encoding");
+    if (name === "") return [{ hostId, queueId, receivedAt, ...readEnvelope(header), payload: new Uint8Array(data) }];
+    const rawBytes = Number(header("Svc-Raw-Bytes"));
+    if ((name !== "none" && name !== "zstd") || !(rawBytes <= rawBytesMax)) throw new BlockCorrupt(name);
+    const own = name === "none" ? new Uint8Array(data) : data;
+    return readStoredBlock({ ...block, rawBytes, encoding: blockEncodings[name], data: own }, codec);
+  } catch {
+    onDamaged(block);
+    return [];
+  }
+};
+
+/** Reads which envelopes a message has; undefined if core did not write it. */
+const readPlace = (header: (name: string) => string): DamagedBlock | undefined => {
+  const receivedAt = microsecondsOf(header("Svc-Received-At"));
+  const [host, queue, sequence] = [header("Svc-Host"), header("Svc-Queue"), header("Svc-Sequence")];
+  if (receivedAt === undefined || host === "" || queue === "") return undefined;
+  try {
+    return {
+      hostId: decodeURI(host),
+      queueId: Uint8Array.fromHex(queue),
+      firstSequence: BigInt(header("Svc-First-Sequence") || sequence),
+      lastSequence: BigInt(header("Svc-Last-Sequence") || sequence),
+      envelopes: Number(header("Svc-Envelopes")) || 1,
       receivedAt,
     };
-    const name = header("Svc-Encoding");
-    if (name === "") return [{ ...queue, ...readEnvelope(header), payload: new Uint8Array(data) }];
-    if (name !== "none" && name !== "zstd") return undefined;
-    const rawBytes = Number(header("Svc-Raw-Bytes"));
-    if (!(rawBytes <= rawBytesMax)) return undefined;
-    const own = name === "none" ? new Uint8Array(data) : data;
-    return readStoredBlock({ ...queue, rawBytes, encoding: blockEncodings[name], data: own }, codec);
   } catch {
     return undefined;
   }

@@ -8,7 +8,7 @@ import type { Database } from "../store/database/database.ts";
 import { findStreamExports } from "../store/export/lag.ts";
 import { createStreamPosition, type ExportLease, moveExportPosition, moveToStream } from "../store/export/positions.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
-import { objectBytes, type StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import { describeDamage, objectBytes, type StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 import { readStreamBlock } from "./stream-block.ts";
 import { createStreamChains } from "./stream-chains.ts";
@@ -24,7 +24,7 @@ export interface StreamSourceOptions {
   stream: string;
   lease: ExportLease;
   clock: Pick<Clock, "sleep">;
-  log: Pick<Log, "warn">;
+  log: Pick<Log, "warn" | "error">;
   codec: Pick<BlockCodec, "decompress">;
   /** The size of a chunk that the source aims at. */
   chunkBytes: number;
@@ -96,9 +96,15 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
         last = message.sequence;
       }
       bytes += message.heldBytes;
-      const read = readStreamBlock(message, codec);
-      if (read === undefined)
-        log.warn({ subject: message.subject, seq: message.sequence }, "skipped a foreign message");
+      const { subject, sequence: seq } = message;
+      const read = readStreamBlock(message, codec, (block) => {
+        lost += block.envelopes;
+        log.error(
+          { subject, seq, damaged: describeDamage(block) },
+          "a stored block is damaged; its envelopes are lost",
+        );
+      });
+      if (read === undefined) log.warn({ subject, seq }, "skipped a foreign message");
       const [first] = read ?? [];
       if (!read || !first) continue;
       envelopes += read.length;

@@ -117,6 +117,9 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
     const log = {
       info: () => undefined,
       warn: (fields: object, message: string) => world.note(`${name}: ${message} ${describe(fields)}`),
+      error: (fields: object, message: string) => {
+        throw new Error(`${message} ${describe(fields)}`);
+      },
     };
     const run = async (): Promise<void> => {
       // At its start it waits for the database.

@@ -1,5 +1,17 @@
-import { spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+/** Whether this user may mount a small file system, to fill it. */
+export const canMount = (): boolean => {
+  const at = mkdtempSync(join(tmpdir(), "small-disk-"));
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", at], { timeout: 60_000 }).status === 0;
+  if (mounted) execFileSync("umount", [at]);
+  rmSync(at, { recursive: true });
+  return mounted;
+};
 
 /** Whether this machine has strace, which makes system calls fail. */
 export const hasStrace = (): boolean => spawnSync("strace", ["-V"], { timeout: 60_000 }).status === 0;

@@ -1,17 +1,23 @@
+import { execFileSync } from "node:child_process";
 import {
   appendFileSync,
   copyFileSync,
   existsSync,
+  mkdtempSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   truncateSync,
   unlinkSync,
   writeFileSync,
 } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { eventually } from "../../../tests/support/eventually.ts";
+import { canMount } from "../../../tests/support/failing-reads.ts";
 import { createTestFiles, lines, settle } from "../../../tests/support/file-source.ts";
 
 let files: ReturnType<typeof createTestFiles>;
@@ -204,5 +210,51 @@ describe("K7: rotation while the collector runs", () => {
     await expectLines(52);
     expect(files.queue.stats()).toMatchObject({ fileGaps: 1, fileGapBytes: "no line end".length });
     expect(files.source?.counters?.()).toMatchObject({ gaps: 1, gap_bytes: 11 });
+  });
+});
+
+describe.skipIf(!canMount())("K7: compressed files while the temporary space is full (needs root)", () => {
+  /** Gives the collector temporary space of 4 KiB. Returns a function that enlarges it. */
+  const fillTemporary = () => {
+    const [at, before] = [mkdtempSync(join(tmpdir(), "small-disk-")), process.env.TMPDIR];
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=4k", "tmpfs", at]);
+    process.env.TMPDIR = at;
+    onTestFinished(() => {
+      if (before === undefined) delete process.env.TMPDIR;
+      else process.env.TMPDIR = before;
+      execFileSync("umount", [at]);
+      rmSync(at, { recursive: true });
+    });
+    return () => execFileSync("mount", ["-o", "remount,size=1m", at]);
+  };
+
+  it("rotated while the collector is stopped: waits until there is room, and counts no gap", async () => {
+    await begin();
+    const enlarge = fillTemporary();
+    await files.restart({}, () => {
+      files.write(51, 1000);
+      rotate("app.log", "app.log.1");
+      gzip("app.log.1");
+      files.write(1001, 1010);
+    });
+    await files.expectTexts([...lines(1, 50), ...lines(1001, 1010)]);
+    await eventually(() => expect(files.source?.counters?.().failures).toBeGreaterThan(1));
+    enlarge();
+    await expectLines(1010);
+    expect(files.queue.stats().fileGaps).toBe(0);
+  });
+
+  it("copied and truncated while it runs: waits until there is room, and counts no gap", async () => {
+    await begin();
+    const enlarge = fillTemporary();
+    files.write(51, 1000);
+    copyFileSync(files.log(), files.log("app.log.1"));
+    gzip("app.log.1");
+    truncateSync(files.log());
+    await eventually(() => expect(files.source?.counters?.().failures).toBeGreaterThan(1));
+    files.write(1001, 1010);
+    enlarge();
+    await expectLines(1010);
+    expect(files.queue.stats().fileGaps).toBe(0);
   });
 });

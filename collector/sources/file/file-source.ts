@@ -120,7 +120,10 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         const opened = await openUnlessFollowed(path);
         if (opened === null) continue;
         const key = fileKey(opened.stat);
-        const position = await startOf(opened, patternIsNew);
+        const position = await startOf(opened, patternIsNew).catch(async (error: unknown) => {
+          await opened.file.close();
+          throw error;
+        });
         begun.push({ source: checkpointSource, key, value: savePosition(position) });
         await follow(opened, position);
         unsettled.add(position.path);
@@ -199,23 +202,21 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   };
 
   const tick = async () => {
-    if (clock.monotonic() - discoveredAt >= discoveryMs) {
-      await discover();
-      await closeRotated();
-    }
     let read = false;
     let failed = false;
-    // One batch of each file in turn, so that neither a busy nor a failing file starves the others.
-    for (const tail of [...tails.values()]) {
+    const attempt = async (path: string | undefined, act: () => Promise<unknown>) => {
       try {
-        read = (await tail.step(signal)) || read;
+        read = (await act()) === true || read;
       } catch (error) {
         signal.throwIfAborted();
         failed = true;
         counts.failures += 1;
-        log.error({ err: error, source: name, path: tail.path }, "a file could not be read or stored; retrying");
+        log.error({ err: error, source: name, path }, "a file could not be read or stored; retrying");
       }
-    }
+    };
+    if (clock.monotonic() - discoveredAt >= discoveryMs) await attempt(undefined, () => discover().then(closeRotated));
+    // One batch of each file in turn, so that neither a busy nor a failing file starves the others.
+    for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
     pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
     if (failed) await clock.sleep(retryMs, signal);
     else if (!read) await clock.sleep(pauseMs, signal);
@@ -239,7 +240,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       await discover().catch((error: unknown) => {
         // A full disk is no fault of the config: it is tried again, as later.
         if (!isDiskUnwritable(error)) throw error;
-        log.error({ err: error, source: name }, "positions cannot be stored; retrying");
+        log.error({ err: error, source: name }, "positions or compressed files cannot be stored; retrying");
       });
       running = run();
     },

@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { basename, dirname, extname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { constants, createGunzip, gunzipSync } from "node:zlib";
+import { isDiskUnwritable } from "../../queue/errors.ts";
 import type { FileRules } from "../source.ts";
 import type { OpenFile } from "./discovery.ts";
 import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
@@ -69,7 +70,7 @@ export const openRotated = async function* (
 
 /**
  * Opens a file; a compressed one as its content. Null if it is gone, may not be read, is not what its name says, or is compressed and does not
- * start like `startsLike`.
+ * start like `startsLike`. Throws while there is no room for its content.
  */
 export const openContent = async (path: string, rules: FileRules, startsLike?: Position): Promise<OpenFile | null> => {
   const opened = await openAllowedFile(path, rules).catch((error: unknown) => {
@@ -84,7 +85,11 @@ export const openContent = async (path: string, rules: FileRules, startsLike?: P
       (file as FileHandle & EventEmitter).once("close", () => void opened.file.close());
       return { ...opened, file, stat: Object.assign(opened.stat, { size: (await file.stat()).size }) };
     }
-  } catch {
+  } catch (error) {
+    if (isDiskUnwritable(error)) {
+      await opened.file.close();
+      throw error;
+    }
     // It is not what its name says.
   }
   await opened.file.close();
@@ -106,12 +111,14 @@ const unpack = async (packed: FileHandle): Promise<FileHandle> => {
   const file = await open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {
     await rm(path);
-    let at = 0;
+    let bytes = 0;
     const source = packed.createReadStream({ autoClose: false, start: 0 });
     await pipeline(source, createGunzip(), async (chunks: AsyncIterable<Buffer>) => {
       for await (const chunk of chunks) {
-        if (at + chunk.length > unpackedBytesMax) throw new RangeError("a compressed file is too large");
-        at += (await file.write(chunk, 0, chunk.length, at)).bytesWritten;
+        bytes += chunk.length;
+        if (bytes > unpackedBytesMax) throw new RangeError("a compressed file is too large");
+        // Unlike `write`, it fails when there is room for a part alone.
+        await file.appendFile(chunk);
       }
     });
     return file;

@@ -44,6 +44,11 @@ const hasName = async (key: string, path: string): Promise<boolean> => {
   return found !== null && fileKey(found) === key;
 };
 
+/** Frees the room that contents of compressed files take. */
+const closeAll = async (files: readonly OpenFile[]): Promise<void> => {
+  for (const { file } of files) await file.close();
+};
+
 const savedAt = (key: string, position: Position): Checkpoint => ({
   source: "file",
   key,
@@ -106,9 +111,14 @@ export const createRotation = (
       const copyKey = fileKey(copy.stat);
       const wanted = (key: string, age: Aged) => key !== copyKey && !isKnown(key) && isNewer(age, copy.age);
       const later: (OpenFile & { age: Aged })[] = [];
-      for await (const opened of openRotated(position, wanted, rules)) {
-        if (await isFollowed(opened, position.path, key)) await opened.file.close();
-        else later.push(opened);
+      try {
+        for await (const opened of openRotated(position, wanted, rules)) {
+          if (await isFollowed(opened, position.path, key)) await opened.file.close();
+          else later.push(opened);
+        }
+      } catch (error) {
+        await closeAll([copy, ...later]);
+        throw error;
       }
       const times = [copy, ...later].map(({ age }) => age.mtimeMs);
       const next = { ...restart, readThroughMs: Math.max(changedMs, ...times) };
@@ -122,13 +132,19 @@ export const createRotation = (
       const { path, foundMs = Number.POSITIVE_INFINITY, readThroughMs = foundMs } = position;
       const wanted = (other: string, age: Aged) => !isKnown(other) && age.mtimeMs > readThroughMs;
       const copies: (OpenFile & { age: Aged })[] = [];
-      for await (const opened of openRotated(position, wanted, rules)) {
-        // A copy of what it still has.
-        if ((await hasSameStart(opened.file, file)) || (await isFollowed(opened, path, key))) await opened.file.close();
-        else copies.push(opened);
+      try {
+        for await (const opened of openRotated(position, wanted, rules)) {
+          // A copy of what it still has.
+          if ((await hasSameStart(opened.file, file)) || (await isFollowed(opened, path, key)))
+            await opened.file.close();
+          else copies.push(opened);
+        }
+      } catch (error) {
+        await closeAll(copies);
+        throw error;
       }
       // Under another name, it may have been renamed before those were made: they are files that came after it.
-      if (!(await hasName(key, path))) for (const copy of copies.splice(0)) await copy.file.close();
+      if (!(await hasName(key, path))) await closeAll(copies.splice(0));
       copies.sort((a, b) => a.age.mtimeMs - b.age.mtimeMs);
       if (copies.length === 0) {
         if (lostBytes > 0) await countGap(path, lostBytes, [], signal);

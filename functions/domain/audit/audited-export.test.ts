@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
 import { createTestCore } from "../../../tests/support/core.ts";
-import { auditedExport, type ExportBatch } from "./audited-export.ts";
+import { auditedExport, type ExportBatch, exportBegun } from "./audited-export.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -30,7 +30,9 @@ const openExport = (id: string) => {
 };
 
 const eventsOf = (id: string) =>
-  test.db.execute(sql`select outcome, reason, details from audit_event where target_id = ${id}`);
+  test.db.execute(sql`select outcome, reason, details from audit_event where target_id = ${id} order by id`);
+
+const begun = { outcome: "success", reason: exportBegun, details: { filters: {} } };
 
 it("reads one batch ahead of the reader, and none further", async () => {
   const { reads, batches } = openExport("whole");
@@ -45,7 +47,19 @@ it("reads one batch ahead of the reader, and none further", async () => {
   reads[2]?.resolve({ rows: ["c"], next: null });
   expect((await batches.next()).value).toEqual(["c"]);
   expect((await batches.next()).done).toBe(true);
-  expect(await eventsOf("whole")).toMatchObject([{ outcome: "success", reason: null, details: { rows: 3 } }]);
+  expect(await eventsOf("whole")).toMatchObject([begun, { outcome: "success", reason: null, details: { rows: 3 } }]);
+});
+
+it("is in the log before a row of it is given, so that one of a process that is killed then is, too", async () => {
+  const [short, long] = [openExport("short"), openExport("long")];
+  const first = [short, long].map(({ batches }) => batches.next());
+  short.reads[0]?.resolve({ rows: ["a"], next: null });
+  long.reads[0]?.resolve({ rows: ["a"], next: 1 });
+  await Promise.all(first);
+  expect(await eventsOf("short")).toMatchObject([{ outcome: "success", reason: null, details: { rows: 1 } }]);
+  expect(await eventsOf("long")).toEqual([begun]);
+  await short.batches.return();
+  expect(await eventsOf("short")).toHaveLength(1);
 });
 
 it("ends the read ahead before it audits a reader who stops, and counts only the rows that the reader took", async () => {
@@ -54,9 +68,9 @@ it("ends the read ahead before it audits a reader who stops, and counts only the
   reads[0]?.resolve({ rows: ["a"], next: 1 });
   await first;
   const stopped = batches.return();
-  expect(await eventsOf("stopped")).toEqual([]);
+  expect(await eventsOf("stopped")).toEqual([begun]);
   reads[1]?.reject(new Error("the reader has stopped anyway"));
   await stopped;
   const reason = "the reader disconnected before the end";
-  expect(await eventsOf("stopped")).toMatchObject([{ outcome: "failure", reason, details: { rows: 1 } }]);
+  expect(await eventsOf("stopped")).toMatchObject([begun, { outcome: "failure", reason, details: { rows: 1 } }]);
 });

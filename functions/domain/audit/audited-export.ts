@@ -3,6 +3,9 @@ import type { Core } from "../../core.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 
+/** The reason of an event that is written before the first row is given: a process that is killed writes none at the end. */
+export const exportBegun = "has begun: another event follows at its end";
+
 /** Rows per batch: enough to amortise a scan, few enough for memory and the event loop. */
 export const exportBatchRows = 250;
 
@@ -28,6 +31,7 @@ export interface ExportBatch<Row, Position> {
 
 /**
  * Yields the batches that `read` returns. While the reader takes one, the database reads the next, and none further. Writes an audit event
+ * with the number of rows before it yields the only batch. Of several batches, it writes one before the first (`exportBegun`), and another
  * with the number of rows before it reports the end to the reader, or when the reader stops earlier.
  */
 export const auditedExport = async function* <Row, Position>(
@@ -37,7 +41,22 @@ export const auditedExport = async function* <Row, Position>(
   read: (after: Position | null) => Promise<ExportBatch<Row, Position>>,
 ): AsyncGenerator<Row[], void, void> {
   let given = 0;
+  let recorded: "nothing" | "start" | "all" = "nothing";
   let reason: string | null = "the reader disconnected before the end";
+  const record = (why: string | null, rows?: number) => {
+    const outcome = why === null || why === exportBegun ? "success" : "failure";
+    const facts = { ...details, filters: asked, rows };
+    const entry = {
+      actor: operatorActor(operator),
+      action,
+      target,
+      outcome,
+      reason: why,
+      origin,
+      details: facts,
+    } as const;
+    return core.db.transaction((tx) => recordAudit(tx, core, entry));
+  };
   const readNext = (after: Position | null) => {
     const batch = read(after);
     // Awaited below; until then, a failure is not an unhandled one.
@@ -51,6 +70,10 @@ export const auditedExport = async function* <Row, Position>(
       const batch: ExportBatch<Row, Position> = await next;
       next = batch.next === null ? null : readNext(batch.next);
       given += batch.rows.length;
+      if (recorded === "nothing") {
+        await (batch.next === null ? record(null, given) : record(exportBegun));
+        recorded = batch.next === null ? "all" : "start";
+      }
       yield batch.rows;
     }
     reason = null;
@@ -58,17 +81,8 @@ export const auditedExport = async function* <Row, Position>(
     reason = "a batch could not be read";
     throw error;
   } finally {
-    const entry = {
-      actor: operatorActor(operator),
-      action,
-      target,
-      outcome: reason === null ? "success" : "failure",
-      reason,
-      origin,
-      details: { ...details, filters: asked, rows: given },
-    } as const;
     // A client of a single request ends with it: nothing of the export may still run then.
     await Promise.allSettled([next]);
-    await core.db.transaction((tx) => recordAudit(tx, core, entry));
+    if (recorded !== "all") await record(reason, given);
   }
 };

@@ -32,7 +32,7 @@ export interface AuditExport extends RequestedExport {
   format: "csv" | "jsonl";
 }
 
-/** Returns every event of a filter in batches, newest first, each read on demand. Audited as `audit.export` once the reader ends. */
+/** Returns every event of a filter in batches, newest first, each read on demand. Audited as `audit.export`. */
 export const exportAuditEvents = async (
   core: Pick<Core, "db" | "clock" | "entropy">,
   { query, format, ...request }: AuditExport,

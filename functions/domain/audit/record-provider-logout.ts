@@ -3,6 +3,7 @@ import { Problem } from "../../problems.ts";
 import {
   insertUsedLogoutToken,
   listWebSessionsOf,
+  lockPersonSessions,
   lockProviderSession,
 } from "../../store/operator-session/operator-sessions.ts";
 import type { Origin } from "./audit-log.ts";
@@ -36,6 +37,8 @@ export const recordProviderLogout = async (
   const origin = { requestId, remoteAddress };
   const isAccepted = await db.transaction(async (tx) => {
     const now = new Date(core.clock.now());
+    const { tenantId } = config;
+    if (subject !== null) await lockPersonSessions(tx, { tenantId, subject });
     if (providerSessionId !== null) await lockProviderSession(tx, providerSessionId);
     const keptUntil = new Date(Math.max(expiresAt.getTime(), now.getTime() + keptMsMin));
     const before = await insertUsedLogoutToken(tx, { jti, subject, providerSessionId, expiresAt: keptUntil }, now);
@@ -46,7 +49,6 @@ export const recordProviderLogout = async (
       await recordRefusals(tx, core, [{ actor, action: "operator.sign_out", target, origin, ...refusal }]);
       return false;
     }
-    const { tenantId } = config;
     for (const { id, ...session } of await listWebSessionsOf(tx, { tenantId, subject, providerSessionId }, now))
       await endWebSession(tx, core, { ...session, sessionId: id }, { actor, origin });
     return true;

@@ -4,6 +4,7 @@ import type { Executor } from "../../store/database/database.ts";
 import {
   insertWebSession,
   isProviderSessionEnded,
+  lockPersonSessions,
   lockProviderSession,
 } from "../../store/operator-session/operator-sessions.ts";
 import type { WebCaller } from "../operator/authenticate.ts";
@@ -84,6 +85,7 @@ const beginWebSession = async (
   origin: Origin,
 ): Promise<void> => {
   const { id: sessionId, providerSessionId } = session;
+  await lockPersonSessions(tx, session);
   if (providerSessionId !== null) await lockProviderSession(tx, providerSessionId);
   const now = new Date(core.clock.now());
   await insertWebSession(tx, session, now);

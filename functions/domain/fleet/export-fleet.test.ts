@@ -46,9 +46,9 @@ describe("an export", () => {
 
   it("is audited with the number of rows when its reader stops reading", async () => {
     await test.clock.advance(1000);
-    const before = await eventCount();
     const reader = await start();
     await reader.read();
+    const before = await eventCount();
     while ((await eventCount()) === before) await test.clock.advance(60_000);
     await expect(reader.closed).rejects.toThrow("no read for 60 s");
     expect(await lastEvent()).toMatchObject({ outcome: "failure", reason: "the reader disconnected before the end" });

@@ -21,8 +21,8 @@ export interface ExportedFleet {
 }
 
 /**
- * Returns every row of an export (docs/fleet-health.md), in the order of identities, by the rules at the time of the call. Writes an audit
- * event with the number of rows before it reports the end to the reader, or when the reader stops earlier. Throws as reports do.
+ * Returns every row of an export (docs/fleet-health.md), in the order of identities, by the rules at the time of the call; audited. Throws as
+ * reports do.
  */
 export const exportFleet = async (
   core: Pick<Core, "db" | "clock" | "config" | "entropy">,

@@ -4,6 +4,7 @@ import type { SqlClient } from "../../store/database/pool/sql-client.ts";
 import { readDatabaseTime } from "../../store/database/server-settings.ts";
 import { createTelemetryTable, type TelemetryTable } from "../../store/ingest/telemetry-table.ts";
 import { recordAudit } from "../audit/audit-log.ts";
+import { exportBegun } from "../audit/audited-export.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec"> & { sql: SqlClient };
 
@@ -15,23 +16,27 @@ export interface TelemetryCopy extends Pick<TelemetryTable, "table" | "onDamaged
   host?: string | undefined;
 }
 
-/** Copies telemetry into a new table for `operator`, audited as `telemetry.copy`; returns how many envelopes. Throws `TableRefused`. */
+/**
+ * Copies telemetry into a new table for `operator`, audited as `telemetry.copy` before it begins and at its end; returns how many envelopes.
+ * Throws `TableRefused`.
+ */
 export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: string): Promise<number> => {
   const { table, host, onDamaged } = copy;
   const now = await readDatabaseTime(core.db);
   const [from, to] = [new Date(copy.from(now)), new Date(copy.to(now))];
   const isId = host !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(host);
   const hostId = isId ? (await findIdentity(core.db, host))?.identity : host;
-  const record = (outcome: "success" | "failure", envelopes: number | null) =>
+  const record = (outcome: "success" | "failure", envelopes?: number, reason: string | null = null) =>
     core.db.transaction((tx) =>
       recordAudit(tx, core, {
         actor: { type: "system", id: "svc-server", display: `svc-server envelopes (${operator})` },
         action: "telemetry.copy",
         target: { type: "table", id: table },
-        outcome,
+        ...{ outcome, reason },
         details: { from: from.toISOString(), to: to.toISOString(), host: hostId ?? host ?? null, envelopes },
       }),
     );
+  await record("success", undefined, exportBegun);
   try {
     const copied = await createTelemetryTable(
       core.sql,
@@ -41,7 +46,7 @@ export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: 
     await record("success", copied);
     return copied;
   } catch (cause) {
-    await record("failure", null);
+    await record("failure");
     throw cause;
   }
 };

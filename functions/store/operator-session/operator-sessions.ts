@@ -61,6 +61,17 @@ export const lockProviderSession = async (tx: Executor, id: string): Promise<voi
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`provider session ${id}`}, 0))`);
 };
 
+/** The same for every session at web of a person, by the id or as the identity provider names them. Call it before `lockProviderSession`. */
+export const lockPersonSessions = async (
+  tx: Executor,
+  of: { userId: string } | { tenantId: string; subject: string },
+): Promise<void> => {
+  const { userId, tenantId, subject } = authenticationIdentity;
+  const is = "userId" in of ? eq(userId, of.userId) : and(eq(tenantId, of.tenantId), eq(subject, of.subject));
+  await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended('sessions of ' || ${userId}, 0))
+    from ${authenticationIdentity} where ${is}`);
+};
+
 /** Whether a logout token that has not expired ended this session at the identity provider. */
 export const isProviderSessionEnded = async (tx: Executor, id: string, now: Date): Promise<boolean> =>
   (await tx.$count(

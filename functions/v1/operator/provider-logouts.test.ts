@@ -33,6 +33,13 @@ const logOut = async (jti: string, provider_session_id: string | null, subject =
 const whoami = async (web_session: string) =>
   (await api("GET", "/v1/whoami", { as: { bearer: await test.bridgeToken("reader", { web_session }) } })).status;
 
+/** Returns how many transactions wait for a lock of `lockProviderSession` and alike. */
+const waiting = async (): Promise<number> =>
+  (
+    await test.db.execute(sql`select from pg_locks join pg_database on oid = database
+      where datname = current_database() and locktype = 'advisory' and not granted`)
+  ).length;
+
 /** Starts `call` while the transaction of `begin` is open, which commits once `call` waits for it or has returned. */
 const heldBack = async <Result>(
   begin: (tx: Executor) => Promise<void>,
@@ -41,16 +48,12 @@ const heldBack = async <Result>(
   let called: Promise<Result> | undefined;
   await test.db.transaction(async (tx) => {
     await begin(tx);
+    const before = await waiting();
     let isOver = false;
     called = call().finally(() => {
       isOver = true;
     });
-    const isWaiting = async () =>
-      (
-        await test.db.execute(sql`select from pg_locks join pg_database on oid = database
-          where datname = current_database() and locktype = 'advisory' and not granted`)
-      ).length > 0;
-    while (!isOver && !(await isWaiting()));
+    while (!isOver && (await waiting()) === before);
   });
   return called ?? call();
 };
@@ -68,6 +71,19 @@ describe("POST /v1/operator/provider-logouts", () => {
       () => logOut("token-1", providerSessionId),
     );
     expect([out.status, await whoami(id)]).toEqual([204, 401]);
+  });
+
+  it("without a session waits for a sign-in of its person that is not committed, and ends it", async () => {
+    let signedIn: ReturnType<typeof signIn> | undefined;
+    const out = await heldBack(
+      async (tx) => {
+        await lockProviderSession(tx, "at-5");
+        signedIn = signIn(session(5), "at-5");
+        await expect.poll(waiting).toBe(1);
+      },
+      () => logOut("token-5", null, test.people.reader.subject),
+    );
+    expect([out.status, (await signedIn)?.status, await whoami(session(5))]).toEqual([204, 204, 401]);
   });
 
   it("is waited for by a sign-in of that session, which begins as ended", async () => {
