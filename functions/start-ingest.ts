@@ -39,7 +39,7 @@ const budgetIntervalMs = budgetCheckSeconds * 1_000;
 const connectionPauseMs = 20;
 /**
  * From one statement to the next, for first uses of certificates and for reports on streams. Each is once for a host, or rare, and costs
- * PostgreSQL three times as much alone as among twenty.
+ * PostgreSQL four times as much alone as among twenty.
  */
 const rarePauseMs = 250;
 /** From one statement of statuses to the next. */
