@@ -111,6 +111,7 @@ export const createFleetHost = (
   let attempt = 0;
   let acceptedAt = Number.NEGATIVE_INFINITY;
   let isFailing = false;
+  let isSending = false;
   let isStopped = false;
 
   const endStatuses = (): void => {
@@ -195,8 +196,12 @@ export const createFleetHost = (
     return (statuses ? sendStatus(statuses) : post(open)).catch((error: Error) => error.message);
   };
   const heartbeat = async (): Promise<void> => {
+    // A collector waits for its answer before it counts the interval.
+    if (isSending) return;
+    isSending = true;
     const startedAt = clock.monotonic();
     const failure = await trySend();
+    isSending = false;
     isFailing = failure !== "";
     if (isFailing) return figures.failed("heartbeat", failure);
     acceptedAt = clock.monotonic();
