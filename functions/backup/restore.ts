@@ -113,8 +113,8 @@ export const checkBackup = async (config: CoreConfig, file: string, identities: 
 };
 
 /**
- * Writes the files and settings of a backup into a new directory, of mode 0700: `core.env` names the files. A value of several lines is a file
- * too, as a line of an env file holds none.
+ * Writes the files and settings of a backup into a new directory, of mode 0700: `core.env` names the files. A value that no line of an
+ * env file can hold is a file too.
  */
 export const writeSettings = async (file: string, identities: readonly string[], to: string) => {
   await refuseExisting(to, () => mkdir(to, { mode: 0o700 }));
@@ -131,7 +131,7 @@ export const writeSettings = async (file: string, identities: readonly string[],
     onTable: async () => undefined,
   });
   for (const [name, value] of values) {
-    if (!/[\r\n]/.test(value)) continue;
+    if (!/[\r\n]/.test(value) && !(value.includes("'") && /["\\]/.test(value))) continue;
     values.delete(name);
     // Where both are set, the file wins.
     if (!files.has(`${name}_FILE`)) files.set(`${name}_FILE`, new TextEncoder().encode(value));

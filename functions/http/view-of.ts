@@ -3,7 +3,7 @@ import type * as v from "valibot";
 /** `created_at` as `createdAt`. */
 type CamelCase<Name> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelCase<Rest>>}` : Name;
 
-/** What a member of a response is written from: a text also from a time or from bytes. */
+/** The value that a member of a response is written from: for a text also a time, or bytes. */
 type Source<Value> = Value extends string ? (string extends Value ? Value | Date | Uint8Array : Value) : Value;
 
 /** The row that a view is made of. Its other members stay out of the response. */

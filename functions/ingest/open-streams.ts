@@ -41,7 +41,7 @@ const longTurnMs = 100;
 /** A recheck that has not succeeded by then may wait for a connection that is lost: another one begins, also beside it. */
 const overdueMs = 1_000;
 
-/** Hosts whose streams end together come back so many a second: a core opens about twice as many. */
+/** Hosts whose streams end together come back so many a second, fewer than a core can open. */
 const returnsPerSecond = 200;
 
 /** Makes an empty set of open streams. */

@@ -6,7 +6,7 @@ import * as v from "valibot";
 import type { ArchiveEntry } from "./archive.ts";
 import { BackupRefused } from "./archive.ts";
 
-/** What PostgreSQL writes: a statement has it as it is. Another backup can be encrypted to the same recipient. */
+/** The bound of a partition as PostgreSQL writes it. It becomes part of a statement, and anybody can encrypt a backup to the recipient. */
 const Bound = v.pipe(v.string(), v.regex(/^(DEFAULT|FOR VALUES FROM \('[^'\\]*'\) TO \('[^'\\]*'\))$/));
 /** Becomes the name of a file. */
 const Setting = v.pipe(v.string(), v.regex(/^[A-Z][A-Z0-9_]*$/));

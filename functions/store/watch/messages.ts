@@ -85,8 +85,8 @@ export const releaseMessage = async (
 };
 
 /**
- * Deletes the messages that were made before a time and that no receiver has, and returns them; keeps one that a watch fires until it has ended.
- * Ended for a receiver that was told that it fires, it is not repeated either.
+ * Deletes the undelivered messages that were made before a time, and returns them; that a watch fires, only once it has ended. Where the
+ * message of its end is deleted, its firing is repeated no more.
  */
 export const deleteOldMessages = async (tx: Executor, before: Date): Promise<MessageRow[]> => {
   const hasEnded = sql`exists (select from watch_message later where later.watch_id = ${watchMessage.watchId} and later.receiver = ${watchMessage.receiver}
