@@ -3,24 +3,12 @@
  * `N passed, N failed`; the one before counts what was skipped. Arguments go to vitest (`bun run test functions/v1`). Exit code 1 when a test
  * failed or none ran.
  */
-import { existsSync } from "node:fs";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { stripVTControlCharacters } from "node:util";
+import { type Progress, readProgress } from "./results.ts";
 import { type EndedProcess, runWatched } from "./watched-process.ts";
-
-/** The parts of vitest's JSON report that the summary uses. */
-interface VitestReport {
-  testResults: {
-    /** The file. */
-    name: string;
-    status: string;
-    /** Why the file did not load. */
-    message: string;
-    assertionResults: { fullName: string; status: string; duration?: number; failureMessages: string[] }[];
-  }[];
-}
 
 /** The output of the longer run is shown as it comes, that of the other at its end. */
 const runs = [
@@ -41,49 +29,78 @@ const shorten = (failure: string): string => {
 /** Three times what the slowest file takes on two busy cores. Tests have timeouts of their own: a longer silence is outside of them. */
 const silenceMs = 420_000;
 
-/** Runs vitest, and once more if it falls silent: a fork or a server that never starts has no timeout. */
-const runVitest = async (name: string, isShown: boolean, options: readonly string[]): Promise<EndedProcess> => {
-  const vitest = { args: ["node_modules/vitest/vitest.mjs", "run", ...options], isShown, silenceMs };
-  const first = await runWatched(vitest);
-  if (!first.isStalled) return first;
-  process.stdout.write(first.printed);
-  console.log(`${name} printed nothing more for ${silenceMs / 1000} s: its tests are started once more`);
-  return runWatched(vitest);
+interface Attempt {
+  ended: EndedProcess;
+  progress: Progress;
+}
+
+/** How often `runFiles` has run a configuration. */
+let runsOfVitest = 0;
+
+/** Runs vitest on files whose path contains one of `filters`, all without any; returns how it ended, and what its tests did until then. */
+const runFiles = async (config: string, isShown: boolean, filters: readonly string[]): Promise<Attempt> => {
+  runsOfVitest += 1;
+  const results = join(folder, `${runsOfVitest}.jsonl`);
+  await writeFile(results, "");
+  const reporters = ["--reporter=default", `--reporter=${join(import.meta.dirname, "results.ts")}`];
+  const options = [
+    `--config=${config}`,
+    ...reporters,
+    ...(filters.length > 0 ? ["--passWithNoTests", ...filters] : []),
+  ];
+  const ended = await runWatched({
+    args: ["node_modules/vitest/vitest.mjs", "run", ...options],
+    env: { SVC_TEST_RESULTS: results },
+    isShown,
+    silenceMs,
+  });
+  return { ended, progress: readProgress(await readFile(results, "utf8")) };
 };
 
-/** Runs a configuration; returns its results, and what it printed if that is not to be shown at once. */
+/** Says where a run fell silent: a fork, a server or a loop that never ends has no timeout. */
+const describeStall = (name: string, { ended: { descendants }, progress: { begun, left } }: Attempt): string =>
+  [
+    `${name} printed nothing more for ${silenceMs / 1000} s; ${left.length} of its files had not ended, and are started once more`,
+    ...[...begun].map(([file, test]) => `  had begun  ${relative(process.cwd(), file)}: ${test}`),
+    ...descendants.map((process) => `  still ran  ${process}`),
+  ].join("\n");
+
+/** Runs a configuration, and once more what of it hangs; returns its results, and what it printed if that is not to be shown at once. */
 const run = async ({ name, config, isShown }: (typeof runs)[number]) => {
-  const file = join(folder, `${name}.json`);
   const startedAt = performance.now();
-  const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
-  const filters = args.length > 0 ? ["--passWithNoTests", ...args] : [];
-  const options = [`--config=${config}`, ...reporters, ...filters];
-  const { code, printed, isStalled } = await runVitest(name, isShown, options);
-  const report: VitestReport = existsSync(file) ? JSON.parse(await readFile(file, "utf8")) : { testResults: [] };
-  const tests = report.testResults.flatMap(({ name: path, assertionResults }) =>
-    assertionResults.map((test) => ({ ...test, name: `${relative(process.cwd(), path)}: ${test.fullName}` })),
+  let last = await runFiles(config, isShown, args);
+  const attempts = [last];
+  if (last.ended.isStalled) {
+    console.log(describeStall(name, last));
+    const { left } = last.progress;
+    if (left.length > 0) {
+      last = await runFiles(config, isShown, left);
+      attempts.push(last);
+    }
+  }
+  const files = attempts.flatMap((attempt) => attempt.progress.ended);
+  const tests = files.flatMap(({ file, tests: ofFile }) =>
+    ofFile.map((test) => ({ ...test, name: `${relative(process.cwd(), file)}: ${test.name}` })),
   );
   const failures = [
-    ...tests
-      .filter(({ status }) => status === "failed")
-      .map((test) => ({ name: test.name, reasons: test.failureMessages })),
-    ...report.testResults
-      .filter(
-        (result) => result.status === "failed" && result.assertionResults.every((test) => test.status !== "failed"),
-      )
-      .map(({ name: path, message }) => ({ name: relative(process.cwd(), path), reasons: [message] })),
+    ...tests.filter(({ state }) => state === "failed").map((test) => ({ name: test.name, reasons: test.errors })),
+    ...files
+      .filter(({ errors }) => errors.length > 0)
+      .map(({ file, errors }) => ({ name: relative(process.cwd(), file), reasons: errors })),
   ];
-  // vitest also fails when no test did, such as when a teardown threw.
+  // A run that hangs once each of its files has ended has said what it left. vitest also fails when no test did, such as when a teardown threw.
+  const { isStalled, code } = last.ended;
   const reason = isStalled ? `printed nothing for ${silenceMs / 1000} s, twice` : "see above";
-  if (code !== 0 && failures.length === 0) failures.push({ name: "outside of any test", reasons: [reason] });
+  const hasFailed = isStalled ? last.progress.left.length > 0 : code !== 0 && failures.length === 0;
+  if (hasFailed) failures.push({ name: "outside of any test", reasons: [reason] });
   return {
     name,
-    printed,
+    printed: attempts.map(({ ended }) => ended.printed).join(""),
     seconds: (performance.now() - startedAt) / 1000,
-    passed: tests.filter(({ status }) => status === "passed").length,
+    passed: tests.filter(({ state }) => state === "passed").length,
     failures,
-    skipped: tests.filter(({ status }) => status === "skipped" || status === "pending").map((test) => test.name),
-    durations: tests.map(({ name: test, duration = 0 }) => ({ name: test, seconds: duration / 1000 })),
+    skipped: tests.filter(({ state }) => state === "skipped" || state === "pending").map((test) => test.name),
+    durations: tests,
   };
 };
 

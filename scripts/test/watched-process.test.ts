@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { runWatched } from "./watched-process.ts";
 
@@ -13,7 +14,21 @@ describe("a watched process", () => {
 
   it("is ended once it has been silent for too long, with what it printed before", async () => {
     const ended = await run(`console.log("waits"); setInterval(() => {}, 1000)`, 3000);
-    expect(ended).toEqual({ code: null, printed: "waits\n", isStalled: true });
+    expect(ended).toEqual({ code: null, printed: "waits\n", isStalled: true, descendants: [] });
+  });
+
+  it("takes the processes below it along when it is silent, and names them", async () => {
+    const script = `
+      const { spawn } = require("node:child_process");
+      console.log(spawn(process.execPath, ["--eval", "for (;;);"], { stdio: "ignore", detached: true }).pid);
+      for (;;);`;
+    const { printed, isStalled, descendants } = await run(script, 3000);
+    expect({ isStalled, descendants }).toEqual({
+      isStalled: true,
+      descendants: [expect.stringContaining("for (;;);")],
+    });
+    const state = () => spawnSync("ps", ["-o", "stat=", "-p", printed.trim()], { encoding: "utf8" }).stdout;
+    await expect.poll(state).toMatch(/^(Z.*)?$/s);
   });
 
   it("ends although a process of its own outlives it with its output", async () => {
