@@ -73,6 +73,14 @@ it("records a status beside the report, which stays as it is", async () => {
   expect(await fleetDifferences(db)).toEqual([]);
 });
 
+it("writes statuses that come one after the other by one statement", async () => {
+  await Promise.all([0, 1, 2].map(async (index) => recordSeen(seen(await index))));
+  const [written] =
+    await db.execute(sql`select count(distinct xmin::text)::int as statements, count(*)::int as rows from fleet_status
+    where last_heartbeat_at = ${new Date(clock.now()).toISOString()}::timestamptz`);
+  expect(written).toEqual({ statements: 1, rows: 3 });
+});
+
 it("returns the assigned config, also of a host whose report is stored again", async () => {
   const [config] = await db.execute<{ id: string; hash: string }>(
     sql`select id, config_hash as hash from collector_config order by id limit 1`,

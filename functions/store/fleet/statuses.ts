@@ -87,6 +87,8 @@ export const createSeenRecorder = (
     ...(pause ? { pause } : {}),
     run: recordSeen,
     keyOf: ({ identityId }) => identityId,
+    // Those whose certificates were decided on together come one after the other.
+    gather: () => Promise.resolve(),
     // One at a time, so that a group is what arrived during the last one.
     concurrency: 1,
     itemsMax: statusesMax,
