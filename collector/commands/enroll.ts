@@ -1,6 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { stringify } from "yaml";
+import { errorCode } from "../../kit/describe-error.ts";
 import type { Secret } from "../../kit/secret.ts";
 import { otlpGrpcListen, otlpHttpListen, rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
@@ -56,9 +57,10 @@ export const enrollCommand = defineCommand({
       // Before the token is used: a directory that is refused must not cost one.
       await makeOwnDirectory(options.paths.data, Object.values(queueFiles("")));
       return await identityDirectory.locked(async () => {
+        const existing = await readExisting(options.paths.config);
         const kept = await keepsIdentity(identityDirectory, options, env);
         if (!kept) await obtainCredentials(identityDirectory, options, await readToken(flags, env), env, progress);
-        const configKept = await writeFiles(options, env);
+        const configKept = await writeFiles(options, existing, env);
         return describe(options, env, { kept, configKept, tokenFile: flags["token-file"] !== undefined });
       });
     } catch (error) {
@@ -118,10 +120,13 @@ const obtainCredentials = async (
   });
 };
 
-/** Writes bundles, data directory and config. Returns whether an existing config is kept. */
-const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<boolean> => {
+/** Writes bundles and config. Returns whether the existing config, if any, is kept. */
+const writeFiles = async (
+  options: EnrollOptions,
+  existing: string | undefined,
+  env: CollectorEnv,
+): Promise<boolean> => {
   const { paths, coreCaPem, ingestCaPem } = options;
-  const existing = await readFile(paths.config, "utf8").catch(() => undefined);
   if (existing !== undefined && !options.force) return true;
   if (existing !== undefined) await writeDurably(`${paths.config}.before-enroll`, existing, env, 0o644);
   if (coreCaPem !== undefined) await writeDurably(paths.coreCa, coreCaPem, env, 0o644);
@@ -129,6 +134,17 @@ const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<bo
   if (!isShared) await writeDurably(paths.ingestCa, ingestCaPem, env, 0o644);
   await writeDurably(paths.config, generateConfig(options, isShared ? paths.coreCa : paths.ingestCa), env, 0o644);
   return false;
+};
+
+/** Returns the text of the config that is there, if any. One that cannot be read must not be replaced like one that is missing. */
+const readExisting = async (path: string): Promise<string | undefined> => {
+  try {
+    return await readFile(path, "utf8");
+  } catch (cause) {
+    if (errorCode(cause) === "ENOENT") return undefined;
+    const message = "the existing config cannot be read, and is kept: make it readable by this user, or remove it";
+    throw new CommandFailure(exitCode.failed, "config_unreadable", message, { cause });
+  }
 };
 
 const configHeader = `# Written by svc-collector enroll. It contains no secret. Every key: docs/collector-config.md
