@@ -220,6 +220,18 @@ describe("enroll", () => {
     expect((await enroll(["--reenroll"])).code).toBe(0);
   });
 
+  it("reports that the existing credentials are damaged, and replaces them with --reenroll", async () => {
+    await enroll();
+    for (const damage of [() => writeFile(current("tls.key"), ""), () => rm(current("tls.crt"))]) {
+      await damage();
+      const { code, env } = await enroll();
+      expect([code, env.err()]).toEqual([1, expect.stringContaining("are damaged, and are kept; --reenroll")]);
+      expect((await enroll(["--reenroll"])).code).toBe(0);
+      expect((await enroll()).env.err()).toContain("the identity is kept");
+    }
+    expect(server.calls.length).toBe(3);
+  });
+
   it("requests a new certificate with --reenroll for the same identity alone, and keeps the config", async () => {
     await enroll();
     const config = join(etc(), "collector.yaml");

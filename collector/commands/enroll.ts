@@ -8,6 +8,7 @@ import type { CertificateIssued } from "../../proto/management/enroll.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makeOwnDirectory, writeDurably } from "../files/private-files.ts";
+import { CredentialsError } from "../identity/credentials.ts";
 import { credentialFiles, type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
@@ -76,7 +77,13 @@ const keepsIdentity = async (
   { clock }: Pick<CollectorEnv, "clock">,
 ): Promise<boolean> => {
   if (force) return false;
-  const current = await directory.current();
+  const current = await directory.current().catch((cause: unknown) => {
+    if (!(cause instanceof CredentialsError || errorCode(cause) === "ENOENT")) throw cause;
+    // The flags, or the pod's token, say whose they were.
+    if (reenroll || attested) return undefined;
+    const message = "the credentials of this host are damaged, and are kept; --reenroll requests new ones";
+    throw new CommandFailure(exitCode.failed, "identity_damaged", message, { cause });
+  });
   if (current === undefined) return false;
   if (current.identity !== identity)
     throw new CommandFailure(
