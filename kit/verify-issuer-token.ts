@@ -1,4 +1,6 @@
-import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose";
+import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose";
+import type { Clock } from "./clock.ts";
+import { singleFlight } from "./single-flight.ts";
 
 /** Asymmetric signatures alone: never `none`, and never HS256, whose key would be the public one. */
 const algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];
@@ -27,4 +29,35 @@ export const verifyIssuerToken = async (
   if (Number(payload.iat) > now / 1000 + leewaySeconds)
     throw new errors.JWTClaimValidationFailed('"iat" is in the future', payload, "iat", "check_failed");
   return payload;
+};
+
+const keysMaxAgeMs = 600_000;
+
+/**
+ * Returns the keys of an issuer. Reads its JWKS when they are first needed, after ten minutes, and for an unknown key unless it did within
+ * `cooldownMs`: by the monotonic clock. jose's own cache goes by the system's, and reads nothing for as long as that was set back. Throws
+ * jose's errors, and those of `read`.
+ */
+export const createIssuerKeys = (
+  read: () => Promise<{ status: number; text: string }>,
+  { clock, cooldownMs }: { clock: Pick<Clock, "monotonic">; cooldownMs: number },
+): JWTVerifyGetKey => {
+  let known: { keys: JWTVerifyGetKey; readAt: number } | undefined;
+  const reload = singleFlight(async () => {
+    const { status, text } = await read();
+    if (status !== 200) throw new Error(`keys: status ${status}`);
+    const set: JSONWebKeySet = JSON.parse(text);
+    known = { keys: createLocalJWKSet(set), readAt: clock.monotonic() };
+    return known;
+  });
+  return async (header, token) => {
+    const isFresh = known !== undefined && clock.monotonic() - known.readAt < keysMaxAgeMs;
+    const { keys, readAt } = known !== undefined && isFresh ? known : await reload();
+    try {
+      return await keys(header, token);
+    } catch (error) {
+      if (!(error instanceof errors.JWKSNoMatchingKey) || clock.monotonic() - readAt < cooldownMs) throw error;
+      return (await reload()).keys(header, token);
+    }
+  };
 };

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join, normalize, sep } from "node:path";
 import * as v from "valibot";
 import { AppliedSetName } from "../../proto/applied-set/applied-set.ts";
@@ -16,6 +16,7 @@ import { Identifier } from "../../proto/management/text.ts";
 import { PolicyDraftBody } from "../../proto/operator/policy-draft.ts";
 import { WatchBody } from "../../proto/watch/watch.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { readUtf8 } from "../terminal/token-file.ts";
 
 /** A fault in a file: where it is, and what to do, never a value of the file. `line` is unknown in JSON above 256 KiB. */
 export interface FileFault {
@@ -142,8 +143,8 @@ const readDefinitionFile = (dir: string, file: string): ReadFile => {
     faults: own,
     faultAt: (path, message) => ({ file, path: path.join("."), message }),
   });
-  const given = readText(dir, file);
-  if (given === undefined) return unread([{ file, path: "", message: "cannot be read" }]);
+  const { text: given, fault } = readText(dir, file);
+  if (given === undefined) return unread([{ file, path: "", message: fault }]);
   const parsed =
     file.endsWith(".json") && Buffer.byteLength(given) > configBytesMax ? parseLargeJson(given) : parseTree(given);
   if (!parsed.ok) return unread(parsed.errors.map((error) => ({ file, ...error })));
@@ -163,11 +164,11 @@ const withRemedy = <Fault extends { path: string; message: string }>(fault: Faul
   };
 };
 
-const readText = (dir: string, file: string): string | undefined => {
+const readText = (dir: string, file: string): { text: string; fault?: never } | { text?: never; fault: string } => {
   try {
-    return readFileSync(join(dir, file), "utf8");
-  } catch {
-    return undefined;
+    return { text: readUtf8(join(dir, file)) };
+  } catch (error) {
+    return { fault: error instanceof TypeError ? "is not UTF-8 text" : "cannot be read" };
   }
 };
 
@@ -201,9 +202,11 @@ const readConfigs = async (
     entries.map(async ({ item, fault }) => {
       const path = normalize(item.file);
       const isInside = !path.startsWith("..") && !path.startsWith(sep);
-      const yaml = isInside ? readText(dir, path) : undefined;
+      const { text: yaml, fault: unread } = isInside
+        ? readText(dir, path)
+        : { fault: "must be a file below the directory" };
       if (yaml === undefined) {
-        faults.push(fault(["file"], isInside ? "cannot be read" : "must be a file below the directory"));
+        faults.push(fault(["file"], unread));
         return [];
       }
       const tree = parseTree(yaml);

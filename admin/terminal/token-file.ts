@@ -17,6 +17,11 @@ export const writeTokenFile = (path: string, content: string): void => {
   }
 };
 
+const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Reads a file that core receives as text. Throws a `TypeError` for bytes that are not UTF-8, which would become other text. */
+export const readUtf8 = (file: string | number): string => strictUtf8.decode(readFileSync(file));
+
 /** Reads a token, or another text of an option. Throws where the file cannot be read. */
 export const readTextFile = (path: string): string => read(path, path).trim();
 
@@ -25,9 +30,10 @@ export const readInput = (path: string): string => read(path === "-" ? 0 : path,
 
 const read = (file: string | number, path: string): string => {
   try {
-    return readFileSync(file, "utf8");
+    return readUtf8(file);
   } catch (cause) {
-    throw new ActionFailure(exitCodes.usage, `${path} cannot be read`, { cause });
+    const fault = cause instanceof TypeError ? "is not UTF-8 text" : "cannot be read";
+    throw new ActionFailure(exitCodes.usage, `${path} ${fault}`, { cause });
   }
 };
 

@@ -1,12 +1,17 @@
+import { execFile } from "node:child_process";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
 import { openTestQueue, testRecord } from "../../tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 import { runCommandLine } from "./command-line.ts";
+
+const main = fileURLToPath(new URL("../main.ts", import.meta.url));
 
 let host: EnrolledHost;
 let queue: Queue;
@@ -90,6 +95,14 @@ describe("dead-letters", () => {
     });
     expect(await readFile(out, "utf8")).toBe(text);
     expect(queue.stats()).toMatchObject({ records: 1, deadLetters: 2 });
+  });
+
+  it("fails when the disk has room for a part of an export alone", async () => {
+    await rejectTwo();
+    const out = join(host.dir, "export.jsonl");
+    const args = [main, "dead-letters", "--config", host.config, "--out", out];
+    const limited = promisify(execFile)("sh", ["-c", 'ulimit -f 1; exec "$@"', "sh", process.execPath, ...args]);
+    await expect(limited).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("EFBIG") });
   });
 
   it("lists none for a queue that does not exist yet", async () => {

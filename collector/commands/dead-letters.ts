@@ -1,4 +1,4 @@
-import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, writeFileSync } from "node:fs";
 import { rfc3339 } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { cutText } from "../../proto/management/text.ts";
@@ -72,7 +72,8 @@ const createExport = (path: string) => {
   return {
     write: (letter: DeadLetter) => {
       const line = { ...listed(letter), payload: Buffer.from(letter.payload).toString("base64") };
-      writeSync(file, `${JSON.stringify(line)}\n`);
+      // Unlike `writeSync`, it fails when there is room for a part alone.
+      writeFileSync(file, `${JSON.stringify(line)}\n`);
     },
     close: () => {
       fsyncSync(file);

@@ -1,5 +1,18 @@
 import { createHash } from "node:crypto";
-import { appendFile, chmod, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import {
+  appendFile,
+  chmod,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -207,6 +220,18 @@ describe("enroll", () => {
     expect((await enroll(["--reenroll"])).code).toBe(0);
   });
 
+  it("reports that the existing credentials are damaged, and replaces them with --reenroll", async () => {
+    await enroll();
+    for (const damage of [() => writeFile(current("tls.key"), ""), () => rm(current("tls.crt"))]) {
+      await damage();
+      const { code, env } = await enroll();
+      expect([code, env.err()]).toEqual([1, expect.stringContaining("are damaged, and are kept; --reenroll")]);
+      expect((await enroll(["--reenroll"])).code).toBe(0);
+      expect((await enroll()).env.err()).toContain("the identity is kept");
+    }
+    expect(server.calls.length).toBe(3);
+  });
+
   it("requests a new certificate with --reenroll for the same identity alone, and keeps the config", async () => {
     await enroll();
     const config = join(etc(), "collector.yaml");
@@ -234,6 +259,18 @@ describe("enroll", () => {
     expect(code).toBe(78);
     expect(env.err()).toContain("1:1 nonsense is not a known key");
     expect(await readFile(join(etc(), "collector.yaml"), "utf8")).toBe("nonsense: 1\n");
+  });
+
+  it("keeps a config that it cannot read, and uses no token", async () => {
+    await mkdir(etc());
+    await symlink("collector.yaml", join(etc(), "collector.yaml"));
+    const { code, env } = await enroll();
+    expect([code, env.err(), server.calls.length]).toEqual([
+      1,
+      expect.stringContaining("cannot be read, and is kept"),
+      0,
+    ]);
+    expect(await readlink(join(etc(), "collector.yaml"))).toBe("collector.yaml");
   });
 
   it("R8: rejects a certificate for another key, for another name, or that its chain did not issue", async () => {

@@ -1,12 +1,14 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { stringify } from "yaml";
+import { errorCode } from "../../kit/describe-error.ts";
 import type { Secret } from "../../kit/secret.ts";
 import { otlpGrpcListen, otlpHttpListen, rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makeOwnDirectory, writeDurably } from "../files/private-files.ts";
+import { CredentialsError } from "../identity/credentials.ts";
 import { credentialFiles, type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
@@ -56,9 +58,10 @@ export const enrollCommand = defineCommand({
       // Before the token is used: a directory that is refused must not cost one.
       await makeOwnDirectory(options.paths.data, Object.values(queueFiles("")));
       return await identityDirectory.locked(async () => {
+        const existing = await readExisting(options.paths.config);
         const kept = await keepsIdentity(identityDirectory, options, env);
         if (!kept) await obtainCredentials(identityDirectory, options, await readToken(flags, env), env, progress);
-        const configKept = await writeFiles(options, env);
+        const configKept = await writeFiles(options, existing, env);
         return describe(options, env, { kept, configKept, tokenFile: flags["token-file"] !== undefined });
       });
     } catch (error) {
@@ -74,7 +77,13 @@ const keepsIdentity = async (
   { clock }: Pick<CollectorEnv, "clock">,
 ): Promise<boolean> => {
   if (force) return false;
-  const current = await directory.current();
+  const current = await directory.current().catch((cause: unknown) => {
+    if (!(cause instanceof CredentialsError || errorCode(cause) === "ENOENT")) throw cause;
+    // The flags, or the pod's token, say whose they were.
+    if (reenroll || attested) return undefined;
+    const message = "the credentials of this host are damaged, and are kept; --reenroll requests new ones";
+    throw new CommandFailure(exitCode.failed, "identity_damaged", message, { cause });
+  });
   if (current === undefined) return false;
   if (current.identity !== identity)
     throw new CommandFailure(
@@ -118,10 +127,13 @@ const obtainCredentials = async (
   });
 };
 
-/** Writes bundles, data directory and config. Returns whether an existing config is kept. */
-const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<boolean> => {
+/** Writes bundles and config. Returns whether the existing config, if any, is kept. */
+const writeFiles = async (
+  options: EnrollOptions,
+  existing: string | undefined,
+  env: CollectorEnv,
+): Promise<boolean> => {
   const { paths, coreCaPem, ingestCaPem } = options;
-  const existing = await readFile(paths.config, "utf8").catch(() => undefined);
   if (existing !== undefined && !options.force) return true;
   if (existing !== undefined) await writeDurably(`${paths.config}.before-enroll`, existing, env, 0o644);
   if (coreCaPem !== undefined) await writeDurably(paths.coreCa, coreCaPem, env, 0o644);
@@ -129,6 +141,17 @@ const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<bo
   if (!isShared) await writeDurably(paths.ingestCa, ingestCaPem, env, 0o644);
   await writeDurably(paths.config, generateConfig(options, isShared ? paths.coreCa : paths.ingestCa), env, 0o644);
   return false;
+};
+
+/** Returns the text of the config that is there, if any. One that cannot be read must not be replaced like one that is missing. */
+const readExisting = async (path: string): Promise<string | undefined> => {
+  try {
+    return await readFile(path, "utf8");
+  } catch (cause) {
+    if (errorCode(cause) === "ENOENT") return undefined;
+    const message = "the existing config cannot be read, and is kept: make it readable by this user, or remove it";
+    throw new CommandFailure(exitCode.failed, "config_unreadable", message, { cause });
+  }
 };
 
 const configHeader = `# Written by svc-collector enroll. It contains no secret. Every key: docs/collector-config.md

@@ -68,8 +68,8 @@ describe("a request of core for diagnostics", () => {
   it("is refused when the bundle is over the limit", async () => {
     await running.start();
     await connected();
-    const source = `{type: file, include: [${Array(250).fill('""').join()}]}`;
-    await running.configure(`sources: [${Array(4).fill(source).join()}]\n`);
+    // Its error names the key.
+    await running.configure(`? ${"k".repeat(62_000)}\n: 1\n`);
     request(randomUUID());
     await expect.poll(() => sent().length).toBe(1);
     expect(sent()[0]).toMatchObject({ refusal: "too_large" });

@@ -14,9 +14,15 @@ if [ "${1-}" = --remove ]; then
 fi
 
 if [ -e "$to/usr/bin/svc-collector" ]; then change=upgraded; else change=installed; fi
-# `install` makes a new file, so that a running collector keeps its own.
+# Every file is complete before the first replaces another: a full disk leaves what is installed. The program is the last, and goes again if
+# the hook fails the first time, so that the next run installs.
+trap 'find usr -type f | while read -r file; do rm -f "$to/$file.new"; done' EXIT
 find usr -type f | while read -r file; do
   if [ -x "$file" ]; then mode=0755; else mode=0644; fi
-  install -D -m "$mode" "$file" "$to/$file"
+  install -D -m "$mode" "$file" "$to/$file.new"
 done
-[ -n "$to" ] || $hook "$change"
+find usr -type f | LC_ALL=C sort -r | while read -r file; do mv -f "$to/$file.new" "$to/$file"; done
+[ -n "$to" ] || $hook "$change" || {
+  [ "$change" = upgraded ] || rm -f /usr/bin/svc-collector
+  exit 1
+}

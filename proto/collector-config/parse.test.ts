@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { cpuMillisecondsOf } from "../../tests/support/cpu-time.ts";
 import { parseCollectorConfig } from "./parse.ts";
+import { parseTree } from "./tree.ts";
 
 const minimal = `forwarder:
   endpoint: core.example.net:8443
@@ -137,6 +138,17 @@ describe("parseCollectorConfig", () => {
       const spent = await cpuMillisecondsOf(50, () => expect(parseCollectorConfig(text).ok).toBe(false));
       expect(spent).toBeLessThan(50);
     }
+  });
+
+  it("I3: stores a long key once, however many values are below it, and rejects a long text behind many aliases", () => {
+    const before = process.memoryUsage().heapUsed;
+    const parsed = parseTree(`? ${"k".repeat(64_000)}\n: [${"1,".repeat(4_000)}]`);
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(64_000_000);
+    expect(parsed.ok && parsed.errorAt(["k".repeat(64_000), 3999], "here").column).toBe(8002);
+    expect(parseTree(`a: &a ${"k".repeat(64_000)}\nb: [${"*a, ".repeat(5_000)}]`)).toMatchObject({
+      ok: false,
+      errors: expect.arrayContaining([expect.objectContaining({ message: "the aliases repeat too much" })]),
+    });
   });
 
   it("E12: never quotes a value, whatever its key", () => {

@@ -1,6 +1,13 @@
 import * as v from "valibot";
 import { CollectorConfigYaml, otlpGrpcListen, otlpHttpListen } from "./schema.ts";
-import { type ConfigTextError, type ParsedTree, parseTree, type TreePath, type UnparsedTree } from "./tree.ts";
+import {
+  type ConfigTextError,
+  configErrorsMax,
+  type ParsedTree,
+  parseTree,
+  type TreePath,
+  type UnparsedTree,
+} from "./tree.ts";
 
 /** The unit of `max_disk_usage_mb`. */
 const bytesPerMb = 1_048_576;
@@ -27,7 +34,7 @@ export const validateCollectorConfig = (parsed: ParsedTree | UnparsedTree): Pars
   if (!parsed.ok) return parsed;
   const result = v.safeParse(CollectorConfigYaml, parsed.tree);
   if (result.success) return { ok: true, config: toConfig(result.output), errorAt: parsed.errorAt };
-  return { ok: false, errors: result.issues.map((issue) => textErrorOf(issue, parsed)) };
+  return { ok: false, errors: result.issues.slice(0, configErrorsMax).map((issue) => textErrorOf(issue, parsed)) };
 };
 
 /** Returns what is wrong with a tree, by an issue of its schema: the path and what was expected, never the value. */

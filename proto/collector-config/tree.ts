@@ -1,6 +1,7 @@
 /*
  * Parses untrusted YAML to a plain tree. Invariants:
- * - The time is linear in the text: no quadratic key check, no alias expansion (an alias shares the value that it names).
+ * - Time and memory are linear in the text: no quadratic key check, no alias expansion (an alias shares the value that it names), and no
+ *   path is copied for each node below it. So are those of a walk through the tree: what aliases repeat is bounded, in nodes and in text.
  * - A tree contains only what JSON can represent, so every tree has an RFC 8785 form.
  * - No message contains a part of the text.
  */
@@ -53,7 +54,10 @@ export const configBytesMax = 262_144;
 const depthMax = 32;
 const parserDepthMax = 4 * depthMax;
 const aliasedNodesMax = 10_000;
-const errorsMax = 50;
+/** Text that an alias repeats counts as a node for so many characters. */
+const charactersOfNode = 64;
+/** The most errors of a text. */
+export const configErrorsMax = 50;
 
 const syntaxMessages: Partial<Record<ErrorCode, string>> = {
   BAD_ALIAS: "an alias must name an anchor before it",
@@ -71,7 +75,8 @@ const syntaxMessages: Partial<Record<ErrorCode, string>> = {
 
 /**
  * Parses one YAML 1.2 document with the core schema. Errors: duplicate keys, custom tags, several documents, numbers or strings that
- * JSON cannot represent exactly, nesting beyond 32, and aliases to more than 10,000 nodes. Never throws.
+ * JSON cannot represent exactly, nesting beyond 32, and aliases to more than 10,000 nodes, each 64
+ * characters of text being one. Never throws.
  */
 export const parseTree = (text: string): ParsedTree | UnparsedTree => {
   if (new TextEncoder().encode(text).byteLength > configBytesMax)
@@ -89,7 +94,7 @@ export const parseTree = (text: string): ParsedTree | UnparsedTree => {
   if (documents === undefined)
     return { ok: false, errors: [{ path: "", line: 1, column: 1, message: "the nesting is too deep" }] };
   const [document, second] = documents;
-  if (document === undefined) return withPositions(null, new Map(), locate);
+  if (document === undefined) return withPositions(null, { key: 0, value: 0 }, locate);
 
   const errors: ConfigTextError[] = [];
   if (document.directives?.yaml.version !== "1.2")
@@ -102,16 +107,16 @@ export const parseTree = (text: string): ParsedTree | UnparsedTree => {
     });
   if (second !== undefined)
     errors.push({ path: "", ...locate(second.range[0]), message: "only one document is allowed" });
-  if (errors.length > 0) return { ok: false, errors: errors.slice(0, errorsMax) };
+  if (errors.length > 0) return { ok: false, errors: errors.slice(0, configErrorsMax) };
 
-  const positions = new Map<string, NodePosition>();
+  const positions: NodePosition = { key: 0, value: 0 };
   const faults: { path: TreePath; offset: number; message: string }[] = [];
   const tree = buildTree(document.contents, positions, faults);
   if (faults.length === 0) return withPositions(tree, positions, locate);
   return {
     ok: false,
     errors: faults
-      .slice(0, errorsMax)
+      .slice(0, configErrorsMax)
       .map(({ path, offset, message }) => ({ path: path.join("."), ...locate(offset), message })),
   };
 };
@@ -140,40 +145,54 @@ const composeDocuments = (text: string, lines: LineCounter): Document.Parsed[] |
   return documents;
 };
 
+/** Where the key and the value of a node are, and the nodes below it. */
 interface NodePosition {
   key: number;
   value: number;
+  children?: Map<string | number, NodePosition>;
 }
 
-const positionKey = (path: TreePath): string => JSON.stringify(path);
+const addChild = (parent: NodePosition, name: string | number, offset: number): NodePosition => {
+  const child = { key: offset, value: offset };
+  parent.children ??= new Map();
+  parent.children.set(name, child);
+  return child;
+};
 
 const withPositions = (
   tree: Tree,
-  positions: ReadonlyMap<string, NodePosition>,
+  positions: NodePosition,
   locate: (offset: number) => { line: number; column: number },
 ): ParsedTree => ({
   ok: true,
   tree,
   errorAt: (path, message, on = "value") => {
-    let known = path;
-    while (known.length > 0 && !positions.has(positionKey(known))) known = known.slice(0, -1);
-    const found = positions.get(positionKey(known));
-    return { path: path.join("."), ...locate(found?.[on] ?? 0), message };
+    let known = positions;
+    for (const name of path) {
+      const child = known.children?.get(name);
+      if (child === undefined) break;
+      known = child;
+    }
+    return { path: path.join("."), ...locate(known[on]), message };
   },
 });
 
 const buildTree = (
   root: Node | null,
-  positions: Map<string, NodePosition>,
+  positions: NodePosition,
   faults: { path: TreePath; offset: number; message: string }[],
 ): Tree => {
   const anchors = new Map<string, { tree: Tree; nodes: number } | "open">();
   let aliasedNodes = 0;
   let nodes = 0;
 
-  const build = (node: Node | null, path: TreePath, keyOffset: number): Tree => {
-    const offset = node?.range?.[0] ?? keyOffset;
-    positions.set(positionKey(path), { key: keyOffset, value: offset });
+  const countText = (text: string): void => {
+    nodes += Math.floor(text.length / charactersOfNode);
+  };
+
+  const build = (node: Node | null, path: TreePath, position: NodePosition): Tree => {
+    const offset = node?.range?.[0] ?? position.key;
+    position.value = offset;
     const reject = (message: string): null => {
       faults.push({ path, offset, message });
       return null;
@@ -192,29 +211,42 @@ const buildTree = (
     const anchor = isMap(node) || isSeq(node) || isScalar(node) ? node.anchor : undefined;
     if (anchor !== undefined) anchors.set(anchor, "open");
     const before = nodes;
-    const tree = buildUnaliased(node, path, offset, reject);
+    const tree = buildUnaliased(node, path, position, reject);
     if (anchor !== undefined) anchors.set(anchor, { tree, nodes: nodes - before + 1 });
     return tree;
   };
 
-  const buildUnaliased = (node: Node, path: TreePath, offset: number, reject: (message: string) => null): Tree => {
+  const buildUnaliased = (
+    node: Node,
+    path: TreePath,
+    position: NodePosition,
+    reject: (message: string) => null,
+  ): Tree => {
+    const below = (name: string | number, child: Node | null, offset: number): Tree =>
+      build(child, [...path, name], addChild(position, name, offset));
     if (isSeq(node))
-      return node.items.map((item, index) => build(item as Node | null, [...path, index], nodeOffset(item, offset)));
+      return node.items.map((item, index) => below(index, item as Node | null, nodeOffset(item, position.value)));
     if (isMap(node)) {
       const mapping: { [key: string]: Tree } = Object.create(null);
       for (const pair of node.items as Pair<Node, Node | null>[]) {
         const key = isScalar(pair.key) && typeof pair.key.value === "string" ? pair.key.value : undefined;
-        const at = nodeOffset(pair.key, offset);
+        const at = nodeOffset(pair.key, position.value);
         if (key === undefined || !key.isWellFormed())
           faults.push({ path, offset: at, message: "a key must be plain text" });
         else if (key in mapping) faults.push({ path: [...path, key], offset: at, message: "the key is repeated" });
-        else mapping[key] = build(pair.value, [...path, key], at);
+        else {
+          countText(key);
+          mapping[key] = below(key, pair.value, at);
+        }
       }
       return mapping;
     }
     if (!isScalar(node)) return reject("is not supported");
     const { value } = node;
-    if (typeof value === "string") return value.isWellFormed() ? value : reject("contains half of a surrogate pair");
+    if (typeof value === "string") {
+      countText(value);
+      return value.isWellFormed() ? value : reject("contains half of a surrogate pair");
+    }
     if (typeof value === "number") {
       if (!Number.isFinite(value)) return reject("must be a finite number");
       return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? value : reject("must be within ±(2^53−1)");
@@ -222,7 +254,7 @@ const buildTree = (
     return typeof value === "boolean" || value === null ? value : reject("is not supported");
   };
 
-  return build(root, [], 0);
+  return build(root, [], positions);
 };
 
 const nodeOffset = (node: unknown, fallback: number): number => (node as Node | null)?.range?.[0] ?? fallback;

@@ -223,11 +223,26 @@ it.skipIf(!canOpenRoot)(
     const contents = { executable: join(dir, "program"), completions, notices: "" };
     await writeTree(join(root.shared, "tar"), tarredFiles(contents));
     const install = (...args: string[]) => root.run('/srv/tar/install.sh "$@"', ...args);
+    const installWithoutRoom = async () => {
+      await root.run(
+        "cp /srv/tar/usr/bin/svc-collector /srv/kept; head -c 65536 /dev/zero >>/srv/tar/usr/bin/svc-collector",
+      );
+      await expect(root.run("ulimit -f 64; /srv/tar/install.sh")).rejects.toThrow();
+      expect(await root.run("find /usr -name '*svc-collector*.new'; mv /srv/kept /srv/tar/usr/bin/svc-collector")).toBe(
+        "",
+      );
+    };
+    await installWithoutRoom();
+    await root.run("chmod -x /usr/bin/systemctl");
+    await expect(install()).rejects.toThrow();
+    await root.run("chmod +x /usr/bin/systemctl");
     await install();
     await root.run(
       "echo kept >/etc/svc-collector/collector.yaml; systemctl start; cmp /srv/tar/usr/bin/svc-collector /usr/bin/svc-collector",
     );
     const first = await root.run("cat /run/stand-in/pid");
+    await installWithoutRoom();
+    await root.run("cmp /srv/tar/usr/bin/svc-collector /usr/bin/svc-collector");
     await install();
     expect(await root.run("systemctl is-active; cat /run/stand-in/pid")).not.toBe(first);
     await install("--remove");

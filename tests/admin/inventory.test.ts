@@ -17,7 +17,7 @@ afterAll(async () => {
   await web.close();
 });
 
-const file = (name: string, content: string): string => {
+const file = (name: string, content: string | Buffer): string => {
   const path = join(home.home, name);
   writeFileSync(path, content);
   return path;
@@ -53,6 +53,12 @@ it("names the line of a fault, and refuses one that has changed", async () => {
   const twice = file("twice.csv", "name\nweb-17\nweb-17\n");
   const { err } = await admin.run("inventory", "put", twice);
   expect(err).toContain("line 3: name is the name of line 2 too");
+  // As a spreadsheet writes it by default: "Müller" in Windows-1252.
+  const latin = file("latin.csv", Buffer.from("name,owner\nweb-17,M\u00fcller\n", "latin1"));
+  expect(await admin.run("inventory", "put", latin)).toMatchObject({
+    exitCode: 2,
+    err: expect.stringContaining("latin.csv is not UTF-8 text"),
+  });
   expect(await admin.run("inventory", "put", hosts, "--if-match", '"other"')).toMatchObject({
     err: expect.stringContaining("inventory_changed"),
   });

@@ -1,4 +1,4 @@
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { createAdminUser } from "../support/admin.ts";
@@ -73,6 +73,19 @@ describe("the files", () => {
     ],
   ])("are refused with %s, by file, path and remedy, before anything is changed", async (_, content, message) => {
     expect(await refused({ "fleet.yaml": content })).toContain(message);
+  });
+
+  it("must be UTF-8, as another encoding would change paths of the hosts", async () => {
+    const { dir, write, content } = createFiles();
+    const latin = Buffer.from(
+      `${testConfigYaml(801)}sources: [{type: file, include: [/var/log/m\u00fcller/*.log]}]\n`,
+      "latin1",
+    );
+    write("fleet.yaml", content);
+    writeFileSync(join(dir, "configs/web.yaml"), latin);
+    expect((await admin.run("plan", dir)).err).toContain("configs.0.file is not UTF-8 text");
+    writeFileSync(join(dir, "latin.yaml"), latin);
+    expect((await admin.run("plan", dir)).err).toContain("latin.yaml: is not UTF-8 text");
   });
 
   it("may be JSON of more than 256 KiB, for a large inventory", async () => {

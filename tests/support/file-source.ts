@@ -14,6 +14,7 @@ import { openTestQueue, readAll } from "./queue.ts";
 export const createTestFiles = () => {
   const dir = mkdtempSync(join(tmpdir(), "file-source-"));
   mkdirSync(join(dir, "logs"));
+  const logged = createTestLog();
   let skippedMs = 0;
   /** The system clock, fifty times as fast, and able to skip. */
   const clock = {
@@ -37,7 +38,7 @@ export const createTestFiles = () => {
         refused: (...call) => queue.accounts.refused(...call),
         checkpoints: queue.checkpoints,
         clock,
-        log: createTestLog(),
+        log: logged,
       },
     );
     await source.start();
@@ -48,6 +49,7 @@ export const createTestFiles = () => {
   const log = (name = "app.log") => join(dir, "logs", name);
   return {
     dir,
+    logged,
     get queue() {
       return queue;
     },

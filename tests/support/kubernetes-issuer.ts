@@ -21,6 +21,8 @@ export interface KubernetesIssuer {
   isDown: boolean;
   /** Replaces the key that signs: the old one is published no more. */
   rotate(): Promise<void>;
+  /** As `rotate`, and publishes the keys at another address. */
+  move(): Promise<void>;
   /** Returns the projected token of a pod at `now`, in milliseconds: of ten minutes, for `audience`. */
   sign(pod: TokenPod, now: number): Promise<string>;
   close(): void;
@@ -37,10 +39,11 @@ export const startKubernetesIssuer = async (tls?: { cert: string; key: string })
   let kid = 0;
   const nextKey = async () => ({ kid: `key-${++kid}`, ...(await generateKeyPair("ES256", { extractable: true })) });
   let key = await nextKey();
+  let keysPath = "/openid/v1/jwks";
   const listen: RequestListener = async (request, response) => {
     const documents: Record<string, unknown> = {
-      "/.well-known/openid-configuration": { issuer: issuer.url, jwks_uri: `${issuer.url}/openid/v1/jwks` },
-      "/openid/v1/jwks": { keys: [{ ...(await exportJWK(key.publicKey)), kid: key.kid, use: "sig", alg: "ES256" }] },
+      "/.well-known/openid-configuration": { issuer: issuer.url, jwks_uri: `${issuer.url}${keysPath}` },
+      [keysPath]: { keys: [{ ...(await exportJWK(key.publicKey)), kid: key.kid, use: "sig", alg: "ES256" }] },
     };
     const found = issuer.isDown ? undefined : documents[request.url ?? ""];
     response.writeHead(found === undefined ? 503 : 200, { "Content-Type": "application/json" });
@@ -54,6 +57,10 @@ export const startKubernetesIssuer = async (tls?: { cert: string; key: string })
     url: tls === undefined ? `http://127.0.0.1:${port}` : `https://localhost:${port}`,
     isDown: false,
     rotate: async () => {
+      key = await nextKey();
+    },
+    move: async () => {
+      keysPath = `/moved${keysPath}`;
       key = await nextKey();
     },
     sign: ({ node = "node-1", nodeUid = `uid of ${node}`, pod = "collector-x7", ...given }, now) => {

@@ -75,6 +75,17 @@ describe("the selection of files", () => {
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(4, 11).toSorted()));
   });
 
+  it("reports once a file whose name is not UTF-8, which it cannot open", async () => {
+    const [before = "", after = ""] = files.log("m*.log").split("*");
+    writeFileSync(Buffer.from(`${before}\u00fc${after}`, "latin1"), "one\n");
+    files.write(1, 1);
+    await files.start();
+    await files.expectTexts(lines(1, 1));
+    expect(files.logged.lines.map(({ fields }) => fields)).toContainEqual(
+      expect.objectContaining({ reason: "its name is not UTF-8", path: files.log("m\ufffd.log") }),
+    );
+  });
+
   it("Q3: starts on a full disk, and reads from where it found the files once there is room", async () => {
     files.write(1, 3);
     let isFull = true;

@@ -145,6 +145,8 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const openUnlessFollowed = async (path: string): Promise<OpenFile | null> => {
     try {
       const stat = await statRegularFile(path);
+      // Node replaces other bytes of a name, by which the file cannot be opened: its lines would be missing without a word.
+      if (stat === null && path.includes("\ufffd")) throw new ForbiddenFileError("its name is not UTF-8");
       if (stat === null) return null;
       found.add(fileKey(stat));
       if (tails.has(fileKey(stat))) return null;

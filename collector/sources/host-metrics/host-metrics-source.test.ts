@@ -1,8 +1,9 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { systemClock } from "../../../kit/clock.ts";
 import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
@@ -11,7 +12,7 @@ import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts
 import { measureRecord } from "../../queue/envelope.ts";
 import { createHostMetricsSource } from "./host-metrics-source.ts";
 import { encodeHostMetrics } from "./metrics.ts";
-import { type HostReadings, readHost } from "./readings.ts";
+import { createReadHost, type HostReadings } from "./readings.ts";
 
 let dir: string;
 beforeEach(() => {
@@ -144,12 +145,38 @@ describe("encodeHostMetrics", () => {
 
 describe("createHostMetricsSource", () => {
   it.runIf(process.platform === "linux")("reads this host: every figure is present, and states add up", async () => {
-    const host = await readHost(Date.now());
+    const host = await createReadHost({ clock: systemClock, log: createTestLog() })(Date.now());
     const { states, total } = host.memory ?? { states: {}, total: 0 };
     expect(Object.values(states).reduce((sum, value) => sum + value, 0)).toBe(total);
     expect(host.cpu.cpus).toBeGreaterThan(0);
     expect(host.bootedAt).toBeLessThan(Date.now());
     expect(host.fileSystems.length + host.interfaces.length).toBeGreaterThan(0);
+  });
+
+  it("leaves out a file system that does not answer, and asks it again once it has", async () => {
+    mkdirSync(join(dir, "proc/self"), { recursive: true });
+    writeFileSync(join(dir, "proc/stat"), "cpu  1 2 3 4\nbtime 1\n");
+    writeFileSync(join(dir, "proc/self/mounts"), "/dev/b /hung fuseblk rw 0 0\n/dev/a / ext4 rw 0 0\n");
+    const [clock, log] = [createTestClock(), createTestLog()];
+    const { promise: hung, resolve: answer } = Promise.withResolvers<void>();
+    const asked: string[] = [];
+    const read = createReadHost({ clock, log }, async (path) => {
+      asked.push(path);
+      if (path === "/hung") await hung;
+      return { bsize: 1, blocks: 3, bfree: 2, bavail: 1 };
+    });
+    const mountpoints = async (reading: Promise<HostReadings>) =>
+      (await reading).fileSystems.map(({ mountpoint }) => mountpoint);
+    const first = read(0, dir);
+    await vi.waitUntil(() => asked.length > 0);
+    await clock.advance(1_000);
+    expect(await mountpoints(first)).toEqual(["/"]);
+    expect(log.lines.map(({ level, fields }) => [level, fields])).toEqual([["warn", { mountpoint: "/hung" }]]);
+    expect(await mountpoints(read(1, dir))).toEqual(["/"]);
+    answer();
+    await clock.advance(0);
+    expect(await mountpoints(read(2, dir))).toEqual(["/hung", "/"]);
+    expect(asked).toEqual(["/hung", "/", "/", "/hung", "/"]);
   });
 
   it("appends one envelope at the start and at every interval, until it is stopped", async () => {
@@ -226,7 +253,7 @@ describe("createHostMetricsSource", () => {
     await clock.advance(60_000);
     await source.stop();
     expect(readAll(queue)).toHaveLength(2);
-    await expect(readHost(0, dir)).rejects.toThrow("needs the /proc of Linux");
+    await expect(createReadHost({ clock, log })(0, dir)).rejects.toThrow("needs the /proc of Linux");
     await queue.close();
   });
 });

@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import { version } from "../../version.ts";
 import type { Source, SourceDependencies } from "../source.ts";
-import { type HostReadings, readHost } from "./readings.ts";
+import { createReadHost, type HostReadings } from "./readings.ts";
 
 /** The config of a `host_metrics` source (docs/collector-config.md). */
 export interface HostMetricsSourceConfig {
@@ -22,7 +22,7 @@ const withoutWaiting = AbortSignal.abort("the next reading replaces this one");
 export const createHostMetricsSource = (
   config: HostMetricsSourceConfig,
   { append, refused, clock, log }: SourceDependencies,
-  read: (at: number) => Promise<HostReadings> = readHost,
+  read: (at: number) => Promise<HostReadings> = createReadHost({ clock, log }),
 ): Source => {
   const { name = "host_metrics", intervalSeconds } = config;
   const host = { hostname: hostname(), collectorVersion: version };

@@ -3,7 +3,7 @@ import type { FieldError } from "../../../kit/problem.ts";
 import { hasPlainDirectories } from "../../../proto/collector-config/file-patterns.ts";
 import { configHash } from "../../../proto/collector-config/hash.ts";
 import { parseCollectorConfig } from "../../../proto/collector-config/parse.ts";
-import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.ts";
+import { configBytesMax, configErrorsMax, parseTree } from "../../../proto/collector-config/tree.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ConfigRow, insertConfig } from "../../store/config/configs.ts";
@@ -56,12 +56,12 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   const tree = parseTree(yaml);
   const secrets = findSecrets(tree.ok ? tree.tree : null, yaml);
   if (secrets.length > 0) {
-    const errors = secrets.map(({ path, line, kind }): FieldError => {
+    const errors = secrets.slice(0, configErrorsMax).map(({ path, line, kind }): FieldError => {
       const message = `contains ${kind}; refer to a local file instead`;
       if (path !== null && tree.ok) return tree.errorAt(path, message);
       return { path: "", line: line ?? 1, column: 1, message };
     });
-    throw new Problem("config_contains_secret", { errors: errors.slice(0, 50) });
+    throw new Problem("config_contains_secret", { errors });
   }
   const parsed = parseCollectorConfig(yaml);
   if (!parsed.ok) throw invalid(parsed.errors);

@@ -1,9 +1,9 @@
-import { createRemoteJWKSet, customFetch, decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey } from "jose";
+import { decodeJwt, errors, type JWTPayload } from "jose";
 import * as v from "valibot";
 import { readBytes } from "../../../kit/bytes.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { isConfidentialUrl } from "../../../kit/confidential-url.ts";
-import { verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
+import { createIssuerKeys, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import type { WorkloadIssuer } from "../../config/workload-config.ts";
 
@@ -42,30 +42,28 @@ export type VerifySubjectToken = (token: string) => Promise<{
 
 const timeoutMs = 5000;
 const responseBytesMax = 1024 * 1024;
+/** Anybody can send a token: at most one in this time has the keys read again. */
+const keysCooldownMs = 30_000;
 
-/** Creates the verifier. Reads an issuer's keys when they are first needed, and once more for a key that it does not know. */
+/** Creates the verifier. Reads an issuer's keys, and where they are, when they are needed: see `createIssuerKeys`. */
 export const createVerifySubjectToken = (
   issuers: readonly WorkloadIssuer[],
   { clock, fetch = globalThis.fetch }: { clock: Clock; fetch?: typeof globalThis.fetch },
 ): VerifySubjectToken => {
-  const keysOf = new Map<string, Promise<JWTVerifyGetKey>>();
   const get = createGet({ clock, fetch });
-  const keys = async (issuer: WorkloadIssuer): Promise<JWTVerifyGetKey> => {
-    const known = keysOf.get(issuer.issuer) ?? createKeys(issuer, get);
-    keysOf.set(issuer.issuer, known);
-    try {
-      return await known;
-    } catch (cause) {
-      keysOf.delete(issuer.issuer);
-      throw new IssuerUnavailable(`the keys of ${issuer.issuer} cannot be read`, { cause });
-    }
-  };
+  const known = issuers.map((issuer) => ({
+    issuer,
+    keys: createIssuerKeys(async () => get(issuer.jwksUri ?? (await discoverKeys(issuer.issuer, get))), {
+      clock,
+      cooldownMs: keysCooldownMs,
+    }),
+  }));
   return async (token) => {
-    const issuer = issuers.find(({ issuer: name }) => name === claimedIssuer(token));
-    if (issuer === undefined) throw new SubjectTokenRejected("issuer_unknown");
-    const key = await keys(issuer);
+    const claimed = claimedIssuer(token);
+    const { issuer, keys } = known.find((each) => each.issuer.issuer === claimed) ?? {};
+    if (issuer === undefined || keys === undefined) throw new SubjectTokenRejected("issuer_unknown");
     try {
-      const payload = await verifyIssuerToken(token, key, { ...issuer, now: clock.now() });
+      const payload = await verifyIssuerToken(token, keys, { ...issuer, now: clock.now() });
       if (payload.sub === undefined) throw new SubjectTokenRejected("token_malformed");
       return { issuer, subject: payload.sub, payload };
     } catch (cause) {
@@ -108,16 +106,6 @@ const rejectionOf = (cause: unknown): Error => {
 type Get = (url: string) => Promise<{ status: number; text: string }>;
 
 const Discovery = v.object({ issuer: v.string(), jwks_uri: v.string() });
-
-const createKeys = async ({ issuer, jwksUri }: WorkloadIssuer, get: Get): Promise<JWTVerifyGetKey> => {
-  const uri = jwksUri ?? (await discoverKeys(issuer, get));
-  return createRemoteJWKSet(new URL(uri), {
-    [customFetch]: async (url) => {
-      const { status, text } = await get(url);
-      return new Response(text, { status });
-    },
-  });
-};
 
 const discoverKeys = async (issuer: string, get: Get): Promise<string> => {
   const { status, text } = await get(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`);

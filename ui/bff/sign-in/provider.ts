@@ -1,8 +1,8 @@
-import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey } from "jose";
+import { errors, type JWTVerifyGetKey } from "jose";
 import * as v from "valibot";
 import { readBytes } from "../../../kit/bytes.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
-import { leewaySeconds, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
+import { createIssuerKeys, leewaySeconds, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import type { LoggedOut } from "../core-client.ts";
 import type { Web } from "../web.ts";
@@ -104,15 +104,9 @@ export const createProvider = ({
   const read = singleFlight(async (): Promise<void> => {
     const metadata = await readMetadata(issuer, request);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
-    const keysWith = (cooldownDuration: number) =>
+    const keysWith = (cooldownMs: number) =>
       distinguishUnavailable(
-        createRemoteJWKSet(new URL(metadata.jwksUri), {
-          cooldownDuration,
-          [customFetch]: async (url, { headers }) => {
-            const { status, text } = await request(url, headers);
-            return new Response(text, { status });
-          },
-        }),
+        createIssuerKeys(() => request(metadata.jwksUri, { Accept: "application/json" }), { clock, cooldownMs }),
       );
     // Only an id_token from the provider itself triggers another read at once, so no client can cause many.
     const keys = same?.keys ?? { ofIdTokens: keysWith(0), ofLogoutTokens: keysWith(logoutKeysCooldownMs) };
