@@ -46,6 +46,7 @@ const start = ({ open = async () => "opened" } = {}) => {
       status: () => aside.push("status", "status"),
       account: async () => "account",
       untilReadable: () => readable,
+      mayAccept: () => !abort.signal.aborted,
     },
     { abort: abort.signal, disconnected: disconnected.signal, aside },
   );
@@ -192,7 +193,7 @@ describe("forward", () => {
     await expect(stream.answers.next()).rejects.toThrow("malformed");
   });
 
-  it("G4: ends at once when it is aborted, whatever is pending", async () => {
+  it("G4: ends at once when it is aborted, whatever is pending, and accepts no more", async () => {
     const stream = start();
     const opened = stream.answers.next();
     await stream.send(open, frame(1));
@@ -200,6 +201,8 @@ describe("forward", () => {
     const pending = stream.answers.next();
     stream.abort.abort(new Error("revoked"));
     await expect(pending).rejects.toThrow("revoked");
+    await stream.send(frame(2));
+    expect(stream.accepted()).toEqual(["1"]);
   });
 
   it("pauses reading on request, and 256 frames ahead of the acks", async () => {

@@ -22,6 +22,8 @@ export type ForwardAnswer = Extract<ForwardResponse["message"], { value: unknown
 
 /** Answers a stream's messages. */
 export interface ForwardSteps<Answer> {
+  /** Returns whether a message that has arrived may be served; if not, `abort` has aborted. */
+  mayAccept(): boolean;
   /** Checks an Open and returns its answer. */
   open(message: Open): Promise<Answer>;
   /** Reserves a frame's bytes at once, or rejects; resolves with its answer once it is committed. */
@@ -134,6 +136,7 @@ export async function* forward<Answer>(
       const next = await iterator.next();
       if (next.done) return;
       for (const decode of next.value) {
+        if (!steps.mayAccept()) return;
         const opening = serve(decode());
         if (opening && !(await opening)) return;
       }

@@ -3,7 +3,7 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { Problem } from "../problems.ts";
 import type { Caller } from "./admission.ts";
-import { createOpenStreams } from "./open-streams.ts";
+import { createOpenStreams, type OpenStream, type OpenStreams } from "./open-streams.ts";
 
 const caller = (identity: string, fingerprintSha256 = identity): Caller => ({
   identity,
@@ -68,6 +68,10 @@ const start = () => {
   };
 };
 
+const enterMany = (streams: OpenStreams, count: number) =>
+  Array.from({ length: count }, (_, index) => streams.enter(caller(`host ${index}`)));
+const countEnded = (open: readonly OpenStream[]) => open.filter(({ signal }) => signal.aborted).length;
+
 describe("open streams", () => {
   it("Q12: reopen with database_unavailable once the database was restored, and others open meanwhile", async () => {
     const { streams, stop } = start();
@@ -79,9 +83,10 @@ describe("open streams", () => {
   });
 
   it("spread the return of those that end together, 200 hosts a second", async () => {
-    const { streams, stop } = start();
-    const open = Array.from({ length: 2_000 }, (_, index) => streams.enter(caller(`host ${index}`)));
+    const { clock, streams, stop } = start();
+    const open = enterMany(streams, 2_000);
     streams.reopen();
+    await clock.advance(20);
     const delays = open.map(({ signal }) => Number((signal.reason as Problem).options.retryAfterSeconds));
     const perSecond = Array.from({ length: 10 }, (_, at) => delays.filter((delay) => Math.floor(delay) === at).length);
     expect(Math.min(...perSecond)).toBeGreaterThan(150);
@@ -213,6 +218,54 @@ describe("open streams", () => {
     setLatency(4_500);
     await clock.advance(5_000);
     expect(good.signal.reason).toMatchObject({ code: "database_unavailable" });
+    await stop();
+  });
+
+  it("D8: ends unconfirmed streams 100 in a turn of the event loop, and accepts nothing from the others meanwhile", async () => {
+    const { clock, streams, setUnavailable, stop } = start();
+    const open = enterMany(streams, 250);
+    setUnavailable(true);
+    await clock.advance(4_499);
+    expect([countEnded(open), open.every((stream) => stream.mayAccept())]).toEqual([0, true]);
+    await clock.advance(1);
+    expect([countEnded(open), open[0]?.mayAccept()]).toEqual([100, false]);
+    expect([open[249]?.mayAccept(), open[249]?.signal.reason.code]).toEqual([false, "database_unavailable"]);
+    const later = streams.enter(caller("later"));
+    await clock.advance(1);
+    expect(countEnded(open)).toBe(201);
+    await clock.advance(1);
+    expect([countEnded(open), later.mayAccept()]).toEqual([250, true]);
+    await stop();
+  });
+
+  it("D8: a late recheck confirms the streams that it asked for and that have not ended, until 4.5 s after it began", async () => {
+    const { clock, streams, setLatency, setUnavailable, stop } = start();
+    const open = enterMany(streams, 250);
+    setLatency(2_501);
+    await clock.advance(2_500);
+    setUnavailable(true);
+    const later = streams.enter(caller("later"));
+    await clock.advance(2_000);
+    expect(countEnded(open)).toBe(100);
+    await clock.advance(10);
+    expect([countEnded(open), later.signal.aborted, open[249]?.mayAccept()]).toEqual([100, true, true]);
+    await clock.advance(1_989);
+    expect(countEnded(open)).toBe(100);
+    await clock.advance(3);
+    expect(countEnded(open)).toBe(250);
+    await stop();
+  });
+
+  it("D8: a recheck that began 4.5 s ago confirms no stream that is yet to end", async () => {
+    const { clock, streams, stall, setLatency, setUnavailable, stop } = start();
+    const open = enterMany(streams, 250);
+    setLatency(2_501);
+    await clock.advance(2_500);
+    setUnavailable(true);
+    await clock.advance(2_000);
+    stall(2_000);
+    await clock.advance(2);
+    expect(countEnded(open)).toBe(250);
     await stop();
   });
 

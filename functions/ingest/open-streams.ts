@@ -1,11 +1,13 @@
 import type { Clock } from "../../kit/clock.ts";
 import { type Entropy, fraction } from "../../kit/entropy.ts";
-import { Problem } from "../problems.ts";
+import { Problem, type ProblemCode } from "../problems.ts";
 import type { Admission, Caller } from "./admission.ts";
 
 /** An open stream. Its signal aborts with the Problem that ends it. */
 export interface OpenStream {
   signal: AbortSignal;
+  /** Returns whether core may accept what has arrived. Ends the stream of a caller that no recheck has confirmed in time. */
+  mayAccept(): boolean;
   /** Removes the stream; idempotent. */
   leave(): void;
 }
@@ -29,8 +31,8 @@ export interface OpenStreams {
 const tickMs = 100;
 const expiryCheckMs = 1_000;
 /**
- * How long streams stay open without a recheck that succeeded. So a revocation ends them within 5 s, whatever this replica's connections
- * to the database do.
+ * How long core accepts what streams send without a recheck that succeeded: less than 5 s after a revocation, whatever this replica's
+ * connections to the database do.
  */
 const unconfirmedMsMax = 4_500;
 /**
@@ -41,6 +43,10 @@ const longTurnMs = 100;
 /** A recheck that has not succeeded by then may wait for a connection that is lost: another one begins, also beside it. */
 const overdueMs = 1_000;
 
+/** Streams that end together end so many in a turn of the event loop, which 13,000 in one would block for 2 to 17 s. */
+const endsOfTurn = 100;
+/** From one such turn to the next. */
+const turnMs = 1;
 /** Hosts whose streams end together come back so many a second, fewer than a core can open. */
 const returnsPerSecond = 200;
 
@@ -78,15 +84,26 @@ export const createOpenStreams = ({
       else earliest = earlierOf(caller, earliest);
     }
   };
-  /** Ends all. The callers connect again, each at a time of its own, to another core if this one's pool is at fault. */
-  const endAll = (code: "database_unavailable" | "shutting_down"): void => {
-    const spreadSeconds = open.size / returnsPerSecond;
-    for (const controller of open.values())
-      controller.abort(new Problem(code, { retryAfterSeconds: fraction(entropy) * spreadSeconds }));
+  /** Those that no recheck has confirmed in time: nothing is accepted from them, and they end unless a late one confirms them. */
+  const unconfirmed = new Set<Caller>();
+  let returnSeconds = 0;
+  /** The caller connects again at a time of its own, to another core if this one's pool is at fault. */
+  const end = (caller: Caller, code: ProblemCode): void =>
+    open.get(caller)?.abort(new Problem(code, { retryAfterSeconds: fraction(entropy) * returnSeconds }));
+  /** Ends streams and removes them from `callers`, in turns, until it is empty. */
+  const endInTurns = async (callers: Set<Caller>, code: ProblemCode): Promise<void> => {
+    returnSeconds = callers.size / returnsPerSecond;
+    let ended = 0;
+    for (const caller of callers) {
+      callers.delete(caller);
+      end(caller, code);
+      if (++ended % endsOfTurn === 0) await clock.sleep(turnMs);
+    }
   };
-  const reopen = () => endAll("database_unavailable");
-  const endRefused = async (): Promise<void> => {
-    for (const [caller, fault] of await admission.recheck([...open.keys()])) open.get(caller)?.abort(fault);
+  const endUnconfirmed = (): void => {
+    const isEnding = unconfirmed.size > 0;
+    for (const caller of open.keys()) unconfirmed.add(caller);
+    if (!isEnding) void endInTurns(unconfirmed, "database_unavailable");
   };
 
   return {
@@ -103,6 +120,10 @@ export const createOpenStreams = ({
       earliest = earlierOf(caller, earliest);
       return {
         signal: controller.signal,
+        mayAccept() {
+          if (unconfirmed.has(caller)) end(caller, "database_unavailable");
+          return !controller.signal.aborted;
+        },
         leave() {
           if (!open.delete(caller)) return;
           const left = (counts.get(identity) ?? 1) - 1;
@@ -115,7 +136,7 @@ export const createOpenStreams = ({
       isTriggered = true;
       wake.abort();
     },
-    reopen,
+    reopen: () => void endInTurns(new Set(open.keys()), "database_unavailable"),
     async watch(signal) {
       let startedAt = clock.monotonic();
       let confirmedAt = startedAt;
@@ -129,9 +150,14 @@ export const createOpenStreams = ({
       };
       const recheck = async (since: number): Promise<void> => {
         try {
-          await endRefused();
-          confirmedAt = Math.max(confirmedAt, since);
+          const callers = [...open.keys()];
+          for (const [caller, fault] of await admission.recheck(callers)) open.get(caller)?.abort(fault);
           isPending = false;
+          if (unconfirmed.size === 0) confirmedAt = Math.max(confirmedAt, since);
+          else if (clock.monotonic() - since < unconfirmedMsMax) {
+            for (const caller of callers) unconfirmed.delete(caller);
+            confirmedAt = since;
+          }
         } catch (cause) {
           onError(cause);
         }
@@ -155,7 +181,7 @@ export const createOpenStreams = ({
         }
         // The database does not say that these callers may still send. Those that come later were looked up when they came.
         if (now - confirmedAt >= unconfirmedMsMax) {
-          reopen();
+          endUnconfirmed();
           confirmedAt = now;
         }
         const afterMs = isPending ? overdueMs : isTriggered ? 0 : recheckMs;
@@ -169,7 +195,7 @@ export const createOpenStreams = ({
     count: () => open.size,
     stop() {
       stopped = true;
-      endAll("shutting_down");
+      void endInTurns(new Set(open.keys()), "shutting_down");
     },
   };
 };

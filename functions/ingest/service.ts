@@ -41,7 +41,7 @@ import { createAside, type DecodeMessage, type ForwardAnswer, type ForwardMessag
 import type { IncompleteMessages } from "./incomplete-messages.ts";
 import { frameField, limitMessages, type MessageLimits } from "./limit-messages.ts";
 import type { OpenedQueue } from "./open-queue.ts";
-import type { OpenStreams } from "./open-streams.ts";
+import type { OpenStream, OpenStreams } from "./open-streams.ts";
 import { serveReflection } from "./reflection.ts";
 import type { Sink } from "./sink.ts";
 import type { Statuses } from "./statuses.ts";
@@ -106,10 +106,8 @@ export interface IngestRoutes {
 /** Bytes that ForwardRequest or SubmitRequest adds to a Frame at most: a tag and a length. */
 const wrapperBytesMax = 16;
 
-/** Set by the gate for a Submit: aborts once its caller may send no longer. */
-const submitSignalKey = createContextKey<AbortSignal | undefined>(undefined, {
-  description: "why a Submit is rejected",
-});
+/** Set by the gate for a Submit, which is rejected once its stream ends. */
+const submitStreamKey = createContextKey<OpenStream | undefined>(undefined, { description: "the stream of a Submit" });
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
@@ -180,6 +178,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         let unsentBytes = 0;
         let lastFrame: Promise<Ack | undefined> = Promise.resolve(undefined);
         const steps = {
+          mayAccept: stream.mayAccept,
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
             queue = await sink.open(claims, () => disconnected.aborted || stream.signal.aborted);
@@ -230,7 +229,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const enterSubmit = (caller: Caller, { signal, values }: HandlerContext): void => {
     try {
       const stream = streams.enter(caller);
-      values.set(submitSignalKey, stream.signal);
+      values.set(submitStreamKey, stream);
       if (signal.aborted) stream.leave();
       else signal.addEventListener("abort", stream.leave, { once: true });
     } catch (error) {
@@ -249,7 +248,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     async submit(request, context) {
       try {
         const { frame, block, open } = context.values.get(submittedKey) ?? request;
-        context.values.get(submitSignalKey)?.throwIfAborted();
+        const stream = context.values.get(submitStreamKey);
+        if (stream?.mayAccept() === false) throw stream.signal.reason;
         const sent = frame ?? block;
         if (sent === undefined || (frame && block))
           throw new Problem("frame_invalid", { detail: "a frame or a block is missing, or there are both" });

@@ -1,3 +1,4 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { request as requestHttps } from "node:https";
@@ -68,6 +69,23 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     prefix.writeUInt32BE(length, 1);
     return Buffer.concat([prefix, bytes]);
   };
+
+  it("keeps nothing of Node's pool of buffers for a connection, which it would hold as long", async () => {
+    const listBytes = new Promise<number>((resolve) => {
+      const name = "http2.server.stream.created";
+      const read = (message: unknown) => {
+        unsubscribe(name, read);
+        const { stream } = message as { stream: { session: { socket: object } } };
+        const { _tlsOptions } = stream.session.socket as { _tlsOptions: { ALPNProtocols: Uint8Array } };
+        resolve(_tlsOptions.ALPNProtocols.buffer.byteLength);
+      };
+      subscribe(name, read);
+    });
+    const client = await session(await test.client({}));
+    client.request({ ":path": "/" }).on("error", () => undefined);
+    expect(await listBytes).toBe("\x02h2\x08http/1.1".length);
+    client.destroy();
+  });
 
   it("G8: counts unfinished Submit calls as streams of their identity, and serves other identities", async () => {
     const client = await session(await test.client({ uri: "spiffe://fleet.test/hoarder" }));
