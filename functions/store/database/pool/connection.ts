@@ -89,8 +89,8 @@ const isConnectionError = (error: Error): boolean => "errno" in error || "syscal
 const endSeconds = 1;
 
 /**
- * Returns the rows in an array of their own, and empties the one of postgres.js. An old result of its, though garbage, leads V8 to later ones:
- * each row of an export then survived until a full collection of the heap.
+ * Returns the rows in an array of their own, and empties the one of postgres.js. V8 moves what the one of postgres.js has to the old
+ * generation, even once it is garbage: each row of an export then survived until a full collection.
  */
 const takeRows = (rows: Rows): Rows => {
   const { command, count } = rows;
