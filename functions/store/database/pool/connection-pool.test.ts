@@ -1,3 +1,4 @@
+import { getHeapSpaceStatistics } from "node:v8";
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
 import { systemClock } from "../../../../kit/clock.ts";
 import { startTcpProxy } from "../../../../tests/fakes/tcp-proxy.ts";
@@ -40,6 +41,19 @@ describe("a pool", () => {
     expect(outcomes.filter((code) => code === "UNDEFINED_VALUE")).toHaveLength(1);
     expect(outcomes.filter((code) => code === "CONNECTION_CLOSED")).toHaveLength(4);
     expect(await text("next")).toEqual([{ text: "next" }]);
+  });
+
+  it("leaves the rows of earlier statements to the young generation's collections", async () => {
+    const sql = connect();
+    const oldBytes = () => getHeapSpaceStatistics().find((of) => of.space_name === "old_space")?.space_used_size ?? 0;
+    const read = async (statements: number) => {
+      for (let nth = 0; nth < statements; nth++)
+        await sql`select repeat(md5(n::text), 40) as text from generate_series(1, 1000) n`;
+    };
+    await read(5);
+    const before = oldBytes();
+    await read(50);
+    expect(oldBytes() - before).toBeLessThan(5 * 2 ** 20);
   });
 
   it("rejects a statement of a transaction that has ended", async () => {

@@ -88,6 +88,17 @@ const isConnectionError = (error: Error): boolean => "errno" in error || "syscal
 
 const endSeconds = 1;
 
+/**
+ * Returns the rows in an array of their own, and empties the one of postgres.js. V8 moves what the one of postgres.js has to the old
+ * generation, even once it is garbage: each row of an export then survived until a full collection.
+ */
+const takeRows = (rows: Rows): Rows => {
+  const { command, count } = rows;
+  const taken = Object.defineProperties([...rows], { command: { value: command }, count: { value: count } });
+  rows.length = 0;
+  return taken as Rows;
+};
+
 /** Opens a connection, which connects with its first statement. */
 export const openConnection = (options: ConnectionOptions, on: ConnectionEvents): PooledConnection => {
   const calls = new Set<PooledCall>();
@@ -193,7 +204,7 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
           unanswered.delete(pending);
           if (state.is === "closed") return reject(state.cause);
           answered();
-          resolve(rows);
+          resolve(takeRows(rows));
         },
         (error: Error) => {
           unanswered.delete(pending);
