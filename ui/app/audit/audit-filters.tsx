@@ -199,6 +199,7 @@ const TextField = (props: {
       type="search"
       maxlength="256"
       placeholder={props.hint}
+      autocomplete="off"
       value={props.value ?? ""}
       onChange={({ currentTarget: { value } }) => props.onChange(value.trim() === "" ? undefined : value.trim())}
     />
