@@ -18,7 +18,7 @@ import { measureBytes } from "../../scripts/bench/ui/measure-ui.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { flawsOf } from "../../scripts/lab/ui-states.ts";
+import { axeViolationsOf, flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestChat } from "../support/core.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
@@ -131,7 +131,7 @@ describe("the chat panel in a browser", () => {
     const outcome = (await call.locator(".tool-outcome").textContent()) ?? "";
     expect(outcome).toMatch(/^\d+ rows?$/);
     await call.locator("summary").click();
-    expect(await call.getByRole("region", { name: "Statement" }).textContent()).toMatch(/select[\s\S]*from/i);
+    expect(await call.getByRole("figure", { name: "Statement" }).textContent()).toMatch(/select[\s\S]*from/i);
     expect(await call.locator("tbody tr").count()).toBe(Math.min(20, Number.parseInt(outcome, 10)));
     await panel.locator(".receipt > summary").click();
     await panel.getByText("receipts-2026").waitFor();
@@ -327,8 +327,10 @@ describe("the chat panel in a browser", () => {
     expect(await flawsOf(page)).toEqual([]);
     await ask(page, "Which hosts need attention, and why?");
     await badges(page, "Verified");
-    await panel.locator(".tool-call > summary").first().click();
+    for (const call of await panel.locator(".tool-call > summary").all()) await call.click();
     await panel.locator(".receipt > summary").click();
+    // Another width closes the calls.
+    expect(await axeViolationsOf(page)).toEqual([]);
     expect(await flawsOf(page)).toEqual([]);
     await panel.getByRole("button", { name: "History" }).click();
     await panel

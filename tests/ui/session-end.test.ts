@@ -36,6 +36,8 @@ const announced = (page: Page) => page.getByText("Your session ends soon");
 const ended = (page: Page) => page.getByText("Your session has ended: what this page shows is old");
 const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
 const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
+/** What the tab stores. */
+const typedOf = (page: Page): Promise<string> => page.evaluate(() => JSON.stringify(sessionStorage));
 
 describe("a page near the end of its session", () => {
   it("announces it five minutes before, signs in again in the same tab, and keeps view and typed text", async () => {
@@ -117,6 +119,27 @@ describe("a page whose session has ended", () => {
     await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
     await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
     expect(await page.locator(".row-link").count()).toBe(0);
+    await context.close();
+  });
+
+  it("keeps what was typed for nobody else: neither for the next person in the tab, nor after a sign-out", async () => {
+    const context = await openContext();
+    const page = await openView(context, `${view}&chat=new`);
+    const type = async () => {
+      await question(page).fill("Which hosts of the merger are down?");
+      await queryOf(page).fill("state:stale merger");
+      expect(await typedOf(page)).toContain("merger");
+    };
+    await type();
+    const { name, value } = await web.sessionOf("admin");
+    await context.addCookies([{ name, value, url: web.origin }]);
+    await page.reload();
+    await page.locator(".row-link").first().waitFor();
+    expect([await question(page).inputValue(), await queryOf(page).inputValue()]).toEqual(["", "state:stale"]);
+    await type();
+    await page.getByRole("button", { name: "Sign out", exact: true }).click();
+    await page.getByRole("heading", { name: "You are signed out" }).waitFor();
+    expect(await typedOf(page)).not.toContain("merger");
     await context.close();
   });
 });

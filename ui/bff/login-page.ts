@@ -55,7 +55,7 @@ const messages: Readonly<
   },
   sign_in_unavailable: {
     title: "Signing in is not possible right now",
-    text: "A required service does not answer. Try again in a minute.",
+    text: "Try again in a minute.",
   },
 };
 

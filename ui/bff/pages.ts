@@ -81,8 +81,8 @@ const rejectPath = (): never => {
 };
 
 /**
- * Serves the best precompressed form of a file. A path with a content hash is immutable for a year; others are revalidated each time.
- * The handler returns undefined if the file is missing.
+ * Serves the best precompressed form of a file. A path with a content hash is immutable for a year; other assets are revalidated each time.
+ * Browsers do not store the page: Back would show it after a sign-out, with what was typed. The handler returns undefined if the file is missing.
  */
 const serveFile = (where: { root: string } | { path: string }) => {
   const serve = serveStatic<WebEnv>({ ...where, precompressed: true });
@@ -90,8 +90,8 @@ const serveFile = (where: { root: string } | { path: string }) => {
     const response = await serve(c, async () => undefined);
     if (!response) return undefined;
     // serveStatic calls onFound after it has built the response: headers set there are lost outside of its own listener.
-    const immutable = "root" in where && hashedPath.test(c.req.path);
-    response.headers.set("Cache-Control", immutable ? "public, max-age=31536000, immutable" : "no-cache");
+    const asset = hashedPath.test(c.req.path) ? "public, max-age=31536000, immutable" : "no-cache";
+    response.headers.set("Cache-Control", "root" in where ? asset : "no-store");
     response.headers.set("Vary", "Accept-Encoding");
     return response;
   };

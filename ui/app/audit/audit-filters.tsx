@@ -32,7 +32,7 @@ const textFields = [
   { name: "Actor", hint: "Email or identity", part: "actor" },
   { name: "Not by", hint: "Email or identity", part: "notActor" },
   { name: "Target", hint: "Host, serial, config, policy", part: "target" },
-  { name: "Reason", hint: "Such as token_expired", part: "reason" },
+  { name: "Reason", hint: "token_expired", part: "reason" },
   { name: "Text", hint: "Reason or details", part: "text" },
 ] as const;
 
@@ -199,6 +199,7 @@ const TextField = (props: {
       type="search"
       maxlength="256"
       placeholder={props.hint}
+      autocomplete="off"
       value={props.value ?? ""}
       onChange={({ currentTarget: { value } }) => props.onChange(value.trim() === "" ? undefined : value.trim())}
     />

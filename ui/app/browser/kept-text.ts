@@ -4,7 +4,7 @@ const Kept = v.object({ of: v.string(), text: v.string() });
 
 /**
  * Returns the text of a field that this tab keeps, if it was typed for `of`, such as a conversation; undefined without one, and where
- * storage is denied. It outlives a reload and a new sign-in, and no closed tab.
+ * storage is denied. It outlives a reload and a new sign-in of the same person, and no closed tab.
  */
 export const readKeptText = (field: string, of: string): string | undefined => {
   try {

@@ -25,6 +25,17 @@ export const storeTabText = (name: string, text: string): void => {
   }
 };
 
+/** Makes this tab's storage a person's, or nobody's (""): deletes what anybody else has left in it. */
+export const claimTab = (person: string): void => {
+  if (readTabText("person") === person) return;
+  try {
+    sessionStorage.clear();
+  } catch {
+    // Then it is empty.
+  }
+  storeTabText("person", person);
+};
+
 /** Stores a text for the next visit, unless storage is denied or full. */
 export const storeText = (name: string, text: string): void => {
   try {

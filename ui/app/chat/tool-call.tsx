@@ -44,9 +44,9 @@ export const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; an
         <Show when={statement()}>
           {(text) => (
             <div class="copied">
-              <section class="tool-sql" tabindex="0" aria-label="Statement">
+              <figure class="tool-sql" tabindex="0" aria-label="Statement">
                 <code>{plainText(text())}</code>
-              </section>
+              </figure>
               <CopyButton text={text()} what="statement" />
             </div>
           )}
@@ -71,13 +71,13 @@ export const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; an
   );
 };
 
-/** The first rows of a result, in a region that scrolls sideways. */
+/** The first rows of a result, in a figure that scrolls sideways: a region of each call would be a landmark of the same name. */
 const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
   const more = () => props.result.row_count - Math.min(rowsShown, props.result.rows.length);
   return (
     <>
       <Show when={props.result.rows.length > 0} fallback={<p class="tool-note">No rows.</p>}>
-        <section class="tool-table" tabindex="0" aria-label="Rows">
+        <figure class="tool-table" tabindex="0" aria-label="Rows">
           <table>
             <thead>
               <tr>
@@ -108,7 +108,7 @@ const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
               </For>
             </tbody>
           </table>
-        </section>
+        </figure>
       </Show>
       <Show when={more() > 0 || props.result.truncated}>
         <p class="tool-note">
@@ -122,7 +122,7 @@ const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
 
 /** Names with their descriptions. */
 const Facts = (props: { facts: readonly { name: string; type: string; description: string }[]; label: string }) => (
-  <section class="tool-table" tabindex="0" aria-label={props.label}>
+  <figure class="tool-table" tabindex="0" aria-label={props.label}>
     <dl class="tool-facts">
       <For each={props.facts}>
         {({ name, type, description }) => (
@@ -135,5 +135,5 @@ const Facts = (props: { facts: readonly { name: string; type: string; descriptio
         )}
       </For>
     </dl>
-  </section>
+  </figure>
 );

@@ -172,7 +172,7 @@ const runsText = ({ runs }: HostStrip): string =>
 const HourTable = (props: { report: FleetCompleteness; hrefOf: (from: string, to: string) => string }) => (
   <details>
     <summary>Figures of each hour</summary>
-    <ul>
+    <ul class="hours-list">
       <For each={props.report.hours.toReversed()}>
         {(hour) => (
           <li>

@@ -125,7 +125,8 @@ export const countsText = ({ hosts }: FleetHour): string =>
   stacked
     .filter((state) => (hosts[state] ?? 0) > 0)
     .map((state) => `${formatCount(hosts[state] ?? 0)} ${hourStateWords[state][0].toLowerCase()}`)
-    .join(", ");
+    // "complete, not delivered" has a comma of its own.
+    .join("; ");
 
 /** A host's hours as one row of bars. */
 export const HoursStrip = (props: { runs: HostStrip["runs"]; label: string }) => {

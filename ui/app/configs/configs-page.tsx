@@ -101,6 +101,7 @@ export const ConfigsPage = () => {
           maxlength="120"
           aria-label="Name, or the beginning of a hash"
           placeholder="Name, or the beginning of a hash"
+          autocomplete="off"
         />
         <button class="button" type="submit">
           <Icon name="search" /> Find

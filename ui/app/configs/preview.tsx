@@ -51,6 +51,7 @@ export const Preview = (props: { configId: string }) => {
           maxlength="4096"
           aria-label="Hosts, as a query of the fleet page; empty for every host"
           placeholder="platform:linux label.env:prod"
+          autocomplete="off"
           spellcheck={false}
         />
         <button class="button" type="submit">

@@ -65,7 +65,7 @@ export const RolloutsPage = () => {
         </>
       ),
     },
-    { name: "Wave", cell: (rollout) => `${rollout.wave} of ${rollout.waves.length}` },
+    { name: "Wave", cell: ({ wave, waves }) => <span class="rollout-wave">{`${wave} of ${waves.length}`}</span> },
     {
       name: "Progress",
       cell: (rollout) => (

@@ -14,6 +14,7 @@ import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { ShownReportsProvider } from "../api/shown-reports.tsx";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
+import { claimTab } from "../browser/stored-text.ts";
 import { createTimeZoneChoice, type TimeZoneChoice } from "../browser/time-zone.ts";
 
 /**
@@ -99,7 +100,10 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
       const found = await props.api.get("/api/session", Session);
       // Another person has signed in: nothing of the previous one's may stay.
       if ((session()?.user.user_id ?? found.user.user_id) !== found.user.user_id) location.reload();
-      else setState({ status: "known", session: found, since });
+      else {
+        claimTab(found.user.user_id);
+        setState({ status: "known", session: found, since });
+      }
     } catch (problem) {
       if (!(problem instanceof ApiProblem)) throw problem;
       if (problem.status === 401) end();

@@ -1,5 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { createSignal, For, type JSX, Show } from "solid-js";
+import { claimTab } from "../browser/stored-text.ts";
 import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
 import { Ask } from "../chat/ask.tsx";
 import { Icon } from "../design/icon.tsx";
@@ -66,7 +67,7 @@ export const Shell = (props: { children?: JSX.Element }) => {
           <Ask />
           <Show when={session()}>
             {(known) => (
-              <form class="shell-session" method="post" action="/api/auth/logout">
+              <form class="shell-session" method="post" action="/api/auth/logout" onSubmit={() => claimTab("")}>
                 <span class="shell-person">{known().user.email}</span>
                 <button class="button button-plain" type="submit">
                   Sign out

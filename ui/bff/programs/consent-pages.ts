@@ -53,9 +53,11 @@ export const devicePage = ({ fault, links }: { fault?: string; links: PageLinks 
   const card = html`<h1>Sign in a device</h1>
 ${fault && html`<div class="login-refusal" role="alert"><h2>${fault}</h2><p>Codes expire after ten minutes: start again on the device.</p></div>`}
 <p class="login-lead">Type the code that the device shows.</p>
-<form class="login-decision" method="get" action="/device">
+<form class="login-form" method="get" action="/device">
+<div class="login-field">
 <label for="user_code">Code</label>
 <input class="login-code" id="user_code" name="user_code" required maxlength="16" autocomplete="off" autocapitalize="characters" spellcheck="false" placeholder="XXXX-XXXX" autofocus>
+</div>
 <button class="button button-primary login-button">Continue</button>
 </form>`;
   return cardPage({ title: "Sign in a device", card, links });

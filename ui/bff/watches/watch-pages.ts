@@ -57,7 +57,7 @@ ${field({
 })}
 ${field({
   ...{ id: "more_than", label: "More than" },
-  input: html`<input class="input" id="more_than" name="more_than" type="number" required min="0" max="10000000" value="${fields.moreThan}">`,
+  input: html`<input class="input" id="more_than" name="more_than" type="number" required min="0" max="10000000" autocomplete="off" value="${fields.moreThan}">`,
 })}
 ${field({
   ...{ id: "for", label: "For", hint: "How long, such as 90s, 10m or 2h; 0s for at once." },
@@ -113,7 +113,7 @@ ${field({
   ...{ id: "seconds", label: "For" },
   input: html`<select class="input" id="seconds" name="seconds">${silences.map(([seconds, words]) => html`<option value="${seconds}">${words}</option>`)}${silencedUntil && html`<option value="0">End the silence now</option>`}</select>`,
 })}
-${field({ id: "reason", label: "Reason", input: html`<input class="input" id="reason" name="reason" maxlength="500">` })}
+${field({ id: "reason", label: "Reason", input: html`<input class="input" id="reason" name="reason" maxlength="500" autocomplete="off">` })}
 <button class="button login-button" name="action" value="silence">Silence</button>
 </form>
 <form class="login-form" method="post" action="${action}" aria-labelledby="definition">
