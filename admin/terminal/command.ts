@@ -1,12 +1,11 @@
 import type { Option } from "commander";
 import type { AdminExitCode } from "./exit-codes.ts";
-import type { Format } from "./output.ts";
+import type { OutputOptions } from "./output.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** The options that every command takes. */
-export interface GlobalOptions {
+export interface GlobalOptions extends OutputOptions {
   url?: string;
-  format: Format;
   yes: boolean;
 }
 
