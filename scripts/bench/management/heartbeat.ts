@@ -171,7 +171,7 @@ export const heartbeatBench: Bench = async (args) => {
     const ratio = rate > 0 ? null : rounded(perSecond / floor, 3);
     const p99 = rounded(quantile(latencies, 0.99));
     const log = rounded(logBytes / count / rounds);
-    const { ok, goals } =
+    const judged =
       connections === "stream"
         ? judgeGoals("heartbeat --connections stream", { cpu_us: cpuUs, log_bytes: log, core_mb: coreMb })
         : judgeGoals("heartbeat", { cpu_us: cpuUs, ratio, p99_ms: p99, core_mb: coreMb });
@@ -180,8 +180,8 @@ export const heartbeatBench: Bench = async (args) => {
       unit: "heartbeats/s",
       floor: rounded(floor),
       ratio: rounded(perSecond / floor, 3),
+      ...judged,
       goal: benchGoals.heartbeat.ratio.value,
-      ok,
       details: {
         hosts: count,
         rounds,
@@ -197,7 +197,6 @@ export const heartbeatBench: Bench = async (args) => {
         latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99 },
         core_peak_rss_mb: coreMb,
         log_bytes_each: log,
-        goals,
         floor: "P-256 verifications of the same signatures by node:crypto on one core",
       },
     };
