@@ -4,6 +4,7 @@ import type { Status } from "../../../collector/forward/messages.ts";
 import { loadLocalCa } from "../../../functions/node/load-signer.ts";
 import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
 import { systemClock } from "../../../kit/clock.ts";
+import { mapValues } from "../../../kit/map-values.ts";
 import { canonicalBody, proofPayload } from "../../../proto/management/proof.ts";
 import { encodePem } from "../../../proto/pem.ts";
 import { heartbeatBody } from "../../lab/heartbeat-body.ts";
@@ -188,11 +189,7 @@ export const heartbeatBench: Bench = async (args) => {
         ...(rate > 0 ? { rate } : { in_flight: inFlight }),
         connections,
         seconds: rounded(seconds, 2),
-        cpu_us_each: {
-          core: microsecondsEach(cpu.core),
-          postgres: microsecondsEach(cpu.postgres),
-          sender: microsecondsEach(cpu.sender),
-        },
+        cpu_us_each: mapValues(cpu, microsecondsEach),
         idle_percent: { core: rounded(idle.core * 100, 1), postgres: rounded(idle.postgres * 100, 1) },
         latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99 },
         core_peak_rss_mb: coreMb,
