@@ -3,7 +3,7 @@ import { FleetError, type Problem } from "../client/problem.ts";
 import packageJson from "../package.json" with { type: "json" };
 import type { Completed, CompletionShell } from "./commands/completion.ts";
 import { declareCommands, groupSummaries } from "./commands/index.ts";
-import type { Commands } from "./terminal/command.ts";
+import type { CommandsOf } from "./terminal/command.ts";
 import { describeProblem, isUnanswered } from "./terminal/describe-problem.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
 import { plainLines, telemetryFormats, usualFormats } from "./terminal/output.ts";
@@ -39,8 +39,9 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     })
     .exitOverride();
   const formatsOf = new Map<Command, readonly string[]>();
-  const commands: Commands = {
-    add: (path, { summary, options = [], formats = usualFormats, load }) => {
+  const commandsOf: CommandsOf =
+    (load) =>
+    (path, summary, workOf, options = [], formats = usualFormats) => {
       const words = path.split(" ");
       const group = words.length > 1 && !/^[<[]/.test(words[1] ?? "") ? words.shift() : undefined;
       const parent =
@@ -57,12 +58,11 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
         const format = isDefault ? formats[0] : program.getOptionValue("output");
         if (!formats.includes(format))
           command.error(`error: option '-o, --output <format>' of this command is one of ${formats.join(", ")}.`);
-        const work = await load();
+        const work = workOf(await load());
         exitCode = (await work(terminal, { ...command.optsWithGlobals(), format }, ...names)) ?? exitCodes.ok;
       });
-    },
-  };
-  declareCommands(commands);
+    };
+  declareCommands(commandsOf);
   program
     .command("completion")
     .description("Print the completions of a shell: source <(svc-admin completion bash)")

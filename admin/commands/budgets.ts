@@ -19,7 +19,7 @@ const columns: readonly Column<Budget>[] = [
 /** `svc-admin budgets list`: the smallest first. */
 export const listBudgetsAction: Action<object> = async (terminal, options) => {
   const { data } = await listBudgets<true>({ client: connect(terminal, options) });
-  await printRows(terminal, { format: options.format, columns, rows: data.items });
+  await printRows(terminal, options, columns, data.items);
 };
 
 /** `svc-admin budgets set`. */

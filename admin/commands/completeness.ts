@@ -67,19 +67,18 @@ export const writeStatementAction: Action<StatementOptions> = async (
 /** `svc-admin completeness`: the hours of a host, or the hosts whose hours are not complete. */
 export const completenessAction: Action<CompletenessOptions> = async (
   terminal,
-  { from, to, state, limit, ...options },
+  { from, to, state, ...options },
   name,
 ) => {
   const client = connect(terminal, options);
-  const { format } = options;
   const range = withoutUndefined({ from: textOfInstant(from), to: textOfInstant(to) });
   if (name === undefined) {
     const query = { ...range, ...(state && { state: [state] }) };
-    await printList(terminal, reportCompleteness, { client, query }, { format, columns: hostColumns, limit });
+    await printList(terminal, options, hostColumns, reportCompleteness, { client, query });
     return;
   }
   const id = await resolveId(client, "host", name);
   const { data } = await getHostCompleteness<true>({ client, path: { id }, query: range });
   const rows = state === undefined ? data.hours : data.hours.filter((hour) => hour.state === state);
-  await printRows(terminal, { format, columns: hourColumns, rows });
+  await printRows(terminal, options, hourColumns, rows);
 };

@@ -45,11 +45,7 @@ export const assignConfigAction: Action<Selection> = async (terminal, options, n
     const { data } = await assignCollectorConfig<true>({ client, path: { id }, body });
     return some.map(({ identity }, index) => ({ identity, outcome: data.results[index]?.outcome ?? "unknown" }));
   });
-  await printRows(terminal, {
-    format: options.format,
-    columns: columnsOf<(typeof rows)[number]>("identity", "outcome"),
-    rows,
-  });
+  await printRows(terminal, options, columnsOf<(typeof rows)[number]>("identity", "outcome"), rows);
   return outcomeOf(rows, "assigned");
 };
 
@@ -80,12 +76,12 @@ export const rollBackConfigAction: Action<RollbackOptions> = async (terminal, op
   const changed = planned.filter(({ outcome }) => outcome === "rolled_back");
   const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
   if (changed.length === 0) {
-    await printRows(terminal, { format: options.format, columns, rows: planned });
+    await printRows(terminal, options, columns, planned);
     throw new ActionFailure(exitCodes.refused, "no host has a config to roll back to: nothing was changed");
   }
   await confirm(terminal, options, `${namedHosts(hosts)}.\n${describePlan(planned)}`);
   const rows = await inBatches(terminal, hosts, rollBack);
-  await printRows(terminal, { format: options.format, columns, rows });
+  await printRows(terminal, options, columns, rows);
   return outcomeOf(rows, "rolled_back");
 };
 

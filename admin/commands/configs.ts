@@ -18,8 +18,7 @@ type ConfigRow = ListCollectorConfigsResponse["items"][number];
 /** `svc-admin configs list`. */
 export const listConfigsAction: Action<object> = async (terminal, options) => {
   const columns = columnsOf<ConfigRow>("id", "name", "config_hash", "size_bytes", "created_at");
-  const request = { client: connect(terminal, options) };
-  await printList(terminal, listCollectorConfigs, request, { format: options.format, columns });
+  await printList(terminal, options, columns, listCollectorConfigs, { client: connect(terminal, options) });
 };
 
 /** `svc-admin configs show`: the YAML, byte for byte unless to a terminal; with another `-o` the whole record. */
@@ -27,7 +26,7 @@ export const showConfigAction: Action<object> = async (terminal, options, id = "
   const client = connect(terminal, options);
   const { data } = await getCollectorConfig<true>({ client, path: { id: await resolveId(client, "config", id) } });
   if (options.format === "table") printText(terminal, data.yaml);
-  else await printRecord(terminal, { format: options.format, record: data });
+  else await printRecord(terminal, options, data);
 };
 
 /** `svc-admin configs diff`: the lines of the first that the second lacks, and the reverse. Exits with 1 if they differ. */

@@ -1,46 +1,37 @@
 import { Option } from "commander";
-import type { Commands } from "../terminal/command.ts";
+import type { CommandsOf } from "../terminal/command.ts";
 import { count, durationOption, parseLabel, reason, several } from "./options.ts";
 
 /** Declares `svc-admin policies`, `simulate` and `tokens`. */
-export const declareEnrollment = (add: Commands["add"]): void => {
-  const load = () => import("./enrollment.ts");
-  add("policies list", {
-    summary: "List enrollment policies",
-    options: [new Option("--state <state>").choices(["active", "frozen"])],
-    load: async () => (await load()).listPoliciesAction,
-  });
-  add("policies show <policy>", {
-    summary: "Show an enrollment policy",
-    load: async () => (await load()).showPolicyAction,
-  });
-  add("policies create <name>", {
-    summary: "Create an enrollment policy",
-    options: [
-      several("--prefix <prefix>", "what an identity may begin with: spiffe://example.com/host/").makeOptionMandatory(),
-      new Option("--description <text>"),
-      new Option("--certificate-ttl <duration>", "lifetime of certificates").argParser(durationOption),
-      several("--platform <platform>", "allowed platform: linux, linux/amd64"),
-      count("--max-enrollments <count>", "first enrollments in all; 0 for no limit"),
-      count("--max-per-hour <count>", "first enrollments in an hour; 0 for no limit"),
-      several("--source-cidr <cidr>", "allowed address range"),
-      new Option("--reenrollment <mode>", "whether an enrolled host may enroll again").choices(["deny", "replace"]),
-      new Option("--label <key=value>", "label of its hosts; repeatable").argParser(parseLabel),
-      new Option(
-        "--workload <file>",
-        "which service account tokens enroll hosts too: YAML (docs/enroll-kubernetes.md)",
-      ),
-    ],
-    load: async () => (await load()).createPolicyAction,
-  });
-  add("policies freeze <policy>", {
-    summary: "Freeze an enrollment policy: its tokens enroll no further host",
-    options: [reason()],
-    load: async () => (await load()).freezePolicyAction,
-  });
-  add("simulate enroll", {
-    summary: "Show whether a device could enroll under a policy, and the rule that decides; spends no token",
-    options: [
+export const declareEnrollment = (commandsOf: CommandsOf): void => {
+  const add = commandsOf(() => import("./enrollment.ts"));
+  add("policies list", "List enrollment policies", (file) => file.listPoliciesAction, [
+    new Option("--state <state>").choices(["active", "frozen"]),
+  ]);
+  add("policies show <policy>", "Show an enrollment policy", (file) => file.showPolicyAction);
+  add("policies create <name>", "Create an enrollment policy", (file) => file.createPolicyAction, [
+    several("--prefix <prefix>", "what an identity may begin with: spiffe://example.com/host/").makeOptionMandatory(),
+    new Option("--description <text>"),
+    new Option("--certificate-ttl <duration>", "lifetime of certificates").argParser(durationOption),
+    several("--platform <platform>", "allowed platform: linux, linux/amd64"),
+    count("--max-enrollments <count>", "first enrollments in all; 0 for no limit"),
+    count("--max-per-hour <count>", "first enrollments in an hour; 0 for no limit"),
+    several("--source-cidr <cidr>", "allowed address range"),
+    new Option("--reenrollment <mode>", "whether an enrolled host may enroll again").choices(["deny", "replace"]),
+    new Option("--label <key=value>", "label of its hosts; repeatable").argParser(parseLabel),
+    new Option("--workload <file>", "which service account tokens enroll hosts too: YAML (docs/enroll-kubernetes.md)"),
+  ]);
+  add(
+    "policies freeze <policy>",
+    "Freeze an enrollment policy: its tokens enroll no further host",
+    (file) => file.freezePolicyAction,
+    [reason()],
+  );
+  commandsOf(() => import("./simulate.ts"))(
+    "simulate enroll",
+    "Show whether a device could enroll under a policy, and the rule that decides; spends no token",
+    (file) => file.simulateEnrollAction,
+    [
       new Option("--policy <policy>", "its name or id").makeOptionMandatory(),
       new Option("--device-id <id>", "that of the service account token by default"),
       new Option(
@@ -55,33 +46,20 @@ export const declareEnrollment = (add: Commands["add"]): void => {
         "a service account token, or its claims as JSON; only the claims are sent",
       ).conflicts("tokenFile"),
     ],
-    load: async () => (await import("./simulate.ts")).simulateEnrollAction,
-  });
-  add("tokens list", {
-    summary: "List bootstrap tokens, without their values",
-    options: [
-      new Option("--policy <policy>", "name or id of the policy"),
-      new Option("--state <state>").choices(["active", "exhausted", "expired", "revoked"]),
-    ],
-    load: async () => (await load()).listTokensAction,
-  });
-  add("tokens create", {
-    summary: "Create a bootstrap token and write it to a file",
-    options: [
-      new Option("--policy <policy>", "name or id of the policy that it enrolls under").makeOptionMandatory(),
-      new Option("--ttl <duration>", "lifetime, an hour by default").argParser(durationOption),
-      count("--uses <count>", "hosts that it enrolls, 1 by default; 0 for no limit"),
-      new Option("--description <text>"),
-      several("--source-cidr <cidr>", "allowed address range"),
-      new Option("--device <id>", "the only device id that it enrolls"),
-      new Option("--out <file>", "file for the token, mode 0600"),
-      new Option("--show", "write the token to stdout instead").conflicts("out"),
-    ],
-    load: async () => (await load()).createTokenAction,
-  });
-  add("tokens revoke <token>", {
-    summary: "Revoke a bootstrap token",
-    options: [reason()],
-    load: async () => (await load()).revokeTokenAction,
-  });
+  );
+  add("tokens list", "List bootstrap tokens, without their values", (file) => file.listTokensAction, [
+    new Option("--policy <policy>", "name or id of the policy"),
+    new Option("--state <state>").choices(["active", "exhausted", "expired", "revoked"]),
+  ]);
+  add("tokens create", "Create a bootstrap token and write it to a file", (file) => file.createTokenAction, [
+    new Option("--policy <policy>", "name or id of the policy that it enrolls under").makeOptionMandatory(),
+    new Option("--ttl <duration>", "lifetime, an hour by default").argParser(durationOption),
+    count("--uses <count>", "hosts that it enrolls, 1 by default; 0 for no limit"),
+    new Option("--description <text>"),
+    several("--source-cidr <cidr>", "allowed address range"),
+    new Option("--device <id>", "the only device id that it enrolls"),
+    new Option("--out <file>", "file for the token, mode 0600"),
+    new Option("--show", "write the token to stdout instead").conflicts("out"),
+  ]);
+  add("tokens revoke <token>", "Revoke a bootstrap token", (file) => file.revokeTokenAction, [reason()]);
 };

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option } from "commander";
 import { rolloutConditions, rolloutStates, targetStatuses } from "../../proto/rollout/vocabulary.ts";
-import type { Commands } from "../terminal/command.ts";
+import type { CommandsOf } from "../terminal/command.ts";
 import { all, count, durationOption, interval, limit, severalOf } from "./options.ts";
 
 /** A wave as typed: how far the rollout has got with it, and how long it soaks. */
@@ -28,11 +28,13 @@ const parsePercent = (text: string): number => {
 const reason = () => new Option("--reason <text>", "why, for the rollout and the audit log");
 
 /** Declares `svc-admin rollouts`. */
-export const declareRollouts = (add: Commands["add"]): void => {
-  const load = () => import("./rollouts.ts");
-  add("rollouts create <config> [query...]", {
-    summary: "Roll a config out to every host that the query finds now, wave by wave",
-    options: [
+export const declareRollouts = (commandsOf: CommandsOf): void => {
+  const add = commandsOf(() => import("./rollouts.ts"));
+  add(
+    "rollouts create <config> [query...]",
+    "Roll a config out to every host that the query finds now, wave by wave",
+    (file) => file.createRolloutAction,
+    [
       all(),
       new Option(
         "--wave <wave>",
@@ -51,52 +53,46 @@ export const declareRollouts = (add: Commands["add"]): void => {
       new Option("--watch", "then follow the rollout to its end"),
       interval("5s"),
     ],
-    load: async () => (await load()).createRolloutAction,
-  });
-  add("rollouts list", {
-    summary: "List rollouts, newest first",
-    options: [
-      new Option("--state <state>", "repeatable").choices(rolloutStates).argParser(severalOf(rolloutStates)),
-      new Option("--config <config>", "rollouts of this config"),
-      limit("at most so many rollouts"),
-    ],
-    load: async () => (await load()).listRolloutsAction,
-  });
-  add("rollouts show <rollout>", {
-    summary: "Show a rollout: its waves, and the evidence of a breach",
-    load: async () => (await load()).showRolloutAction,
-  });
-  add("rollouts targets <rollout>", {
-    summary: "List the hosts of a rollout in the order of the waves",
-    options: [
+  );
+  add("rollouts list", "List rollouts, newest first", (file) => file.listRolloutsAction, [
+    new Option("--state <state>", "repeatable").choices(rolloutStates).argParser(severalOf(rolloutStates)),
+    new Option("--config <config>", "rollouts of this config"),
+    limit("at most so many rollouts"),
+  ]);
+  add(
+    "rollouts show <rollout>",
+    "Show a rollout: its waves, and the evidence of a breach",
+    (file) => file.showRolloutAction,
+  );
+  add(
+    "rollouts targets <rollout>",
+    "List the hosts of a rollout in the order of the waves",
+    (file) => file.listTargetsAction,
+    [
       count("--wave <number>", "hosts of this wave"),
       new Option("--status <status>", "repeatable").choices(targetStatuses).argParser(severalOf(targetStatuses)),
     ],
-    load: async () => (await load()).listTargetsAction,
-  });
-  add("rollouts watch <rollout>", {
-    summary: "Follow a rollout to its end; exits with 5 if it was rolled back or aborted",
-    options: [interval("5s"), new Option("--stop-at-pause", "end with 5 when it pauses, as a job should")],
-    load: async () => (await load()).watchRolloutAction,
-  });
-  add("rollouts pause <rollout>", {
-    summary: "Pause a rollout: no further host is assigned",
-    options: [reason()],
-    load: async () => (await load()).pauseRolloutAction,
-  });
-  add("rollouts resume <rollout>", {
-    summary: "Resume a paused rollout",
-    options: [reason()],
-    load: async () => (await load()).resumeRolloutAction,
-  });
-  add("rollouts abort <rollout>", {
-    summary: "End a rollout; its hosts keep what they were assigned",
-    options: [reason()],
-    load: async () => (await load()).abortRolloutAction,
-  });
-  add("rollouts roll-back <rollout>", {
-    summary: "Give every host of a rollout, also an aborted one, what it had before",
-    options: [reason()],
-    load: async () => (await load()).rollBackRolloutAction,
-  });
+  );
+  add(
+    "rollouts watch <rollout>",
+    "Follow a rollout to its end; exits with 5 if it was rolled back or aborted",
+    (file) => file.watchRolloutAction,
+    [interval("5s"), new Option("--stop-at-pause", "end with 5 when it pauses, as a job should")],
+  );
+  add("rollouts pause <rollout>", "Pause a rollout: no further host is assigned", (file) => file.pauseRolloutAction, [
+    reason(),
+  ]);
+  add("rollouts resume <rollout>", "Resume a paused rollout", (file) => file.resumeRolloutAction, [reason()]);
+  add(
+    "rollouts abort <rollout>",
+    "End a rollout; its hosts keep what they were assigned",
+    (file) => file.abortRolloutAction,
+    [reason()],
+  );
+  add(
+    "rollouts roll-back <rollout>",
+    "Give every host of a rollout, also an aborted one, what it had before",
+    (file) => file.rollBackRolloutAction,
+    [reason()],
+  );
 };

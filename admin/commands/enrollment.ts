@@ -34,15 +34,15 @@ export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async
     "reenrollment",
     "allowed_identity_prefixes",
   );
-  const request = { client: connect(terminal, options), query: withoutUndefined({ state }) };
-  await printList(terminal, listEnrollmentPolicies, request, { format: options.format, columns });
+  const client = connect(terminal, options);
+  await printList(terminal, options, columns, listEnrollmentPolicies, { client, query: withoutUndefined({ state }) });
 };
 
 /** `svc-admin policies show`. */
 export const showPolicyAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getEnrollmentPolicy<true>({ client, path: { id: await resolveId(client, "policy", id) } });
-  await printRecord(terminal, { format: options.format, record: data });
+  const path = { id: await resolveId(client, "policy", id) };
+  await printAnswer(terminal, options, getEnrollmentPolicy<true>({ client, path }));
 };
 
 interface PolicyOptions {
@@ -117,8 +117,8 @@ export const listTokensAction: Action<{ policy?: string; state?: TokenRow["state
   );
   const client = connect(terminal, options);
   const policyId = policy === undefined ? undefined : await resolveId(client, "policy", policy);
-  const request = { client, query: withoutUndefined({ policy_id: policyId, state }) };
-  await printList(terminal, listAllBootstrapTokens, request, { format: options.format, columns });
+  const query = withoutUndefined({ policy_id: policyId, state });
+  await printList(terminal, options, columns, listAllBootstrapTokens, { client, query });
 };
 
 interface TokenOptions {
@@ -153,9 +153,9 @@ export const createTokenAction: Action<TokenOptions> = async (terminal, options)
   if (out !== undefined) {
     writeTokenFile(out, `${token}\n`);
     terminal.err.write(`The token is in ${out}, which only you can read.\n`);
-    await printRecord(terminal, { format: options.format, record });
+    await printRecord(terminal, options, record);
   } else if (options.format === "table") terminal.out.write(`${token}\n`);
-  else await printRecord(terminal, { format: options.format, record: { ...record, token } });
+  else await printRecord(terminal, options, { ...record, token });
 };
 
 /** `svc-admin tokens revoke`. */

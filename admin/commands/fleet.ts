@@ -83,9 +83,7 @@ type Row = ReportFleetHealthResponse["items"][number];
 
 const columns: readonly Column<Row>[] = [
   { title: "id", value: (row) => row.identity_id },
-  { title: "state", value: (row) => row.state },
-  { title: "identity", value: (row) => row.identity },
-  { title: "hostname", value: (row) => row.hostname },
+  ...columnsOf<Row>("state", "identity", "hostname"),
   { title: "heartbeat", value: (row) => row.last_heartbeat_at },
   { title: "envelope", value: (row) => row.last_envelope_at },
   { title: "drift", value: (row) => row.config.drift },
@@ -95,7 +93,7 @@ const columns: readonly Column<Row>[] = [
 /** `svc-admin fleet list`: hosts in the order of who needs somebody, by the query language of `/fleet`; `--watch` repeats, `--at` is of the past. */
 export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval: number; at?: Instant }> = async (
   terminal,
-  { limit, watch, interval, at: time, ...options },
+  { watch, interval, at: time, ...options },
   ...words
 ) => {
   let isFirst = true;
@@ -104,10 +102,9 @@ export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval
     const at = await pastTimeAtCore(client, time);
     const selected = at ? fleetQueryOf(words, new Date(at)) : await fleetQueryAtCore(terminal, client, words);
     const query = { ...selected, sort: "severity" as const, ...(at && { at }) };
-    const request = { client, query };
     if (!isFirst && options.format === "table") terminal.out.write("\n");
     isFirst = false;
-    await printList(terminal, reportFleetHealth, request, { format: options.format, columns, limit });
+    await printList(terminal, options, columns, reportFleetHealth, { client, query });
     return watch !== true;
   });
 };
@@ -118,10 +115,8 @@ export const showHostAction: Action<{ at?: Instant }> = async (terminal, { at: t
   const path = { identity_id: await resolveId(client, "host", id) };
   const at = await pastTimeAtCore(client, time);
   const { data } = await getFleetHealth<true>({ client, path, query: at ? { at } : {} });
-  await printRecord(terminal, {
-    format: options.format,
-    record: options.format === "table" ? { ...data.item, forwarding: forwardingOf(data.item) } : data,
-  });
+  const record = options.format === "table" ? { ...data.item, forwarding: forwardingOf(data.item) } : data;
+  await printRecord(terminal, options, record);
 };
 
 /** Returns how a host forwards; of one that is held, by which budget and until when, as that it stopped is no fault. */
@@ -138,10 +133,7 @@ export const compareHostsAction: Action<{ since: Instant }> = async (terminal, {
   const filter = await fleetQueryAtCore(terminal, client, words);
   const query = { ...filter, since: textOfInstant(since) } as CompareHostsData["query"];
   const { data } = await compareHosts<true>({ client, query });
-  if (options.format !== "table") {
-    await printRecord(terminal, { format: options.format, record: data });
-    return;
-  }
+  if (options.format !== "table") return printRecord(terminal, options, data);
   terminal.out.write(`${describeComparison(data)}\n\n`);
   const columns: readonly Column<Compared>[] = [
     { title: "measure", value: (row) => ("measure" in row ? row.measure : row.signal) },
@@ -150,7 +142,7 @@ export const compareHostsAction: Action<{ since: Instant }> = async (terminal, {
     { title: "changed", value: ({ changed }) => changed },
     { title: "control", value: ({ control }) => control },
   ];
-  await printRows(terminal, { format: options.format, columns, rows: [...data.measures, ...(data.volume ?? [])] });
+  await printRows(terminal, options, columns, [...data.measures, ...(data.volume ?? [])]);
 };
 
 type Change = ListFleetChangesResponse["items"][number];
@@ -165,9 +157,9 @@ const changeColumns: readonly Column<Change>[] = [
 ];
 
 /** `svc-admin fleet changes`: what hosts changed without a rollout, and how they compare since. */
-export const listChangesAction: Action<{ limit?: number }> = async (terminal, { limit, ...options }) => {
+export const listChangesAction: Action<{ limit?: number }> = async (terminal, options) => {
   const client = connect(terminal, options);
-  await printList(terminal, listFleetChanges, { client }, { format: options.format, columns: changeColumns, limit });
+  await printList(terminal, options, changeColumns, listFleetChanges, { client });
   const { data } = await listFleetChanges<true>({ client, query: { limit: 1 } });
   if (data.refused > 0) terminal.err.write(`${describeRefused(data.refused)}\n`);
 };
@@ -196,15 +188,8 @@ type AheadRow = ReturnType<typeof aheadRows>[number];
 export const lookAheadAction: Action<{ hours: number }> = async (terminal, { hours, ...options }) => {
   const client = connect(terminal, options);
   const { data } = await lookAhead<true>({ client, query: { hours } });
-  if (options.format === "json" || options.format === "yaml") {
-    await printRecord(terminal, { format: options.format, record: data });
-    return;
-  }
-  await printRows(terminal, {
-    format: options.format,
-    columns: columnsOf<AheadRow>("what", "of", "at", "from"),
-    rows: aheadRows(data),
-  });
+  if (options.format === "json" || options.format === "yaml") return printRecord(terminal, options, data);
+  await printRows(terminal, options, columnsOf<AheadRow>("what", "of", "at", "from"), aheadRows(data));
   const { certificates, queues, telemetry } = data;
   terminal.err.write(`until ${data.until}: ${certificates.count} hosts do not renew, ${queues.count} queues fill\n`);
   if (telemetry)

@@ -16,7 +16,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type diagFormats, printAnswer, printRecord } from "../terminal/output.ts";
+import { type diagFormats, printAnswer } from "../terminal/output.ts";
 import { requireId, resolveId } from "./names.ts";
 
 type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
@@ -29,15 +29,15 @@ export const listIdentitiesAction: Action<{ search?: string; status?: "active" |
 ) => {
   const columns = columnsOf<IdentityRow>("id", "identity", "device_id", "platform", "enrolled_at", "revoked_at");
   const query = withoutUndefined({ q: search, status });
-  const request = { client: connect(terminal, options), query };
-  await printList(terminal, listCollectorIdentities, request, { format: options.format, columns });
+  const client = connect(terminal, options);
+  await printList(terminal, options, columns, listCollectorIdentities, { client, query });
 };
 
 /** `svc-admin identities show`. */
 export const showIdentityAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getCollectorIdentity<true>({ client, path: { id: await resolveId(client, "host", id) } });
-  await printRecord(terminal, { format: options.format, record: data });
+  const path = { id: await resolveId(client, "host", id) };
+  await printAnswer(terminal, options, getCollectorIdentity<true>({ client, path }));
 };
 
 /** `svc-admin identities revoke`: the host is rejected at once, and cannot enroll again. */
@@ -61,8 +61,8 @@ export const listHostCertificatesAction: Action<object> = async (terminal, optio
     "not_after",
     "fingerprint_sha256",
   );
-  const request = { client, path: { id: await resolveId(client, "host", host) } };
-  await printList(terminal, listCertificates, request, { format: options.format, columns });
+  const path = { id: await resolveId(client, "host", host) };
+  await printList(terminal, options, columns, listCertificates, { client, path });
 };
 
 /** `svc-admin certificates revoke`. */
@@ -74,8 +74,8 @@ export const revokeOneCertificateAction: Action<{ reason?: string }> = async (te
     `Certificate ${id}: whoever uses it will be rejected at once. This cannot be undone.`,
   );
   const body = withoutUndefined({ reason_code: options.reason });
-  const { data } = await revokeCertificate<true>({ client: connect(terminal, options), path: { id }, body });
-  await printRecord(terminal, { format: options.format, record: data });
+  const client = connect(terminal, options);
+  await printAnswer(terminal, options, revokeCertificate<true>({ client, path: { id }, body }));
 };
 
 const nudgeAction =

@@ -78,11 +78,7 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
   const command = enrollCommandLine({ coreUrl, ingestAddress, identityPrefix, tokenFile, caBundle });
   terminal.err.write(`\nCopy ${tokenFile} and core's CA, as ${caBundle}, to the host. Run there:\n\n`);
   if (options.format === "table") terminal.out.write(`${command}\n`);
-  else
-    await printRecord(terminal, {
-      format: options.format,
-      record: { policy_id: policy.id, token_file: tokenFile, command },
-    });
+  else await printRecord(terminal, options, { policy_id: policy.id, token_file: tokenFile, command });
   terminal.err.write(
     `\nThen svc-collector run. With the package: sudo -u svc-collector svc-collector enroll … --token-stdin <${tokenFile},\n` +
       `and then sudo systemctl start svc-collector. The host appears at ${url}/fleet\n`,

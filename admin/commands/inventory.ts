@@ -31,8 +31,8 @@ const columns: readonly Column<Item>[] = [
 
 /** `svc-admin inventory list`: the hosts of the inventory and of the fleet, by name. */
 export const listInventoryAction: Action<{ status?: InventoryStatus }> = async (terminal, { status, ...options }) => {
-  const request = { client: connect(terminal, options), query: withoutUndefined({ status }) };
-  await printList(terminal, listInventory, request, { format: options.format, columns });
+  const client = connect(terminal, options);
+  await printList(terminal, options, columns, listInventory, { client, query: withoutUndefined({ status }) });
 };
 
 interface PutOptions {
@@ -58,7 +58,7 @@ export const putInventoryAction: Action<PutOptions> = async (
       `${plan.removed} of the hosts that are expected now are not in the file: ${countsOf(plan)}.`,
     );
   const { changes, ...record } = await send(terminal, options, { text, ifMatch, query });
-  await printRecord(terminal, { format: options.format, record });
+  await printRecord(terminal, options, record);
 };
 
 /** `svc-admin inventory diff`: what a file would change. Exits with 1 if it differs from the inventory. */
@@ -70,11 +70,7 @@ export const diffInventoryAction: Action<{ allowEmpty?: boolean }> = async (
   const query: Query = { dry_run: "true", ...(allowEmpty ? { allow_empty: "true" as const } : {}) };
   const change = await send(terminal, options, { text: readInput(file), ifMatch: undefined, query });
   const rows = change.changes;
-  await printRows(terminal, {
-    format: options.format,
-    columns: columnsOf<(typeof rows)[number]>("change", "name"),
-    rows,
-  });
+  await printRows(terminal, options, columnsOf<(typeof rows)[number]>("change", "name"), rows);
   const total = change.added + change.changed + change.removed;
   if (total > rows.length) terminal.err.write(`The first ${rows.length} of ${total}: ${countsOf(change)}\n`);
   return total > 0 ? exitCodes.refused : undefined;

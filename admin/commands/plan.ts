@@ -10,7 +10,7 @@ import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { describeProblem } from "../terminal/describe-problem.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
-import { type Column, type Format, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 
 interface PlanOptions {
@@ -77,7 +77,7 @@ const namedMax = { line: 3, json: 1000 };
 
 const printPlan = async (
   terminal: Terminal,
-  { format }: { format: Format },
+  options: OutputOptions,
   { set, steps }: FleetPlan,
   outcomeOf?: (step: PlanStep) => string,
 ): Promise<void> => {
@@ -86,8 +86,8 @@ const printPlan = async (
     const outcome = outcomeOf && work ? { outcome: outcomeOf(step) } : {};
     return { step, record: { ...shown, ...outcome, host_count: hosts.length, hosts: hosts.slice(0, namedMax.json) } };
   });
-  if (format === "json" || format === "yaml")
-    return printRecord(terminal, { format, record: { set, steps: rows.map(({ record }) => record) } });
+  if (options.format === "json" || options.format === "yaml")
+    return printRecord(terminal, options, { set, steps: rows.map(({ record }) => record) });
   const columns: Column<(typeof rows)[number]>[] = [
     ...(["action", "kind", "name"] as const).map((title) => ({
       title,
@@ -99,7 +99,7 @@ const printPlan = async (
       : []),
     { title: "detail", value: ({ step }) => detailOf(step) },
   ];
-  return printRows(terminal, { format, columns, rows });
+  return printRows(terminal, options, columns, rows);
 };
 
 const lineOf = (step: PlanStep): string => {

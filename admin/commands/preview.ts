@@ -32,7 +32,7 @@ export const previewConfigAction: Action<{ all?: boolean }> = async (terminal, o
     terminal.out.write(`${describePreview(preview)}\n`);
     for (const { config, diff } of preview.from)
       if (config !== null && diff !== null) terminal.out.write(`\n${shownDiff(diff)}\n`);
-  } else await printRecord(terminal, { format: options.format, record: preview });
+  } else await printRecord(terminal, options, preview);
   return exitCodeOf(preview);
 };
 

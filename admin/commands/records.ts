@@ -53,11 +53,8 @@ export const listAuditAction: Action<AuditOptions> = async (terminal, { limit, f
   if (follow === true) return followAudit(terminal, options, query);
   const times = { ...timeQuery("since", since), ...timeQuery("until", until) };
   const request = { client: connect(terminal, options), query: { ...query, ...times } };
-  const hasMore = await printList(terminal, listAuditEvents, request, {
-    format,
-    columns,
-    limit: limit ?? (format === "table" ? tableLimit : undefined),
-  });
+  const output = { format, limit: limit ?? (format === "table" ? tableLimit : undefined) };
+  const hasMore = await printList(terminal, output, columns, listAuditEvents, request);
   if (hasMore && limit === undefined)
     terminal.err.write(
       `These are the first ${tableLimit}: --limit reads more, and -o csv, json or yaml all of them.\n`,
@@ -77,7 +74,7 @@ const followAudit = async (
   { since, ...options }: GlobalOptions & { since?: Instant },
   query: Query,
 ): Promise<void> => {
-  const print = createRowPrinter(terminal, { format: options.format, columns });
+  const print = createRowPrinter(terminal, options, columns);
   let newest: number | undefined;
   let seen = new Set<string>();
   let isFirst = true;

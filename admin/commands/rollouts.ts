@@ -20,7 +20,14 @@ import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type Column, createRowPrinter, printRecord, printRows, withoutControls } from "../terminal/output.ts";
+import {
+  type Column,
+  createRowPrinter,
+  type OutputOptions,
+  printRecord,
+  printRows,
+  withoutControls,
+} from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { defaultWaves, type Wave } from "./declare-rollouts.ts";
@@ -93,11 +100,11 @@ interface ListOptions {
 }
 
 /** `svc-admin rollouts list`. */
-export const listRolloutsAction: Action<ListOptions> = async (terminal, { state, config, limit, ...options }) => {
+export const listRolloutsAction: Action<ListOptions> = async (terminal, { state, config, ...options }) => {
   const client = connect(terminal, options);
   const configId = config === undefined ? undefined : await resolveId(client, "config", config);
-  const request = { client, query: withoutUndefined({ state, config_id: configId }) };
-  await printList(terminal, listRollouts, request, { format: options.format, columns: rolloutColumns, limit });
+  const query = withoutUndefined({ state, config_id: configId });
+  await printList(terminal, options, rolloutColumns, listRollouts, { client, query });
 };
 
 /** `svc-admin rollouts show`. */
@@ -107,18 +114,15 @@ export const showRolloutAction: Action<object> = async (terminal, options, id = 
   await printRollout(terminal, options, data);
 };
 
-const printRollout = async (terminal: Terminal, { format }: GlobalOptions, rollout: Rollout): Promise<void> => {
-  if (format !== "table") return printRecord(terminal, { format, record: rollout });
+const printRollout = async (terminal: Terminal, options: OutputOptions, rollout: Rollout): Promise<void> => {
+  if (options.format !== "table") return printRecord(terminal, options, rollout);
   const { waves, gate, config, reason, breach, outages = [], ...record } = rollout;
-  await printRecord(terminal, {
-    format,
-    record: {
-      ...record,
-      config: `${config.id} ${config.config_hash.slice(0, 12)}${config.name === null ? "" : ` ${config.name}`}`,
-      gate: `${gate.max_failed_percent} % ${gate.states.join(", ")}${gate.worse_than_control ? ", worse than control" : ""}`,
-      reason: reason === null ? "" : `${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`,
-      outages: outages.map(({ began_at, ended_at }) => `${began_at} to ${ended_at ?? "now"}`).join(", "),
-    },
+  await printRecord(terminal, options, {
+    ...record,
+    config: `${config.id} ${config.config_hash.slice(0, 12)}${config.name === null ? "" : ` ${config.name}`}`,
+    gate: `${gate.max_failed_percent} % ${gate.states.join(", ")}${gate.worse_than_control ? ", worse than control" : ""}`,
+    reason: reason === null ? "" : `${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`,
+    outages: outages.map(({ began_at, ended_at }) => `${began_at} to ${ended_at ?? "now"}`).join(", "),
   });
   terminal.out.write("\n");
   const columns = columnsOf<Rollout["waves"][number]>(
@@ -134,13 +138,13 @@ const printRollout = async (terminal: Terminal, { format }: GlobalOptions, rollo
     "started_at",
     "completed_at",
   );
-  await printRows(terminal, { format, columns, rows: waves });
+  await printRows(terminal, options, columns, waves);
   for (const { number, comparison } of waves)
     if (comparison !== undefined) terminal.out.write(`wave ${number}: ${describeComparison(comparison)}\n`);
   if (breach === null) return;
   terminal.out.write("\n");
   const evidence = columnsOf<(typeof breach)["evidence"][number]>("identity", "condition", "began_at", "detail");
-  await printRows(terminal, { format, columns: evidence, rows: breach.evidence });
+  await printRows(terminal, options, evidence, breach.evidence);
 };
 
 /** `svc-admin rollouts targets`. */
@@ -152,8 +156,8 @@ export const listTargetsAction: Action<{ wave?: number; status?: Target["status"
   const columns = columnsOf<Target>("identity_id", "identity", "wave", "status", "reason", "condition", "detail");
   const client = connect(terminal, options);
   const path = { id: await resolveId(client, "rollout", id) };
-  const request = { client, path, query: withoutUndefined({ wave, status }) };
-  await printList(terminal, listRolloutTargets, request, { format: options.format, columns });
+  const query = withoutUndefined({ wave, status });
+  await printList(terminal, options, columns, listRolloutTargets, { client, path, query });
 };
 
 /** `svc-admin rollouts watch`: a line for each change, until the rollout ends. */
@@ -175,7 +179,7 @@ const follow = async (
   options: GlobalOptions & { interval: number; stopAtPause?: boolean },
   id: string,
 ): Promise<AdminExitCode> => {
-  const print = createRowPrinter(terminal, { format: options.format, columns: changeColumns });
+  const print = createRowPrinter(terminal, options, changeColumns);
   let shown = "";
   let exitCode: AdminExitCode = exitCodes.ok;
   await repeat(terminal, options.interval, async () => {

@@ -62,10 +62,7 @@ export const showWhoamiAction: Action<object> = async (terminal, options) => {
 };
 
 /** `svc-admin sessions list`. */
-export const showSessionsAction: Action<{ everyone?: boolean }> = async (
-  terminal,
-  { format, everyone, ...options },
-) => {
+export const showSessionsAction: Action<{ everyone?: boolean }> = async (terminal, { everyone, ...options }) => {
   const client = connect(terminal, options);
   const query = everyone === true ? { everyone: "true" as const } : {};
   const columns: Column<ListOperatorSessionsResponse["items"][number]>[] = [
@@ -76,7 +73,7 @@ export const showSessionsAction: Action<{ everyone?: boolean }> = async (
     { title: "state", value: ({ state, current }) => (current ? `${state} (this one)` : state) },
     { title: "expires", value: ({ expires_at }) => expires_at },
   ];
-  await printList(terminal, listOperatorSessions, { client, query }, { format, columns });
+  await printList(terminal, options, columns, listOperatorSessions, { client, query });
 };
 
 /** `svc-admin sessions revoke`. */

@@ -36,8 +36,8 @@ export const simulateEnrollAction: Action<SimulateOptions> = async (terminal, op
   });
   const simulation = data as SimulateEnrollmentResponse;
   const { allowed, identity, labels, code, rule, detail, checks } = simulation;
-  if (format === "json" || format === "yaml") await printRecord(terminal, { format, record: simulation });
-  else await printRows(terminal, { format, columns: columnsOf<Check>("rule", "outcome", "detail"), rows: checks });
+  if (format === "json" || format === "yaml") await printRecord(terminal, options, simulation);
+  else await printRows(terminal, options, columnsOf<Check>("rule", "outcome", "detail"), checks);
   const host = identity ?? "The token's host";
   const given = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
   terminal.err.write(

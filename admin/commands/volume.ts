@@ -28,5 +28,5 @@ interface VolumeOptions {
 export const volumeAction: Action<VolumeOptions> = async (terminal, { by, from, to, limit, ...options }) => {
   const query = withoutUndefined({ by, from: textOfInstant(from), to: textOfInstant(to), limit });
   const { data } = await reportVolume<true>({ client: connect(terminal, options), query });
-  await printRows(terminal, { format: options.format, columns, rows: data.items });
+  await printRows(terminal, options, columns, data.items);
 };

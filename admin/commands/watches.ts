@@ -31,25 +31,21 @@ const columns: readonly Column<WatchRow>[] = [
 
 /** `svc-admin watches list`. */
 export const listWatchesAction: Action<{ state?: WatchState }> = async (terminal, { state, ...options }) => {
-  const request = { client: connect(terminal, options), query: withoutUndefined({ state }) };
-  await printList(terminal, listWatches, request, { format: options.format, columns });
+  const client = connect(terminal, options);
+  await printList(terminal, options, columns, listWatches, { client, query: withoutUndefined({ state }) });
 };
 
 /** `svc-admin watches show`. */
 export const showWatchAction: Action<object> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
   const { data } = await getWatch<true>({ client, path: { id: await resolveId(client, "watch", name) } });
-  const { format } = options;
-  if (format !== "table") {
-    await printRecord(terminal, { format, record: data });
-    return;
-  }
+  if (options.format !== "table") return printRecord(terminal, options, data);
   const { history, common_factor: factor, ...record } = data;
   const inCommon = factor && `${factor.kind} ${factor.value}: ${factor.selected}, and ${factor.others} other hosts`;
-  await printRecord(terminal, { format, record: { ...record, common_factor: inCommon } });
+  await printRecord(terminal, options, { ...record, common_factor: inCommon });
   terminal.out.write("\n");
   const events = columnsOf<GetWatchResponse["history"][number]>("at", "kind", "count", "receiver", "detail");
-  await printRows(terminal, { format, columns: events, rows: history });
+  await printRows(terminal, options, events, history);
 };
 
 interface Definition {
@@ -109,5 +105,5 @@ export const testWatchAction: Action<object> = async (terminal, options, name = 
   const id = await resolveId(client, "watch", name);
   const { data } = await testWatch<true>({ client, path: { id } });
   terminal.err.write(`A test is on its way: svc-admin watches show ${id} shows what becomes of it\n`);
-  await printRecord(terminal, { format: options.format, record: data });
+  await printRecord(terminal, options, data);
 };

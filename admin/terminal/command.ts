@@ -1,12 +1,11 @@
 import type { Option } from "commander";
 import type { AdminExitCode } from "./exit-codes.ts";
-import type { Format } from "./output.ts";
+import type { OutputOptions } from "./output.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** The options that every command takes. */
-export interface GlobalOptions {
+export interface GlobalOptions extends OutputOptions {
   url?: string;
-  format: Format;
   yes: boolean;
 }
 
@@ -17,17 +16,16 @@ export type Action<Options> = (
   ...args: string[]
 ) => Promise<AdminExitCode | undefined> | Promise<void>;
 
-/** Adds commands to the program; each loads its work only when it runs, so that `--help` is fast. */
-export interface Commands {
-  /** Declares a command: its name with arguments, such as `policies show <id>`; `load` imports its work. */
-  add<Options>(
-    path: string,
-    declare: {
-      summary: string;
-      options?: readonly Option[];
-      /** The values of `-o` in place of the usual ones, the first by default. */
-      formats?: readonly string[];
-      load: () => Promise<Action<Options>>;
-    },
-  ): void;
-}
+/**
+ * Returns what declares the commands of a file: by name with arguments, such as `policies show <id>`, summary, work and options. `formats` are
+ * the values of `-o` in place of the usual ones, the first by default. The file is loaded when a command runs, so that `--help` is fast.
+ */
+export type CommandsOf = <Module>(
+  load: () => Promise<Module>,
+) => <Options>(
+  path: string,
+  summary: string,
+  work: (file: Module) => Action<Options>,
+  options?: readonly Option[],
+  formats?: readonly string[],
+) => void;

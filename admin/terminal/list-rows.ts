@@ -1,5 +1,5 @@
 import { pages } from "../../client/index.ts";
-import { type Column, createListPrinter, type Format } from "./output.ts";
+import { type Column, createListPrinter, type OutputOptions } from "./output.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** The operation of a list, as the client declares it. */
@@ -14,14 +14,15 @@ const pageItemsMax = 1000;
  */
 export const printList = async <Operation extends List, Row>(
   terminal: Pick<Terminal, "out">,
+  { format, limit = Number.POSITIVE_INFINITY }: OutputOptions & { limit?: number | undefined },
+  columns: readonly Column<Row>[],
   list: Operation,
-  options: Parameters<Operation>[0],
-  { format, columns, limit }: { format: Format; columns: readonly Column<Row>[]; limit?: number | undefined },
+  request: Parameters<Operation>[0],
 ): Promise<boolean> => {
-  const printer = createListPrinter(terminal, { format, columns });
-  const { query, ...others } = options as { query?: object };
-  const paged = { ...others, query: { ...query, limit: Math.min(limit ?? pageItemsMax, pageItemsMax) } };
-  let left = limit ?? Number.POSITIVE_INFINITY;
+  const printer = createListPrinter(terminal, { format }, columns);
+  const { query, ...others } = request as { query?: object };
+  const paged = { ...others, query: { ...query, limit: Math.min(limit, pageItemsMax) } };
+  let left = limit;
   let hasMore = false;
   for await (const { items, next_cursor: next } of pages(list, paged as Parameters<Operation>[0])) {
     await printer.print((items as Row[]).slice(0, left));

@@ -9,8 +9,10 @@ export const telemetryFormats = ["text", "json", "otlp"] as const;
 /** The values of `-o` of `svc-admin hosts diag`, the first by default. */
 export const diagFormats = ["json", "yaml"] as const;
 
-/** One of `usualFormats`. */
-export type Format = (typeof usualFormats)[number];
+/** The options of a command that say how it prints. */
+export interface OutputOptions {
+  format: (typeof usualFormats)[number];
+}
 
 /** A column of tables and CSV. */
 export interface Column<Row> {
@@ -21,7 +23,9 @@ export interface Column<Row> {
 /** Writes rows as a table or CSV of columns, or as the API returned them. */
 export const printRows = async <Row>(
   { out }: Pick<Terminal, "out">,
-  { format, columns, rows }: { format: Format; columns: readonly Column<Row>[]; rows: readonly Row[] },
+  { format }: OutputOptions,
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
 ): Promise<void> => {
   if (format === "json") out.write(`${jsonOf(rows, 2)}\n`);
   else if (format === "yaml") out.write(await yamlOf(rows));
@@ -41,7 +45,8 @@ export interface ListPrinter<Row> {
 /** Creates a printer whose output is that of `printRows` for all rows. */
 export const createListPrinter = <Row>(
   terminal: Pick<Terminal, "out">,
-  { format, columns }: { format: Format; columns: readonly Column<Row>[] },
+  { format }: OutputOptions,
+  columns: readonly Column<Row>[],
 ): ListPrinter<Row> => {
   const { out } = terminal;
   const all: Row[] = [];
@@ -59,7 +64,7 @@ export const createListPrinter = <Row>(
       printed += rows.length;
     },
     end: async () => {
-      if (format === "table") await printRows(terminal, { format, columns, rows: all });
+      if (format === "table") await printRows(terminal, { format }, columns, all);
       else if (format === "json") out.write(printed === 0 ? "[]\n" : "\n]\n");
       else if (format === "yaml" && printed === 0) out.write(await yamlOf([]));
     },
@@ -78,7 +83,8 @@ const linesOf = <Row>(columns: readonly Column<Row>[], rows: readonly Row[], has
  */
 export const createRowPrinter = <Row>(
   { out }: Pick<Terminal, "out">,
-  { format, columns }: { format: Format; columns: readonly Column<Row>[] },
+  { format }: OutputOptions,
+  columns: readonly Column<Row>[],
 ): ((rows: readonly Row[]) => Promise<void>) => {
   let hasHeader = false;
   return async (rows) => {
@@ -96,7 +102,8 @@ export const createRowPrinter = <Row>(
 /** Writes one object: a line for each member in a table, else as `printRows` does. */
 export const printRecord = async (
   { out }: Pick<Terminal, "out">,
-  { format, record }: { format: Format; record: object },
+  { format }: OutputOptions,
+  record: object,
 ): Promise<void> => {
   if (format === "json") out.write(`${jsonOf(record, 2)}\n`);
   else if (format === "yaml") out.write(await yamlOf(record));
@@ -107,16 +114,16 @@ export const printRecord = async (
       { title: "value", value: ({ value }) => value },
     ];
     // A value is shown whole, however narrow the terminal is.
-    await printRows({ out: { write: (text) => out.write(text) } }, { format, columns, rows });
+    await printRows({ out: { write: (text) => out.write(text) } }, { format }, columns, rows);
   }
 };
 
 /** Writes what core answers, as `printRecord` does. */
 export const printAnswer = async (
   terminal: Pick<Terminal, "out">,
-  { format }: { format: Format },
+  options: OutputOptions,
   answer: Promise<{ data: object }>,
-): Promise<void> => printRecord(terminal, { format, record: (await answer).data });
+): Promise<void> => printRecord(terminal, options, (await answer).data);
 
 const plain = (value: unknown): string => {
   if (Array.isArray(value) && value.every((each) => typeof each !== "object")) return value.join(", ");

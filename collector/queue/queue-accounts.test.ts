@@ -1,46 +1,32 @@
-import { cp, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { hourMs } from "../../kit/clock.ts";
 import type { AccountBody } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, testRecord } from "../../tests/support/queue.ts";
+import { testRecord } from "../../tests/support/queue.ts";
 import { refusalsOf, testSigner as signer, takeAccounts } from "../../tests/support/queue-accounts.ts";
-import type { Queue, QueueOptions } from "./queue.ts";
+import { setUpQueues } from "../../tests/support/queue-folder.ts";
+import type { Queue } from "./queue.ts";
 
 const minute = 60_000;
 
-let dir: string;
 let clock: TestClock;
 let start: number;
-const opened: Queue[] = [];
-
-beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "queue-accounts-"));
+beforeEach(() => {
   clock = createTestClock();
   start = clock.now();
 });
-
-afterEach(async () => {
-  for (const queue of opened.splice(0)) await queue.close();
-  await rm(dir, { recursive: true, force: true });
-});
-
-const open = (options: Partial<QueueOptions> = {}, at = dir): Queue => {
-  const queue = openTestQueue(at, { clock, ...options });
-  opened.push(queue);
-  return queue;
-};
+const { dirOf, open } = setUpQueues(() => ({ clock }));
 /** Opens a copy of the queue's files as they are now, as after a kill. */
 const openKilled = async (): Promise<Queue> => {
-  const copy = `${dir}-killed`;
+  const copy = dirOf("killed");
   await rm(copy, { recursive: true, force: true });
-  await cp(dir, copy, { recursive: true });
+  await cp(dirOf(), copy, { recursive: true });
   await rm(join(copy, "queue.lock"), { force: true });
-  return open({}, copy);
+  return open({}, "killed");
 };
 const pass = async (queue: Queue, ms: number): Promise<void> => {
   for (let left = ms; left > 0; left -= minute) {
@@ -224,7 +210,7 @@ describe("the accounts of a queue", () => {
     queue.accounts.seal(signer);
     await queue.append(texts(3));
     await queue.close();
-    const database = new DatabaseSync(join(dir, "queue.db"));
+    const database = new DatabaseSync(join(dirOf(), "queue.db"));
     database.exec("DELETE FROM state");
     database.close();
     const replaced = open({ entropy: createSeededEntropy(2) });
@@ -251,7 +237,7 @@ describe("the accounts of a queue", () => {
     await pass(queue, hourMs);
     queue.accounts.seal(signer);
     queue.accounts.refused("retry", { kind: "otel_span", source: "otlp", records: 4 });
-    const database = new DatabaseSync(join(dir, "queue.db"));
+    const database = new DatabaseSync(join(dirOf(), "queue.db"));
     database.exec(
       "DELETE FROM account; DELETE FROM account_period; UPDATE block SET last_sequence = last_sequence | (1 << 62)",
     );
@@ -273,7 +259,7 @@ describe("the accounts of a queue", () => {
     const queue = open();
     await queue.append(texts(2));
     await queue.close();
-    const database = new DatabaseSync(join(dir, "queue.db"));
+    const database = new DatabaseSync(join(dirOf(), "queue.db"));
     database.exec("UPDATE state SET next_sequence = next_sequence + 4");
     database.close();
     const all = takeAccounts(open());

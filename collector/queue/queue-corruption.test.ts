@@ -2,36 +2,28 @@ import { hash } from "node:crypto";
 import {
   closeSync,
   existsSync,
-  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   truncateSync,
   unlinkSync,
   writeFileSync,
   writeSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
+import { readAll, testRecord as record } from "../../tests/support/queue.ts";
 import { takeAccounts, testSigner } from "../../tests/support/queue-accounts.ts";
+import { setUpQueues } from "../../tests/support/queue-folder.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
 
-let dir: string;
-const opened: Queue[] = [];
-const open = (options: Partial<QueueOptions> = {}, at = dir): Queue => {
-  const queue = openTestQueue(at, options);
-  opened.push(queue);
-  return queue;
-};
-const database = () => join(dir, "queue.db");
+const { dirOf, open } = setUpQueues();
+const database = () => join(dirOf(), "queue.db");
 const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400 };
 const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
 
@@ -47,15 +39,6 @@ const change = (statement: string) => {
   file.exec(statement);
   file.close();
 };
-
-beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "queue-damage-"));
-});
-
-afterEach(async () => {
-  for (const queue of opened.splice(0)) await queue.close();
-  rmSync(dir, { recursive: true });
-});
 
 describe("Q5: a queue whose database is corrupt", () => {
   const corruptions: Record<string, () => void> = {
@@ -84,8 +67,8 @@ describe("Q5: a queue whose database is corrupt", () => {
       corrupt();
       const seen: string[] = [];
       const queue = open({ onQuarantined: (folder) => seen.push(folder), entropy: createSeededEntropy(2) });
-      expect(seen).toEqual([join(dir, "quarantine-1")]);
-      expect(existsSync(join(dir, "quarantine-1", "queue.db"))).toBe(true);
+      expect(seen).toEqual([join(dirOf(), "quarantine-1")]);
+      expect(existsSync(join(dirOf(), "quarantine-1", "queue.db"))).toBe(true);
       expect(queue.stats()).toMatchObject({ records: 0, quarantined: 1 });
       await queue.append([record("new")]);
       await queue.close();
@@ -107,13 +90,16 @@ describe("Q5: a queue whose database is corrupt", () => {
       writeFileSync(database(), "this was never a database, and is long enough to be read as one ".repeat(20));
       await open().close();
     }
-    expect(readdirSync(dir).filter((name) => name.startsWith("quarantine"))).toEqual(["quarantine-3", "quarantine-4"]);
+    expect(readdirSync(dirOf()).filter((name) => name.startsWith("quarantine"))).toEqual([
+      "quarantine-3",
+      "quarantine-4",
+    ]);
     expect(open().stats().quarantined).toBe(4);
   });
 
   it("starts with a corrupt lock file", async () => {
     await fill();
-    writeFileSync(join(dir, "queue.lock"), "x".repeat(4096));
+    writeFileSync(join(dirOf(), "queue.lock"), "x".repeat(4096));
     expect(open().stats().records).toBe(60);
     expect(() => open()).toThrow("another process");
   });
@@ -144,7 +130,7 @@ describe("Q5: a queue whose database is found corrupt while it runs", () => {
     const seen: string[] = [];
     const queue = open({ onQuarantined: (folder) => seen.push(folder) });
     readAll(queue);
-    expect(seen).toEqual([join(dir, "quarantine-1")]);
+    expect(seen).toEqual([join(dirOf(), "quarantine-1")]);
     await queue.append([record("after")]);
     expect(texts(queue)).toEqual(["after"]);
   });
@@ -158,7 +144,7 @@ describe("Q5: a queue whose database is found corrupt while it runs", () => {
     const { queueId } = queue;
     overwriteMiddle();
     await find(queue);
-    expect(seen).toEqual([join(dir, "quarantine-1")]);
+    expect(seen).toEqual([join(dirOf(), "quarantine-1")]);
     expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, quarantined: 1, quarantinedRecords: count });
     expect(queue.stats().droppedRecordsTotal).toBe(count);
     await queue.append([record("after")], { checkpoints: [{ source: "file", key: "3:4", value: "near" }] });
@@ -210,11 +196,12 @@ describe("Q5: a record with a flipped bit", () => {
 describe("Q5: a flipped bit", () => {
   it("in the numbers of records and bytes neither fills the queue for good nor lifts its limit", async () => {
     await fill();
-    const { records, bytes } = open().stats();
+    let queue = open();
+    const { records, bytes } = queue.stats();
     for (const sign of ["", "-"]) {
-      await opened.pop()?.close();
+      await queue.close();
       change(`UPDATE state SET records = ${sign}(1 << 40), bytes = ${sign}(1 << 40)`);
-      const queue = open({ maxDiskUsageBytes: bytes + 1_000 });
+      queue = open({ maxDiskUsageBytes: bytes + 1_000 });
       expect(queue.stats()).toMatchObject({ records, bytes });
       await expect(queue.append([record("x", 2_000)], { signal: AbortSignal.abort() })).rejects.toThrow("full");
       expect(await queue.append([])).toBe("stored");
@@ -229,7 +216,7 @@ describe("Q5: a flipped bit", () => {
   ])("in the queue's age (%s) expires no record, and is reported if it could", async (flip) => {
     await fill();
     change(`UPDATE state SET ${flip}`);
-    const diag = readQueueStats(dir, { ...limits, clock: { now: Date.now } });
+    const diag = readQueueStats(dirOf(), { ...limits, clock: { now: Date.now } });
     let reports = 0;
     const queue = open({ maxRecordAgeSeconds: 3_600, onWrongAge: () => void reports++ });
     const isAhead = !flip.includes("-age_ms");
@@ -298,9 +285,9 @@ describe("Q10: a queue of another format", () => {
   /** The files of the directory and their hashes, without the lock. */
   const snapshot = () =>
     Object.fromEntries(
-      readdirSync(dir)
+      readdirSync(dirOf())
         .filter((name) => name !== "queue.lock")
-        .map((name) => [name, hash("sha256", readFileSync(join(dir, name)))]),
+        .map((name) => [name, hash("sha256", readFileSync(join(dirOf(), name)))]),
     );
 
   it.each([
@@ -322,7 +309,7 @@ describe("Q10: a queue of another format", () => {
           }),
         );
       expect(snapshot()).toEqual(before);
-      expect(() => readQueueStats(dir, { ...limits, clock: { now: Date.now } })).toThrow("has format");
+      expect(() => readQueueStats(dirOf(), { ...limits, clock: { now: Date.now } })).toThrow("has format");
       change("PRAGMA user_version = 6");
       expect(open().stats().records).toBe(60);
     },

@@ -8,13 +8,14 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { canMount, hasStrace } from "../../tests/support/failing-reads.ts";
 import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
 import { closeAccounts } from "../../tests/support/queue-accounts.ts";
+import { setUpQueues } from "../../tests/support/queue-folder.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 
-const opened: Queue[] = [];
 const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
 
 describe.skipIf(!canMount())("on a small file system (needs root)", () => {
   let disk: string;
+  const opened: Queue[] = [];
   const open = (options: Partial<QueueOptions> = {}): Queue => {
     const queue = openTestQueue(join(disk, "queue"), options);
     opened.push(queue);
@@ -168,13 +169,8 @@ const startFailingWrites = async (): Promise<ChildProcess> => {
 };
 
 describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", () => {
-  let dir: string;
+  const { open } = setUpQueues();
   let failing: ChildProcess | undefined;
-  const open = (options: Partial<QueueOptions> = {}): Queue => {
-    const queue = openTestQueue(dir, options);
-    opened.push(queue);
-    return queue;
-  };
   const turnReadOnly = async () => {
     failing = await startFailingWrites();
   };
@@ -185,14 +181,7 @@ describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", (
     failing = undefined;
     await ended;
   };
-  beforeEach(() => {
-    dir = mkdtempSync(join(tmpdir(), "queue-disk-"));
-  });
-  afterEach(async () => {
-    await turnBack();
-    for (const queue of opened.splice(0)) await queue.close();
-    rmSync(dir, { recursive: true });
-  });
+  afterEach(turnBack);
 
   it("Q3: rejects appends and acks while the disk is read-only, loses nothing, and continues afterwards", async () => {
     const queue = open({ maxRecordAgeSeconds: 1_000 });
@@ -221,7 +210,8 @@ describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", (
     await turnBack();
     expect(await queue.append([record("after")])).toBe("stored");
     await queue.close();
-    expect([texts(open()), opened.at(-1)?.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
+    const again = open();
+    expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
   });
 
   it("Q3: defers expiry while the disk is read-only, and keeps serving reads", async () => {

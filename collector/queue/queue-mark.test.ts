@@ -2,52 +2,33 @@ import {
   appendFileSync,
   cpSync,
   existsSync,
-  mkdtempSync,
   readFileSync,
   rmSync,
   statSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { failReads, hasStrace } from "../../tests/support/failing-reads.ts";
-import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
+import { readAll, testRecord as record } from "../../tests/support/queue.ts";
+import { setUpQueues } from "../../tests/support/queue-folder.ts";
 import { QueueUnreadableError } from "./errors.ts";
-import type { Queue, QueueOptions } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
 
-let root: string;
-let dir: string;
-const opened: Queue[] = [];
-const open = (options: Partial<QueueOptions> = {}, at = dir): Queue => {
-  const queue = openTestQueue(at, { entropy: createSeededEntropy(opened.length + 2), ...options });
-  opened.push(queue);
-  return queue;
-};
+const { dirOf, open } = setUpQueues((opened) => ({ entropy: createSeededEntropy(opened + 2) }));
 const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock: systemClock };
 const position = (value: string) => ({ checkpoints: [{ source: "file", key: "1:2", value }] });
 
-beforeEach(() => {
-  root = mkdtempSync(join(tmpdir(), "queue-mark-"));
-  dir = join(root, "queue");
-});
-
-afterEach(async () => {
-  for (const queue of opened.splice(0)) await queue.close();
-  rmSync(root, { recursive: true });
-});
-
-/** Stores 30 × 10 records with a position each, as a queue of its own; `dir` is then what a kill -9 leaves of it. */
+/** Stores 30 × 10 records with a position each, as a queue of its own; `dirOf()` is then what a kill -9 leaves of it. */
 const fillAndKill = async (through = 0): Promise<void> => {
-  const queue = open({}, join(root, "live"));
+  const queue = open({}, "live");
   // The tables are then in the database, and the records in the WAL alone.
   await queue.append([], position("0"));
   await queue.close();
-  const again = open({}, join(root, "live"));
+  const again = open({}, "live");
   for (let batch = 1; batch <= 30; batch++)
     await again.append(
       Array.from({ length: 10 }, (_, index) => record(`${batch}.${index}`, 500)),
@@ -59,9 +40,9 @@ const fillAndKill = async (through = 0): Promise<void> => {
 
 /** Copies the files of a queue that is open, but not its lock. */
 const kill = (name: string) =>
-  cpSync(join(root, name), dir, { recursive: true, filter: (path) => !path.endsWith("queue.lock") });
+  cpSync(dirOf(name), dirOf(), { recursive: true, filter: (path) => !path.endsWith("queue.lock") });
 
-const wal = () => join(dir, "queue.db-wal");
+const wal = () => join(dirOf(), "queue.db-wal");
 const flipBit = (path: string, at: number) => {
   const bytes = readFileSync(path);
   bytes[at] = (bytes[at] ?? 0) ^ 0x10;
@@ -79,7 +60,7 @@ describe("K5: a queue whose WAL is damaged", () => {
     it(`(${name}) counts the lost records once, is at risk, and uses no sequence again`, async () => {
       await fillAndKill();
       damage();
-      const diag = readQueueStats(dir, limits);
+      const diag = readQueueStats(dirOf(), limits);
       const losses: number[] = [];
       const queue = open({ onLost: (records) => losses.push(records) });
       const kept = readAll(queue).length;
@@ -113,7 +94,7 @@ describe("K5: a queue whose WAL is damaged", () => {
   });
 
   it("(removed before the first checkpoint, so that no table is left) counts every record, and continues where core is", async () => {
-    const live = open({}, join(root, "live"));
+    const live = open({}, "live");
     await live.append([record("1"), record("2")], position("2"));
     await live.ack(2);
     await live.append([record("3")], position("3"));
@@ -137,7 +118,7 @@ describe("K5: a queue whose WAL is damaged", () => {
 });
 
 describe("K5: the mark beside the database", () => {
-  const mark = () => join(dir, "queue.mark");
+  const mark = () => join(dirOf(), "queue.mark");
 
   it("is a lower bound: an older, torn, corrupt or missing one reports no loss", async () => {
     await fillAndKill();
@@ -151,7 +132,7 @@ describe("K5: the mark beside the database", () => {
       () => rmSync(mark()),
     ];
     for (const [index, change] of changes.entries()) {
-      rmSync(dir, { recursive: true });
+      rmSync(dirOf(), { recursive: true });
       kill("live");
       writeFileSync(mark(), whole);
       change();
@@ -176,14 +157,14 @@ describe("K5: the mark beside the database", () => {
     expect(statSync(mark()).size).toBeLessThan(3_500_000);
     expect(statSync(mark()).mode & 0o777).toBe(0o600);
     await queue.close();
-    rmSync(join(dir, "queue.db"));
+    rmSync(join(dirOf(), "queue.db"));
     expect([...open().checkpoints("file").values()]).toEqual([`${far}39`, `${far}37`, `${far}38`]);
   });
 
   it("Q5: keeps the positions of a queue whose database is overwritten, and counts its records", async () => {
     await fillAndKill();
     rmSync(wal());
-    writeFileSync(join(dir, "queue.db"), createSeededEntropy(7).bytes(65_536));
+    writeFileSync(join(dirOf(), "queue.db"), createSeededEntropy(7).bytes(65_536));
     const queue = open();
     expect(queue.checkpoints("file").get("1:2")).toBe("300");
     expect(queue.stats()).toMatchObject({
@@ -205,11 +186,11 @@ describe.skipIf(!hasStrace())("K6: a disk that returns read errors (needs strace
     const filled = open();
     for (let index = 0; index < 20; index++) await filled.append([record(`${index}`, 20_000)]);
     await filled.close();
-    recover = await failReads(join(dir, "queue.db"), from);
+    recover = await failReads(join(dirOf(), "queue.db"), from);
     expect(() => open()).toThrow(QueueUnreadableError);
     await recover();
     const queue = open({ onQuarantined: () => expect.fail("the queue is intact") });
     expect(readAll(queue)).toHaveLength(20);
-    expect(existsSync(join(dir, "quarantine-1"))).toBe(false);
+    expect(existsSync(join(dirOf(), "quarantine-1"))).toBe(false);
   });
 });

@@ -1,34 +1,18 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
-import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
-import type { Queue, QueueOptions } from "./queue.ts";
+import { readAll, testRecord as record } from "../../tests/support/queue.ts";
+import { setUpQueues } from "../../tests/support/queue-folder.ts";
+import type { Queue } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
 
-let dir: string;
 let clock: TestClock;
-const opened: Queue[] = [];
-
-const open = (options: Partial<QueueOptions> = {}): Queue => {
-  const queue = openTestQueue(dir, { maxDiskUsageBytes: 100_000, clock, ...options });
-  opened.push(queue);
-  return queue;
-};
-
-const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
-
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "queue-"));
   clock = createTestClock();
 });
-
-afterEach(async () => {
-  for (const queue of opened.splice(0)) await queue.close();
-  rmSync(dir, { recursive: true });
-});
+const { dirOf, open } = setUpQueues(() => ({ maxDiskUsageBytes: 100_000, clock }));
+const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
 
 describe("age", () => {
   it("drops and counts expired records, and makes room for waiting appends", async () => {
@@ -96,7 +80,7 @@ describe("dead letters", () => {
     for (const sequence of sequences(queue)) queue.moveToDeadLetters(sequence, "x", "y");
     expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, deadLetters: 6 });
     await queue.close();
-    const database = new DatabaseSync(join(dir, "queue.db"), { readOnly: true });
+    const database = new DatabaseSync(join(dirOf(), "queue.db"), { readOnly: true });
     expect(
       database
         .prepare("SELECT sequence FROM dead_letter")
@@ -125,11 +109,11 @@ describe("figures", () => {
 
   it("are readable while the collector runs and after it, and null before its first start", async () => {
     const risk = { maxDiskUsageBytes: 100_000, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock };
-    expect(readQueueStats(dir, risk)).toBeNull();
+    expect(readQueueStats(dirOf(), risk)).toBeNull();
     const queue = open();
     await queue.append([record("a")]);
-    expect(readQueueStats(dir, risk)).toEqual(queue.stats());
+    expect(readQueueStats(dirOf(), risk)).toEqual(queue.stats());
     await queue.close();
-    expect(readQueueStats(dir, risk)).toMatchObject({ records: 1 });
+    expect(readQueueStats(dirOf(), risk)).toMatchObject({ records: 1 });
   });
 });

@@ -1,32 +1,15 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { cpSync } from "node:fs";
+import { describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, readAll, testRecord } from "../../tests/support/queue.ts";
+import { readAll, testRecord } from "../../tests/support/queue.ts";
+import { setUpQueues } from "../../tests/support/queue-folder.ts";
 import type { Queue } from "./queue.ts";
 
 const host = "spiffe://fleet.test/host-1";
-let dir: string;
-const opened: Queue[] = [];
-
-const open = (at = join(dir, "queue")): Queue => {
-  const queue = openTestQueue(at);
-  opened.push(queue);
-  return queue;
-};
-
+const { dirOf, open } = setUpQueues();
 const append = (queue: Queue, ...texts: string[]) => queue.append(texts.map((text) => testRecord(text)));
 const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
 const hex = (ids: readonly Uint8Array[]) => ids.map((id) => id.toHex());
-
-beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "queue-sessions-"));
-});
-afterEach(async () => {
-  for (const queue of opened.splice(0)) await queue.close();
-  rmSync(dir, { recursive: true });
-});
 
 describe("sessions of a queue", () => {
   it("Q11: are drawn anew for each stream, and on disk before they are returned", async () => {
@@ -36,14 +19,18 @@ describe("sessions of a queue", () => {
     expect(first.previousSessionIds).toEqual([]);
     expect(hex(second.previousSessionIds)).toEqual([first.sessionId.toHex()]);
     // A kill now: the copy has what is on disk.
-    cpSync(join(dir, "queue"), join(dir, "killed"), { recursive: true });
-    const third = open(join(dir, "killed")).beginSession(host);
+    cpSync(dirOf(), dirOf("killed"), { recursive: true });
+    const third = open({}, "killed").beginSession(host);
     expect(third.queueId).toEqual(first.queueId);
     expect(hex(third.previousSessionIds)).toEqual(hex([first.sessionId, second.sessionId]));
   });
 
   it("Q11: differ between machines that were cloned with the state of their random numbers", () => {
-    const ids = ["a", "b"].map((name) => openSeeded(name).beginSession(host).sessionId.toHex());
+    const ids = ["a", "b"].map((name) =>
+      open({ entropy: createSeededEntropy(7) }, name)
+        .beginSession(host)
+        .sessionId.toHex(),
+    );
     expect(ids[0]).not.toBe(ids[1]);
   });
 
@@ -173,9 +160,3 @@ describe("a fork", () => {
     expect(queue.stats().forks).toBe(0);
   });
 });
-
-const openSeeded = (name: string): Queue => {
-  const queue = openTestQueue(join(dir, name), { entropy: createSeededEntropy(7) });
-  opened.push(queue);
-  return queue;
-};

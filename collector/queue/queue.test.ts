@@ -1,35 +1,20 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { statSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
+import { readAll, testRecord as record } from "../../tests/support/queue.ts";
+import { setUpQueues } from "../../tests/support/queue-folder.ts";
 import { QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
-import type { Queue, QueueOptions } from "./queue.ts";
+import type { Queue } from "./queue.ts";
 
-let dir: string;
 let clock: TestClock;
-const opened: Queue[] = [];
-
-const open = (options: Partial<QueueOptions> = {}): Queue => {
-  const queue = openTestQueue(dir, { maxDiskUsageBytes: 100_000, clock, ...options });
-  opened.push(queue);
-  return queue;
-};
-
-const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
-
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "queue-"));
   clock = createTestClock();
 });
-
-afterEach(async () => {
-  for (const queue of opened.splice(0)) await queue.close();
-  rmSync(dir, { recursive: true });
-});
+const { dirOf, open } = setUpQueues(() => ({ maxDiskUsageBytes: 100_000, clock }));
+const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
 
 describe("append and read", () => {
   it("returns the stored records in order, also after a restart", async () => {
@@ -192,7 +177,7 @@ describe("the files", () => {
   it("are readable by their owner alone", async () => {
     await open().append([record("a")]);
     for (const file of ["queue.db", "queue.db-wal", "queue.lock"])
-      expect([file, statSync(join(dir, file)).mode & 0o077]).toEqual([file, 0]);
+      expect([file, statSync(join(dirOf(), file)).mode & 0o077]).toEqual([file, 0]);
   });
 
   it("Q8: locks out a second opener, in this process and in another one, until it closes", async () => {
@@ -200,7 +185,7 @@ describe("the files", () => {
     expect(() => open()).toThrow(QueueLockedError);
     const second = spawnSync(
       process.execPath,
-      [join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts"), dir, "1"],
+      [join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts"), dirOf(), "1"],
       {
         encoding: "utf8",
       },

@@ -8,7 +8,8 @@ const changeKinds = ["version", "label"] as const;
 /** One of `changeKinds`. */
 export type ChangeKind = (typeof changeKinds)[number];
 
-const FleetChange = v.strictObject({
+/** A change of several hosts, outside of a rollout. */
+export const FleetChange = v.strictObject({
   id: v.string(),
   kind: v.picklist(changeKinds),
   /** The key of the label; null for a version. */

@@ -33,13 +33,14 @@ if (load === undefined) {
   console.error(`usage: bun run bench ${Object.keys(benches).join("|")}`);
   process.exitCode = 2;
 } else {
-  const { figure, unit, floor, ratio, goal, ok, details } = await (await load())(args);
+  const { figure, unit, floor, ratio, goal, ok, goals, ...rest } = await (await load())(args);
   const machine = {
     cpu: cpus()[0]?.model ?? "unknown",
     cores: cpus().length,
     memoryMb: Math.round(totalmem() / 1024 / 1024),
     node: process.version,
   };
+  const details = { goals, ...rest.details };
   console.log(JSON.stringify({ name, figure, unit, floor, ratio, goal, ok, details, machine }));
   process.exitCode = ok ? 0 : 1;
 }

@@ -50,20 +50,18 @@ export const startBench: Bench = async () => {
     const diag = await medianOf(() => secondsToEnd([...collector, "diag", "--config", config], {}));
     const worker = await workerBytes(join(folder, "worker"));
     const figures = { core_s: core, run_s: run, diag_s: diag, worker_kib: worker / 1024 };
-    const { ok, goal, goals } = judgeGoals("start", figures);
+    const judged = judgeGoals("start", figures);
     return {
       figure: core,
       unit: "s",
       floor,
       ratio: rounded(core / floor, 1),
-      goal,
-      ok,
+      ...judged,
       details: {
         core_ready_seconds: core,
         collector_run_seconds: run,
         collector_diag_seconds: diag,
         worker_gzip_bytes: worker,
-        goals,
         runs,
         floor: "node -e 0",
       },

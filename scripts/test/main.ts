@@ -7,8 +7,8 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { stripVTControlCharacters } from "node:util";
-import { type Progress, readProgress } from "./results.ts";
-import { type EndedProcess, runWatched } from "./watched-process.ts";
+import { readProgress } from "./results.ts";
+import { runWatched } from "./watched-process.ts";
 
 /** The output of the longer run is shown as it comes, that of the other at its end. */
 const runs = [
@@ -17,7 +17,7 @@ const runs = [
 ];
 
 const args = process.argv.slice(2);
-const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
+const pathOf = (file: string): string => relative(process.cwd(), file);
 
 /** Returns the message of a failure and the first lines of its stack, at most 2,000 characters. */
 const shorten = (failure: string): string => {
@@ -29,39 +29,31 @@ const shorten = (failure: string): string => {
 /** Three times what the slowest file takes on two busy cores. Tests have timeouts of their own: a longer silence is outside of them. */
 const silenceMs = 420_000;
 
-interface Attempt {
-  ended: EndedProcess;
-  progress: Progress;
-}
-
-/** How often `runFiles` has run a configuration. */
-let runsOfVitest = 0;
-
 /** Runs vitest on files whose path contains one of `filters`, all without any; returns how it ended, and what its tests did until then. */
-const runFiles = async (config: string, isShown: boolean, filters: readonly string[]): Promise<Attempt> => {
-  runsOfVitest += 1;
-  const results = join(folder, `${runsOfVitest}.jsonl`);
+const runFiles = async (config: string, isShown: boolean, filters: readonly string[]) => {
+  const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
+  const results = join(folder, "results.jsonl");
   await writeFile(results, "");
-  const reporters = ["--reporter=default", `--reporter=${join(import.meta.dirname, "results.ts")}`];
-  const options = [
-    `--config=${config}`,
-    ...reporters,
-    ...(filters.length > 0 ? ["--passWithNoTests", ...filters] : []),
-  ];
+  const reporters = ["default", join(import.meta.dirname, "results.ts")].map((name) => `--reporter=${name}`);
+  const selection = filters.length > 0 ? ["--passWithNoTests", ...filters] : [];
   const ended = await runWatched({
-    args: ["node_modules/vitest/vitest.mjs", "run", ...options],
+    args: ["node_modules/vitest/vitest.mjs", "run", `--config=${config}`, ...reporters, ...selection],
     env: { SVC_TEST_RESULTS: results },
     isShown,
     silenceMs,
   });
-  return { ended, progress: readProgress(await readFile(results, "utf8")) };
+  const progress = readProgress(await readFile(results, "utf8"));
+  await rm(folder, { recursive: true });
+  return { ...ended, ...progress };
 };
 
+type Attempt = Awaited<ReturnType<typeof runFiles>>;
+
 /** Says where a run fell silent: a fork, a server or a loop that never ends has no timeout. */
-const describeStall = (name: string, { ended: { descendants }, progress: { begun, left } }: Attempt): string =>
+const describeStall = (name: string, { descendants, begun, left }: Attempt): string =>
   [
     `${name} printed nothing more for ${silenceMs / 1000} s; ${left.length} of its files had not ended, and are started once more`,
-    ...[...begun].map(([file, test]) => `  had begun  ${relative(process.cwd(), file)}: ${test}`),
+    ...[...begun].map(([file, test]) => `  had begun  ${pathOf(file)}: ${test}`),
     ...descendants.map((process) => `  still ran  ${process}`),
   ].join("\n");
 
@@ -70,58 +62,55 @@ const run = async ({ name, config, isShown }: (typeof runs)[number]) => {
   const startedAt = performance.now();
   let last = await runFiles(config, isShown, args);
   const attempts = [last];
-  if (last.ended.isStalled) {
+  if (last.isStalled) {
     console.log(describeStall(name, last));
-    const { left } = last.progress;
-    if (left.length > 0) {
-      last = await runFiles(config, isShown, left);
+    if (last.left.length > 0) {
+      last = await runFiles(config, isShown, last.left);
       attempts.push(last);
     }
   }
-  const files = attempts.flatMap((attempt) => attempt.progress.ended);
+  const files = attempts.flatMap(({ ended }) => ended);
   const tests = files.flatMap(({ file, tests: ofFile }) =>
-    ofFile.map((test) => ({ ...test, name: `${relative(process.cwd(), file)}: ${test.name}` })),
+    ofFile.map((test) => ({ ...test, name: `${pathOf(file)}: ${test.name}` })),
   );
   const failures = [
-    ...tests.filter(({ state }) => state === "failed").map((test) => ({ name: test.name, reasons: test.errors })),
-    ...files
-      .filter(({ errors }) => errors.length > 0)
-      .map(({ file, errors }) => ({ name: relative(process.cwd(), file), reasons: errors })),
-  ];
+    ...tests.filter(({ state }) => state === "failed"),
+    ...files.filter(({ errors }) => errors.length > 0).map(({ file, errors }) => ({ name: pathOf(file), errors })),
+  ].map(({ name, errors }) => ({ name, errors }));
   // A run that hangs once each of its files has ended has said what it left. vitest also fails when no test did, such as when a teardown threw.
-  const { isStalled, code } = last.ended;
+  const { isStalled, code, left } = last;
   const reason = isStalled ? `printed nothing for ${silenceMs / 1000} s, twice` : "see above";
-  const hasFailed = isStalled ? last.progress.left.length > 0 : code !== 0 && failures.length === 0;
-  if (hasFailed) failures.push({ name: "outside of any test", reasons: [reason] });
+  const hasFailed = isStalled ? left.length > 0 : code !== 0 && failures.length === 0;
+  if (hasFailed) failures.push({ name: "outside of any test", errors: [reason] });
   return {
     name,
-    printed: attempts.map(({ ended }) => ended.printed).join(""),
+    printed: attempts.map(({ printed }) => printed).join(""),
     seconds: (performance.now() - startedAt) / 1000,
     passed: tests.filter(({ state }) => state === "passed").length,
     failures,
     skipped: tests.filter(({ state }) => state === "skipped" || state === "pending").map((test) => test.name),
-    durations: tests,
+    tests,
   };
 };
 
-const results = await Promise.all(runs.map(run)).finally(() => rm(folder, { recursive: true, force: true }));
+const results = await Promise.all(runs.map(run));
 for (const { printed } of results) process.stdout.write(printed);
 for (const { name, seconds, passed, failures, skipped } of results) {
   const counts = `${passed} passed, ${failures.length} failed, ${skipped.length} skipped`;
   console.log(`${name.padEnd(8)} ${counts} in ${seconds.toFixed(1)} s`);
 }
-const slowest = results.flatMap(({ durations }) => durations).sort((a, b) => b.seconds - a.seconds);
+const slowest = results.flatMap(({ tests }) => tests).sort((a, b) => b.seconds - a.seconds);
 for (const { name, seconds } of slowest.slice(0, 5)) console.log(`  slow     ${seconds.toFixed(1)} s  ${name}`);
 for (const { skipped } of results) for (const name of skipped) console.log(`  skipped  ${name}`);
 for (const { name: runName, failures } of results)
-  for (const { name, reasons } of failures) {
-    const indented = reasons.map((reason) => shorten(reason).replaceAll(/^/gm, "           "));
+  for (const { name, errors } of failures) {
+    const indented = errors.map((error) => shorten(error).replaceAll(/^/gm, "           "));
     console.log([`  FAILED   ${name} (${runName})`, ...indented].join("\n"));
   }
 const passed = results.reduce((sum, result) => sum + result.passed, 0);
-const failed = results.reduce((sum, result) => sum + result.failures.length, 0);
+const failed = results.flatMap(({ failures }) => failures).length;
 if (passed + failed === 0) console.log("no test ran");
-const skips = results.reduce((sum, { skipped }) => sum + skipped.length, 0);
+const skips = results.flatMap(({ skipped }) => skipped).length;
 if (skips > 0) console.log(`${skips} skipped, by name above: this machine lacks what they need`);
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed > 0 || passed === 0 ? 1 : 0;

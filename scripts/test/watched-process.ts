@@ -13,7 +13,7 @@ export interface EndedProcess {
   descendants: string[];
 }
 
-/** A process to run, with `env` beside the variables of this one: `silenceMs` milliseconds without output end it, by SIGTERM and 10 s later by SIGKILL. */
+/** A process to run, with `env` beside the variables of this one. */
 export interface WatchedProcess {
   args: readonly string[];
   env?: Readonly<Record<string, string>>;
@@ -21,20 +21,12 @@ export interface WatchedProcess {
   silenceMs: number;
 }
 
-interface Descendant {
-  pid: number;
-  /** Its age and its command. */
-  text: string;
-}
-
-/** Returns what runs below a process; nothing where `ps` is missing. */
-const listDescendants = (pid: number): Descendant[] => {
+/** Returns what runs below a process, each with its age and its command; nothing where `ps` is missing. */
+const listDescendants = (pid: number): { pid: number; text: string }[] => {
   try {
-    const lines = execFileSync("ps", ["-eo", "pid=,ppid=,etime=,args="], { encoding: "utf8", timeout: 10_000 }).split(
-      "\n",
-    );
-    const processes = lines.map((line) => /^ *(\d+) +(\d+) +(.*)$/.exec(line) ?? []);
-    const below = (parent: number): Descendant[] =>
+    const listed = execFileSync("ps", ["-eo", "pid=,ppid=,etime=,args="], { encoding: "utf8", timeout: 10_000 });
+    const processes = listed.split("\n").map((line) => /^ *(\d+) +(\d+) +(.*)$/.exec(line) ?? []);
+    const below = (parent: number): ReturnType<typeof listDescendants> =>
       processes
         .filter(([, , ppid]) => Number(ppid) === parent)
         .flatMap(([, id, , text = ""]) => [{ pid: Number(id), text: text.slice(0, 200) }, ...below(Number(id))]);
@@ -53,14 +45,14 @@ const kill = (pid: number) => {
 };
 
 /**
- * Runs Node with `args` until it exits. While it runs, SIGTERM to this process ends the child instead, so that the caller can report what it
- * printed.
+ * Runs Node with `args` until it exits; `silenceMs` without output end it, by SIGTERM and 10 s later by SIGKILL. While it runs, SIGTERM to
+ * this process ends the child instead, so that the caller can report what it printed.
  */
 export const runWatched = async ({ args, env, isShown, silenceMs }: WatchedProcess): Promise<EndedProcess> => {
   const child = spawn(process.execPath, args, { env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] });
   let printed = "";
   let isStalled = false;
-  let descendants: Descendant[] = [];
+  let descendants: ReturnType<typeof listDescendants> = [];
   let killing: NodeJS.Timeout | undefined;
   const end = () => {
     child.kill("SIGTERM");

@@ -9,24 +9,15 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
-import { createAdminUser } from "../support/admin.ts";
+import { describe, expect, it } from "vitest";
+import { startTestAdmin } from "../support/admin.ts";
 import { enrollTestCollector, identityPrefix } from "../support/collector.ts";
-import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
-const scratch = createAdminUser();
-const tokenFile = join(scratch.home, "token");
-writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
-const env = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
+const { web, home, adminAt } = await startTestAdmin();
 /** An admin in a script: nobody answers questions. */
-const script = createAdminUser({ env });
+const script = adminAt();
 /** An admin who answers no. */
-const doubtful = createAdminUser({ env, isInteractive: true, ask: async () => "n" });
-afterAll(async () => {
-  for (const user of [scratch, script, doubtful]) user.close();
-  await web.close();
-});
+const doubtful = adminAt({ isInteractive: true, ask: async () => "n" });
 
 /** Runs a command that must succeed, and returns its JSON. */
 const json = async <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => {
@@ -49,12 +40,12 @@ const yaml = `forwarder:
 buffer: { dir: data }
 `;
 const publish = async (text: string) => {
-  const file = join(scratch.home, "collector.yaml");
+  const file = join(home, "collector.yaml");
   writeFileSync(file, text);
   return json<{ id: string; config_hash: string }>("configs", "publish", file, "--name", "a config");
 };
 const enrollHost = async (deviceId: string) => {
-  const out = join(scratch.home, `${deviceId}.token`);
+  const out = join(home, `${deviceId}.token`);
   await json("tokens", "create", "--policy", policy.id, "--ttl", "15m", "--out", out);
   return enrollTestCollector(web.core, { token: readFileSync(out, "utf8").trim(), deviceId });
 };
@@ -71,7 +62,7 @@ describe("policies and tokens", () => {
   });
 
   it("E1: a token goes to a file that only its person may read, or to stdout when asked, and nowhere else", async () => {
-    const out = join(scratch.home, "host.token");
+    const out = join(home, "host.token");
     const made = await script.run("tokens", "create", "--policy", policy.id, "--out", out);
     const token = readFileSync(out, "utf8").trim();
     expect(token).toMatch(/^svcbt_/);
@@ -80,14 +71,14 @@ describe("policies and tokens", () => {
     expect((await script.run("tokens", "create", "--policy", policy.id, "--show")).out).toMatch(/^svcbt_\w+\n$/);
     expect((await script.run("tokens", "list")).out).not.toContain(token);
     expect((await script.run("tokens", "create", "--policy", policy.id)).exitCode).toBe(2);
-    const nowhere = join(scratch.home, "no", "such", "folder");
+    const nowhere = join(home, "no", "such", "folder");
     const before = (await json<unknown[]>("tokens", "list")).length;
     expect((await script.run("tokens", "create", "--policy", policy.id, "--out", nowhere)).exitCode).toBe(2);
     expect((await json<unknown[]>("tokens", "list")).length).toBe(before);
   });
 
   it("R6: a token replaces a planted link or open file, and is written to neither", async () => {
-    const [target, link] = [join(scratch.home, "target"), join(scratch.home, "link")];
+    const [target, link] = [join(home, "target"), join(home, "link")];
     writeFileSync(target, "untouched", { mode: 0o644 });
     symlinkSync(target, link);
     const open = openSync(target, "r");
@@ -114,7 +105,7 @@ describe("policies and tokens", () => {
         },
         { status: 403, headers: { "Content-Type": "application/problem+json" } },
       );
-    const { err } = await createAdminUser({ fetch, env }).run("policies", "list");
+    const { err } = await adminAt({ fetch }).run("policies", "list");
     expect(err).toContain("no\ufffd]0;pwned");
     expect(err).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
   });
@@ -129,7 +120,7 @@ describe("policies and tokens", () => {
       "--platform",
       "darwin",
     );
-    const out = join(scratch.home, "mac.token");
+    const out = join(home, "mac.token");
     await json("tokens", "create", "--policy", mac.id, "--out", out);
     const simulate = (platform: string, ...more: string[]) =>
       script.run(
@@ -144,7 +135,7 @@ describe("policies and tokens", () => {
     expect(allowed).toMatchObject({ exitCode: 0, err: `${identityPrefix}mac-1 may enroll.\n` });
     expect(JSON.parse(allowed.out)).toMatchObject({ allowed: true, rule: null, identity: `${identityPrefix}mac-1` });
     expect(await json("tokens", "list", "--policy", mac.id)).toMatchObject([{ use_count: 0 }]);
-    expect((await simulate("darwin/arm64", "--token-file", join(scratch.home, "none"))).exitCode).toBe(2);
+    expect((await simulate("darwin/arm64", "--token-file", join(home, "none"))).exitCode).toBe(2);
   });
 
   it("names what a destructive command hits, and does nothing without a yes", async () => {
@@ -234,14 +225,14 @@ describe("hosts and configs", () => {
   });
 
   it("a config is only checked with --dry-run", async () => {
-    const file = join(scratch.home, "bad.yaml");
+    const file = join(home, "bad.yaml");
     writeFileSync(file, "forwarder: {}\n");
     expect(await script.run("configs", "publish", file, "--dry-run")).toMatchObject({ exitCode: 1 });
     writeFileSync(file, yaml);
     const before = (await json<unknown[]>("configs", "list")).length;
     expect((await script.run("configs", "publish", file, "--dry-run")).exitCode).toBe(0);
     expect((await json<unknown[]>("configs", "list")).length).toBe(before);
-    expect((await script.run("configs", "publish", join(scratch.home, "none.yaml"))).exitCode).toBe(2);
+    expect((await script.run("configs", "publish", join(home, "none.yaml"))).exitCode).toBe(2);
     expect(existsSync(file)).toBe(true);
   });
 });
@@ -274,9 +265,8 @@ describe("records", () => {
         stop.signal.throwIfAborted();
       },
     };
-    const follower = createAdminUser({ env, clock, signal: stop.signal });
+    const follower = adminAt({ clock, signal: stop.signal });
     const result = await follower.run("audit", "list", "--follow", "-o", "csv");
     expect(result.out).toContain("enrollment_policy.create");
-    follower.close();
   });
 });

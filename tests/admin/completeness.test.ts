@@ -1,24 +1,19 @@
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { afterAll, beforeEach, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
 import { writeStatement } from "../../functions/domain/completeness/write-statement.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { hourMs } from "../../kit/clock.ts";
 import { parseStatementFile } from "../../proto/completeness/statement-file.ts";
 import { storeAccount } from "../support/accounts.ts";
-import { createAdminUser } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
-import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
-const home = createAdminUser();
-const tokenFile = join(home.home, "token");
+const { web, signIn, adminAt } = await startTestAdmin();
 const { core, clock, db } = web.core;
 const { token } = await createTestToken(web.core);
 const host = await enrollTestCollector(web.core, { token, deviceId: "web-17" });
 await enrollTestCollector(web.core, { token, deviceId: "web-18" });
-const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile } });
+const admin = adminAt();
 const first = clock.now() - (clock.now() % hourMs);
 await storeAccount(db, host.identity, first, { queueFull: 310 });
 await clock.advance(first + hourMs + 20 * 60_000 - clock.now());
@@ -27,11 +22,7 @@ await settleHours(core, { owner, retentionDays: 400 });
 await writeStatement({ ...core, codec: zstdCodec, logSigner: null }, owner);
 beforeEach(async () => {
   await clock.advance(1000);
-  writeFileSync(tokenFile, await web.core.bridgeToken("auditor"));
-});
-afterAll(async () => {
-  for (const user of [home, admin]) user.close();
-  await web.close();
+  await signIn("auditor");
 });
 
 const hour = new Date(first).toISOString();

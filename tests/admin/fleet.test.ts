@@ -1,22 +1,12 @@
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createHistoryKeeper } from "../../functions/domain/fleet/keep-history.ts";
 import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
-import { createAdminUser } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
-import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
-const home = createAdminUser();
-const tokenFile = join(home.home, "token");
-const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile } });
-afterAll(async () => {
-  for (const user of [home, admin]) user.close();
-  await web.close();
-});
-const signIn = async () => writeFileSync(tokenFile, await web.core.bridgeToken("auditor"));
+const { web, signIn, adminAt } = await startTestAdmin();
+const admin = adminAt();
 const json = async <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => {
   const { exitCode, out, err } = await admin.run(...args, "-o", "json");
   expect({ args, exitCode, err }).toEqual({ args, exitCode: 0, err: "" });
@@ -26,7 +16,7 @@ await createHistoryKeeper(web.core.core)();
 const before = new Date(web.clock.now()).toISOString();
 const minuteLater = `${new Date(web.clock.now() + 60_000).toISOString().slice(0, 16)}Z`;
 await web.clock.advance(3_600_000);
-await signIn();
+await signIn("auditor");
 const { token } = await createTestToken(web.core);
 const { identityId } = await enrollTestCollector(web.core, { token, deviceId: "later-1" });
 await web.clock.advance(60_000);

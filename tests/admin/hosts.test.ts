@@ -1,21 +1,15 @@
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { afterAll, beforeEach, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
-import { createAdminUser } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
-import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
-const home = createAdminUser();
-const tokenFile = join(home.home, "token");
+const { web, signIn, adminAt } = await startTestAdmin();
 const { clock } = web.core;
 const { token } = await createTestToken(web.core);
 const host = await enrollTestCollector(web.core, { token, deviceId: "web-17" });
 /** Runs when svc-admin waits a second: the host's part, and core's clock. */
 let onWait: () => Promise<unknown> = async () => undefined;
-const admin = createAdminUser({
-  env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile },
+const admin = adminAt({
   clock: {
     ...clock,
     sleep: async (ms) => {
@@ -26,11 +20,7 @@ const admin = createAdminUser({
 });
 beforeEach(async () => {
   await clock.advance(1000);
-  writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
-});
-afterAll(async () => {
-  for (const user of [home, admin]) user.close();
-  await web.close();
+  await signIn();
 });
 
 /** Sends a heartbeat, and the answer if core asks for one. */
@@ -77,6 +67,6 @@ it("has a host renew, and report", async () => {
 });
 
 it("is for admins", async () => {
-  writeFileSync(tokenFile, await web.core.bridgeToken("auditor"));
+  await signIn("auditor");
   expect(await admin.run("hosts", "diag", "web-17")).toMatchObject({ exitCode: 1, out: "" });
 });

@@ -1,24 +1,17 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeEach, expect, it } from "vitest";
-import { createAdminUser } from "../support/admin.ts";
+import { beforeEach, expect, it } from "vitest";
+import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
-import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
-const home = createAdminUser();
-const tokenFile = join(home.home, "token");
+const { web, home, signIn, adminAt } = await startTestAdmin();
 const { token } = await createTestToken(web.core);
 await enrollTestCollector(web.core, { token, deviceId: "web-17" });
-const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile } });
-beforeEach(async () => writeFileSync(tokenFile, await web.core.bridgeToken("admin")));
-afterAll(async () => {
-  for (const user of [home, admin]) user.close();
-  await web.close();
-});
+const admin = adminAt();
+beforeEach(() => signIn());
 
 const file = (name: string, content: string | Buffer): string => {
-  const path = join(home.home, name);
+  const path = join(home, name);
   writeFileSync(path, content);
   return path;
 };

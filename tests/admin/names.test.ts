@@ -1,22 +1,14 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { createAdminUser } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
 import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
-import { startTestWeb } from "../support/web.ts";
 
 const SVC_WATCH_RECEIVERS = `{web_url: "https://fleet.test", receivers: [{kind: webhook, name: hook, url: "https://hook.test", secret: "whsec_${"A".repeat(32)}"}]}`;
-const web = await startTestWeb({ core: { env: { SVC_WATCH_RECEIVERS } } });
-const home = createAdminUser();
-const tokenFile = join(home.home, "token");
-writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
-const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile } });
-afterAll(async () => {
-  for (const user of [home, admin]) user.close();
-  await web.close();
-});
+const { web, home, adminAt } = await startTestAdmin({ core: { env: { SVC_WATCH_RECEIVERS } } });
+const admin = adminAt();
 
 const { token } = await createTestToken(web.core);
 const hostIds: string[] = [];
@@ -28,9 +20,9 @@ describe("a name in the place of an id", () => {
   const twins: string[] = [];
   beforeAll(async () => {
     await admin.run("policies", "create", "blue", "--prefix", identityPrefix);
-    const out = join(home.home, "rack");
+    const out = join(home, "rack");
     await admin.run("tokens", "create", "--policy", "blue", "--description", "rack 4", "--out", out);
-    const file = join(home.home, "named.yaml");
+    const file = join(home, "named.yaml");
     for (const [index, name] of ["v7", "twin", "twin"].entries()) {
       writeFileSync(file, testConfigYaml(300 + index));
       const made = await admin.run("configs", "publish", file, "--name", name, "-o", "json");
@@ -103,7 +95,7 @@ describe("a change of every host", () => {
 });
 
 describe("the bundle that ships", () => {
-  const file = join(home.home, "published.yaml");
+  const file = join(home, "published.yaml");
   /** A command line for each command that prints records; the others follow. */
   const lines: Readonly<Record<string, string>> = {
     ...{

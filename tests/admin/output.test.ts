@@ -1,34 +1,18 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { jsonLine, printRecord, printRows } from "../../admin/terminal/output.ts";
 import type { Terminal } from "../../admin/terminal/terminal.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { readRange, readTime } from "../../proto/fleet-health/query-language/times.ts";
-import { createAdminUser } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
 import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
-import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
-const users: { close(): void }[] = [];
-const home = createAdminUser();
-afterAll(async () => {
-  for (const user of [home, ...users]) user.close();
-  await web.close();
-});
+const { web, home, signIn, adminAt } = await startTestAdmin();
 const { clock } = web.core;
-const tokenFile = join(home.home, "token");
-// Tests advance the clock, and a token lives for minutes.
-beforeEach(async () => writeFileSync(tokenFile, await web.core.bridgeToken("admin")));
-const signedIn = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
-/** An admin who is signed in by a file, at another terminal. */
-const adminAt = ({ env, ...terminal }: Parameters<typeof createAdminUser>[0] = {}) => {
-  const user = createAdminUser({ ...terminal, env: { ...signedIn, ...env } });
-  users.push(user);
-  return user;
-};
+beforeEach(() => signIn());
 const admin = adminAt();
 
 const { token } = await createTestToken(web.core);
@@ -141,7 +125,7 @@ describe("audit list", () => {
 
   it("takes durations by core's clock, and times in UTC", async () => {
     await clock.advance(7_200_000);
-    writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
+    await signIn();
     await admin.run("policies", "create", "late", "--prefix", identityPrefix);
     // Of a machine whose clock is a month behind.
     const behind = adminAt({ clock: { ...clock, now: () => clock.now() - 2_592_000_000 } });
@@ -259,10 +243,10 @@ describe("exit codes", () => {
     [2, "the command line is not valid", ["fleet", "list", "--limit", "many"], {}],
     [2, "nobody can answer", ["configs", "assign", configId, "device:out-1"], {}],
     [3, "not signed in", ["whoami"], { SVC_ADMIN_TOKEN_FILE: "" }],
-    [3, "the token is refused", ["whoami"], { SVC_ADMIN_TOKEN_FILE: join(home.home, "bad") }],
+    [3, "the token is refused", ["whoami"], { SVC_ADMIN_TOKEN_FILE: join(home, "bad") }],
     [4, "no fleet answers", ["whoami"], { SVC_ADMIN_URL: "http://127.0.0.1:1" }],
   ])("%d: %s", async (exitCode, _, args, env) => {
-    writeFileSync(join(home.home, "bad"), "not.a.token\n");
+    writeFileSync(join(home, "bad"), "not.a.token\n");
     const result = await adminAt({ env }).run(...args);
     expect(result).toMatchObject({ exitCode });
     expect(result.err === "").toBe(exitCode === 0);
@@ -280,7 +264,7 @@ it.each(["json", "yaml"] as const)(
   async (format) => {
     const record = { text: "\u001b[2J \u007f \u009b2J \u202e \u2028 é", plain: "\u009b2J", lines: "one\ntwo\n" };
     const texts: string[] = [];
-    await printRecord({ out: { write: (text: string) => texts.push(text) } }, { format, record });
+    await printRecord({ out: { write: (text: string) => texts.push(text) } }, { format }, record);
     const text = texts.join("");
     expect(text).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}\u2028]/u);
     expect(format === "json" ? JSON.parse(text) : parse(text)).toEqual(record);
@@ -295,7 +279,7 @@ it("writes CSV that commands neither a terminal nor a spreadsheet, and a table o
   const print = async (format: "csv" | "table", rows: readonly string[]) => {
     let text = "";
     const columns = [{ title: "text", value: (row: string) => row }];
-    await printRows({ out: { write: (part: string) => (text += part) } }, { format, columns, rows });
+    await printRows({ out: { write: (part: string) => (text += part) } }, { format }, columns, rows);
     return text;
   };
   expect(await print("csv", ["\u009b2J", "\t=1", "＋1", "-1", "a\nb"])).toBe(

@@ -1,6 +1,6 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { createAdminUser } from "../support/admin.ts";
 import { createPlanTest, receiverSecret } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
@@ -8,7 +8,6 @@ import { testConfigYaml } from "../support/rollout.ts";
 const test = await createPlanTest();
 const { admin, one, createFiles, run, countAuditEvents } = test;
 beforeEach(() => test.signIn("admin"));
-afterAll(() => test.close());
 
 describe("the files", () => {
   const refused = async (files: Record<string, unknown>) => {

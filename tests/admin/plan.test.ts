@@ -1,4 +1,4 @@
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { applyLeaseMs } from "../../proto/applied-set/applied-set.ts";
 import type { ConfigList } from "../../proto/fleet-health/config-report.ts";
 import type { FleetHealthDetail } from "../../proto/fleet-health/report.ts";
@@ -11,7 +11,6 @@ beforeEach(async () => {
   hooks.before = () => undefined;
   await test.signIn("admin");
 });
-afterAll(() => test.close());
 
 describe("svc-admin plan and apply", () => {
   it("plan without a change, apply in the order of references, and then differ in nothing", async () => {

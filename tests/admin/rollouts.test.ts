@@ -1,18 +1,12 @@
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { advanceRollouts } from "../../functions/jobs/advance-rollouts.ts";
 import type { Rollout } from "../../proto/rollout/rollout.ts";
-import { createAdminUser } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { createRolloutLab, publishTestConfig } from "../support/rollout.ts";
-import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
+const { web, signIn, adminAt } = await startTestAdmin();
 const tick = () => advanceRollouts(web.core.core);
 const lab = await createRolloutLab(web.core, { count: 4, name: "wave", tick });
-const home = createAdminUser();
-const tokenFile = join(home.home, "token");
-const signIn = async () => writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
 /** While an admin waits, a minute passes: core's job runs and the hosts send heartbeats. */
 const clock = {
   ...web.core.clock,
@@ -22,13 +16,8 @@ const clock = {
     await signIn();
   },
 };
-const env = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
-const script = createAdminUser({ env, clock });
-const doubtful = createAdminUser({ env, clock, isInteractive: true, ask: async () => "n" });
-afterAll(async () => {
-  for (const user of [home, script, doubtful]) user.close();
-  await web.close();
-});
+const script = adminAt({ clock });
+const doubtful = adminAt({ clock, isInteractive: true, ask: async () => "n" });
 beforeEach(async () => {
   await lab.settle();
   await signIn();

@@ -1,31 +1,21 @@
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { createAdminUser } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";
-import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
-const home = createAdminUser();
-const tokenFile = join(home.home, "token");
+const { web, signIn, adminAt } = await startTestAdmin();
 const { token } = await createTestToken(web.core);
 const host = await enrollTestCollector(web.core, { token, deviceId: "web-17" });
 const store = await openEnvelopeStore(web.core.database);
-const env = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
-const admin = createAdminUser({ env });
+const admin = adminAt();
 beforeEach(async () => {
   await web.core.clock.advance(1000);
-  writeFileSync(tokenFile, await web.core.bridgeToken("auditor"));
+  await signIn("auditor");
 });
-afterAll(async () => {
-  for (const user of [home, admin]) user.close();
-  await store.close();
-  await web.close();
-});
+afterAll(() => store.close());
 
 const traceId = "5b8aa5a2d2c872e8321cf37308d69df2";
 const span = toBinary(
@@ -125,7 +115,7 @@ it("names a damaged block, prints the others and ends with 5", async () => {
 it("ends with 2 for another form, and with 1 for a caller without the scope", async () => {
   expect(await admin.run("telemetry", "read", "web-17", "-o", "csv")).toMatchObject({ exitCode: 2, out: "" });
   expect(await admin.run("fleet", "list", "-o", "text")).toMatchObject({ exitCode: 2, out: "" });
-  writeFileSync(tokenFile, await web.core.bridgeToken("reader"));
+  await signIn("reader");
   expect(await admin.run("telemetry", "read", host.identityId)).toMatchObject({ exitCode: 1, out: "" });
 });
 
@@ -134,8 +124,7 @@ it("follows, opens a stream that breaks off again, and prints nothing twice", as
   const printed: string[] = [];
   let cut: ((cause: Error) => void) | undefined;
   let opened = 0;
-  const follower = createAdminUser({
-    env,
+  const follower = adminAt({
     signal: stop.signal,
     clock: web.core.clock,
     columns: 80,
@@ -177,5 +166,4 @@ it("follows, opens a stream that breaks off again, and prints nothing twice", as
   const { exitCode, err } = await running;
   expect(exitCode).toBe(130);
   expect(err).toContain("svc-admin: the response broke off");
-  follower.close();
 });

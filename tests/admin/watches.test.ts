@@ -1,22 +1,12 @@
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Watch, WatchDetail } from "../../proto/watch/watch.ts";
-import { createAdminUser } from "../support/admin.ts";
-import { startTestWeb } from "../support/web.ts";
+import { startTestAdmin } from "../support/admin.ts";
 
 const receivers = `web_url: https://fleet.test
 receivers:
   - {kind: webhook, name: on-call, url: 'https://hook.test', secret: 'whsec_${btoa("a secret of 24 bytes at least")}'}`;
-const web = await startTestWeb({ core: { env: { SVC_WATCH_RECEIVERS: receivers } } });
-const home = createAdminUser();
-const tokenFile = join(home.home, "token");
-writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
-const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile } });
-afterAll(async () => {
-  for (const user of [home, admin]) user.close();
-  await web.close();
-});
+const { adminAt } = await startTestAdmin({ core: { env: { SVC_WATCH_RECEIVERS: receivers } } });
+const admin = adminAt();
 
 const run = (...args: string[]) => admin.run("watches", ...args);
 const json = async <Value = Watch>(...args: string[]) => {

@@ -1,11 +1,14 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { afterAll } from "vitest";
 import type { runAdmin } from "../../admin/run-admin.ts";
 import type { Terminal } from "../../admin/terminal/terminal.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
+import type { PersonName } from "../../scripts/lab/people.ts";
 import { programFile } from "./program.ts";
+import { startTestWeb, type TestWebOptions } from "./web.ts";
 
 /** Loads `runAdmin` of the bundle that ships: what a bundle breaks, such as the names of a package, the sources do not show. */
 const loadRunAdmin = async (): Promise<typeof runAdmin> => {
@@ -75,4 +78,29 @@ export const createAdminUser = (
     },
     close: () => rmSync(home, { recursive: true }),
   };
+};
+
+/**
+ * Starts web and core, and signs an admin in there by a token in a file; everything ends with the tests of the file. `adminAt` creates a
+ * person as `createAdminUser` does, who is signed in; `signIn` replaces the token, which lives for minutes of core's clock.
+ */
+export const startTestAdmin = async (options?: TestWebOptions) => {
+  const web = await startTestWeb(options);
+  const home = mkdtempSync(join(tmpdir(), "svc-admin-test-"));
+  const tokenFile = join(home, "token");
+  const users: AdminUser[] = [];
+  const signIn = async (person: PersonName = "admin") => writeFileSync(tokenFile, await web.core.bridgeToken(person));
+  const adminAt = ({ env, ...terminal }: Parameters<typeof createAdminUser>[0] = {}) => {
+    const signedIn = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
+    const user = createAdminUser({ ...terminal, env: { ...signedIn, ...env } });
+    users.push(user);
+    return user;
+  };
+  afterAll(async () => {
+    for (const user of users) user.close();
+    rmSync(home, { recursive: true });
+    await web.close();
+  });
+  await signIn();
+  return { web, home, tokenFile, signIn, adminAt };
 };

@@ -4,10 +4,9 @@ import { sql } from "drizzle-orm";
 import { stringify } from "yaml";
 import type { AppliedSet } from "../../proto/applied-set/applied-set.ts";
 import type { Watch } from "../../proto/watch/watch.ts";
-import { createAdminUser } from "./admin.ts";
+import { startTestAdmin } from "./admin.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "./collector.ts";
 import { testConfigYaml } from "./rollout.ts";
-import { startTestWeb } from "./web.ts";
 
 /** The secret of the receiver that core is configured with. */
 export const receiverSecret = `whsec_${btoa("a secret of 24 bytes at least")}`;
@@ -28,15 +27,12 @@ interface PlannedStep {
 
 /** Starts web and core with two hosts of `env: prod`, and an admin with directories of files. */
 export const createPlanTest = async () => {
-  const web = await startTestWeb({ core: { env: { SVC_WATCH_RECEIVERS: receivers } } });
-  const { core } = web;
-  const home = createAdminUser();
-  const tokenFile = join(home.home, "token");
+  const { web, adminAt, ...test } = await startTestAdmin({ core: { env: { SVC_WATCH_RECEIVERS: receivers } } });
+  const { core, clock } = web;
   /** Runs before each request of svc-admin, which is not sent if it throws. */
   const hooks: { before: (method: string, path: string) => Promise<void> | void } = { before: () => undefined };
-  const admin = createAdminUser({
-    env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile },
-    clock: web.clock,
+  const admin = adminAt({
+    clock,
     fetch: async (input, init) => {
       const { method, url } = input as Request;
       await hooks.before(method, new URL(url).pathname);
@@ -48,12 +44,11 @@ export const createPlanTest = async () => {
   const two = await enrollTestCollector(core, { token, deviceId: "web-2" });
   let sets = 0;
   return {
-    ...{ core, admin, hooks, clock: web.clock, one, two, home: home.home, tokenFile },
-    signIn: async (person: "admin" | "auditor") => writeFileSync(tokenFile, await core.bridgeToken(person)),
+    ...{ ...test, core, admin, hooks, clock, one, two },
     /** Writes the files of a repository, whose set and names are those of no other one. */
     createFiles: () => {
       const set = `set-${++sets}`;
-      const dir = mkdtempSync(join(home.home, "fleet-"));
+      const dir = mkdtempSync(join(test.home, "fleet-"));
       const write = (file: string, content: unknown) => {
         mkdirSync(dirname(join(dir, file)), { recursive: true });
         writeFileSync(join(dir, file), typeof content === "string" ? content : stringify(content));
@@ -88,9 +83,5 @@ export const createPlanTest = async () => {
     },
     contentOf: async (set: string) =>
       (await core.api<AppliedSet>("GET", `/v1/collector/applied-sets/${set}`, { as: "auditor" })).body.content,
-    close: async () => {
-      for (const user of [home, admin]) user.close();
-      await web.close();
-    },
   };
 };

@@ -1,41 +1,12 @@
-import { and, eq } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
-import { auditEvent } from "../../../drizzle/schema/audit.ts";
+import { describe, expect, it } from "vitest";
 import { createTestCsr, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
-import { type Answer, createTestCore } from "../../../tests/support/core.ts";
+import { createRefusingCore, type ExpectedRefusal, type RefusableAnswer } from "../../../tests/support/refusals.ts";
 import { generateToken } from "../../domain/enrollment/bootstrap-token.ts";
-import type { ProblemCode } from "../../problems.ts";
-import type { Signer } from "../../signer/signer.ts";
 
 /** Every refusal of enrollment: its status, code, action and audit event. */
-let sign = (signer: Signer): Signer["sign"] => signer.sign;
-const test = await createTestCore({
-  wrapSigner: (signer) => ({ ...signer, sign: (request) => sign(signer)(request) }),
-});
-afterAll(() => test.close());
-const { api, clock, db } = test;
-const failing = (): never => {
-  throw new Error("the device is locked");
-};
-const working = (signer: Signer) => signer.sign;
-
-let rows = 0;
-/** Each row calls from an address of its own, which identifies its audit events. */
-const newAddress = () => `10.9.${++rows >> 8}.${rows & 255}`;
-const deviceOf = (from: string) => `host-${from}`;
-const admin = (path: string) => api("POST", `/v1/collector/${path}`, { as: "admin" });
-const eventsFrom = async (from: string) => {
-  const found = and(eq(auditEvent.remoteAddr, from), eq(auditEvent.outcome, "failure"));
-  return db.select().from(auditEvent).where(found).orderBy(auditEvent.id);
-};
-
-type Reply = Answer<Record<string, unknown>>;
-interface Expected {
-  status: number;
-  code: ProblemCode;
-  action: string;
-}
+const test = await createRefusingCore();
+const { api, clock, signBy, newAddress, deviceOf, admin, eventsFrom } = test;
 
 const requestOf = async (deviceId: string, over: object = {}) => ({
   csr_pem: await createTestCsr({ key: await createTestKey(), uri: identityPrefix + deviceId }),
@@ -44,7 +15,7 @@ const requestOf = async (deviceId: string, over: object = {}) => ({
   collector_version: "1.0.0",
   ...over,
 });
-const enroll = (token: string, body: object, from: string): Promise<Reply> =>
+const enroll = (token: string, body: object, from: string): Promise<RefusableAnswer> =>
   api("POST", "/v1/collector/enroll", { as: { bearer: token }, body, from });
 /** A token of a policy and of its own terms. */
 const tokenOf = async (policy: object = {}, terms: object = {}) => {
@@ -55,7 +26,10 @@ const tokenOf = async (policy: object = {}, terms: object = {}) => {
 };
 
 const invalid = { status: 401, code: "token_invalid", action: "stop" } as const;
-const enrollments: [expected: Expected & { reason: string }, provoke: (from: string) => Promise<Reply>][] = [
+const enrollments: [
+  expected: ExpectedRefusal & { reason: string },
+  provoke: (from: string) => Promise<RefusableAnswer>,
+][] = [
   [
     { ...invalid, reason: "token_missing" },
     async (from) => api("POST", "/v1/collector/enroll", { body: await requestOf(deviceOf(from)), from }),
@@ -163,12 +137,12 @@ const enrollments: [expected: Expected & { reason: string }, provoke: (from: str
     async (from) => {
       const { token } = await tokenOf();
       const body = await requestOf(deviceOf(from));
-      const second = Promise.withResolvers<Reply>();
-      sign = (signer) => async (request) => {
-        sign = working;
+      const second = Promise.withResolvers<RefusableAnswer>();
+      signBy((signer) => async (request) => {
+        signBy();
         second.resolve(await enroll(token, body, from));
         return signer.sign(request);
-      };
+      });
       expect((await enroll(token, body, from)).status).toBe(201);
       return second.promise;
     },
@@ -190,7 +164,9 @@ const enrollments: [expected: Expected & { reason: string }, provoke: (from: str
   [
     { status: 502, code: "signer_failed", action: "retry", reason: "signer_failed" },
     async (from) => {
-      sign = () => failing;
+      signBy(() => () => {
+        throw new Error("the device is locked");
+      });
       return enroll((await tokenOf()).token, await requestOf(deviceOf(from)), from);
     },
   ],
@@ -199,9 +175,7 @@ const enrollments: [expected: Expected & { reason: string }, provoke: (from: str
 describe("refused enrollments", () => {
   it.each(enrollments)("$code, for $reason", async ({ status, code, action, reason }, provoke) => {
     const from = newAddress();
-    const answer = await provoke(from).finally(() => {
-      sign = working;
-    });
+    const answer = await provoke(from).finally(() => signBy());
     expect(answer).toMatchObject({ status, body: { status, code, action, type: `urn:svc:problem:${code}` } });
     expect((await eventsFrom(from)).at(-1)).toMatchObject({
       action: "collector.enroll",

@@ -1,6 +1,5 @@
-import { and, eq } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
-import { auditEvent } from "../../../drizzle/schema/audit.ts";
+import { eq } from "drizzle-orm";
+import { describe, expect, it } from "vitest";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import type { ProofPurpose } from "../../../proto/management/proof.ts";
 import { createTestCa, createTestCsr, createTestKey, issueTestCertificate } from "../../../scripts/lab/ca/test-pki.ts";
@@ -12,39 +11,12 @@ import {
   manage,
   type TestCollector,
 } from "../../../tests/support/collector.ts";
-import { type Answer, type Call, createTestCore, repeatsOf } from "../../../tests/support/core.ts";
-import type { ProblemCode } from "../../problems.ts";
-import type { Signer } from "../../signer/signer.ts";
+import { type Call, repeatsOf } from "../../../tests/support/core.ts";
+import { createRefusingCore, type ExpectedRefusal, type RefusableAnswer } from "../../../tests/support/refusals.ts";
 
 /** Every refusal of management requests: its status, code, action, audit event and last auth failure. */
-let sign = (signer: Signer): Signer["sign"] => signer.sign;
-const test = await createTestCore({
-  env: { SVC_ENROLLMENT_CLIENT_CERT_HEADER: "X-Client-Cert" },
-  wrapSigner: (signer) => ({ ...signer, sign: (request) => sign(signer)(request) }),
-});
-afterAll(() => test.close());
-const { api, clock, db } = test;
-const failing = (): never => {
-  throw new Error("the device is locked");
-};
-const working = (signer: Signer) => signer.sign;
-
-let rows = 0;
-/** Each row calls from an address of its own, which identifies its audit events. */
-const newAddress = () => `10.9.${++rows >> 8}.${rows & 255}`;
-const deviceOf = (from: string) => `host-${from}`;
-const admin = (path: string) => api("POST", `/v1/collector/${path}`, { as: "admin" });
-const eventsFrom = async (from: string) => {
-  const found = and(eq(auditEvent.remoteAddr, from), eq(auditEvent.outcome, "failure"));
-  return db.select().from(auditEvent).where(found).orderBy(auditEvent.id);
-};
-
-type Reply = Answer<Record<string, unknown>>;
-interface Expected {
-  status: number;
-  code: ProblemCode;
-  action: string;
-}
+const test = await createRefusingCore({ SVC_ENROLLMENT_CLIENT_CERT_HEADER: "X-Client-Cert" });
+const { api, clock, db, signBy, newAddress, deviceOf, admin, eventsFrom } = test;
 
 let sent = 0;
 /** A body that is right for the purpose, and newer than any before. */
@@ -57,13 +29,13 @@ const bodyOf = async (purpose: ProofPurpose, host: TestCollector, over: object =
   return { sent_at, csr_pem, collector_version: "1.1.0", ...over };
 };
 
-interface Refused extends Expected {
+interface Refused extends ExpectedRefusal {
   /** The identity's last auth failure; absent: none is recorded. */
   recorded?: boolean;
   /** The audit event; absent: none. */
   event?: { action: string; reason: string };
 }
-type Provoke = (host: TestCollector, purpose: ProofPurpose, call: Call) => Promise<Reply>;
+type Provoke = (host: TestCollector, purpose: ProofPurpose, call: Call) => Promise<RefusableAnswer>;
 const send: Provoke = async (host, purpose, call) => manage(test, host, purpose, await bodyOf(purpose, host), call);
 const presenting = async (host: TestCollector, over: Partial<Parameters<typeof issueTestCertificate>[0]>) => {
   const certificate = await issueTestCertificate({ ca: test.ca, key: host.key, uri: host.identity, ...over });
@@ -188,7 +160,9 @@ const renewals: typeof managements = [
       event: { action: "certificate.renew", reason: "signer_failed" },
     },
     async (host, _, call) => {
-      sign = () => failing;
+      signBy(() => () => {
+        throw new Error("the device is locked");
+      });
       return send(host, "renew", call);
     },
   ],
@@ -207,9 +181,7 @@ const checkRefused = async (expected: Refused, provoke: Provoke, purpose: ProofP
   const { token } = await createTestToken(test, { certificate_ttl_seconds: 300 });
   const host = await enrollTestCollector(test, { token, deviceId: deviceOf(from) });
   await clock.advance(1000);
-  const answer = await provoke(host, purpose, { from }).finally(() => {
-    sign = working;
-  });
+  const answer = await provoke(host, purpose, { from }).finally(() => signBy());
   expect(answer).toMatchObject({ status, body: { status, code, action, type: `urn:svc:problem:${code}` } });
   const [identity] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, host.identityId));
   expect({

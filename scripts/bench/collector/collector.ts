@@ -37,7 +37,7 @@ export const collectorBench: Bench = async (args) => {
   const idle = parts.includes("idle") ? await withFolder((folder) => measureIdle(sink, folder)) : null;
   const figure = spans?.cpu_ms_a_thousand ?? Number.NaN;
   const loadedMb = Math.max(spans?.peak_mb ?? 0, tail?.peak_mb ?? 0);
-  const { ok, goal, goals } = judgeGoals("collector", {
+  const judged = judgeGoals("collector", {
     spans_ms: spans?.cpu_ms_a_thousand ?? null,
     spans: spans?.per_second ?? null,
     lines_ms: tail?.cpu_ms_a_thousand ?? null,
@@ -55,14 +55,12 @@ export const collectorBench: Bench = async (args) => {
     unit: "ms of CPU for 1,000 spans (less is better)",
     floor: rounded(1e6 / floor, 3),
     ratio: rounded((figure * floor) / 1e6, 1),
-    goal,
-    ok,
+    ...judged,
     details: {
       spans,
       lines: tail,
       idle,
       corpora,
-      goals,
       floor: "wall time of a loop that only stores the same requests",
     },
   };

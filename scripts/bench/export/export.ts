@@ -53,14 +53,12 @@ export const exportBench: Bench = async (args) => {
       unit: "envelopes/s delivered while others arrive",
       floor: rounded(floor),
       ratio,
-      goal: judged.goal,
-      ok: judged.ok,
+      ...judged,
       details: {
         ...options,
         corpus: await describeCorpus(lines, "lines"),
         ...catchUp,
         ...cost,
-        goals: judged.goals,
       },
     };
   } finally {

@@ -1,5 +1,6 @@
 import { generateKeyPairSync, sign, verify } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { mapValues } from "../../../kit/map-values.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { measureBeside } from "./beside.ts";
 import { tableBytes, walBytes } from "./disk.ts";
@@ -141,22 +142,17 @@ const measureHeartbeats = async (lab: FleetLab, ms: number) => {
   const meter = startCpuMeter(lab);
   await sleep(ms);
   const { figures } = await lab.workers.take();
-  const used = meter();
+  const { seconds, ...cpu } = meter();
   const accepted = figures.took.heartbeat ?? new Float64Array();
-  const { seconds } = used;
-  const microseconds = (cpu: number) => rounded((cpu / accepted.length) * 1e6);
-  const percent = (cpu: number) => rounded((cpu / seconds) * 100, 1);
+  const microseconds = (used: number) => rounded((used / accepted.length) * 1e6);
+  const percent = (used: number) => rounded((used / seconds) * 100, 1);
   return {
     per_second: rounded(accepted.length / seconds, 1),
     latency_ms: describeSamples(accepted),
     late_ms: describeSamples(figures.late),
     failures: figures.failures,
-    percent: { core: percent(used.core), postgres: percent(used.postgres), sender: percent(used.sender) },
-    cpu_us_each: {
-      core: microseconds(used.core),
-      postgres: microseconds(used.postgres),
-      sender: microseconds(used.sender),
-    },
+    percent: mapValues(cpu, percent),
+    cpu_us_each: mapValues(cpu, microseconds),
     wal_bytes_each: rounded(((await walBytes(lab.database.sql)) - walBefore) / accepted.length),
     core_mb: rounded(lab.coreMemory().nowMb),
     sender_mb: rounded(lab.senderMemoryMb()),

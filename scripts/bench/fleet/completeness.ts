@@ -2,13 +2,13 @@ import { createHourColumns } from "../../../functions/store/completeness/hour-co
 import { dayMs, hourMs, rfc3339, systemClock } from "../../../kit/clock.ts";
 import { byteOfState } from "../../../proto/completeness/hour-note.ts";
 import { hourStates } from "../../../proto/completeness/hour-state.ts";
-import { createInProcessCore, openApp } from "../../lab/in-process-core.ts";
-import { mintBridgeToken, people } from "../../lab/people.ts";
+import { createInProcessCore } from "../../lab/in-process-core.ts";
 import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { openSeededFleet } from "./large-fleet.ts";
+import { openReports } from "./reporting-core.ts";
 
 const days = 8;
 
@@ -27,18 +27,8 @@ export const completenessBench: Bench = async (args) => {
   using _columns = { [Symbol.dispose]: () => stop.abort("the bench is over") };
   const hourColumns = createHourColumns({ db: database.db, clock, stopping: stop.signal });
   const core = createInProcessCore({ db: database.db, clock, hourColumns });
-  const send = openApp(core);
-  const get = async (path: string): Promise<Record<string, unknown>> => {
-    const token = await mintBridgeToken(core.config.authTokenSecret.reveal(), {
-      sub: people.auditor.userId,
-      now: clock.now(),
-    });
-    const headers = { Authorization: `Bearer ${token}` };
-    const response = await send(new Request(`http://core.bench/v1/collector/${path}`, { headers }));
-    const body = (await response.json()) as Record<string, unknown>;
-    if (response.status !== 200) throw new Error(`${path}: ${JSON.stringify(body)}`);
-    return body;
-  };
+  const read = openReports(core);
+  const get = async (path: string): Promise<Record<string, unknown>> => (await read(path)).json();
   const hosts = await database.sql<{ id: string; identity: string }[]>`select i.id, i.identity from collector_identity i
     order by md5(i.identity) limit ${rounds}`;
 
@@ -66,16 +56,15 @@ export const completenessBench: Bench = async (args) => {
   await database.sql`select count(*) from completeness_day where incomplete_hours >= 0`;
   const floorMs = performance.now() - startedAt;
   const figures = { picture_ms: quantile(picture, 0.95), strip_ms: quantile(strip, 0.95) };
-  const { ok, goal, goals } = judgeGoals("completeness", figures);
+  const judged = judgeGoals("completeness", figures);
   return {
     figure: rounded(figures.picture_ms, 1),
     unit: "ms",
     floor: rounded(floorMs, 1),
     ratio: rounded(figures.picture_ms / floorMs, 1),
-    goal,
-    ok,
+    ...judged,
     details: {
-      ...{ goals, requests: picture.length + strip.length, hosts_listed: first.hosts_listed },
+      ...{ requests: picture.length + strip.length, hosts_listed: first.hosts_listed },
       picture_ms: { p50: rounded(quantile(picture, 0.5), 1), by_page: Object.fromEntries(byPage) },
       strip_ms: { p50: rounded(quantile(strip, 0.5), 1) },
     },

@@ -1,13 +1,11 @@
 import { dayMs, systemClock } from "../../../kit/clock.ts";
-import { openApp } from "../../lab/in-process-core.ts";
-import { mintBridgeToken, people } from "../../lab/people.ts";
 import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf } from "../support/processes.ts";
 import { openSeededFleet } from "./large-fleet.ts";
-import { openReportingCore } from "./reporting-core.ts";
+import { openReportingCore, openReports } from "./reporting-core.ts";
 import { pastOf } from "./seed-past.ts";
 
 /**
@@ -31,15 +29,8 @@ export const pastBench: Bench = async (args) => {
   const clock = { ...systemClock, now: () => systemClock.now() - behindMs };
   await using reporting = openReportingCore(database.url, clock);
   const { core, fleetColumns } = reporting;
-  const send = openApp(core);
-  const secret = core.config.authTokenSecret.reveal();
-  const get = async (path: string): Promise<void> => {
-    const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now: clock.now() });
-    const headers = { Authorization: `Bearer ${token}` };
-    const response = await send(new Request(`http://core.bench/v1/collector/health${path}`, { headers }));
-    if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
-    await response.text();
-  };
+  const read = openReports(core);
+  const get = async (path: string) => (await read(`health${path}`)).text();
   const samples = new Map<string, { ms: number[]; cpuMs: number }>();
   const timed = async (name: string, call: () => Promise<unknown>): Promise<void> => {
     const of = samples.get(name) ?? { ms: [], cpuMs: 0 };
@@ -66,7 +57,7 @@ export const pastBench: Bench = async (args) => {
   }
   const p95 = (name: string, fraction = 0.95) =>
     rounded(quantile(new Float64Array(samples.get(name)?.ms ?? []), fraction), 1);
-  const { ok, goal, goals } = judgeGoals("past", {
+  const judged = judgeGoals("past", {
     ...{ first_ms: p95("first"), again_ms: p95("again"), timeline_ms: p95("timeline") },
     factors_ms: Math.max(p95("factors"), p95("factors now")),
   });
@@ -74,9 +65,9 @@ export const pastBench: Bench = async (args) => {
   const each = (of: (name: string) => number) =>
     Object.fromEntries([...samples.keys()].map((name) => [name, of(name)]));
   return {
-    ...{ figure, unit: "ms", floor: floorMs, ratio: rounded(figure / floorMs, 1), goal, ok },
+    ...{ figure, unit: "ms", floor: floorMs, ratio: rounded(figure / floorMs, 1), ...judged },
     details: {
-      ...{ collectors: count, days, looks, goals, stored: await storedBytes(database) },
+      ...{ collectors: count, days, looks, stored: await storedBytes(database) },
       p50_ms: each((name) => p95(name, 0.5)),
       cpu_ms: each((name) => rounded((samples.get(name)?.cpuMs ?? 0) / (samples.get(name)?.ms.length ?? 1), 1)),
     },

@@ -65,13 +65,9 @@ export const replicasBench: Bench = async (args) => {
   }
 };
 
-interface Round {
-  per_second: number;
-  core_us: number;
-  postgres_us: number;
-  sender_us: number;
-  p99_ms: number;
-}
+const roundFigures = ["per_second", "core_us", "postgres_us", "sender_us", "p99_ms"] as const;
+
+type Round = Record<(typeof roundFigures)[number], number>;
 
 const measureRound = async (
   lab: FleetLab,
@@ -95,13 +91,7 @@ const measureRound = async (
   };
 };
 
-const summarize = (results: readonly Round[]): Round => {
-  const of = (name: keyof Round) => rounded(median(results.map((result) => result[name])));
-  return {
-    per_second: of("per_second"),
-    core_us: of("core_us"),
-    postgres_us: of("postgres_us"),
-    sender_us: of("sender_us"),
-    p99_ms: of("p99_ms"),
-  };
-};
+const summarize = (results: readonly Round[]): Round =>
+  Object.fromEntries(
+    roundFigures.map((name) => [name, rounded(median(results.map((result) => result[name])))]),
+  ) as Round;

@@ -1,3 +1,4 @@
+import type { Core } from "../../../functions/core.ts";
 import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
 import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { createHourColumns } from "../../../functions/store/completeness/hour-columns.ts";
@@ -5,7 +6,21 @@ import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { createFleetColumns } from "../../../functions/store/fleet/columns/fleet-columns.ts";
 import { createPastColumns } from "../../../functions/store/fleet/past/past-columns.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { createInProcessCore } from "../../lab/in-process-core.ts";
+import { createInProcessCore, openApp } from "../../lab/in-process-core.ts";
+import { mintBridgeToken, people } from "../../lab/people.ts";
+
+/** Returns a function that reads what is below `/v1/collector/` as an auditor. It throws for another status than 200. */
+export const openReports = (core: Core): ((path: string) => Promise<Response>) => {
+  const send = openApp(core);
+  const secret = core.config.authTokenSecret.reveal();
+  return async (path) => {
+    const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now: core.clock.now() });
+    const headers = { Authorization: `Bearer ${token}` };
+    const response = await send(new Request(`http://core.bench/v1/collector/${path}`, { headers }));
+    if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
+    return response;
+  };
+};
 
 /** Creates a core in this process that keeps hosts in its memory, with a pool of reports as a server has it. */
 export const openReportingCore = (url: string, clock: Clock) => {

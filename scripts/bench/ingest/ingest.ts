@@ -123,7 +123,7 @@ const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
     unit: "envelopes/s",
     floor: rounded(floor.rate),
     ratio,
-    goal: judged.goal,
+    ...judged,
     ok: judged.ok && floor.agreed,
     details: {
       seconds: load.seconds,
@@ -142,7 +142,6 @@ const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
         ? `plain INSERTs of what ${rowsOfBatch} loops wait for`
         : `bare COPY loop, ${rowsOfBatch} rows a transaction`,
       floors: { ...floor, rate: rounded(floor.rate) },
-      goals: judged.goals,
     },
   };
 };
@@ -168,20 +167,18 @@ const idleStreams = async (at: Target, load: Load): Promise<BenchFigures> => {
   const among = await measure();
   for (const sender of [...busy.senders, ...idle.senders]) sender.close();
   const ratio = tenths(among / alone);
-  const { ok, goal, goals } = judgeGoals("ingest --streams 2000", { ratio, core_kib_each: kibEach });
+  const judged = judgeGoals("ingest --streams 2000", { ratio, core_kib_each: kibEach });
   return {
     figure: tenths(among),
     unit: "ms ack p99 of a busy stream among idle ones (less is better)",
     floor: tenths(alone),
     ratio,
-    goal,
-    ok,
+    ...judged,
     details: {
       idle_streams: idle.streams.length,
       connections: idle.senders.length,
       core_rss_kib_each: tenths(kibEach),
       corpus: await describeCorpus(load.records, load.mix),
-      goals,
     },
   };
 };

@@ -14,7 +14,7 @@ import { people } from "../../lab/people.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded, runAll } from "../support/bench.ts";
-import { benchGoals, judgeGoals } from "../support/goals.ts";
+import { judgeGoals } from "../support/goals.ts";
 import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
 import { hostsPerAddress } from "./heartbeat.ts";
 import { connectStatuses, type StatusSender } from "./status-sender.ts";
@@ -125,14 +125,13 @@ export const assignedBench: Bench = async (args) => {
     const ms = (values: readonly number[] = [], share: number) =>
       rounded(quantile(Float64Array.from(values).sort(), share));
     const p50 = ms(reported, 0.5);
-    const { ok, goals } = judgeGoals("assigned", { p50_ms: p50, p99_ms: ms(reported, 0.99) });
+    const judged = judgeGoals("assigned", { p50_ms: p50, p99_ms: ms(reported, 0.99) });
     return {
       figure: p50,
       unit: "ms",
       floor: 60_000,
       ratio: rounded(p50 / 60_000, 4),
-      goal: benchGoals.assigned.p50_ms.value,
-      ok,
+      ...judged,
       details: {
         leaves_out: "writing and loading the file on the host",
         hosts: count,
@@ -140,7 +139,6 @@ export const assignedBench: Bench = async (args) => {
         rounds,
         fetched_ms: { p50: ms(fetched, 0.5), p99: ms(fetched, 0.99) },
         reported_ms: { p50, p99: ms(reported, 0.99) },
-        goals,
         floor: "the wait until the next heartbeat, without a stream",
       },
     };

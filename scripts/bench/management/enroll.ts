@@ -65,21 +65,19 @@ export const enrollBench: Bench = async (args) => {
     await checkRecorded(database.sql, csrs.length, oneTime.length);
 
     const cpuUs = figures.cpu_us_each.core + figures.cpu_us_each.postgres;
-    const { ok, goal, goals } = judgeGoals("enroll", { cpu_us: cpuUs, p99_ms: figures.latency_ms.p99 });
+    const judged = judgeGoals("enroll", { cpu_us: cpuUs, p99_ms: figures.latency_ms.p99 });
     return {
       figure: cpuUs,
       unit: "us of CPU a certificate, core and PostgreSQL (less is better)",
       floor: rounded(floorUs),
       ratio: rounded(cpuUs / floorUs, 1),
-      goal,
-      ok,
+      ...judged,
       details: {
         hosts,
         in_flight: inFlight,
         one_time_tokens: figures,
         one_token_for_all: sharedFigures,
         warm_up: warmUp,
-        goals,
         floor: "us of CPU to check the same requests and sign their certificates",
       },
     };

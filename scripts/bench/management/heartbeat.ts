@@ -4,6 +4,7 @@ import type { Status } from "../../../collector/forward/messages.ts";
 import { loadLocalCa } from "../../../functions/node/load-signer.ts";
 import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
 import { systemClock } from "../../../kit/clock.ts";
+import { mapValues } from "../../../kit/map-values.ts";
 import { canonicalBody, proofPayload } from "../../../proto/management/proof.ts";
 import { encodePem } from "../../../proto/pem.ts";
 import { heartbeatBody } from "../../lab/heartbeat-body.ts";
@@ -174,7 +175,7 @@ export const heartbeatBench: Bench = async (args) => {
     const ratio = rate > 0 ? null : rounded(perSecond / floor, 3);
     const p99 = rounded(quantile(latencies, 0.99));
     const log = rounded(logBytes / count / rounds);
-    const { ok, goals } =
+    const judged =
       connections === "stream"
         ? judgeGoals("heartbeat --connections stream", { cpu_us: cpuUs, log_bytes: log, core_mb: coreMb })
         : judgeGoals("heartbeat", { cpu_us: cpuUs, ratio, p99_ms: p99, core_mb: coreMb });
@@ -183,24 +184,19 @@ export const heartbeatBench: Bench = async (args) => {
       unit: "heartbeats/s",
       floor: rounded(floor),
       ratio: rounded(perSecond / floor, 3),
+      ...judged,
       goal: benchGoals.heartbeat.ratio.value,
-      ok,
       details: {
         hosts: count,
         rounds,
         ...(rate > 0 ? { rate } : { in_flight: inFlight }),
         connections,
         seconds: rounded(seconds, 2),
-        cpu_us_each: {
-          core: microsecondsEach(cpu.core),
-          postgres: microsecondsEach(cpu.postgres),
-          sender: microsecondsEach(cpu.sender),
-        },
+        cpu_us_each: mapValues(cpu, microsecondsEach),
         idle_percent: { core: rounded(idle.core * 100, 1), postgres: rounded(idle.postgres * 100, 1) },
         latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99 },
         core_peak_rss_mb: coreMb,
         log_bytes_each: log,
-        goals,
         floor: "P-256 verifications of the same signatures by node:crypto on one core",
       },
     };

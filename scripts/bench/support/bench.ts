@@ -11,6 +11,8 @@ export interface BenchFigures {
   ratio: number;
   goal: number;
   ok: boolean;
+  /** Each figure with its goal, by name. */
+  goals?: Readonly<Record<string, object>>;
   details: Readonly<Record<string, unknown>>;
 }
 

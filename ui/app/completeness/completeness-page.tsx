@@ -24,7 +24,7 @@ const ranges = [
 
 /** `/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
 export const CompletenessPage = () => {
-  const { report, params, pathOf, csvPath, head } = createAddressPage({
+  const { report, params, pathOf, csvPath, list, head } = createAddressPage({
     title: "Completeness",
     path: "/completeness",
     source: "/api/core/collector/completeness",
@@ -132,15 +132,12 @@ export const CompletenessPage = () => {
       </Show>
       <Show when={report.phase() !== "failed" && report.answer()?.value.hours.length}>
         <RecordList
-          report={report}
+          {...list()}
           label="Hosts, those with the most such hours first"
           columns={columns}
           isFailed={({ worst }) => worst?.state === "short"}
           noun="host"
-          isContinued={params().has("cursor")}
-          pathOf={(cursor) => pathOf({ cursor })}
           downloads={[{ path: csvPath(), words: "CSV" }]}
-          allPath={path}
           empty={
             <section class="notice">
               <h2>{state() === null ? "No host has an incomplete hour" : "No host has such an hour"}</h2>

@@ -25,7 +25,7 @@ const refreshIntervalMs = 15_000;
 /** `/configs`: the published configs, newest first, and how far the hosts of each are. */
 export const ConfigsPage = () => {
   const navigate = useNavigate();
-  const { report, params, pathOf, csvPath, paused, head } = createAddressPage({
+  const { report, params, csvPath, paused, list, head } = createAddressPage({
     title: "Configs",
     path: "/configs",
     source: "/api/core/collector/configs",
@@ -108,13 +108,10 @@ export const ConfigsPage = () => {
         </button>
       </form>
       <RecordList
-        report={report}
+        {...list()}
         label="Configs, newest first"
         columns={columns}
         noun="config"
-        isContinued={params().has("cursor")}
-        pathOf={(cursor) => pathOf({ cursor })}
-        allPath="/configs"
         downloads={[{ path: csvPath(), words: "CSV" }]}
         empty={
           <section class="notice">

@@ -9,8 +9,6 @@ import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
 import "../design/page.css";
 
-const path = "/inventory";
-
 /** The statuses in words, those that need somebody first. */
 const statusWords: Readonly<Record<InventoryStatus, string>> = {
   missing: "Never enrolled",
@@ -42,7 +40,7 @@ const columns: readonly RecordColumn<InventoryItem>[] = [
 
 /** `/inventory`: the hosts that are expected and never enrolled, not expected, or gone and still sending; and the others. */
 export const InventoryPage = () => {
-  const { report, params, pathOf, head } = createAddressPage({
+  const { report, params, pathOf, list, head } = createAddressPage({
     title: "Inventory",
     path: "/inventory",
     source: "/api/core/collector/inventory",
@@ -66,15 +64,12 @@ export const InventoryPage = () => {
         ]}
       />
       <RecordList
-        report={report}
+        {...list()}
         label="Hosts of the inventory and the fleet, by name"
         columns={columns}
         isFailed={({ status: one }) => one !== "expected"}
         noun="host"
         order="first to last"
-        isContinued={params().has("cursor")}
-        pathOf={(cursor) => pathOf({ cursor })}
-        allPath={path}
         empty={
           <Show
             when={report.answer()?.value.updated_at}

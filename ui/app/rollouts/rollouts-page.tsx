@@ -27,7 +27,7 @@ const choices: readonly { words: string; states: readonly RolloutState[] }[] = [
 
 /** `/rollouts`: the rollouts, newest first, and how far each one is. */
 export const RolloutsPage = () => {
-  const { report, params, pathOf, head } = createAddressPage({
+  const { report, params, pathOf, list, head } = createAddressPage({
     title: "Rollouts",
     path: "/rollouts",
     source: "/api/core/collector/rollouts",
@@ -127,14 +127,11 @@ export const RolloutsPage = () => {
         )}
       </Show>
       <RecordList
-        report={report}
+        {...list()}
         label="Rollouts, newest first"
         columns={columns}
         isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}
         noun="rollout"
-        isContinued={params().has("cursor")}
-        pathOf={(cursor) => pathOf({ cursor })}
-        allPath="/rollouts"
         empty={
           <Show
             when={isFiltered()}

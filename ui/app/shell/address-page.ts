@@ -17,6 +17,8 @@ export interface AddressPage<Value> {
   /** What core exports as CSV under these parameters: all pages. */
   csvPath(): string;
   paused: Accessor<boolean>;
+  /** What its `RecordList` takes from the address. */
+  list(): { report: LiveReport<Value>; isContinued: boolean; pathOf: (cursor?: string) => string; allPath: string };
   /** The properties of its `PageHead`. */
   head(): { title: string; report: LiveReport<Value>; paused: boolean; onPause: (paused: boolean) => void };
 }
@@ -57,9 +59,13 @@ export const createAddressPage = <Schema extends v.GenericSchema>(page: {
     }
     return next;
   };
+  const pathOf = (change: AddressChange) => withQuery(path, changed(change));
   return {
-    ...{ report, params, paused },
-    pathOf: (change) => withQuery(path, changed(change)),
+    ...{ report, params, paused, pathOf },
+    list: () => ({
+      ...{ report, isContinued: params().has("cursor"), allPath: path },
+      pathOf: (cursor) => pathOf({ cursor }),
+    }),
     csvPath: () => withQuery(`${source}/export.csv`, changed({})),
     head: () => ({ title, report, paused: paused(), onPause: setPaused }),
   };

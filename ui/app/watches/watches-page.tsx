@@ -17,7 +17,7 @@ const pageRows = 50;
 
 /** `/watches`: the watches, newest first, with their state. */
 export const WatchesPage = () => {
-  const { report, params, pathOf, head } = createAddressPage({
+  const { report, params, pathOf, list, head } = createAddressPage({
     title: "Watches",
     path: "/watches",
     source: "/api/core/collector/watches",
@@ -98,15 +98,12 @@ export const WatchesPage = () => {
         chips={[chip("All", null), ...watchStates.map((state) => chip(stateMarks[state].words, state))]}
       />
       <RecordList
-        report={report}
+        {...list()}
         label="Watches, newest first"
         columns={columns}
         isFailed={({ state }) => state === "firing"}
         noun="watch"
         nouns="watches"
-        isContinued={params().has("cursor")}
-        pathOf={(cursor) => pathOf({ cursor })}
-        allPath="/watches"
         empty={
           <section class="notice">
             <h2>No watch {params().has("state") ? "is in this state" : "yet"}</h2>

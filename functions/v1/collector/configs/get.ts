@@ -1,12 +1,14 @@
-import { ConfigDetail } from "../../../../proto/fleet-health/config-report.ts";
+import { AssignmentBatch, ConfigDetail } from "../../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../../core.ts";
 import { describeConfig } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import { IdParams } from "../../shapes.ts";
 import { listedConfigView } from "./config.ts";
 
 const minuteMs = 60_000;
+const batchView = viewOf(AssignmentBatch);
 
 /** `GET /v1/collector/configs/{id}`: one config, its hosts and assignments; with `Accept: application/yaml` the published bytes. */
 export const getConfigRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
@@ -29,14 +31,9 @@ export const getConfigRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
         generated_at: config.now.toISOString(),
         ...listedConfigView(config),
         yaml: config.yaml,
-        batches: config.batches.map(({ from, assignedBy, assignedByEmail, assigned, current }) => ({
-          from: from.toISOString(),
-          until: new Date(from.getTime() + minuteMs).toISOString(),
-          assigned_by: assignedBy,
-          assigned_by_email: assignedByEmail,
-          assigned,
-          current,
-        })),
+        batches: config.batches.map((batch) =>
+          batchView({ ...batch, until: new Date(batch.from.getTime() + minuteMs) }),
+        ),
       };
       return { status: 200, body };
     },

@@ -3,6 +3,9 @@ import type { Core } from "../../../core.ts";
 import { findUnstored } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
+
+const itemView = viewOf(UnstoredConfigs.entries.items.item);
 
 /** `GET /v1/collector/configs/unstored`: hashes that hosts run and no published config has, those with the most hosts first. */
 export const listUnstoredConfigsRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
@@ -15,12 +18,7 @@ export const listUnstoredConfigsRoute = (core: Pick<Core, "config" | "db" | "clo
     replies: { 200: { description: "The hashes with the most hosts", schema: UnstoredConfigs } },
     handle: async () => {
       const { now, rows, hashes } = await findUnstored(core);
-      const items = rows.map(({ configHash, running, lastHeartbeatAt }) => ({
-        config_hash: configHash,
-        running,
-        last_heartbeat_at: lastHeartbeatAt?.toISOString() ?? null,
-      }));
-      const body: UnstoredConfigs = { generated_at: now.toISOString(), hashes, items };
+      const body: UnstoredConfigs = { generated_at: now.toISOString(), hashes, items: rows.map(itemView) };
       return { status: 200, body };
     },
   });

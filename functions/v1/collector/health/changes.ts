@@ -1,10 +1,11 @@
 import * as v from "valibot";
-import { type FleetChange, FleetChangeList } from "../../../../proto/fleet-health/changes.ts";
+import { FleetChange, FleetChangeList } from "../../../../proto/fleet-health/changes.ts";
 import type { Core } from "../../../core.ts";
 import { browseChanges, countRefusedChanges, type JudgedChange } from "../../../domain/fleet/browse-changes.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 
 /** `GET /v1/collector/health/changes`: what hosts changed without a rollout, and how they compare since. */
 export const healthChangesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
@@ -29,8 +30,7 @@ export const healthChangesRoute = (core: Pick<Core, "config" | "db" | "clock">) 
   });
 };
 
-const changeView = ({ id, kind, name, hosts, comparison, ...row }: JudgedChange): FleetChange => ({
-  ...{ id, kind, name: kind === "label" ? name : null, from: row.fromValue, to: row.toValue },
-  ...{ began_at: row.beganAt.toISOString(), ended_at: row.endedAt.toISOString(), hosts },
-  ...{ soak_until: row.soakUntil.toISOString(), comparison },
-});
+const view = viewOf(FleetChange);
+
+const changeView = ({ fromValue: from, toValue: to, ...row }: JudgedChange): FleetChange =>
+  view({ ...row, name: row.kind === "label" ? row.name : null, from, to });

@@ -1,11 +1,12 @@
 import * as v from "valibot";
 import { PastTime } from "../../../../proto/fleet-health/past.ts";
-import { FleetHealthDetail, type FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
+import { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { reportHost } from "../../../domain/fleet/report-host.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import type { CollectorEvent } from "../../../store/audit/list.ts";
 import type { HostLoss } from "../../../store/export/dead-letters.ts";
 import { outagesView } from "../outages.ts";
@@ -46,11 +47,7 @@ const lossView = ({ name, envelopes, reason, lastAt }: HostLoss) => ({
   last_at: lastAt.toISOString(),
 });
 
-const eventView = (event: CollectorEvent): FleetHistoryEvent => ({
-  at: event.occurredAt.toISOString(),
-  action: event.action,
-  actor: { type: event.actorType, display: event.actorDisplay },
-  outcome: event.outcome,
-  reason_code: event.reasonCode,
-  details: event.details,
-});
+const view = viewOf(FleetHistoryEvent);
+
+const eventView = ({ occurredAt: at, actorType: type, actorDisplay: display, ...event }: CollectorEvent) =>
+  view({ ...event, at, actor: { type, display } });

@@ -1,13 +1,14 @@
 import * as v from "valibot";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
 import { PastTime } from "../../../../proto/fleet-health/past.ts";
-import { type ExportLagView, FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import { type ExportLagView, FleetHealthReport, FleetSummaryView } from "../../../../proto/fleet-health/report.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { createHealthReports, type FleetReport } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import { outagesView } from "../outages.ts";
 import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 
@@ -53,15 +54,10 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
           ...pastMarkOf(report.rules),
           thresholds: thresholdsView(thresholds),
           ...outagesView(outages, now.getTime() - shownMs),
-          summary: {
-            enrolled: summary.enrolled,
-            needs_attention: summary.needsAttention,
-            active_recent_heartbeats: summary.activeRecentHeartbeats,
-            forwarding: summary.byForwarding.forwarding,
-            stopped: summary.byForwarding.stopped,
-            never_forwarded: summary.byForwarding.never,
-            by_state: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
-          },
+          summary: summaryView({
+            ...{ ...summary, ...summary.byForwarding, neverForwarded: summary.byForwarding.never },
+            byState: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
+          }),
           ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),
           ...(pause === null ? {} : { retention_paused: pauseView(pause) }),
           items: report.rows.map((row) => healthRowView(row, report.rules)),
@@ -71,6 +67,8 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     },
   });
 };
+
+const summaryView = viewOf(FleetSummaryView);
 
 const pauseView = ({ from, to, until }: NonNullable<FleetReport["retentionPause"]>) => ({
   jumped_from: from.toISOString(),

@@ -1,9 +1,14 @@
 import * as v from "valibot";
 import { FleetTimelineView, timelineSpans, timelineSteps } from "../../../../proto/fleet-health/timeline.ts";
 import type { Core } from "../../../core.ts";
-import { type FleetTimeline, reportTimeline } from "../../../domain/fleet/report-timeline.ts";
+import { reportTimeline } from "../../../domain/fleet/report-timeline.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
+
+const timelineView = viewOf(FleetTimelineView);
+const sampleView = viewOf(FleetTimelineView.entries.items.item);
+const outageView = viewOf(FleetTimelineView.entries.outages.item);
 
 /** `GET /v1/collector/health/timeline`: the counts of the whole fleet by state over the last day or month. */
 export const healthTimelineRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
@@ -17,21 +22,11 @@ export const healthTimelineRoute = (core: Pick<Core, "config" | "db" | "clock">)
     replies: { 200: { description: "The counts", schema: FleetTimelineView } },
     handle: async ({ query: { span } }) => {
       const timeline = await reportTimeline(core, span);
-      return { status: 200, body: timelineView(timeline, timelineSteps[span].stepMinutes * 60) };
+      const stepSeconds = timelineSteps[span].stepMinutes * 60;
+      const items = timeline.samples.map((each) => sampleView({ ...each, byState: Object.fromEntries(each.byState) }));
+      const outages = timeline.outages.flatMap(({ beganAt, endedAt }) =>
+        endedAt === null ? [] : [outageView({ beganAt, endedAt })],
+      );
+      return { status: 200, body: timelineView({ ...timeline, stepSeconds, items, outages }) };
     },
   });
-
-const timelineView = (timeline: FleetTimeline, stepSeconds: number): FleetTimelineView => ({
-  from: timeline.from.toISOString(),
-  to: timeline.to.toISOString(),
-  history_from: timeline.historyFrom?.toISOString() ?? null,
-  step_seconds: stepSeconds,
-  items: timeline.samples.map(({ at, needsAttention, byState }) => ({
-    at: at.toISOString(),
-    needs_attention: needsAttention,
-    by_state: Object.fromEntries(byState),
-  })),
-  outages: timeline.outages.flatMap(({ beganAt, endedAt }) =>
-    endedAt === null ? [] : [{ began_at: beganAt.toISOString(), ended_at: endedAt.toISOString() }],
-  ),
-});

@@ -3,7 +3,17 @@ import type { SessionCore } from "../../../domain/operator-session/begin-session
 import { issueDeviceCodes } from "../../../domain/operator-session/device-codes.ts";
 import { webItself } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
 import { Name, RemoteAddress } from "../../shapes.ts";
+
+const DeviceCodes = v.strictObject({
+  device_code: v.string(),
+  user_code: v.string(),
+  expires_in_seconds: v.number(),
+  interval_seconds: v.number(),
+});
+
+const codesView = viewOf(DeviceCodes);
 
 /** `POST /v1/operator/devices`: web asks for the codes of a machine without a browser (RFC 8628, 3.1). */
 export const createDeviceRoute = (core: SessionCore) =>
@@ -16,27 +26,11 @@ export const createDeviceRoute = (core: SessionCore) =>
     body: v.strictObject({ client_name: Name, remote_addr: RemoteAddress }),
     bodyExample: { client_name: "svc-admin on build-7", remote_addr: "192.0.2.7" },
     replies: {
-      201: {
-        description: "The codes: the machine polls with one, the person types the other",
-        schema: v.strictObject({
-          device_code: v.string(),
-          user_code: v.string(),
-          expires_in_seconds: v.number(),
-          interval_seconds: v.number(),
-        }),
-      },
+      201: { description: "The codes: the machine polls with one, the person types the other", schema: DeviceCodes },
     },
     handle: async ({ body, origin }) => {
       const request = { clientName: body.client_name };
       const codes = await issueDeviceCodes(core, request, { ...origin, remoteAddress: body.remote_addr });
-      return {
-        status: 201,
-        body: {
-          device_code: codes.deviceCode,
-          user_code: codes.userCode,
-          expires_in_seconds: codes.expiresInSeconds,
-          interval_seconds: codes.intervalSeconds,
-        },
-      };
+      return { status: 201, body: codesView(codes) };
     },
   });
