@@ -100,10 +100,10 @@ export const createConversationView = (
     });
   };
 
-  /** Waits until core has closed the last answer. */
+  /** Waits until core has closed the last answer, and the next one has come if it was asked meanwhile: both get their badges. */
   const settle = async (tries = settleTries): Promise<void> => {
     await new Promise((resolve) => setTimeout(resolve, settleMs));
-    if (answering()) return;
+    if (answering()) return settle(tries);
     // When core does not answer, the page keeps what it has.
     await read().catch(() => undefined);
     if (tries > 1 && messages().at(-1)?.status === "answering") await settle(tries - 1);
