@@ -82,7 +82,7 @@ const withFleet = async <Result>(
 ): Promise<Result> => {
   await using database = await openFleetDatabase(systemClock.now());
   await using cleanup = new AsyncDisposableStack();
-  const browser = cleanup.adopt(await launchBrowser(), (browser) => browser.close());
+  const browser = cleanup.adopt(await launchBrowser([]), (browser) => browser.close());
   const grow = (size: number) => seedLargeFleet(database, size, systemClock);
   if (count > 0) await grow(count);
   await pastOf(days)?.add(database, systemClock.now());
