@@ -138,7 +138,6 @@ export const heartbeatBench: Bench = async (args) => {
     reports.clear();
     // Left for later, what the reports cause is counted among the idle use: a status once seemed to take PostgreSQL a quarter of the truth.
     await database.sql`vacuum analyze`;
-    await database.sql`checkpoint`;
     const [{ at: logStart } = { at: "" }] = await database.sql<
       { at: string }[]
     >`select pg_current_wal_lsn()::text as at`;
