@@ -83,7 +83,7 @@ const schemaOf = ({ migrations, version }: BackupManifest, files: SchemaFiles): 
     migrations: files.migrations.filter(({ name }) => had.has(name)),
     definitions: files.definitions.filter(({ name }) => tableDefinitions.includes(name)),
     recompute: null,
-    lockedFirst: null,
+    lockedFirst: [],
   };
 };
 

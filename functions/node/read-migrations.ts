@@ -34,7 +34,8 @@ export const readMigrations = async (folder: URL = drizzleFolder): Promise<Schem
     definitionsRevision: history.definitions.length,
     version: packageJson.version,
     recompute: "fleet_host_recompute",
-    lockedFirst: "ingest_block",
+    // Cores of 0.2.0 copy rows, into the second.
+    lockedFirst: ["ingest_block", "ingest_envelope"],
   };
 };
 

@@ -34,7 +34,7 @@ const files = (
   definitionsRevision: revision,
   version,
   recompute: null,
-  lockedFirst: null,
+  lockedFirst: [],
 });
 const namesOf = (schema: SchemaFiles) => [...schema.migrations, ...schema.definitions].map(({ name }) => name);
 
@@ -222,7 +222,7 @@ describe("migrate", () => {
     expect(await migrate(sql, changing)).toEqual({ applied: ["0001", "answer"] });
   });
 
-  it("takes the table of the most frequent transactions first, so that one that has it gets the others", async () => {
+  it("takes the first table of the most frequent transactions that exists, so that one that has it gets the others", async () => {
     const { sql } = (await emptyDatabase()).connect();
     const tables = file("0000", "create table first (); create table other ()");
     await migrate(sql, files([tables]));
@@ -230,7 +230,7 @@ describe("migrate", () => {
     let migrated: Promise<unknown> | undefined;
     await sql.begin(async (commit) => {
       await commit`lock table first in row exclusive mode`;
-      migrated = migrate(sql, { ...files([tables, change]), lockedFirst: "first" });
+      migrated = migrate(sql, { ...files([tables, change]), lockedFirst: ["later", "first"] });
       await expect.poll(() => sql`select 1 from pg_locks where not granted`).toHaveLength(1);
       await commit`lock table other in row exclusive mode`;
     });

@@ -35,10 +35,10 @@ export interface SchemaFiles {
   /** A procedure of the definitions that brings rows up to them, and commits as it goes; null without one. */
   readonly recompute: string | null;
   /**
-   * The table that the most frequent transactions lock first, or null. A migration locks it first too: with another order they would wait for
-   * each other, and the migration would reach its lock timeout at every attempt.
+   * The tables that the most frequent transactions lock first, each of another version's cores, the newest first. A migration locks the first
+   * one that exists before all others: with another order they would wait for each other, and it would reach its lock timeout at every attempt.
    */
-  readonly lockedFirst: string | null;
+  readonly lockedFirst: readonly string[];
 }
 
 /** The changes that a call of `migrate` made. */
@@ -99,7 +99,7 @@ const applyPending = (
     if (migrations.length + definitions.length > 0) {
       const [own] = await transaction<{ pid: number }[]>`select pg_backend_pid() as pid`;
       if (own !== undefined) takesLocksAs(own.pid);
-      if (files.lockedFirst !== null) await lockIfExists(transaction, files.lockedFirst);
+      await lockExisting(transaction, files.lockedFirst);
     }
     for (const { name, sha256, text } of migrations) {
       await apply(transaction, name, text);
@@ -118,9 +118,14 @@ const applyPending = (
     return { applied: [...migrations, ...definitions].map(({ name }) => name), isNewest };
   }) as Promise<MigrationReport & { isNewest: boolean }>;
 
-const lockIfExists = async (transaction: SqlRunner, table: string): Promise<void> => {
-  const [known] = await transaction<{ exists: boolean }[]>`select to_regclass(${table}) is not null as exists`;
-  if (known?.exists) await transaction`lock table ${transaction(table)} in access exclusive mode`;
+/** Locks the first of the tables that exists. */
+const lockExisting = async (transaction: SqlRunner, tables: readonly string[]): Promise<void> => {
+  for (const table of tables) {
+    const [known] = await transaction<{ exists: boolean }[]>`select to_regclass(${table}) is not null as exists`;
+    if (!known?.exists) continue;
+    await transaction`lock table ${transaction(table)} in access exclusive mode`;
+    return;
+  }
 };
 
 /** Returns the names of what `migrate` would apply. Throws `SchemaMismatch` where `migrate` does. */
