@@ -1,4 +1,5 @@
 import { type ClientHttp2Session, connect, constants, type IncomingHttpHeaders } from "node:http2";
+import { gunzipSync } from "node:zlib";
 import { callAfter } from "../../kit/clock.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import { gzipFast } from "./gzip.ts";
@@ -77,7 +78,7 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
         httpStatus: Number(head[":status"]),
         message: decodePercent(String(trailers["grpc-message"] ?? head["grpc-message"] ?? "")),
         details: details === undefined ? null : Buffer.from(String(details), "base64"),
-        body: Buffer.concat(chunks).subarray(prefixBytes),
+        body: unframe(Buffer.concat(chunks)),
       });
     });
     stream.end(body);
@@ -100,6 +101,17 @@ const frame = (message: Uint8Array, isCompressed: boolean): Buffer => {
   framed.writeUInt32BE(message.length, 1);
   framed.set(message, prefixBytes);
   return framed;
+};
+
+/** Returns the message of a response: grpc-go, so the OpenTelemetry Collector, compresses that of a compressed request. */
+const unframe = (framed: Buffer): Buffer => {
+  const message = framed.subarray(prefixBytes);
+  if (framed[0] !== 1) return message;
+  try {
+    return gunzipSync(message, { maxOutputLength: responseBytesMax });
+  } catch {
+    return message; // which is no response of OTLP
+  }
 };
 
 const decodePercent = (text: string): string => {

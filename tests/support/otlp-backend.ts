@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import { createServer as createHttp2Server, createSecureServer, type ServerHttp2Stream } from "node:http2";
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo, Server } from "node:net";
-import { gunzipSync } from "node:zlib";
+import { gunzipSync, gzipSync } from "node:zlib";
 import { fromBinary } from "@bufbuild/protobuf";
 import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { spansOf } from "./otlp.ts";
@@ -75,19 +75,23 @@ export const startOtlpBackend = async (
     stream.on("error", () => undefined);
     const framed = await read(stream);
     const message = framed.subarray(5);
+    const isGzip = framed[0] === 1;
     const [, name = ""] = /collector\.(\w+)\.v1/.exec(String(headers[":path"])) ?? [];
     const signal = name === "trace" ? "traces" : (name as OtlpCall["signal"]);
-    const answer = await receive({ signal, body: framed[0] === 1 ? gunzipSync(message) : message, headers });
+    const answer = await receive({ signal, body: isGzip ? gunzipSync(message) : message, headers });
     if (answer === "hang" || stream.destroyed) return;
     if (answer === "reset") return void stream.session?.destroy();
     const { http = 200, grpc = 0, trailers = {}, body: reply = new Uint8Array() } = answer === "accept" ? {} : answer;
-    stream.respond({ ":status": http, "content-type": "application/grpc" }, { waitForTrailers: true });
+    // As grpc-go does, in the encoding of the request.
+    const encoding = isGzip ? { "grpc-encoding": "gzip" } : {};
+    stream.respond({ ":status": http, "content-type": "application/grpc", ...encoding }, { waitForTrailers: true });
     stream.on("wantTrailers", () =>
       stream.sendTrailers(http === 200 ? { "grpc-status": String(grpc), ...trailers } : {}),
     );
-    const prefix = Buffer.alloc(5);
-    prefix.writeUInt32BE(reply.length, 1);
-    stream.end(grpc === 0 && http === 200 ? Buffer.concat([prefix, reply]) : undefined);
+    const sent = isGzip ? gzipSync(reply) : reply;
+    const prefix = Buffer.from([Number(isGzip), 0, 0, 0, 0]);
+    prefix.writeUInt32BE(sent.length, 1);
+    stream.end(grpc === 0 && http === 200 ? Buffer.concat([prefix, sent]) : undefined);
   };
   const http = tls ? createHttpsServer(tls) : createServer();
   http.on("request", (request, response) => void onHttp(request, response).catch(() => response.destroy()));
