@@ -5,7 +5,7 @@
 import { appendFileSync } from "node:fs";
 import type { Reporter, TestCase, TestModule } from "vitest/node";
 
-/** A test that has ended; `name` is its own behind those of its groups, `seconds` what it took. */
+/** A test that has ended; `name` is its own behind those of its groups, `seconds` its duration. */
 export interface TestResult {
   name: string;
   state: "passed" | "failed" | "skipped" | "pending";
@@ -13,7 +13,7 @@ export interface TestResult {
   errors: string[];
 }
 
-/** What a file's tests did; `errors` are those outside of its tests, such as in a hook. */
+/** The results of a file's tests; `errors` are those outside of them, such as in a hook. */
 export interface FileResult {
   file: string;
   errors: string[];
@@ -23,7 +23,7 @@ export interface FileResult {
 /** A line of the results, as JSON: first all files, then each test as it begins, and each file as it ends. */
 type ResultLine = { files: string[] } | { file: string; begins: string } | FileResult;
 
-/** What a run has done. `begun` are the files that have begun a test and not ended, with the test that they began last. */
+/** How far a run has come. `begun`: the files that run, each with the test that began last. */
 export interface Progress {
   ended: FileResult[];
   begun: ReadonlyMap<string, string>;

@@ -9,7 +9,7 @@ import { type Answer, createTestCore } from "./core.ts";
 /** The answer to a request that may be refused. */
 export type RefusableAnswer = Answer<Record<string, unknown>>;
 
-/** What a refused request is answered with. */
+/** A refusal, and the action of its audit event. */
 export interface ExpectedRefusal {
   status: number;
   code: ProblemCode;

@@ -36,7 +36,7 @@ const announced = (page: Page) => page.getByText("Your session ends soon");
 const ended = (page: Page) => page.getByText("Your session has ended: what this page shows is old");
 const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
 const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
-/** What the tab stores. */
+/** Returns the tab's `sessionStorage` as JSON. */
 const typedOf = (page: Page): Promise<string> => page.evaluate(() => JSON.stringify(sessionStorage));
 
 describe("a page near the end of its session", () => {

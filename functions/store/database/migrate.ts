@@ -35,8 +35,8 @@ export interface SchemaFiles {
   /** A procedure of the definitions that brings rows up to them, and commits as it goes; null without one. */
   readonly recompute: string | null;
   /**
-   * The tables that the most frequent transactions lock first, each of another version's cores, the newest first. A migration locks the first
-   * one that exists before all others: with another order they would wait for each other, and it would reach its lock timeout at every attempt.
+   * For each version of core, the newest first: the table that its most frequent transactions lock first. A migration locks the first of these
+   * that exists before all others. In another order they would wait for each other, and it would reach its lock timeout at every attempt.
    */
   readonly lockedFirst: readonly string[];
 }

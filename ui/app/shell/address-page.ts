@@ -17,7 +17,7 @@ export interface AddressPage<Value> {
   /** What core exports as CSV under these parameters: all pages. */
   csvPath(): string;
   paused: Accessor<boolean>;
-  /** What its `RecordList` takes from the address. */
+  /** The properties of its `RecordList` that the address holds. */
   list(): { report: LiveReport<Value>; isContinued: boolean; pathOf: (cursor?: string) => string; allPath: string };
   /** The properties of its `PageHead`. */
   head(): { title: string; report: LiveReport<Value>; paused: boolean; onPause: (paused: boolean) => void };
