@@ -1,6 +1,4 @@
-import { readFileSync } from "node:fs";
-import { repositoryFiles } from "../repository-files.ts";
-import { isGenerated, isTest, type SourceFile } from "./imports.ts";
+import type { SourceFile } from "./imports.ts";
 
 /** The number of files that each route may reach, by the route's file (budgets.json). */
 export type RouteBudgets = Readonly<Record<string, number>>;
@@ -47,40 +45,3 @@ const treeOf = (root: string, importers: ReadonlyMap<string, string | null>, ind
   [...importers].flatMap(([path, importer]) =>
     importer === root ? [`${indent}${path}`, ...treeOf(path, importers, `${indent}  `)] : [],
   );
-
-/**
- * The size of each area: TypeScript in lines with anything but white space and comments, without what is generated; documents, without
- * the changelog and generated pages, in words, since their lines have any length.
- */
-export type AreaSizes = Readonly<Record<"product" | "tooling" | "tests" | "documents", number>>;
-
-/** Returns the sizes of sources and documents. */
-export const sizesOf = (
-  sources: readonly Pick<SourceFile, "path" | "codeLines">[],
-  documents: readonly { path: string; text: string }[],
-): AreaSizes => {
-  const sizes = { product: 0, tooling: 0, tests: 0, documents: 0 };
-  for (const { path, codeLines } of sources) if (!isGenerated(path)) sizes[areaOf(path)] += codeLines;
-  for (const { path, text } of documents)
-    if (path !== "CHANGELOG.md" && path !== "docs/performance-goals.md" && !path.startsWith("docs/reliability/"))
-      sizes.documents += text.split(/\s+/).filter((word) => word !== "").length;
-  return sizes;
-};
-
-const areaOf = (path: string): "product" | "tooling" | "tests" => {
-  if (isTest(path)) return "tests";
-  return /^(scripts|docs)\//.test(path) || !path.includes("/") ? "tooling" : "product";
-};
-
-/** Reads every document of the repository. */
-export const readDocuments = (): { path: string; text: string }[] =>
-  repositoryFiles("*.md").map((path) => ({ path, text: readFileSync(path, "utf8") }));
-
-/** Returns every area that is larger than its ceiling. */
-export const sizeFaults = (sizes: AreaSizes, ceilings: AreaSizes): string[] =>
-  Object.entries(ceilings).flatMap(([area, ceiling]) => {
-    const size = sizes[area as keyof AreaSizes];
-    return size > ceiling
-      ? [`${area}: ${size} ${area === "documents" ? "words" : "lines of code"}, more than ${ceiling}`]
-      : [];
-  });

@@ -19,7 +19,6 @@ export interface ImportEdge {
 /** The parts of a file that the architecture rules use. */
 export interface SourceFile {
   path: string;
-  lines: number;
   /** Lines with anything but white space and comments. */
   codeLines: number;
   /** Names that the file declares and exports; not those that it exports from another file. */
@@ -83,7 +82,6 @@ export const readSource = (path: string, text: string): SourceFile => {
     path,
     codeLines: code.split("\n").filter((line) => /\S/.test(line)).length,
     exports: [...new Set(exported)],
-    lines: text.split("\n").length - (text.endsWith("\n") ? 1 : 0),
     imports,
     moduleState,
     platformUses: [...new Set([...code.matchAll(platformUse)].map(([use]) => use.replace(/^globalThis\./, "")))].sort(),
