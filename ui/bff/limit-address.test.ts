@@ -43,7 +43,7 @@ describe("N3: a limit costs the one who causes it", () => {
     const flood: number[] = [];
     while (flood.length < 200) flood.push((await begin(behindEdge, "203.0.113.9")).status);
     expect([flood.slice(0, 21).every((status) => status === 200), flood.at(-1)]).toEqual([true, 429]);
-    const { status, body } = await begin(behindEdge, "198.51.100.7");
+    const { status, body } = await begin(behindEdge, "198.51.100.7:51234");
     expect(status).toBe(200);
     const cookie = (await web.sessionOf("admin")).header;
     const page = await behindEdge.request(`${web.origin}/device?user_code=${body.user_code}`, {
