@@ -43,7 +43,9 @@ export const recordProviderLogout = async (
     const keptUntil = new Date(Math.max(expiresAt.getTime(), now.getTime() + keptMsMin));
     const before = await insertUsedLogoutToken(tx, { jti, subject, providerSessionId, expiresAt: keptUntil }, now);
     if (before !== undefined) {
-      if (before.providerSessionId === providerSessionId && (before.subject ?? subject) === subject) return true;
+      const isOfSame = before.providerSessionId === providerSessionId && (before.subject ?? subject) === subject;
+      // A row is kept for at least as long as its token is valid: one that is valid for longer is another.
+      if (isOfSame && expiresAt <= before.expiresAt) return true;
       const target = { type: "person", id: "" };
       const refusal = { reasonCode: "logout_token_replayed", about: jti, details: { subject } };
       await recordRefusals(tx, core, [{ actor, action: "operator.sign_out", target, origin, ...refusal }]);

@@ -112,11 +112,15 @@ describe("a logout token", () => {
     expect([await statusOf(token), await sessionOf(agent)]).toEqual([200, 200]);
   });
 
-  it("with the jti of another one is refused, which is audited", async () => {
+  it.each([
+    ["for another session", 0, { sid: "another" }],
+    ["for the same session, issued a second later", 1000, {}],
+  ])("with the jti of another one, %s, is refused, which is audited", async (_, laterMs, claims) => {
     const jti = crypto.randomUUID();
     expect(await statusOf(await tokenWith({ jti }))).toBe(200);
     const agent = await signIn();
-    const { problem } = await send(await tokenWith({ jti, sid: "another" }));
+    await pass(laterMs);
+    const { problem } = await send(await tokenWith({ jti, ...claims }));
     expect(problem).toMatchObject({ code: "logout_token_replayed", error: "invalid_request" });
     expect(await sessionOf(agent)).toBe(200);
     await pass(1);
