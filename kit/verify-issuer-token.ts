@@ -34,14 +34,14 @@ export const verifyIssuerToken = async (
 const keysMaxAgeMs = 600_000;
 
 /**
- * Returns the keys of an issuer. Reads its JWKS when they are first needed, after ten minutes, and for an unknown key unless it did within
- * `cooldownMs`: by the monotonic clock. jose's own cache goes by the system's, and reads nothing for as long as that was set back. Throws
- * jose's errors, and those of `read`.
+ * Returns the keys of an issuer, for callers that share them. Reads its JWKS when they are first needed, after ten minutes, and for an
+ * unknown key unless the same caller had it read within its `cooldownMs`: by the monotonic clock. jose's own cache goes by the system's, and
+ * reads nothing for as long as that was set back. Throws jose's errors, and those of `read`.
  */
 export const createIssuerKeys = (
   read: () => Promise<{ status: number; text: string }>,
-  { clock, cooldownMs }: { clock: Pick<Clock, "monotonic">; cooldownMs: number },
-): JWTVerifyGetKey => {
+  clock: Pick<Clock, "monotonic">,
+): ((cooldownMs: number) => JWTVerifyGetKey) => {
   let known: { keys: JWTVerifyGetKey; readAt: number } | undefined;
   const reload = singleFlight(async () => {
     const { status, text } = await read();
@@ -50,14 +50,21 @@ export const createIssuerKeys = (
     known = { keys: createLocalJWKSet(set), readAt: clock.monotonic() };
     return known;
   });
-  return async (header, token) => {
-    const isFresh = known !== undefined && clock.monotonic() - known.readAt < keysMaxAgeMs;
-    const { keys, readAt } = known !== undefined && isFresh ? known : await reload();
-    try {
-      return await keys(header, token);
-    } catch (error) {
-      if (!(error instanceof errors.JWKSNoMatchingKey) || clock.monotonic() - readAt < cooldownMs) throw error;
-      return (await reload()).keys(header, token);
-    }
+  return (cooldownMs) => {
+    let reloadedAt = Number.NEGATIVE_INFINITY;
+    const reloadFor = () => {
+      reloadedAt = clock.monotonic();
+      return reload();
+    };
+    return async (header, token) => {
+      const isFresh = known !== undefined && clock.monotonic() - known.readAt < keysMaxAgeMs;
+      const { keys } = known !== undefined && isFresh ? known : await reloadFor();
+      try {
+        return await keys(header, token);
+      } catch (error) {
+        if (!(error instanceof errors.JWKSNoMatchingKey) || clock.monotonic() - reloadedAt < cooldownMs) throw error;
+        return (await reloadFor()).keys(header, token);
+      }
+    };
   };
 };

@@ -53,10 +53,10 @@ export const createVerifySubjectToken = (
   const get = createGet({ clock, fetch });
   const known = issuers.map((issuer) => ({
     issuer,
-    keys: createIssuerKeys(async () => get(issuer.jwksUri ?? (await discoverKeys(issuer.issuer, get))), {
+    keys: createIssuerKeys(
+      async () => get(issuer.jwksUri ?? (await discoverKeys(issuer.issuer, get))),
       clock,
-      cooldownMs: keysCooldownMs,
-    }),
+    )(keysCooldownMs),
   }));
   return async (token) => {
     const claimed = claimedIssuer(token);

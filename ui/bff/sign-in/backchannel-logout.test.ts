@@ -57,13 +57,13 @@ const tokenWith = (
   const usual = { iss: provider.issuer, aud: provider.clientId, iat, exp: iat + 120, jti: `token-${tokens++}` };
   return sign({ ...usual, events: { [event]: {} }, sub: people.admin.subject, sid, ...claims });
 };
-const send = async (token: string, to = app) => {
+const send = async (token: string, to: { request: typeof app.request | typeof fetch } = app) => {
   const body = new URLSearchParams({ logout_token: token });
   const answer = await to.request(`${origin}/api/auth/backchannel-logout`, { method: "POST", body });
   const text = await answer.text();
   return { answer, problem: text === "" ? null : (JSON.parse(text) as Record<string, string>) };
 };
-const statusOf = async (token: string) => (await send(token)).answer.status;
+const statusOf = async (...sent: Parameters<typeof send>) => (await send(...sent)).answer.status;
 /** Signs in, in a session at the provider. */
 const signIn = async (session?: string): Promise<UserAgent> => {
   provider.tampering = { claims: { sid: session } };
@@ -180,7 +180,11 @@ describe("a logout token", () => {
   });
 });
 
-describe("the endpoint of logout tokens", () => {
+describe("the endpoint of logout tokens", async () => {
+  const { privateKey } = await generateKeyPair("ES256");
+  const withUnknownKey = (claims: Record<string, unknown>) =>
+    new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid: "unknown" }).sign(privateKey);
+
   it("takes a form of at most 16 KiB", async () => {
     const post = async (body: string, type: string) => {
       const init = { method: "POST", body, headers: { "Content-Type": type } };
@@ -202,13 +206,20 @@ describe("the endpoint of logout tokens", () => {
   });
 
   it("reads the provider's keys at most once in 30 s for tokens with an unknown one", async () => {
-    const { privateKey } = await generateKeyPair("ES256");
-    const withUnknownKey = (claims: Record<string, unknown>) =>
-      new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid: "unknown" }).sign(privateKey);
     const before = provider.requests.get("/jwks") ?? 0;
     for (let sent = 0; sent < 5; sent++) expect(await statusOf(await tokenWith({}, withUnknownKey))).toBe(400);
     expect((provider.requests.get("/jwks") ?? 0) - before).toBe(1);
     expect(await statusOf(await tokenWith())).toBe(200);
+  });
+
+  it("W6: accepts a key that an id_token has just brought to the same web, within seconds of an unknown one", async () => {
+    const same = { request: fetch };
+    await pass(30_000);
+    expect(await statusOf(await tokenWith({}, withUnknownKey), same)).toBe(400);
+    await provider.rotateKeys();
+    const agent = await signIn(sid);
+    expect(await sessionOf(agent)).toBe(200);
+    expect([await statusOf(await tokenWith(), same), await sessionOf(agent)]).toEqual([200, 401]);
   });
 
   it("answers 503 when the keys cannot be read", async () => {

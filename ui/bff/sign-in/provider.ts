@@ -104,12 +104,8 @@ export const createProvider = ({
   const read = singleFlight(async (): Promise<void> => {
     const metadata = await readMetadata(issuer, request);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
-    const keysWith = (cooldownMs: number) =>
-      distinguishUnavailable(
-        createIssuerKeys(() => request(metadata.jwksUri, { Accept: "application/json" }), { clock, cooldownMs }),
-      );
-    // Only an id_token from the provider itself triggers another read at once, so no client can cause many.
-    const keys = same?.keys ?? { ofIdTokens: keysWith(0), ofLogoutTokens: keysWith(logoutKeysCooldownMs) };
+    const readKeys = () => request(metadata.jwksUri, { Accept: "application/json" });
+    const keys = same?.keys ?? createProviderKeys(createIssuerKeys(readKeys, clock));
     known = { metadata, keys, readAt: clock.monotonic() };
   });
 
@@ -160,11 +156,17 @@ export const createProvider = ({
   };
 };
 
-/** The keys of the provider; those of id_tokens are read again whenever one names an unknown key. */
+/** The keys of the provider: what one of them reads, both know. */
 interface ProviderKeys {
   ofIdTokens: JWTVerifyGetKey;
   ofLogoutTokens: JWTVerifyGetKey;
 }
+
+/** Only an id_token from the provider itself has an unknown key read at once, so no client can cause many reads. */
+const createProviderKeys = (keys: ReturnType<typeof createIssuerKeys>): ProviderKeys => ({
+  ofIdTokens: distinguishUnavailable(keys(0)),
+  ofLogoutTokens: distinguishUnavailable(keys(logoutKeysCooldownMs)),
+});
 
 /** Distinguishes keys that cannot be read from a token that names an unknown key. */
 const distinguishUnavailable =
