@@ -183,7 +183,9 @@ export const createCoreClient = ({
       }
       const { userId, session, providerSessionId: provider_session_id } = record;
       const body = { id: session.id, expires_at: timestampOf(session.expiresAt), provider_session_id };
-      await post("/operator/sign-ins", { outcome, remote_addr, session: body }, { requestId, as: { userId } });
+      // Core takes a token in the name of a session for one made for this call, and tells a wrong clock from a person it rejects.
+      const as = { ...session, userId };
+      await post("/operator/sign-ins", { outcome, remote_addr, session: body }, { requestId, as });
     },
     recordSignOut: async ({ id, userId, expiresAt }, { remoteAddress, requestId }) => {
       const expires_at = timestampOf(expiresAt);
@@ -210,7 +212,7 @@ const refuseClockSkew = async (response: Response, clock: Pick<Web["clock"], "no
   if (!skew.success) return;
   const ownTime = new Date(clock.now()).toISOString();
   throw new WebProblem("clock_skew", {
-    detail: `Web's clock says ${ownTime} and core's ${skew.output.server_time}: set the wrong one. Your session has not ended`,
+    detail: `Web's clock says ${ownTime} and core's ${skew.output.server_time}: set the wrong one. No session has ended`,
   });
 };
 

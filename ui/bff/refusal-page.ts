@@ -5,8 +5,8 @@ import type { WebProblemCode } from "./problems.ts";
 import type { WebContext } from "./request.ts";
 import { localPath } from "./sign-in/local-path.ts";
 
-/** What a person reads about each code of web: what happened, and what to do. */
-const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>> = {
+/** What a person reads about each code of web: what happened, and what to do; the problem's detail by default. */
+const messages: Readonly<Record<WebProblemCode, { title: string; text?: string }>> = {
   unauthenticated: {
     title: "You are not signed in",
     text: "Nothing was changed. Sign in, then start again.",
@@ -43,10 +43,7 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>
     title: "Something failed",
     text: "Try again. If it fails again, give the reference to an administrator.",
   },
-  clock_skew: {
-    title: "The clocks of web and core differ",
-    text: "Your session has not ended. Ask an administrator to set the wrong clock.",
-  },
+  clock_skew: { title: "The clocks of web and core differ" },
   core_unavailable: { title: "Core does not answer", text: "Try again in a minute." },
   identity_provider_unavailable: { title: "The identity provider does not answer", text: "Try again in a minute." },
   database_unavailable: { title: "The database does not answer", text: "Try again in a minute." },
@@ -99,11 +96,11 @@ const refusalPage = ({
   again: string;
   links: PageLinks;
 }): Html => {
-  const message = isWebCode(code) ? messages[code] : { title, text: detail };
+  const message = isWebCode(code) ? messages[code] : { title };
   const [target, label] = wayOut(code, { again, signIn });
   const card = html`<h1>${message.title}</h1>
 <div class="login-refusal" role="alert">
-<p>${message.text}</p>
+<p>${message.text ?? detail}</p>
 ${reference && html`<p>Reference <code>${reference}</code></p>`}
 </div>
 <a class="button button-primary login-button" href="${target}">${label}</a>`;

@@ -67,6 +67,18 @@ describe("a sign-in that is unavailable", () => {
     expect(text).toContain(words);
   });
 
+  it("W6: names both clocks when web's is 100 s ahead of core's", async () => {
+    const { clock } = web;
+    const ahead = { ...clock, now: () => clock.now() + 100_000 };
+    const times = [ahead, clock].map((one) => new Date(one.now()).toISOString());
+    const { url, status, text } = await signInWith({ clock: ahead });
+    expect([url.pathname, status]).toEqual(["/api/auth/callback/idp", 503]);
+    expect(text).toContain("The clocks of web and core differ");
+    expect(text).toContain(`Web&#39;s clock says ${times[0]} and core&#39;s ${times[1]}: set the wrong one.`);
+    const fields = expect.objectContaining({ code: "clock_skew", status: 503 });
+    expect(web.log.lines).toContainEqual(expect.objectContaining({ level: "error", fields }));
+  });
+
   it("offers the way back to a browser that still has a session, and to no other", () => {
     const shown = { providerName: "Example ID", returnTo: "/fleet?q=x", reason: "sign_in_unavailable", links: {} };
     const page = (hasSession: boolean) => String(loginPage({ ...shown, hasSession }));
