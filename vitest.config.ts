@@ -11,6 +11,7 @@ const longest = [
   "tests/simulation/simulation.test.ts",
   "tests/core/export-process.test.ts",
   "tests/core/chat-process.test.ts",
+  "tests/core/debian-postgres.test.ts",
   "tests/ui/figures.test.ts",
   "tests/core/secret-rotation.test.ts",
   "tests/core/api-properties.test.ts",

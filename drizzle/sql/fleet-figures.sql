@@ -13,9 +13,10 @@ CREATE OR REPLACE FUNCTION "fleet_hash_key"("hash" bytea) RETURNS bigint LANGUAG
 $$;
 
 -- Copies rows of "fleet_host", whose rows of "fleet_status" the caller has locked. A loop with one lookup by key for each row, in the order of
--- ids: see fleet-facts.sql.
+-- ids: see fleet-facts.sql. Its plan needs a nested loop, which a caller may have disabled. Here and in every function that follows the
+-- fleet: a plan that is kept would be compiled at each call, for more than it takes to run.
 CREATE OR REPLACE FUNCTION "fleet_status_take"("ids" uuid[]) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
 	wanted uuid;
 BEGIN
@@ -84,7 +85,7 @@ CREATE OR REPLACE FUNCTION "fleet_status_record"("ids" uuid[], "times" timestamp
 	"oldest" bigint[], "acks" bigint[], "lost" bigint[], "subnets" text[],
 	/* each process: "{name}" bigint[], */ "rss" bigint[], "cpu" bigint[], /* end */ "by_core" text, "stale_before" timestamptz)
 RETURNS TABLE ("host" uuid, "has_config" boolean) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
 	RETURN QUERY UPDATE fleet_status f SET

@@ -1,7 +1,7 @@
 -- Keeps what "fleet_host" had of a host, with each change of it. Figures, times of the last heartbeat and envelope, and names have no
 -- history. The past ends at the newest event that core has recorded of the host, by the clock of core: the change follows from it.
 CREATE OR REPLACE FUNCTION "fleet_history_keep"() RETURNS trigger LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
 	-- Of changes at one time the first has what was before them.
 	INSERT INTO fleet_history (

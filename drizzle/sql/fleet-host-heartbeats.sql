@@ -3,7 +3,7 @@
 -- fleet-host-refresh.sql. Most heartbeats repeat the previous one except for the time and the queue: these take a short update, because
 -- every expression of an update is set up again for each row. No nested loop, since transition tables have no index.
 CREATE OR REPLACE FUNCTION "fleet_host_take_heartbeats"() RETURNS trigger LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off SET plan_cache_mode = force_generic_plan AS $$
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
 	c record;
 BEGIN

@@ -4,7 +4,7 @@
 -- every function that follows the fleet: to plan the view for each call takes several times what the call does.
 
 CREATE OR REPLACE FUNCTION "fleet_host_refresh"("ids" uuid[]) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
 	PERFORM FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted
 	CROSS JOIN LATERAL (SELECT FROM fleet_status WHERE identity_id = wanted.id LIMIT 1 FOR NO KEY UPDATE) locked;

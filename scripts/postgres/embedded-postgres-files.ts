@@ -45,6 +45,12 @@ export interface Binaries {
   template(): Promise<string>;
 }
 
+/** Returns the binaries of an installed PostgreSQL. */
+export const installedBinaries = async (bin: string, owner: Owner | undefined): Promise<Binaries> => {
+  const version = (await run(join(bin, "postgres"), ["--version"])).replace(/[^\w.]+/g, "-");
+  return { bin, template: () => makeTemplate(bin, version, owner) };
+};
+
 /**
  * Finds the binaries of this platform. Copies them to the cache directory if `owner` cannot reach them, or if their links are missing
  * because the package's install script did not run.
@@ -64,24 +70,15 @@ export const locateBinaries = async (owner: Owner | undefined): Promise<Binaries
             if (!existsSync(join(staging, path))) await symlink(to, join(staging, path));
         });
   const bin = join(native, "bin");
-  return {
-    bin,
-    template: () =>
-      cached(`data-${version}`, async (staging) => {
-        if (owner) chownSync(staging, owner.uid, owner.gid);
-        const settings = [
-          "-U",
-          "postgres",
-          "-E",
-          "UTF8",
-          "--locale=C",
-          "--auth-local=trust",
-          "--auth-host=scram-sha-256",
-        ];
-        await run(join(bin, "initdb"), ["-D", staging, ...settings, "--no-sync", "--no-instructions"], owner);
-      }),
-  };
+  return { bin, template: () => makeTemplate(bin, version, owner) };
 };
+
+const makeTemplate = (bin: string, version: string, owner: Owner | undefined): Promise<string> =>
+  cached(`data-${version}`, async (staging) => {
+    if (owner) chownSync(staging, owner.uid, owner.gid);
+    const settings = ["-U", "postgres", "-E", "UTF8", "--locale=C", "--auth-local=trust", "--auth-host=scram-sha-256"];
+    await run(join(bin, "initdb"), ["-D", staging, ...settings, "--no-sync", "--no-instructions"], owner);
+  });
 
 /** Reads the symbolic links that the package lists in a file: a package contains none, its install script creates them. */
 const readLinks = async (native: string): Promise<{ path: string; to: string }[]> => {

@@ -14,7 +14,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import { findPorts } from "../ports.ts";
-import { locateBinaries, type Owner, run } from "./embedded-postgres-files.ts";
+import { installedBinaries, locateBinaries, type Owner, run } from "./embedded-postgres-files.ts";
 
 /** The options of an embedded server. */
 export interface EmbeddedPostgresOptions {
@@ -22,6 +22,8 @@ export interface EmbeddedPostgresOptions {
   tcp?: boolean;
   /** `false` turns fsync off, which is faster; core then reports that it is not ready. Default `true`. */
   durable?: boolean;
+  /** The folder of the executables of an installed PostgreSQL, to start that one. */
+  bin?: string | undefined;
   /** The data directory of a stopped server, to start with a copy of it. Default: an empty one. */
   dataFrom?: string;
   /** More server settings (`-c name=value`). */
@@ -58,7 +60,7 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions = {
   if (owner) chownSync(runtimeDir, owner.uid, owner.gid);
   try {
     const dataDir = join(runtimeDir, "data");
-    const binaries = await locateBinaries(owner);
+    const binaries = await (options.bin ? installedBinaries(options.bin, owner) : locateBinaries(owner));
     await run("cp", ["-Rp", options.dataFrom ?? (await binaries.template()), dataDir]);
     await chmod(dataDir, 0o700);
     if (options.durable ?? true) await run(join(binaries.bin, "initdb"), ["--sync-only", "-D", dataDir], owner);

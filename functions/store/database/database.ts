@@ -74,7 +74,7 @@ export interface ConnectedDatabase {
 export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => {
   const { servers, deadlineMs = callDeadlineMs.api, pooled = false, tracer } = options;
   const connecting = connectionSettings(options);
-  const planning = options.plansByIndex ? `${withoutWorkers}; ${byIndex}` : withoutWorkers;
+  const planning = options.plansByIndex ? `${planningFor("session")}; ${byIndex}` : planningFor("session");
   const pool = createConnectionPool({
     ...connecting,
     connectionsMax: options.connectionsMax ?? connectionsMaxDefault,
@@ -97,7 +97,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
   const sql = createSqlClient({
     pool,
     parts,
-    transactionSetup: pooled ? setTimeouts("local", deadlineMs) : "",
+    transactionSetup: pooled ? `${setTimeouts("local", deadlineMs)}; ${planningFor("local")}` : "",
     trace: tracer && ((text) => traceStatement(tracer, text)),
   });
   return {
@@ -134,8 +134,12 @@ const setTimeouts = (scope: "session" | "local", deadlineMs: number): string => 
     set ${scope} idle_in_transaction_session_timeout = ${idle}`;
 };
 
-/** Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. */
-const withoutWorkers = "set max_parallel_workers_per_gather = 0";
+/**
+ * Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. To compile a statement takes
+ * half a second, longer than all of these run, and again at each call.
+ */
+const planningFor = (scope: "session" | "local"): string =>
+  `set ${scope} max_parallel_workers_per_gather = 0; set ${scope} jit = off`;
 const byIndex = "set enable_seqscan = off; set plan_cache_mode = force_generic_plan";
 
 /** After it, the server releases the locks of a core that is stopped or unreachable. */

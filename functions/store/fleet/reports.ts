@@ -95,11 +95,15 @@ const seenBefore = sql`greatest(h.last_heartbeat_at,
   (select last_heartbeat_at from fleet_status where identity_id = h.identity_id))`;
 const at = sql`excluded.last_heartbeat_at`;
 
-/** The host was stale: silent for too long, not counting the time in which core could not receive, as `countedBefore`. */
+/**
+ * The host was stale: silent for too long, not counting the time in which core could not receive, as `countedBefore`. Outages are read by
+ * their key, since heartbeats are planned without other scans.
+ */
 const wasStale = ({ staleBefore, returnSeconds }: Silence): SQL => sql`exists(
   select from (select ${seenBefore} as seen_at) p where seen_at < ${staleBefore} and seen_at < ${staleBefore} - (
     select coalesce(sum(least(counted_from, ${at}) - greatest(began_at, seen_at)), interval '0')
-    from (select began_at, ended_at + make_interval(secs => ${returnSeconds}) as counted_from from core_outage) o
+    from (select began_at, ended_at + make_interval(secs => ${returnSeconds}) as counted_from from core_outage
+      where id >= '00000000-0000-0000-0000-000000000000') o
     where counted_from > seen_at and began_at < ${at}))`;
 
 /** When silence counts, as parts of a statement. */

@@ -41,7 +41,7 @@ export const commitDeadlineMs = 6_000;
  * before the deadline, and what has no client any more soon after it, but a COPY that waits for rows (jobs/end-abandoned-copies.ts).
  */
 const statements = `
-  set standard_conforming_strings = on; set lock_timeout = ${commitDeadlineMs - 1_000};
+  set standard_conforming_strings = on; set jit = off; set lock_timeout = ${commitDeadlineMs - 1_000};
   set statement_timeout = ${commitDeadlineMs + 1_000}; set idle_in_transaction_session_timeout = '10s';
   prepare find_queues (text[], text[]) as
     select host_id, encode(queue_id, 'hex') as queue, cursor, coalesce(encode(session_id, 'hex'), '') as session
