@@ -1,7 +1,7 @@
 import { html } from "hono/html";
 import { isRequestId } from "../../kit/request-id.ts";
 import { cardPage, type PageLinks, product } from "./page-frame.ts";
-import { type NeededPart, neededParts, type RefusalReason } from "./sign-in/refusal.ts";
+import { type NeededPart, neededParts, providerErrors, type RefusalReason } from "./sign-in/refusal.ts";
 
 /** The message of each reason: what happened, and what to do. */
 const messages: Readonly<
@@ -49,6 +49,10 @@ const messages: Readonly<
     text: "The identity provider was asked to sign you out there too.",
   },
   sign_in_cancelled: { title: "You did not sign in", text: "The sign-in was cancelled at the identity provider." },
+  sign_in_rejected: {
+    title: "The identity provider refused the sign-in",
+    text: "Ask its administrator, with the reference: this application may lack consent, or be registered otherwise.",
+  },
   sign_in_failed: {
     title: "The sign-in failed",
     text: "It took longer than ten minutes, started in another browser, or got an unexpected response. Try again.",
@@ -77,6 +81,8 @@ const accountChoiceReasons: readonly string[] = [
   "archived",
   "unverified",
   "absent",
+  "sign_in_cancelled",
+  "sign_in_rejected",
   "signed_out",
   "signed_out_at_provider",
 ];
@@ -97,7 +103,7 @@ export const loginPage = (options: {
   returnTo: string;
   reason?: string | undefined;
   id?: string | undefined;
-  /** The part that did not answer; an unknown one is not shown. */
+  /** The part that did not answer, or the provider's error; an unknown one is not shown. */
   part?: string | undefined;
   /** Whether the browser still has a session, so that it can return without signing in. */
   hasSession?: boolean;
@@ -105,6 +111,7 @@ export const loginPage = (options: {
 }) => {
   const { providerName, returnTo, reason = "", id, links } = options;
   const part = neededParts.find((name) => name === options.part);
+  const error = providerErrors.find((name) => name === options.part);
   const message = isReason(reason) ? messages[reason] : undefined;
   const kind = noticeReasons.includes(reason)
     ? { name: "login-notice", role: "status" }
@@ -121,6 +128,7 @@ ${
     ? html`<div class="${kind.name}" role="${kind.role}">
 <h2>${message.title}</h2>
 ${part && html`<p>${partMessages[part](providerName)}</p>`}
+${error && html`<p>${providerName} answered <code>${error}</code>.</p>`}
 <p>${message.text}</p>
 ${reference && html`<p>Reference <code>${reference}</code></p>`}
 </div>`

@@ -5,7 +5,7 @@ import { ExchangeEvicted, type Exchanges } from "./exchanges.ts";
 import { freshSeconds, needsFreshSignIn } from "./fresh-sign-in.ts";
 import { findPersonBySubject } from "./people.ts";
 import { type Authenticated, type Provider, ProviderUnavailable } from "./provider.ts";
-import { SignInRefusal } from "./refusal.ts";
+import { providerErrors, SignInRefusal } from "./refusal.ts";
 
 /** A person who may sign in. */
 export interface AdmittedPerson {
@@ -69,7 +69,7 @@ const authenticate = async (
     throw failed("iss is not the provider");
   const error = only(response, "error");
   if (error === "access_denied") throw new SignInRefusal("sign_in_cancelled");
-  if (error !== null) throw failed("the provider returned an error");
+  if (error !== null) throw rejected(error);
   const code = only(response, "code");
   if (code === null) throw failed("the response has no code");
 
@@ -88,6 +88,15 @@ const authenticate = async (
   return exchanges
     .run({ attempt: attempt.state, address: remoteAddress }, exchange)
     .catch((cause: unknown) => (cause instanceof ExchangeEvicted ? evicted(cause) : Promise.reject(cause)));
+};
+
+/** The refusal for an error of the provider; one that no standard names is not quoted. */
+const rejected = (error: string): SignInRefusal => {
+  const part = providerErrors.find((name) => name === error) ?? null;
+  const cause = new Error(`the provider answered ${part ?? "an error"}`);
+  if (error === "server_error" || error === "temporarily_unavailable")
+    return new SignInRefusal("sign_in_unavailable", { cause, part: "identity_provider" });
+  return new SignInRefusal("sign_in_rejected", { cause, part });
 };
 
 const unavailable = (cause: unknown): never => {

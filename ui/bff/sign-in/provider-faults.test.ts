@@ -109,13 +109,28 @@ describe("the provider's redirect", () => {
     for (const fault of faults) expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
   });
 
-  it("distinguishes a cancelled sign-in from other errors of the provider", async () => {
-    const withError = (error: string) => (back: URL) => {
-      back.searchParams.delete("code");
-      back.searchParams.set("error", error);
-    };
+  const withError = (error: string) => (back: URL) => {
+    back.searchParams.delete("code");
+    back.searchParams.set("error", error);
+  };
+
+  it.each([
+    ["server_error", "sign_in_unavailable", "The identity provider, Example ID, gives no usable answer."],
+    ["temporarily_unavailable", "sign_in_unavailable", "The identity provider, Example ID, gives no usable answer."],
+    ["consent_required", "sign_in_rejected", "Example ID answered <code>consent_required</code>."],
+    ["login_required", "sign_in_rejected", "Example ID answered <code>login_required</code>."],
+    ["<b>of its own", "sign_in_rejected", "The identity provider refused the sign-in"],
+  ])("W6: names the provider where it answers %s, in place of this browser", async (error, reason, words) => {
+    const { agent, location, ...ended } = await signIn(withError(error));
+    expect(ended).toMatchObject(refusedAs(reason));
+    const { text } = await agent.visit(`${web.origin}${location}`);
+    expect(text).toContain(words);
+    expect(text).not.toContain("another browser");
+    expect(text).not.toContain("of its own");
+  });
+
+  it("distinguishes a cancelled sign-in from a response without a code", async () => {
     expect(await signIn(withError("access_denied"))).toMatchObject(refusedAs("sign_in_cancelled"));
-    expect(await signIn(withError("server_error"))).toMatchObject(refusedAs("sign_in_failed"));
     expect(await signIn((back) => back.searchParams.delete("code"))).toMatchObject(refusedAs("sign_in_failed"));
   });
 });
@@ -233,19 +248,17 @@ describe("a failing provider", () => {
     expect(await signIn()).toMatchObject({ signedIn: true });
   });
 
-  it("gets prompt=select_account unless it lists the supported prompts without it", async () => {
-    const prompts = async () => {
-      const begun = await createUserAgent().fetch(`${web.origin}/api/auth/login?prompt=select_account`);
-      return new URL(begun.headers.get("location") ?? "").searchParams.get("prompt");
-    };
-    expect(await prompts()).toBe("select_account");
-    await web.clock.advance(3_600_001);
-    provider.tampering = { metadata: { prompt_values_supported: ["none", "login"] } };
-    expect(await prompts()).toBeNull();
+  it.each([
+    [undefined, "select_account"],
+    [["none", "login", "select_account"], "select_account"],
+    [["none", "login", "consent"], "login"],
+    [["none", "consent"], null],
+  ])("W6: that lists the prompts %j is asked for another account by %s", async (prompt_values_supported, prompt) => {
     await web.clock.advance(3_600_001);
     now = web.clock.now();
-    provider.tampering = {};
-    await signIn();
+    provider.tampering = { metadata: { prompt_values_supported } };
+    const begun = await createUserAgent().fetch(`${web.origin}/api/auth/login?prompt=select_account`);
+    expect(new URL(begun.headers.get("location") ?? "").searchParams.get("prompt")).toBe(prompt);
   });
 
   it("is asked for its metadata once an hour; the cached one serves when it does not answer", async () => {

@@ -9,6 +9,7 @@ export type RefusalReason =
   | "sign_in_failed"
   | "sign_in_not_fresh"
   | "sign_in_cancelled"
+  | "sign_in_rejected"
   | "sign_in_unavailable";
 
 /** The parts without which nobody can sign in. */
@@ -16,6 +17,21 @@ export const neededParts = ["identity_provider", "core", "database", "web_databa
 
 /** The part that did not answer, as far as web knows: `database` as core reports it, `web_database` as web itself reads it. */
 export type NeededPart = (typeof neededParts)[number];
+
+/** Errors of a provider that a retry does not mend (RFC 6749, 4.1.2.1; OpenID Connect Core 1.0, 3.1.2.6). */
+export const providerErrors = [
+  "account_selection_required",
+  "consent_required",
+  "interaction_required",
+  "invalid_request",
+  "invalid_scope",
+  "login_required",
+  "unauthorized_client",
+  "unsupported_response_type",
+] as const;
+
+/** The part that did not answer, or the provider's error. */
+export type RefusalPart = NeededPart | (typeof providerErrors)[number];
 
 /** The person whom a refusal concerns, as far as known. */
 export interface RefusedPerson {
@@ -29,8 +45,8 @@ export class SignInRefusal extends Error {
   readonly reason: RefusalReason;
   /** Whether the provider authenticated a person or accepted a code. Only such refusals are audited: anyone can forge the others. */
   readonly person: RefusedPerson | null;
-  /** Why signing in is unavailable; null for every other reason, and where several parts may be the cause. */
-  readonly part: NeededPart | null;
+  /** Why signing in is unavailable, or what the provider answered; null for every other reason, and where several parts may be the cause. */
+  readonly part: RefusalPart | null;
 
   constructor(
     reason: RefusalReason,
@@ -38,7 +54,7 @@ export class SignInRefusal extends Error {
       cause,
       person = null,
       part = null,
-    }: { cause?: unknown; person?: RefusedPerson | null; part?: NeededPart | null } = {},
+    }: { cause?: unknown; person?: RefusedPerson | null; part?: RefusalPart | null } = {},
   ) {
     super(reason, { cause });
     this.reason = reason;

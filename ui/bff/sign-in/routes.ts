@@ -16,12 +16,12 @@ import { maxAgeSeconds, needsFreshSignIn } from "./fresh-sign-in.ts";
 import { localPath } from "./local-path.ts";
 import { createProvider } from "./provider.ts";
 import { createProviderSignOut } from "./provider-sign-out.ts";
-import { type NeededPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
+import { type RefusalPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
 import { createReportSignOut } from "./sign-outs.ts";
 
 /** The routes that sign people in and out. */
 export interface SignInRoutes {
-  /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; `prompt=select_account` offers a choice of accounts. */
+  /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; `prompt=select_account` has it let the person change accounts. */
   begin: Handler;
   /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */
   complete: Handler;
@@ -78,9 +78,12 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
       try {
         const { authorizationEndpoint, supportsSelectAccount, supportsLogin } = await provider.metadata();
         const isFresh = needsFreshSignIn(returnTo);
+        const isOtherAccount = query.get("prompt") === "select_account";
+        // Keycloak has no select_account; signing in anew, a person can choose as well.
+        const asksAnew = isFresh || (isOtherAccount && !supportsSelectAccount);
         const prompts = [
-          ...(isFresh && supportsLogin ? (["login"] as const) : []),
-          ...(supportsSelectAccount && query.get("prompt") === "select_account" ? (["select_account"] as const) : []),
+          ...(asksAnew && supportsLogin ? (["login"] as const) : []),
+          ...(isOtherAccount && supportsSelectAccount ? (["select_account"] as const) : []),
         ];
         const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
         for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
@@ -150,7 +153,7 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
 /** Returns the address of the sign-in page with a message and a return address. */
 export const loginPath = (query: {
   reason?: RefusalReason | "session_expired" | "signed_out" | "sign_in_again";
-  part?: NeededPart | null;
+  part?: RefusalPart | null;
   id?: string;
   returnTo?: string;
 }): string => {

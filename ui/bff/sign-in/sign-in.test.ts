@@ -2,9 +2,11 @@ import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { authenticationIdentity, person } from "../../../drizzle/schema/operator.ts";
 import { people } from "../../../scripts/lab/people.ts";
-import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
+import { createUserAgent, type UserAgent } from "../../../scripts/lab/user-agent.ts";
 import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
 import { startTestWeb } from "../../../tests/support/web.ts";
+import { createWebApp } from "../app.ts";
+import type { Web } from "../web.ts";
 
 const web = await startTestWeb();
 afterAll(() => web.close());
@@ -139,6 +141,7 @@ describe("the sign-in gate", () => {
     const { url, text } = await walkSignIn(createUserAgent(), { origin, account: "cancel" });
     expect(url.searchParams.get("reason")).toBe("sign_in_cancelled");
     expect(text).toContain("You did not sign in");
+    expect(text).toContain('href="/api/auth/login?prompt=select_account"');
   });
 
   it("does not audit a callback that anyone can forge without the provider", async () => {
@@ -149,6 +152,34 @@ describe("the sign-in gate", () => {
 });
 
 describe("the choice of account", () => {
+  /** Follows the link of a sign-in page and chooses an account; returns the address of the person who is signed in then. */
+  const chooseAfter = async (agent: UserAgent, page: string, account: string): Promise<string> => {
+    const link = /href="(\/api\/auth\/login[^"]*)"/.exec(page)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const { url } = await agent.visit(`${origin}${link}`);
+    expect(url.pathname).toMatch(/^\/interaction\//);
+    const headers = { "Content-Type": "application/x-www-form-urlencoded" };
+    await agent.visit(url.href, { method: "POST", headers, body: new URLSearchParams({ account }) });
+    return JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email;
+  };
+
+  it("W6: is offered after a refusal by a provider that has no select_account, as Keycloak has none", async () => {
+    const prompt_values_supported = ["none", "login", "consent"];
+    const likeKeycloak: Web["fetch"] = async (url, init) => {
+      const answer = await web.web.fetch(url, init);
+      if (!url.endsWith("/.well-known/openid-configuration")) return answer;
+      return Response.json({ ...(await answer.json()), prompt_values_supported });
+    };
+    const app = createWebApp({ ...web.web, fetch: likeKeycloak }, { remoteAddressOf: () => "192.0.2.7" });
+    const agent = createUserAgent(async (url, init) =>
+      url.startsWith(origin) ? app.fetch(new Request(url, init), {}) : fetch(url, init),
+    );
+    await setStatus("suspended");
+    const refused = await walkSignIn(agent, { origin, account: people.reader.subject });
+    await setStatus("active");
+    expect(refused.url.searchParams.get("reason")).toBe("suspended");
+    expect(await chooseAfter(agent, refused.text, people.auditor.subject)).toBe(people.auditor.email);
+  });
+
   it("is offered after a sign-out or a refusal", async () => {
     const agent = await web.signIn("admin");
     const again = await agent.visit(`${origin}/api/auth/login`);
@@ -156,12 +187,7 @@ describe("the choice of account", () => {
     const headers = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
     await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "" });
     const out = await agent.visit(`${origin}/login?reason=signed_out`);
-    const link = /href="(\/api\/auth\/login[^"]*)"/.exec(out.text)?.[1]?.replaceAll("&amp;", "&") ?? "";
-    const { url } = await agent.visit(`${origin}${link}`);
-    expect(url.pathname).toMatch(/^\/interaction\//);
-    const body = new URLSearchParams({ account: people.reader.subject });
-    await agent.visit(url.href, { method: "POST", headers, body });
-    expect(JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email).toBe(people.reader.email);
+    expect(await chooseAfter(agent, out.text, people.reader.subject)).toBe(people.reader.email);
   });
 });
 
