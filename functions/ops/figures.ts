@@ -5,11 +5,13 @@ import { fleetStates, inventoryStatuses } from "../../proto/fleet-health/vocabul
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import { watchStates } from "../../proto/watch/vocabulary.ts";
 import type { Core } from "../core.ts";
+import { parseFilter } from "../domain/fleet/parse-filter.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { countAgainstFleet } from "../domain/inventory/inventory.ts";
 import { browseBudgets } from "../domain/volume/budgets.ts";
 import { findHourCounts } from "../store/completeness/report.ts";
 import { type ExportLag, findExportLags } from "../store/export/lag.ts";
+import { countHosts } from "../store/fleet/count-hosts.ts";
 import { summarizeFleet } from "../store/fleet/summary.ts";
 import { findRetentionPause } from "../store/retention/retention-pause.ts";
 import { countOpenRollouts } from "../store/rollout/rollouts.ts";
@@ -39,6 +41,9 @@ export interface OwnCertificate {
   notAfter: number;
 }
 
+/** As a query of `/fleet`, so that an operator sees which hosts they are (docs/alerts.md#svcingeststopped). */
+const waitingHosts = "heartbeat:recent queue>0% -forwarding:forwarding -budget:held";
+
 /** Returns the figures that alerts and the dashboard need (docs/alerts.md): readiness, own certificates, hosts, rollouts. */
 export const figuresOf = (
   core: Pick<Core, "db" | "reports" | "clock" | "config" | "log">,
@@ -63,6 +68,16 @@ export const figuresOf = (
     read: async () => {
       const { byState } = await summarizeFleet(core.reports, await readFleetRules({ ...core, db: core.reports }), {});
       return fleetStates.map((state) => sample({ state }, byState.get(state) ?? 0));
+    },
+  },
+  {
+    name: "core_waiting_hosts",
+    help: "Hosts with recent heartbeats that send nothing, although records wait in their queue and no budget holds them",
+    labels: [],
+    read: async () => {
+      const rules = await readFleetRules({ ...core, db: core.reports });
+      const filter = parseFilter(waitingHosts, core.clock.now());
+      return [sample({}, await countHosts(core.reports, rules, [filter]))];
     },
   },
   {

@@ -2,15 +2,16 @@ import { spawnSync } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse, stringify } from "yaml";
 import { systemClock } from "../../kit/clock.ts";
 import { createLabPki } from "../../scripts/lab/ca/pki.ts";
 import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
+import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { type AlertScenario, alertScenarios, type Series } from "../support/alerts.ts";
-import { createTestDatabase } from "../support/database.ts";
-import { logged, startProgram, stopProgram } from "../support/program.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 
 /* docs/deploy/monitoring: the alerts fire when they should, and name metrics that a real core reports. */
 
@@ -29,8 +30,19 @@ const dashboard = JSON.parse(await readFile("docs/deploy/monitoring/dashboard.js
 const dir = await mkdtemp(join(tmpdir(), "svc-alerts-"));
 afterAll(() => rm(dir, { recursive: true }));
 
-const promtool = (...args: string[]) => spawnSync("promtool", args, { encoding: "utf8" });
-const hasPromtool = promtool("--version").status === 0;
+const promtool = (args: readonly string[], input = "") => {
+  const { status, stdout, stderr } = spawnSync("promtool", args, { encoding: "utf8", input });
+  return { status, output: `${stdout}${stderr}` };
+};
+const hasPromtool = promtool(["--version"]).status === 0;
+
+/** Runs Prometheus's test of rules over the alerts. */
+const testRules = async (tests: readonly unknown[]) => {
+  const path = join(dir, "tests.yaml");
+  await writeFile(path, stringify({ rule_files: [rulesPath], evaluation_interval: "1m", tests }));
+  return promtool(["test", "rules", path]);
+};
+const listed = (series: Series) => Object.entries(series).map(([name, values]) => ({ series: name, values }));
 
 describe("alerts", () => {
   it("each has a scenario, and a runbook in docs/alerts.md", async () => {
@@ -47,44 +59,80 @@ describe("alerts", () => {
       eval_time: `${minute}m`,
       exp_samples: [{ value: isFiring ? 1 : 0 }],
     });
-    const seriesOf = (series: Series) => Object.entries(series).map(([name, values]) => ({ series: name, values }));
     const testsOf = ([alert, { fires, after, quiet }]: [string, AlertScenario]) => [
       {
         interval: "1m",
-        input_series: seriesOf(fires),
+        input_series: listed(fires),
         promql_expr_test: [firing(alert, false, 0), firing(alert, true, after)],
       },
-      { interval: "1m", input_series: seriesOf(quiet), promql_expr_test: [firing(alert, false, after + 10)] },
+      { interval: "1m", input_series: listed(quiet), promql_expr_test: [firing(alert, false, after + 10)] },
     ];
-    const path = join(dir, "tests.yaml");
-    const tests = Object.entries(alertScenarios).flatMap(testsOf);
-    await writeFile(path, stringify({ rule_files: [rulesPath], evaluation_interval: "1m", tests }));
-    const { status, stdout, stderr } = promtool("test", "rules", path);
-    expect({ status, output: stdout + stderr }).toMatchObject({ status: 0 });
+    expect(await testRules(Object.entries(alertScenarios).flatMap(testsOf))).toMatchObject({ status: 0 });
   });
 });
 
-it("the metrics of alerts and dashboard are in a real scrape, the hosts by state among them", async () => {
-  const database = await createTestDatabase();
-  const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
-  const { db } = database.connect();
-  await seedFleet(db, { count: 30, now: new Date() });
-  const core = startProgram("functions/main.ts", [], {
-    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: "a-test-secret-of-more-than-32-bytes" }),
-    SVC_TRUST_LOOPBACK_OPS: "true",
+describe("the metrics of real programs", () => {
+  let database: TestDatabase;
+  let nats: RunningNats | undefined;
+  const programs: Program[] = [];
+  const scrapes: (() => Promise<string>)[] = [];
+  const scrapeCore = async () => (await scrapes[0]?.()) ?? "";
+  const sendHeartbeats = ({ queueBytes }: { queueBytes: number }) =>
+    database.connect()
+      .sql`update collector_health set last_heartbeat_at = clock_timestamp(), queue_bytes = ${queueBytes}`;
+  beforeAll(async () => {
+    [database, nats] = await Promise.all([
+      createTestDatabase(),
+      canStartNats().then((canStart) => (canStart ? startNats() : undefined)),
+    ]);
+    // Two healthy hosts that have sent nothing for an hour.
+    await seedFleet(database.connect().db, { first: 4, count: 5, now: new Date(Date.now() - 3_600_000) });
+    await sendHeartbeats({ queueBytes: 0 });
+    const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
+    const core = {
+      ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: "a-test-secret-of-more-than-32-bytes" }),
+      ...(nats && {
+        SVC_INGEST_SINK: "nats",
+        SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
+        SVC_NATS_REPLICAS: "1",
+        SVC_NATS_DURABILITY: "replicated",
+      }),
+      SVC_TRUST_LOOPBACK_OPS: "true",
+    };
+    const exporter = {
+      ...{ SVC_EXPORT_ENDPOINT: "http://127.0.0.1:9", SVC_EXPORT_METRICS_ADDR: "127.0.0.1:0" },
+      ...Object.fromEntries(Object.entries(core).filter(([name]) => /^SVC_(DATABASE_URL|INGEST_SINK|NATS)/.test(name))),
+    };
+    for (const [args, env, field] of [
+      [[], core, "port"],
+      [["export"], exporter, "metrics_port"],
+    ] as const) {
+      const program = startProgram("functions/main.ts", args, env);
+      programs.push(program);
+      const { [field]: port } = await logged(program, "ready");
+      scrapes.push(async () => (await fetch(`http://127.0.0.1:${port}/metrics`)).text());
+    }
   });
-  try {
-    const { port } = await logged(core, "ready");
-    const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
-    const reported = new Set([...text.matchAll(/^# TYPE (\w+) /gm)].map(([, name]) => name));
+  afterAll(async () => {
+    for (const program of programs) await stopProgram(program);
+    await nats?.stop();
+    await database.drop();
+  });
+
+  it("include each that an alert or the dashboard names", async () => {
     const expressions = [
       ...rules.map(({ expr }) => expr),
       ...dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
     ];
     const named = expressions.flatMap((expr) => expr.match(/\b(?:core|directory|nodejs|process)_\w+/g) ?? []);
     const metrics = new Set(named.map((name) => name.replace(/_(?:bucket|count)$/, "")));
+    const reported = new Set([...(await scrapeCore()).matchAll(/^# TYPE (\w+) /gm)].map(([, name]) => name));
     expect(metrics.size).toBeGreaterThan(25);
     expect([...metrics].filter((name) => !reported.has(name))).toEqual([]);
+  });
+
+  it("count the hosts by state, and say when certificates end", async () => {
+    const text = await scrapeCore();
     const value = (sample: string) =>
       Number(
         text
@@ -92,18 +140,49 @@ it("the metrics of alerts and dashboard are in a real scrape, the hosts by state
           .find((line) => line.startsWith(`${sample} `))
           ?.split(" ")[1],
       );
-    const states = [...text.matchAll(/^core_hosts\{state="(\w+)"\} (\d+)$/gm)];
-    expect(states.reduce((sum, [, , count]) => sum + Number(count), 0)).toBe(30);
+    expect(value('core_hosts{state="healthy"}')).toBe(2);
+    expect(value('core_hosts{state="stale"}')).toBe(0);
     expect(value('core_rollouts{state="paused"}')).toBe(0);
     expect(value('core_check_ready{endpoint="core",check="database"}')).toBe(1);
-    expect(value('core_certificate_expiry_timestamp_seconds{certificate="enrollment_ca"}')).toBeGreaterThan(
-      Date.now() / 1000,
-    );
-    expect(value('core_certificate_expiry_timestamp_seconds{certificate="ingest_server"}')).toBeGreaterThan(
-      Date.now() / 1000,
-    );
-  } finally {
-    await stopProgram(core);
-    await database.drop();
-  }
+    for (const certificate of ["enrollment_ca", "ingest_server"])
+      expect(value(`core_certificate_expiry_timestamp_seconds{certificate="${certificate}"}`)).toBeGreaterThan(
+        Date.now() / 1000,
+      );
+  });
+
+  it.runIf(hasPromtool)(
+    "fire no alert while a fleet is calm or idle, and one when its records wait (needs promtool)",
+    async () => {
+      /** The series of a core whose metrics stay as they are for five hours. */
+      const seriesOf = (text: string): Series =>
+        Object.fromEntries([
+          ['up{job="svc-core",instance="a"}', "1x300"],
+          ...[...text.matchAll(/^((?:core|directory)_\w+)(?:\{(.*)\})? (\S+)$/gm)].map(
+            ([, name, labels = "", value]) => [
+              `${name}{job="svc-core",instance="a"${labels && `,${labels}`}}`,
+              `${value}x300`,
+            ],
+          ),
+        ]);
+      const idle = seriesOf(await scrapeCore());
+      await sendHeartbeats({ queueBytes: 100 });
+      const ill = seriesOf(await scrapeCore());
+      await database.connect().sql`update ingest_host set last_envelope_at = clock_timestamp()`;
+      const calm = seriesOf(await scrapeCore());
+      for (const [fleet, series, alerts] of [
+        ["calm", { ...calm, 'core_ingest_envelopes_total{job="svc-core",instance="a"}': "0+900x300" }, []],
+        ["idle", idle, []],
+        ["ill", ill, ["SvcIngestStopped"]],
+      ] as const) {
+        const samples = alerts.map((alert) => ({ labels: `{alertname="${alert}"}`, value: 1 }));
+        const at = (minute: number) => ({
+          expr: 'group by (alertname) (ALERTS{alertstate="firing"})',
+          eval_time: `${minute}m`,
+          exp_samples: samples,
+        });
+        const test = { interval: "1m", input_series: listed(series), promql_expr_test: [at(30), at(250)] };
+        expect({ fleet, ...(await testRules([test])) }).toEqual({ fleet, status: 0, output: expect.any(String) });
+      }
+    },
+  );
 });

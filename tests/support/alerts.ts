@@ -100,9 +100,9 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
   },
   SvcFleetUnknown: { fires: { [up]: still(1) }, after: 11, quiet: { [up]: still(1), [hosts("healthy")]: still(0) } },
   SvcIngestStopped: {
-    fires: { [one("core_ingest_envelopes_total")]: still(900), [hosts("healthy")]: still(10) },
+    fires: { [one("core_ingest_envelopes_total")]: still(900), [one("core_waiting_hosts")]: still(1) },
     after: 25,
-    quiet: { [one("core_ingest_envelopes_total")]: still(900), [hosts("healthy")]: still(0) },
+    quiet: { [one("core_ingest_envelopes_total")]: still(900), [one("core_waiting_hosts")]: "1x10 0x300" },
   },
   SvcIngestSlow: {
     fires: {
