@@ -1,4 +1,5 @@
 import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -9,6 +10,7 @@ import { createLabPki } from "../../scripts/lab/ca/pki.ts";
 import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { repositoryFiles } from "../../scripts/repository-files.ts";
 import { type AlertScenario, alertScenarios, type Series } from "../support/alerts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
@@ -119,16 +121,29 @@ describe("the metrics of real programs", () => {
     await database.drop();
   });
 
-  it("include each that an alert or the dashboard names", async () => {
-    const expressions = [
-      ...rules.map(({ expr }) => expr),
-      ...dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
-    ];
-    const named = expressions.flatMap((expr) => expr.match(/\b(?:core|directory|nodejs|process)_\w+/g) ?? []);
-    const metrics = new Set(named.map((name) => name.replace(/_(?:bucket|count)$/, "")));
-    const reported = new Set([...(await scrapeCore()).matchAll(/^# TYPE (\w+) /gm)].map(([, name]) => name));
-    expect(metrics.size).toBeGreaterThan(25);
-    expect([...metrics].filter((name) => !reported.has(name))).toEqual([]);
+  it("are on the dashboard and in the documents, and alerts and dashboard name no other", async () => {
+    const texts = await Promise.all(scrapes.map((scrape) => scrape()));
+    const served = texts.flatMap((text) => [...text.matchAll(/^# TYPE (\w+) /gm)].map(([, name = ""]) => name));
+    const own = served.filter((name) => !/^(?:nodejs|process)_/.test(name));
+    expect(own.length).toBeGreaterThan(50);
+    const expressions = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+    const namesIn = (text: string) =>
+      [...text.matchAll(/\b(?:core|directory|export|nodejs|process)_\w+/g)].map(([name]) =>
+        name.replace(/_(?:bucket|count)$/, ""),
+      );
+    const shown = namesIn(expressions.join("\n"));
+    const pages = ["operate", "export", "nats"].map((page) => readFile(`docs/${page}.md`, "utf8"));
+    const described = namesIn((await Promise.all(pages)).join("\n"));
+    expect(own.filter((name) => !shown.includes(name))).toEqual([]);
+    expect(own.filter((name) => !described.includes(name))).toEqual([]);
+    const named = [...shown, ...namesIn(rules.map(({ expr }) => expr).join("\n"))];
+    expect(named.filter((name) => !served.includes(name))).toEqual([]);
+  });
+
+  it("come from core and the exporter alone: web and the collector serve none", async () => {
+    const importsPromClient = (path: string) => /^import .*"prom-client"/m.test(readFileSync(path, "utf8"));
+    const counting = repositoryFiles("*.ts", "*.tsx").filter(importsPromClient);
+    expect(counting).toEqual(["functions/export/export-metrics.ts", "functions/node/metrics.ts"]);
   });
 
   it("count the hosts by state, and say when certificates end", async () => {
