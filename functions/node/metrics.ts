@@ -30,6 +30,8 @@ export const createMetrics = (log: Log): Metrics => {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
+  // Gauges with a counter's suffix, each the sum of `nodejs_active_*` by type.
+  for (const name of ["handles", "requests", "resources"]) registry.removeSingleMetric(`nodejs_active_${name}_total`);
   const requests = new Histogram({
     name: "core_http_request_duration_seconds",
     help: "Time from a request's head to its response's, by route pattern, method and status",

@@ -97,7 +97,7 @@ export const figuresOf = (
     read: async () => [sample({}, (await findRetentionPause(core.reports)) === null ? 0 : 1)],
   },
   {
-    name: "core_completeness_hours",
+    name: "core_completeness_states",
     help: "Hours of hosts in the last 24 hours, by state as on /completeness",
     labels: ["state"],
     read: async () => {

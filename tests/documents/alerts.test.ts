@@ -146,6 +146,12 @@ describe("the metrics of real programs", () => {
     expect(counting).toEqual(["functions/export/export-metrics.ts", "functions/node/metrics.ts"]);
   });
 
+  it.runIf(hasPromtool)("have the names and help that Prometheus expects (needs promtool)", async () => {
+    for (const scrape of scrapes) {
+      expect(promtool(["check", "metrics"], await scrape())).toEqual({ status: 0, output: "" });
+    }
+  });
+
   it("count the hosts by state, and say when certificates end", async () => {
     const text = await scrapeCore();
     const value = (sample: string) =>

@@ -32,9 +32,9 @@ const day = 86_400;
 /** A scenario for every alert of docs/deploy/monitoring/alerts.yaml. Time starts at the epoch. */
 export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
   SvcHoursShort: {
-    fires: { [one("core_completeness_hours", ',state="short"')]: still(1) },
+    fires: { [one("core_completeness_states", ',state="short"')]: still(1) },
     after: 2,
-    quiet: { [one("core_completeness_hours", ',state="short"')]: still(0) },
+    quiet: { [one("core_completeness_states", ',state="short"')]: still(0) },
   },
   SvcInventoryDiffers: {
     fires: { [one("core_inventory_hosts", ',status="gone"')]: still(3) },
