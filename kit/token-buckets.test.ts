@@ -11,6 +11,11 @@ describe("token buckets", () => {
     now += 1_000;
     expect(buckets.tokens("a")).toBe(2);
     expect(takeAll("a")).toBe(2);
+    expect(buckets.waitMs("a")).toBe(500);
+    now += 499;
+    expect(buckets.take("a")).toBe(false);
+    now += 1;
+    expect([buckets.waitMs("a"), buckets.take("a")]).toEqual([0, true]);
     now += 3_600_000;
     expect(takeAll("a")).toBe(3);
     expect(buckets.tokens("unseen")).toBe(3);

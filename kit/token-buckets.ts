@@ -4,6 +4,8 @@ export interface TokenBuckets {
   take(key: string): boolean;
   /** Returns the tokens that `key` has. */
   tokens(key: string): number;
+  /** Returns the milliseconds after which `key` has a token. */
+  waitMs(key: string): number;
 }
 
 interface Bucket {
@@ -35,6 +37,10 @@ export const createTokenBuckets = ({
   const sweep = (now: number): void => {
     for (const [key, bucket] of buckets) if (refill(bucket, now).tokens === burst) buckets.delete(key);
   };
+  const tokens = (key: string): number => {
+    const bucket = buckets.get(key);
+    return bucket === undefined ? burst : refill(bucket, clock.monotonic()).tokens;
+  };
   return {
     take(key) {
       const now = clock.monotonic();
@@ -48,9 +54,7 @@ export const createTokenBuckets = ({
       bucket.tokens -= 1;
       return true;
     },
-    tokens(key) {
-      const bucket = buckets.get(key);
-      return bucket === undefined ? burst : refill(bucket, clock.monotonic()).tokens;
-    },
+    tokens,
+    waitMs: (key) => Math.max(0, Math.ceil(((1 - tokens(key)) / perSecond) * 1000)),
   };
 };

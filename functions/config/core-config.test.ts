@@ -41,15 +41,6 @@ describe("unknown variables", () => {
   });
 });
 
-describe("a heartbeat interval", () => {
-  it("gets a warning below the rate limit of heartbeats", () => {
-    const warningsAt = (SVC_HEARTBEAT_INTERVAL: string) =>
-      parseCoreConfig({ ...complete, SVC_HEARTBEAT_INTERVAL }, () => "").warnings;
-    expect(warningsAt("12s")).toEqual([]);
-    expect(warningsAt("11s")).toEqual([expect.stringMatching(/^SVC_HEARTBEAT_INTERVAL is below 12s/)]);
-  });
-});
-
 describe("ingest with a signer", () => {
   it("gets a warning while a revoked host may keep forwarding", () => {
     const ingest = {

@@ -287,8 +287,6 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     ...chatWarnings(values),
   ];
   if (config.revocationGap !== null) warnings.push(config.revocationGap);
-  if (config.heartbeatIntervalSeconds < 12)
-    warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute of a host");
   return { config: Object.freeze(config), warnings };
 };
 

@@ -21,6 +21,7 @@ import type { HeartbeatAnswer } from "../domain/fleet/heartbeat.ts";
 import type { BriefStatus } from "../domain/fleet/status.ts";
 import { Problem } from "../problems.ts";
 import type { HostDirective } from "../store/certificate/identities.ts";
+import { minuteCountMax, spacingSecondsOf } from "../store/certificate/proof-uses.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 import type { Caller } from "./admission.ts";
 import type { ByteBudget } from "./byte-budget.ts";
@@ -71,8 +72,6 @@ const actions = {
 type AnswerFields = MessageInitShape<typeof StatusAnswerSchema>;
 
 const digestBytes = 32;
-/** Statuses of one host in a minute, as of heartbeats by HTTP. */
-const minuteCountMax = 6;
 /** Thirty years: times that far back are still times. */
 const ageSecondsMax = 1e9;
 
@@ -90,7 +89,11 @@ export const createStatuses = ({
   onFailure(cause: unknown): void;
 }): Statuses => {
   const channels = new Map<string, Set<SendAside>>();
-  const turns = createTokenBuckets({ burst: minuteCountMax, perSecond: minuteCountMax / 60, clock });
+  const turns = createTokenBuckets({
+    burst: minuteCountMax,
+    perSecond: 1 / spacingSecondsOf(register?.intervalSeconds),
+    clock,
+  });
 
   const decide = async (
     { accept, record }: StatusRegister,

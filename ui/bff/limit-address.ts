@@ -32,7 +32,7 @@ export const createLimit = (clock: Clock, limit: AddressLimit, description: stri
   const buckets = createTokenBuckets({ ...limit, clock });
   return (c: WebContext, key: string): Response | null => {
     if (buckets.take(key)) return null;
-    c.header("Retry-After", String(retryAfterSeconds(buckets, key, limit)));
+    c.header("Retry-After", String(retryAfterSeconds(buckets, key)));
     return c.json({ error: "slow_down", error_description: description }, 429);
   };
 };
@@ -51,11 +51,11 @@ export const createRefusalLimit = (clock: Clock): RefusalLimit => {
   return {
     retryAfterSeconds: (address) => {
       const key = addressKey(address);
-      return buckets.tokens(key) < 1 ? retryAfterSeconds(buckets, key, refusalLimit) : null;
+      return buckets.waitMs(key) > 0 ? retryAfterSeconds(buckets, key) : null;
     },
     refused: (address) => void buckets.take(addressKey(address)),
   };
 };
 
-const retryAfterSeconds = (buckets: TokenBuckets, key: string, { perSecond }: AddressLimit): number =>
-  Math.max(1, Math.ceil((1 - buckets.tokens(key)) / perSecond));
+const retryAfterSeconds = (buckets: TokenBuckets, key: string): number =>
+  Math.max(1, Math.ceil(buckets.waitMs(key) / 1000));

@@ -25,7 +25,7 @@ export const createSignedIn = (clock: Web["clock"], sessions: Sessions): ((handl
       throw new WebProblem("unauthenticated", state.kind === "expired" ? { detail: "The session has expired" } : {});
     const { userId } = state.session;
     if (!buckets.take(userId))
-      throw new WebProblem("rate_limited", { retryAfterSeconds: (1 - buckets.tokens(userId)) / requestsPerSecond });
+      throw new WebProblem("rate_limited", { retryAfterSeconds: buckets.waitMs(userId) / 1000 });
     return handle(c, state.session);
   };
 };

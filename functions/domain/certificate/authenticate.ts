@@ -13,7 +13,13 @@ import type { ClientCertificate } from "../../signer/certificate.ts";
 import { hasAuditEventSince } from "../../store/audit/audit.ts";
 import { updateFirstUsed, updateReplaced } from "../../store/certificate/certificates.ts";
 import { lockIdentities, lockIdentityByName, updateAuthFailure } from "../../store/certificate/identities.ts";
-import { inheritProofUses, type ProofAdmission, type ProofUse, useProof } from "../../store/certificate/proof-uses.ts";
+import {
+  inheritProofUses,
+  type ProofAdmission,
+  type ProofUse,
+  spacingSecondsOf,
+  useProof,
+} from "../../store/certificate/proof-uses.ts";
 import { limitLockWaits, planByIndex } from "../../store/database/execute-prepared.ts";
 import { type AuditEntry, type Origin, recordAudit } from "../audit/audit-log.ts";
 
@@ -147,7 +153,7 @@ export const requireAdmitted = async (
       throw new Problem(outcome, { extensions: { last_sent_at: lastSentAt } });
     }
     case "rate_limited":
-      throw new Problem(outcome, { retryAfterSeconds: 60 });
+      throw new Problem(outcome, { retryAfterSeconds: spacingSecondsOf() });
     case "admitted":
       throw new Error("admitted without a certificate");
     default: {

@@ -47,8 +47,15 @@ export interface DecisionRow extends Record<string, unknown> {
   first_use: boolean;
 }
 
-/** Accepted requests of one certificate and purpose in any 60 s; a successor inherits its predecessor's, see `inheritProofUses`. */
-const minuteCountMax = 6;
+/**
+ * Accepted requests of one certificate and purpose in any 60 s; further ones are accepted a spacing after the last one, so that no burst keeps
+ * a host from being heard until it is stale. A successor inherits its predecessor's, see `inheritProofUses`.
+ */
+export const minuteCountMax = 6;
+
+/** Returns the spacing of requests that core expects at an interval. */
+export const spacingSecondsOf = (intervalSeconds = Number.POSITIVE_INFINITY): number =>
+  Math.min(60 / minuteCountMax, intervalSeconds / 2);
 
 /** The times by which a statement decides on proofs. */
 export interface ProofTimes {
@@ -58,6 +65,8 @@ export interface ProofTimes {
    * nothing until then. A replay from before that hour is still rejected, because core accepted something since it was signed.
    */
   plausibleUntil: SQL;
+  /** A request is accepted if none was since then. */
+  spacedSince: SQL;
 }
 
 /** Returns the last plausible `sent_at`, in milliseconds. */
@@ -72,7 +81,7 @@ export const plausibleUntil = (clock: Pick<Clock, "now" | "machineNow">): number
  * of certificates, so that statements cannot deadlock. Looks up each row by its key, whatever the planner knows of the tables: by LATERAL
  * with a limit, so that no other plan is possible.
  */
-export const decideProofs = (purpose: ProofPurpose, { at, plausibleUntil }: ProofTimes): SQL =>
+export const decideProofs = (purpose: ProofPurpose, { at, plausibleUntil, spacedSince }: ProofTimes): SQL =>
   sql`known as (
     select input.*, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use, i.reported_labels, i.enrolled_at,
       c.renew_after, c.not_after, c.issued_at, u.last_sent_at as newest_sent_at,
@@ -86,6 +95,7 @@ export const decideProofs = (purpose: ProofPurpose, { at, plausibleUntil }: Proo
           or exists (select from unnest(u.recent_at) accepted_at where accepted_at <= ${at} and accepted_at >= input.sent_at))
           then 'stale_request'
         when u.recent_at[1] > ${at} - interval '1 minute' and u.recent_at[1] <= ${at} and cardinality(u.recent_at) >= ${minuteCountMax}
+            and u.recent_at[${minuteCountMax}] > ${spacedSince}
           then 'rate_limited'
         else 'admitted'
       end as provisional
@@ -167,7 +177,11 @@ export const useProof = async (
   const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
   const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at(sentAt)} as sent_at, ${expired}::boolean as expired`;
   const [row] = await db.execute<DecisionRow>(
-    sql`with input as (${input}), ${decideProofs(purpose, { at: at(clock.now()), plausibleUntil: at(plausibleUntil(clock)) })}
+    sql`with input as (${input}), ${decideProofs(purpose, {
+      at: at(clock.now()),
+      plausibleUntil: at(plausibleUntil(clock)),
+      spacedSince: at(clock.now() - spacingSecondsOf() * 1000),
+    })}
     select outcome, certificate_id, identity_id, last_sent_at, first_use from decision`,
   );
   if (row === undefined) throw new Error("the statement returned no decision");

@@ -61,6 +61,7 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
   await db.execute(sql`delete from collector_health where identity_id = ${first?.id}::uuid`);
   const core = database.connect();
   const write = createHeartbeatWriter({ db: core.db }, clock, {
+    heartbeatIntervalSeconds: 60,
     staleAfterSeconds: 180,
     enrollingSeconds: 900,
     returnSeconds: 96,
@@ -108,7 +109,12 @@ interface PlanNode {
 
 it("heartbeats: the plans that a session keeps look up each row by its key, though they were made for a small fleet", async () => {
   const core = connectDatabase({ url: database.url, connectionsMax: 1, plansByIndex: true });
-  const thresholds = { staleAfterSeconds: 180, enrollingSeconds: 900, returnSeconds: 96 };
+  const thresholds = {
+    heartbeatIntervalSeconds: 60,
+    staleAfterSeconds: 180,
+    enrollingSeconds: 900,
+    returnSeconds: 96,
+  };
   const write = createHeartbeatWriter({ db: core.db }, clock, thresholds);
   const recordSeen = createSeenRecorder({ db: core.db }, clock, thresholds);
   await clock.advance(1000);

@@ -10,6 +10,7 @@ import {
   type ProofAdmission,
   type ProofUse,
   plausibleUntil,
+  spacingSecondsOf,
 } from "../certificate/proof-uses.ts";
 import type { Executor } from "../database/database.ts";
 import { prepareStatement } from "../database/execute-prepared.ts";
@@ -29,6 +30,7 @@ import {
   storeReports,
   withoutFigures,
 } from "./reports.ts";
+import type { FleetThresholds } from "./rows.ts";
 
 /** One heartbeat: its proof and its report. */
 export interface HeartbeatWrite {
@@ -70,6 +72,8 @@ export const heartbeatStatementsMax = 2;
 /** Heartbeats per statement: enough to share its cost, few enough that the next ones are verified meanwhile. */
 const groupMax = 128;
 
+type HeartbeatThresholds = SilenceThresholds & Pick<FleetThresholds, "heartbeatIntervalSeconds">;
+
 /** Where heartbeats are written. */
 export interface HeartbeatStore {
   /** Its sessions keep the statement and its plan, which must suit a fleet that grows: see `plansByIndex`. */
@@ -89,7 +93,7 @@ export interface HeartbeatStore {
 export const createHeartbeatWriter = (
   { db, pause, hasOlderCore, core = "" }: HeartbeatStore,
   clock: Pick<Clock, "now" | "machineNow">,
-  thresholds: SilenceThresholds,
+  thresholds: HeartbeatThresholds,
 ) => {
   const run = prepareStatement<RecordRow>(db, recordHeartbeats);
   const runStore = prepareStatement(db, storeHeartbeats);
@@ -150,7 +154,7 @@ const cloneWindowMs = 10 * 60_000;
 const valuesOf = (
   writes: readonly HeartbeatWrite[],
   clock: Pick<Clock, "now" | "machineNow">,
-  thresholds: SilenceThresholds,
+  thresholds: HeartbeatThresholds,
 ) => ({
   json: JSON.stringify(
     writes.map(({ use, report, labels, subnet, digest }, index) => ({
@@ -168,6 +172,7 @@ const valuesOf = (
   stale_before: silenceValues(clock.now(), thresholds).stale_before,
   clone_since: new Date(clock.now() - cloneWindowMs).toISOString(),
   plausible_until: new Date(plausibleUntil(clock)).toISOString(),
+  spaced_since: new Date(clock.now() - spacingSecondsOf(thresholds.heartbeatIntervalSeconds) * 1000).toISOString(),
 });
 
 const now = given("at", "timestamptz");
@@ -187,7 +192,11 @@ const recordHeartbeats = sql`
     select * from json_to_recordset(${given("json", "json")})
       as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, labels jsonb, subnet text, report_digest bigint,
         ${reportedTypes})
-  ), ${decideProofs("heartbeat", { at: now, plausibleUntil: given("plausible_until", "timestamptz") })}, recorded as (
+  ), ${decideProofs("heartbeat", {
+    at: now,
+    plausibleUntil: given("plausible_until", "timestamptz"),
+    spacedSince: given("spaced_since", "timestamptz"),
+  })}, recorded as (
     update fleet_status f set last_heartbeat_at = ${now}, queue_bytes = n.queue_bytes, queue_records = fleet_figure(n.queue_records),
       queue_oldest_seconds = fleet_figure(n.queue_oldest_record_age_seconds),
       last_ack_seconds = fleet_figure(extract(epoch from ${now} - n.forwarder_last_ack_at)::bigint), core = ${givenCore}, subnet = n.subnet,
