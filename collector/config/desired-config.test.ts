@@ -95,6 +95,55 @@ describe("apply_desired_config", () => {
     expect([fetches().length, collector.heartbeats().length]).toEqual([1, 0]);
   });
 
+  it("merges six assignments in half a minute: the last one runs and is reported, and core's limit refuses nothing", async () => {
+    const accepted: number[] = [];
+    let refused = 0;
+    const isRefused = (): boolean => {
+      const now = collector.clock.now();
+      const isOver = accepted.filter((at) => at > now - 60_000).length >= 6;
+      if (isOver) refused += 1;
+      else accepted.push(now);
+      return isOver;
+    };
+    let desiredConfig: { configId: string; configHash: string } | undefined;
+    collector.peer.behaviour.answerStatus = () =>
+      isRefused()
+        ? { refused: "rate_limited" }
+        : { nextStatusSeconds: 60, ...(desiredConfig === undefined ? {} : { desiredConfig }) };
+    const before = await onDisk();
+    await collector.start();
+    await expect.poll(() => collector.peer.statuses.length).toBe(1);
+    const start = collector.clock.now();
+    for (let frames = 1; frames <= 6; frames++) {
+      // Each one opens another session.
+      const desired = before.replace("forwarder:\n", `forwarder:\n  max_in_flight_frames: ${frames}\n`);
+      await assign(desired);
+      desiredConfig = { configId: idOf(desired), configHash: await hashOf(desired) };
+      collector.onHeartbeat(() =>
+        isRefused()
+          ? { ...refusal(429, "rate_limited", { action: "retry" }), headers: { "retry-after": "60" } }
+          : heartbeatAnswer({ next_heartbeat_seconds: 60 }),
+      );
+      collector.peer.direct({ action: { case: "configAssigned", value: {} } });
+      await expect.poll(() => collector.clock.now() - start).toBeGreaterThan(frames * 5_300);
+    }
+    const running = () =>
+      collector.peer.statuses.map(({ report }) =>
+        report.length > 0 ? JSON.parse(Buffer.from(report).toString()).config.running_config_hash : "",
+      );
+    await expect.poll(running).toContain(desiredConfig?.configHash);
+    expect(collector.clock.now() - start).toBeLessThan(60_000);
+    expect(refused).toBe(0);
+  });
+
+  it("is not what core's limit refuses: the next heartbeat brings it again", async () => {
+    await collector.start();
+    await assign(await anotherConfig());
+    collector.onDesired(() => refusal(429, "rate_limited", { action: "retry" }));
+    await expect.poll(() => fetches().length).toBeGreaterThan(1);
+    expect(lastConfig()).toMatchObject({ valid: true, errors: [] });
+  });
+
   it("keeps the labels of this host, and the comments of the desired config", async () => {
     await writeFile(collector.host.config, `${await onDisk()}labels: {env: prod, release: "1.4"} # of this host\n`);
     const desired = `# by core\n${(await anotherConfig()).replace(/^labels: .*\n/m, "")}`;

@@ -43,7 +43,10 @@ const promotionTimeoutMs = 120_000;
 export interface DesiredConfigs {
   /** Handles the assignment in a heartbeat's answer: fetches and applies it in the background if it is new. */
   assigned(assigned: Assigned, fetch: Fetch): void;
-  /** Core says that it has assigned another config: fetches and applies what is assigned, as `assigned` does, and resolves then. */
+  /**
+   * Core says that it has assigned another config: fetches and applies what is assigned, as `assigned` does, and resolves then. While another
+   * one is fetched or pending, once afterwards.
+   */
   changed(fetch: Fetch): Promise<void>;
   /** Core accepted a heartbeat or a frame while the config with this hash was in effect. */
   accepted(effectiveHash: string | null): void;
@@ -69,6 +72,8 @@ export const openDesiredConfigs = async (options: {
   let lastChange: Promise<unknown> = Promise.resolve();
   let fetching = false;
   let promoting = false;
+  /** Of the last call of `changed` that has to wait. */
+  let waiting: Fetch | undefined;
   /** The config that was rolled back because core was silent, and is tried once more. */
   let silentWith: string | undefined;
   /** Why the last change failed; a later heartbeat triggers it again. */
@@ -89,10 +94,12 @@ export const openDesiredConfigs = async (options: {
         await change();
         changeError = null;
       } catch (error) {
-        changeError = describeFailure(error);
+        const isLimited = error instanceof ManagementError && error.failure.code === "rate_limited";
+        changeError = isLimited ? null : describeFailure(error);
         log.error({ err: error }, "a desired config could not be applied or promoted; retrying");
       }
       onChange();
+      if (waiting !== undefined) void changed(waiting);
     });
     return lastChange;
   };
@@ -187,6 +194,18 @@ export const openDesiredConfigs = async (options: {
     fetching = true;
     await inBackground(change);
     fetching = false;
+    if (waiting !== undefined) await changed(waiting);
+  };
+
+  const changed = async (fetch: Fetch): Promise<void> => {
+    if (!running().loaded.config.management.applyDesiredConfig) return;
+    waiting = fetching || state.pending !== null ? fetch : undefined;
+    if (waiting !== undefined) return;
+    await start(async () => {
+      const answer = await fetch(state.applied ?? undefined).catch(() => undefined);
+      // The next heartbeat repeats what core assigns.
+      if (answer !== undefined) await changeTo(answer.assignment, async () => answer)?.();
+    });
   };
 
   if (state.pending !== null) startPromotionTimeout();
@@ -195,14 +214,7 @@ export const openDesiredConfigs = async (options: {
       if (fetching) wanted = running().loaded.config.management.applyDesiredConfig ? assigned : null;
       else void start(changeTo(assigned, fetch));
     },
-    changed: async (fetch) => {
-      if (fetching || state.pending !== null || !running().loaded.config.management.applyDesiredConfig) return;
-      await start(async () => {
-        const answer = await fetch(state.applied ?? undefined).catch(() => undefined);
-        // The next heartbeat repeats what core assigns.
-        if (answer !== undefined) await changeTo(answer.assignment, async () => answer)?.();
-      });
-    },
+    changed,
     accepted: (effectiveHash) => {
       const { pending } = state;
       if (promoting || pending === null || pending.config_hash !== effectiveHash) return;

@@ -1,14 +1,18 @@
 import type { Clock } from "../../kit/clock.ts";
 import { type Entropy, fraction } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
-import { createTokenBuckets } from "../../kit/token-buckets.ts";
+import { createTokenBuckets, type TokenBuckets } from "../../kit/token-buckets.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { ManagementError } from "./management-error.ts";
 
 const intervalSecondsMax = 3600;
-/** Heartbeats that changes cause, in a minute; core accepts six in all. */
+/** Heartbeats that changes and new sessions cause, in a minute; a core of 0.3 accepts six in all. */
 const triggersOfMinuteMax = 3;
+
+/** Creates the turns that the heartbeat senders of a process share, one session after the other. */
+export const createHeartbeatTurns = (clock: Pick<Clock, "monotonic">): TokenBuckets =>
+  createTokenBuckets({ burst: triggersOfMinuteMax, perSecond: triggersOfMinuteMax / 60, clock });
 
 /** The parts of core's answer to a heartbeat that the host acts on. */
 export type HeartbeatReply = Omit<HeartbeatResponse, "server_time">;
@@ -24,14 +28,14 @@ export interface HeartbeatStatus {
 /** Sends heartbeats. */
 export interface HeartbeatSender {
   /**
-   * Sends heartbeats until the signal aborts, and resolves then. Sends the first at once and the next after the interval ±10 %. A
-   * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait, which `retry` ends. Never
-   * rejects.
+   * Sends heartbeats until the signal aborts, and resolves then. Sends the first as if triggered and the next after the interval ±10 %. A
+   * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait, which `retry` ends; after
+   * `rate_limited` it is the wait. Never rejects.
    */
   run(signal: AbortSignal): Promise<void>;
-  /** Sends the next one now, at most three times in a minute, and not while heartbeats fail. */
+  /** Sends the next one as soon as there is a turn: one for all calls until then. Not while heartbeats fail. */
   trigger(): void;
-  /** Sends the next one now if the last one failed, as often as `trigger`: core answers again. */
+  /** Triggers if the last one failed: core answers again. */
   retry(): void;
   status(): HeartbeatStatus;
 }
@@ -44,6 +48,7 @@ export const createHeartbeatSender = (options: {
   intervalSeconds: number;
   /** From the previous session. */
   lastSuccessAt: number | null;
+  turns: TokenBuckets;
   clock: Clock;
   entropy: Entropy;
   log: Log;
@@ -51,13 +56,12 @@ export const createHeartbeatSender = (options: {
   /** Called with core's problem code; undefined for any other failure. */
   onFailure: (code: string | undefined) => void;
 }): HeartbeatSender => {
-  const { send, skewSeconds, clock, entropy, log, onAnswer, onFailure } = options;
+  const { send, skewSeconds, turns, clock, entropy, log, onAnswer, onFailure } = options;
   const status: HeartbeatStatus = { lastSuccessAt: options.lastSuccessAt, lastError: null };
   let intervalSeconds = options.intervalSeconds;
   let loggedSkewSeconds = 0;
   let failing = false;
-  const triggers = createTokenBuckets({ burst: triggersOfMinuteMax, perSecond: triggersOfMinuteMax / 60, clock });
-  let triggered = false;
+  let triggered = true;
   let wake = () => {};
 
   const succeeded = (answer: HeartbeatReply) => {
@@ -72,44 +76,52 @@ export const createHeartbeatSender = (options: {
     onAnswer(answer);
   };
 
-  /** Returns the least time to wait, in seconds. */
-  const failed = (error: unknown): number => {
+  /** Returns how long to wait, in seconds. */
+  const failed = (error: unknown, intervalSeconds: number): number => {
     const failure = error instanceof ManagementError ? error.failure : undefined;
     failing = true;
     status.lastError = withReenrollAdvice(failure?.code, error instanceof Error ? error.message : "unknown failure");
     log.warn({ err: error, code: failure?.code, action: failure?.action }, "heartbeat failed");
     onFailure(failure?.code);
-    return failure?.retryAfterSeconds ?? 0;
+    const retryAfterSeconds = failure?.retryAfterSeconds ?? 0;
+    // The newest report waits for the limit alone.
+    return failure?.code === "rate_limited" && retryAfterSeconds > 0
+      ? retryAfterSeconds
+      : Math.max(intervalSeconds, retryAfterSeconds);
   };
 
   const sendNow = (): void => {
-    if (triggered || !triggers.take("")) return;
     triggered = true;
     wake();
   };
 
+  /** Waits for `ms`, or until a heartbeat that is triggered has its turn. */
   const pause = async (ms: number, signal: AbortSignal): Promise<void> => {
-    if (triggered) return;
-    const over = new AbortController();
-    wake = () => over.abort();
-    signal.addEventListener("abort", wake, { once: true });
-    await clock.sleep(ms, over.signal).catch(() => undefined);
-    signal.removeEventListener("abort", wake);
+    const endsAt = clock.monotonic() + ms;
+    for (let leftMs = ms; leftMs > 0 && !signal.aborted; leftMs = endsAt - clock.monotonic()) {
+      if (triggered && turns.take("")) return;
+      const over = new AbortController();
+      wake = () => over.abort();
+      signal.addEventListener("abort", wake, { once: true });
+      await clock.sleep(triggered ? Math.min(leftMs, turns.waitMs("")) : leftMs, over.signal).catch(() => undefined);
+      signal.removeEventListener("abort", wake);
+    }
   };
 
   return {
     run: async (signal) => {
-      while (!signal.aborted) {
-        let waitSecondsMin = 0;
+      for (let waitSeconds = intervalSeconds; ; ) {
+        await pause(Math.round(waitSeconds * 1000), signal);
+        if (signal.aborted) return;
         triggered = false;
+        const jitter = 0.9 + 0.2 * fraction(entropy);
         try {
           succeeded(await send());
+          waitSeconds = intervalSeconds * jitter;
         } catch (error) {
           if (signal.aborted) return;
-          waitSecondsMin = failed(error);
+          waitSeconds = failed(error, intervalSeconds * jitter);
         }
-        const jittered = intervalSeconds * (0.9 + 0.2 * fraction(entropy));
-        await pause(Math.round(Math.max(jittered, waitSecondsMin) * 1000), signal);
       }
     },
     trigger: () => {

@@ -7,6 +7,7 @@
  */
 import { join } from "node:path";
 import type { Log } from "../../kit/log.ts";
+import type { TokenBuckets } from "../../kit/token-buckets.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { UsableConfig } from "../config/load-config.ts";
@@ -47,6 +48,7 @@ export interface CoreSessionOptions {
   /** From the previous session. */
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
+  heartbeatTurns: TokenBuckets;
   /** How many renewals in a row were rolled back because core did not know the new certificate. */
   rollbacks: number;
   configReport(): ConfigReport;
@@ -152,6 +154,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     skewSeconds: heartbeatCaller.sentAt.skewSeconds,
     intervalSeconds: management.heartbeatIntervalSeconds,
     lastSuccessAt: options.lastHeartbeatAt,
+    turns: options.heartbeatTurns,
     ...env,
     log,
     onAnswer: (answer) => {

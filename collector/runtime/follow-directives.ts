@@ -1,7 +1,6 @@
 /*
  * Follows core's directives. Invariants: of each action one runs at a time; those that arrive until it has ended are one that follows it, the
- * last; each action runs five times in a minute at most, of the six requests that core accepts. A directive that is dropped costs time: the
- * answer to the next heartbeat brings the same.
+ * last; each action runs five times at once and then five times in a minute, of the six requests that core accepts: the last one waits for that.
  */
 import type { Clock } from "../../kit/clock.ts";
 import { type Entropy, fraction } from "../../kit/entropy.ts";
@@ -31,9 +30,10 @@ export const createDirectiveFollower = ({
     running.add(action);
     try {
       await clock.sleep(spreadMs * fraction(entropy), signal);
+      while (!turns.take(action)) await clock.sleep(turns.waitMs(action), signal);
       const latest = next.get(action) ?? directive;
       next.delete(action);
-      if (turns.take(action)) await actions[action](latest);
+      await actions[action](latest);
     } finally {
       running.delete(action);
     }

@@ -1,8 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Log } from "../../kit/log.ts";
+import type { TokenBuckets } from "../../kit/token-buckets.ts";
 import { type DesiredConfigs, openDesiredConfigs } from "../config/desired-config.ts";
 import { describeConfigError, type LoadedConfig, type UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
+import { createHeartbeatTurns } from "../management/heartbeat-sender.ts";
 import type { ConfigReport } from "./heartbeat-report.ts";
 
 /** The state of a run across reloads and core sessions. */
@@ -19,6 +21,7 @@ export interface RunState {
   /** From the previous core session. */
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
+  heartbeatTurns: TokenBuckets;
   /** The number of consecutive renewals that were rolled back, and the fingerprint of the credentials that the last rollback restored. */
   rollbacks: number;
   rolledBackTo: string | undefined;
@@ -47,6 +50,7 @@ export const createRunState = async (
     desired,
     lastAckAt: null,
     lastHeartbeatAt: null,
+    heartbeatTurns: createHeartbeatTurns(env.clock),
     rollbacks: 0,
     rolledBackTo: undefined,
     reportChange: () => undefined,

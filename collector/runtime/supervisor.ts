@@ -202,6 +202,7 @@ const openSession = (options: SupervisorOptions, state: RunState, queue: Queue):
     queue,
     lastAckAt: state.lastAckAt,
     lastHeartbeatAt: state.lastHeartbeatAt,
+    heartbeatTurns: state.heartbeatTurns,
     rollbacks: state.rollbacks,
     configReport: () => configReportOf(state),
     onAccepted: () => {
