@@ -9,7 +9,7 @@ import { withTimeout } from "../kit/with-timeout.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
 import { databaseCommands, serverUsage } from "./commands.ts";
-import { type CoreConfig, parseCoreConfig } from "./config/core-config.ts";
+import { type CoreConfig, parseCommandConfig, parseCoreConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
 import { sendMsMax } from "./domain/watch/deliver.ts";
@@ -233,8 +233,11 @@ const startDirectorySync = (
   );
 
 /** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
-export const runServer = (command: string | undefined, args: readonly string[]): Promise<number> =>
-  runConfigured(
-    { usage: serverUsage, parse: parseCoreConfig, load: loadCoreFiles, serve, commands: databaseCommands(args) },
+export const runServer = (command: string | undefined, args: readonly string[]): Promise<number> => {
+  const commands = databaseCommands(args);
+  const parse = Object.hasOwn(commands, command ?? "") ? parseCommandConfig : parseCoreConfig;
+  return runConfigured(
+    { usage: serverUsage, parse, load: loadCoreFiles, serve, commands },
     { command, env: process.env },
   );
+};

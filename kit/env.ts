@@ -56,7 +56,7 @@ const resolveFiles = (
 
 /**
  * Parses the variables of one program: the `_FILE` rule, then `variables`, one schema each. Returns every fault, and `values` when each
- * schema accepts. The caller adds the rules between variables, and throws.
+ * schema accepts; a fault of what a file has names the variable of the file. The caller adds the rules between variables, and throws.
  */
 export const parseVariables = <Variables extends v.ObjectEntries>(
   env: Environment,
@@ -74,8 +74,11 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
   const parsed = v.safeParse(v.object(variables), resolved, { abortPipeEarly: true });
   for (const issue of parsed.issues ?? []) {
     const variable = v.getDotPath(issue) ?? "";
-    if (faults.some((fault) => fault.variable === `${variable}_FILE`)) continue;
-    faults.push({ variable, message: resolved[variable] === undefined ? "is required" : issue.message });
+    const fileForm = `${variable}_FILE`;
+    if (faults.some((fault) => fault.variable === fileForm)) continue;
+    const isOfFile = fileForms.includes(variable) && Boolean(env[fileForm]);
+    const message = resolved[variable] === undefined ? "is required" : issue.message;
+    faults.push({ variable: isOfFile ? fileForm : variable, message });
   }
   return { env: resolved, faults, values: parsed.success ? parsed.output : undefined };
 };

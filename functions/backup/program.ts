@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { type CoreConfig, parseCoreConfig } from "../config/core-config.ts";
+import { type CoreConfig, parseCommandConfig } from "../config/core-config.ts";
 import { BackupRefused } from "../node/backup/archive.ts";
 import { runConfigured } from "../node/run-configured.ts";
 import { backUp, makeKey } from "./back-up.ts";
@@ -33,7 +33,7 @@ export const backupCommand = async (
       return 2;
     }
     if (!run.needsDatabase) return print(await run.run());
-    const program = { usage, parse: parseCoreConfig, load: async () => undefined, serve: async () => undefined };
+    const program = { usage, parse: parseCommandConfig, load: async () => undefined, serve: async () => undefined };
     const commands = { [command]: async (config: CoreConfig) => print(await run.run(config)) };
     return await runConfigured({ ...program, commands }, { command, env });
   } catch (error) {

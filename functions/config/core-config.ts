@@ -290,6 +290,22 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   return { config: Object.freeze(config), warnings };
 };
 
+/** What commands use of core's variables. */
+const commandVariables = [
+  "SVC_DATABASE_URL",
+  "SVC_DATABASE_SESSION_URL",
+  "SVC_TENANT_ID",
+  "SVC_AUTH_TOKEN_SECRET",
+  ...Object.keys(directoryVariables),
+];
+
+/** Parses what a command on the database needs of core's environment, so that a fault of the rest, such as of watches, cannot stop it. */
+export const parseCommandConfig: typeof parseCoreConfig = (env, readFile) => {
+  const isNeeded = (name: string) =>
+    commandVariables.includes(name) || commandVariables.includes(name.replace(/_FILE$/, ""));
+  return parseCoreConfig(Object.fromEntries(Object.entries(env).filter(([name]) => isNeeded(name))), readFile);
+};
+
 const ingestFaults = (env: Environment, faults: ConfigFault[]): void => {
   if (!env.SVC_INGEST_GRPC_ADDR) return;
   for (const variable of ["SVC_INGEST_SERVER_CERT_FILE", "SVC_INGEST_SERVER_KEY_FILE", "SVC_INGEST_CLIENT_CA_FILE"])

@@ -59,6 +59,7 @@ describe("SVC_WATCH_RECEIVERS_FILE", () => {
     [alertmanager("url: 'https://am.example', labels: {severity: 1}"), "receivers.0.labels.severity must be text"],
   ])("refuses a fault by its place, and quotes nothing", (text, fault) => {
     expect(faultOf(text)).toMatch(fault);
+    expect(faultOf(text)).toMatch(/^SVC_WATCH_RECEIVERS_FILE /);
     expect(faultOf(text)).not.toContain("whsec_short");
   });
 

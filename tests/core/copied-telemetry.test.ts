@@ -29,6 +29,9 @@ const env = {
   SVC_DIRECTORY_DOMAIN: "example.test",
   SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+  // Of no use to a command: a fault of these must not stop it.
+  SVC_WATCH_RECEIVERS_FILE: "/nowhere/receivers.yaml",
+  SVC_CHAT_DATABASE_URL: "no URL",
   USER: "ada",
 };
 const run = async (...args: string[]) => {
