@@ -11,6 +11,7 @@ export const auditActions = [
   "identity.revoke",
   "identity.clone_suspected",
   "queue.forked",
+  "queue.close",
   "ingest.gap",
   "ingest.repeat",
   "account.refuse",

@@ -2,7 +2,7 @@ import { Option } from "commander";
 import { hourStates } from "../../proto/completeness/hour-state.ts";
 import { inventoryStatuses } from "../../proto/fleet-health/vocabulary.ts";
 import type { CommandsOf } from "../terminal/command.ts";
-import { all, count, instant, limit, size } from "./options.ts";
+import { all, count, instant, limit, reason, size } from "./options.ts";
 
 /** Declares the commands that read the completeness of hosts. */
 export const declareCompleteness = (commandsOf: CommandsOf): void => {
@@ -28,6 +28,17 @@ export const declareCompleteness = (commandsOf: CommandsOf): void => {
       count("--since <size>", "with the proof that the log continues what it was at this size"),
     ],
     ["text"],
+  );
+  add(
+    "queues list <host>",
+    "List the queues of a host that bind its hours, and how others ended",
+    (file) => file.listQueuesAction,
+  );
+  add(
+    "queues close <host> <queue>",
+    "Close a queue that will not speak again: its open hours stay incomplete, later ones do without it",
+    (file) => file.closeQueueAction,
+    [reason()],
   );
 };
 

@@ -3757,6 +3757,181 @@ export type NudgeHostResponses = {
 
 export type NudgeHostResponse = NudgeHostResponses[keyof NudgeHostResponses];
 
+export type ListHostQueuesData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/hosts/{id}/queues';
+};
+
+export type ListHostQueuesErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListHostQueuesError = ListHostQueuesErrors[keyof ListHostQueuesErrors];
+
+export type ListHostQueuesResponses = {
+    /**
+     * The queues
+     */
+    200: {
+        items: Array<{
+            queue_id: string;
+            first_seen_at: string;
+            last_seen_at: string;
+            ended_at: string | null;
+            ending: 'ended' | 'succeeded' | 'forked' | 'revoked' | 'closed' | 'lost' | null;
+        }>;
+    };
+};
+
+export type ListHostQueuesResponse = ListHostQueuesResponses[keyof ListHostQueuesResponses];
+
+export type CloseHostQueueData = {
+    body?: {
+        reason_code?: string;
+    };
+    path: {
+        id: string;
+        queue: string;
+    };
+    query?: never;
+    url: '/v1/collector/hosts/{id}/queues/{queue}/close';
+};
+
+export type CloseHostQueueErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects
+     */
+    409: Problem & {
+        code?: 'conflict';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type CloseHostQueueError = CloseHostQueueErrors[keyof CloseHostQueueErrors];
+
+export type CloseHostQueueResponses = {
+    /**
+     * The queues of the host
+     */
+    200: {
+        items: Array<{
+            queue_id: string;
+            first_seen_at: string;
+            last_seen_at: string;
+            ended_at: string | null;
+            ending: 'ended' | 'succeeded' | 'forked' | 'revoked' | 'closed' | 'lost' | null;
+        }>;
+    };
+};
+
+export type CloseHostQueueResponse = CloseHostQueueResponses[keyof CloseHostQueueResponses];
+
 export type RequestHostDiagData = {
     body?: never;
     path: {
@@ -9164,7 +9339,7 @@ export type GetHostCompletenessResponses = {
             from: string;
             state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
             shortages: Array<{
-                kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items';
+                kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items' | 'unknown';
                 count: number | null;
                 reason?: string;
             }>;
@@ -9290,7 +9465,7 @@ export type ReportCompletenessResponses = {
                 from: string;
                 state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
                 shortages: Array<{
-                    kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items';
+                    kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items' | 'unknown';
                     count: number | null;
                     reason?: string;
                 }>;

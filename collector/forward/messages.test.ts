@@ -33,7 +33,7 @@ it("encodes requests as the library decodes them", () => {
     ).message,
   ).toMatchObject({
     case: "open",
-    value: { ...open, ackedThrough: 0n, sentThrough: BigInt(large), takesDirectives: true },
+    value: { ...open, ackedThrough: 0n, sentThrough: BigInt(large), takesDirectives: true, sendsAccounts: true },
   });
 
   const envelopes = [1n, 2n].map((sequence) => ({ sequence, kind: "log_line", payload: id(5) }));

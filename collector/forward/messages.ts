@@ -99,7 +99,8 @@ export const encodeOpen = (open: Open): Uint8Array => {
     writer.uint32(text(8)).fork().uint32(text(1)).bytes(queueId);
     writer.uint32(varint(2)).uint64(storedThrough).uint32(varint(3)).uint64(ackedThrough).join();
   }
-  return writer.join().finish();
+  // It sends accounts of every queue.
+  return writer.uint32(varint(9)).bool(true).join().finish();
 };
 
 /** Encodes a request with a `Frame` of envelopes, which are encoded already. */

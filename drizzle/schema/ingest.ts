@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, check, integer, pgTable, primaryKey, text } from "drizzle-orm/pg-core";
+import { bigint, boolean, check, index, integer, pgTable, primaryKey, text } from "drizzle-orm/pg-core";
 import { bytea, timestamp } from "./columns.ts";
 
 /** The cursor of a queue: its last committed sequence. Rows and cursor change in one transaction, under this row's lock. */
@@ -25,6 +25,35 @@ export const ingestCursor = pgTable(
   },
   // No index holds a column that every commit changes, so that an update stays on its page (HOT). A host has few rows to sort by age.
   (table) => [primaryKey({ columns: [table.hostId, table.queueId] })],
+);
+
+/**
+ * The queues of hosts that core knows of. Each binds the hours of its host, from its first account (without one, from its first sight) until it ends:
+ * an hour is complete only if every queue that binds it is accounted for. Beyond 64 open queues of a host, the others are one row without an id.
+ */
+export const ingestQueue = pgTable(
+  "ingest_queue",
+  {
+    hostId: text("host_id").notNull(),
+    queueId: bytea("queue_id").notNull(),
+    firstSeenAt: timestamp("first_seen_at").notNull(),
+    /** When it was last opened or accounted for; its cursor may have moved since. */
+    lastSeenAt: timestamp("last_seen_at").notNull(),
+    /** What its client says. */
+    sendsAccounts: boolean("sends_accounts").notNull(),
+    /** Until when it binds hours, and why no longer (`queueEndings`, proto/completeness/hour-state.ts); null: it is open. */
+    endedAt: timestamp("ended_at"),
+    ending: text("ending"),
+    /** A copy of it has sent. An account of another queue that follows it does not end it then: it may be the copy's. */
+    isForked: boolean("is_forked").notNull().default(false),
+    /** When it ended last, or was opened again after that. */
+    changedAt: timestamp("changed_at"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.hostId, table.queueId] }),
+    index("ingest_queue_open").on(table.lastSeenAt).where(sql`${table.endedAt} is null`),
+    index("ingest_queue_changed").on(table.changedAt).where(sql`${table.changedAt} is not null`),
+  ],
 );
 
 /** The time of the last committed envelope of a host, discarded ones included. */

@@ -103,6 +103,8 @@ export interface CoreConfig {
   shutdownDelaySeconds: number;
   /** How long the states of hosts' hours are kept. */
   accountRetentionDays: number;
+  /** A queue of which core sees nothing for so long is lost: it binds no further hour. */
+  queueLostAfterDays: number;
   /** How long the history of the fleet is kept. */
   stateRetentionDays: number;
   /** Null: watches have no receivers. */
@@ -149,6 +151,7 @@ export const coreVariables = {
   SVC_INGEST_REQUIRE_ENROLLMENT: v.optional(BooleanVariable, "false"),
   SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
   SVC_ACCOUNT_RETENTION_DAYS: v.optional(IntegerVariable(2, 3650), "400"),
+  SVC_QUEUE_LOST_AFTER_DAYS: v.optional(IntegerVariable(1, 400), "7"),
   SVC_STATE_RETENTION_DAYS: v.optional(IntegerVariable(1, 400), "90"),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
   ...natsVariables,
@@ -251,6 +254,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
         }
       : null,
     accountRetentionDays: values.SVC_ACCOUNT_RETENTION_DAYS,
+    queueLostAfterDays: values.SVC_QUEUE_LOST_AFTER_DAYS,
     stateRetentionDays: values.SVC_STATE_RETENTION_DAYS,
     signer,
     completeness,

@@ -16,6 +16,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { LeftQueue, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, StoredQueue } from "../store/ingest/cursors.ts";
+import type { SeenQueue } from "../store/ingest/queues.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 import { inGroups, inTurn } from "./in-groups.ts";
 import {
@@ -60,6 +61,10 @@ export interface QueueRegister<Tx> {
   /** Locks those of a host's queues that are named, before `lock` does one of them. A `null` may have been trimmed. */
   lockLeft(tx: Tx, queue: QueueName, leftIds: readonly Uint8Array[]): Promise<readonly (LockedCursor | null)[]>;
   update(tx: Tx, queues: readonly StoredQueue[], now: Date): Promise<void>;
+  /** Notes that queues, each of another host, are open. */
+  note(tx: Tx, queues: readonly SeenQueue[], now: Date): Promise<void>;
+  /** Notes that a copy of a queue has sent: unless it is seen again, nobody knows what it had accepted. */
+  endForked(tx: Tx, queue: QueueName, now: Date): Promise<void>;
   /** Deletes the oldest queues of hosts that have many. */
   trim(tx: Tx, hostIds: readonly string[]): Promise<void>;
   /** Adds a lost range to what the host has lost. */
@@ -106,7 +111,8 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
     }));
     const isNew = ({ row }: Decision) => row.sessionId === null && row.cursor === 0n;
     const hosts = decisions.filter(isNew).map(({ claims }) => claims.hostId);
-    await Promise.all([register.update(tx, states, now), register.trim(tx, hosts)]);
+    const opens = decisions.map(({ claims }) => claims);
+    await Promise.all([register.update(tx, states, now), register.note(tx, opens, now), register.trim(tx, hosts)]);
   };
 
   /** Opens those that have nothing to record, and returns undefined for the others: to record takes locks of other tables. */
@@ -181,7 +187,8 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       const { isForked, lost, row } = decision;
       if (isForked && isGone()) throw new Problem("queue_forked");
       const lostHere = await countLost(tx, row, lost);
-      if (!isForked) await store(tx, [{ ...decision, lostHere }], now);
+      if (isForked) await register.endForked(tx, queueOf(open), now);
+      else await store(tx, [{ ...decision, lostHere }], now);
       const others = isForked ? [forkEvent(row.cursor)] : [];
       const own = await recordLoss(tx, queueOf(open), { row, lost, others, now });
       const settled = await settleLeft(tx, open, leftRows, now);

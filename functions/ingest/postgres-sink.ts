@@ -3,6 +3,7 @@ import { limitLockWaits, planByIndex } from "../store/database/execute-prepared.
 import { openCommitClient } from "../store/ingest/commit-frames.ts";
 import { findCursor, lockCursors, lockLeftCursors, trimCursors, updateCursors } from "../store/ingest/cursors.ts";
 import { addGap } from "../store/ingest/gaps.ts";
+import { endQueue, noteQueues } from "../store/ingest/queues.ts";
 import { findSinkChange } from "../store/ingest/sinks.ts";
 import { type CommitObserver, type CommitterOptions, createCommitter } from "./committer.ts";
 import { createQueueOpener, type QueueOpenerNeeds, type QueueRegister } from "./open-queue.ts";
@@ -40,6 +41,10 @@ export const createPostgresRegister = (needs: QueueEventNeeds & { db: Database }
   lock: lockCursors,
   lockLeft: lockLeftCursors,
   update: updateCursors,
+  note: noteQueues,
+  endForked: async (tx, queue, now) => {
+    await endQueue(tx, queue, { endedAt: now, ending: "forked" }, now);
+  },
   trim: trimCursors,
   addGap,
   findSinkChange,

@@ -181,6 +181,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
           mayAccept: stream.mayAccept,
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
+            // Hours wait for no account that this core would not take.
+            claims.sendsAccounts &&= offered.takesAccounts;
             queue = await sink.open(claims, () => disconnected.aborted || stream.signal.aborted);
             if (claims.takesDirectives) channel.takeDirectives();
             return {

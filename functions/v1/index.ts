@@ -57,6 +57,7 @@ import { hostCompletenessRoute } from "./collector/hosts/completeness.ts";
 import { getDiagRoute, readDiagRoute, requestDiagRoute } from "./collector/hosts/diags.ts";
 import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
 import { nudgeHostRoute } from "./collector/hosts/nudge.ts";
+import { closeHostQueueRoute, listHostQueuesRoute } from "./collector/hosts/queues.ts";
 import { assignConfigRoute, clearConfigRoute, rollBackConfigRoute } from "./collector/identities/desired-config.ts";
 import { getIdentityRoute } from "./collector/identities/get.ts";
 import { listIdentitiesRoute } from "./collector/identities/list.ts";
@@ -134,6 +135,8 @@ export const routesOf = (core: Core): readonly Route[] => [
   putBudgetRoute(core),
   deleteBudgetRoute(core),
   nudgeHostRoute(core),
+  listHostQueuesRoute(core),
+  closeHostQueueRoute(core),
   requestDiagRoute(core),
   getDiagRoute(core),
   readDiagRoute(core),

@@ -1,5 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { type AccountFacts, type HourFacts, type HourStatus, stateOfHour, sumHour } from "./hour-state.ts";
+import {
+  type AccountFacts,
+  anyQueue,
+  type HourFacts,
+  type HourStatus,
+  type QueueFacts,
+  stateOfHour,
+  sumHour,
+} from "./hour-state.ts";
 
 const hour = Date.UTC(2026, 10, 25, 10);
 const minute = 60_000;
@@ -9,10 +17,11 @@ const afterGrace = end + 15 * minute;
 
 /** An account of the whole hour that core has in full, with changes. */
 const account = (changes: Partial<AccountFacts> = {}): AccountFacts => ({
+  queueId: "aa",
   ...{ fromMs: hour, toMs: end, receivedMs: end + 1_000, isStopped: false, refused: null, isChecked: true },
   ...{ sink: "postgres", xid: 70n, streamEnd: null, accepted: 1_000, stored: 1_000 },
   ...{ rejected: 0, discarded: 0, lost: 0, missing: 0, exportRejections: [] },
-  stated: { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0 },
+  stated: { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0, fileGaps: 0 },
   ...changes,
 });
 
@@ -25,13 +34,14 @@ const stateWith = (
     hourMs = hour,
     nowMs = afterGrace,
     exportedBelow = [100n],
+    fromMs = hour - 5 * hourLength,
+    throughMs = Math.max(hour, ...accounts.map(({ toMs }) => toMs)),
     ...facts
-  }: Partial<HourFacts> & { nowMs?: number; exportedBelow?: bigint[] } = {},
+  }: Partial<HourFacts> & { nowMs?: number; exportedBelow?: bigint[]; fromMs?: number; throughMs?: number } = {},
 ): HourStatus | null =>
   stateOfHour(
     {
-      ...{ hourMs, accounts: sumHour(hourMs, accounts), accountedFromMs: hour - 5 * hourLength },
-      accountedThroughMs: Math.max(hour, ...accounts.map(({ toMs }) => toMs)),
+      ...{ hourMs, accounts: sumHour(hourMs, accounts), queues: [anyQueue(fromMs, throughMs)] },
       ...{ enrolledMs: hour - 9 * hourLength, revokedMs: null, isSilent: false, outages: [] },
       exports: exportedBelow.map((position) => ({ stream: null, position })),
       ...facts,
@@ -71,7 +81,7 @@ describe("the state of a host's hour", () => {
 
   test("is short of what the host dropped, core rejected or lost, and what never came", () => {
     const refused = { queue_full: 310, too_large: 2, malformed: 5, retry: 9 };
-    const stated = { refused, expired: 4, damaged: 0, fileGapBytes: 77 };
+    const stated = { refused, expired: 4, damaged: 0, fileGapBytes: 77, fileGaps: 1 };
     const counts = { stored: 900, rejected: 60, lost: 30, missing: 10 };
     expect(stateWith([account({ stated, ...counts })])).toEqual({
       state: "short",
@@ -107,7 +117,7 @@ describe("the state of a host's hour", () => {
   });
 
   test("is not short of what was discarded as configured, sent again, or malformed", () => {
-    const stated = { refused: { malformed: 5, retry: 9 }, expired: 4, damaged: 3, fileGapBytes: 0 };
+    const stated = { refused: { malformed: 5, retry: 9 }, expired: 4, damaged: 3, fileGapBytes: 0, fileGaps: 0 };
     expect(stateWith([account({ stated, stored: 900, discarded: 100 })])?.state).toBe("complete");
   });
 
@@ -162,15 +172,15 @@ describe("the state of a host's hour", () => {
   });
 
   test("is not accounted for hosts that send no accounts, and for what core cannot have counted", () => {
-    expect(stateWith([], { accountedFromMs: null, accountedThroughMs: null })?.state).toBe("not_accounted");
-    expect(stateWith([], { accountedFromMs: end, accountedThroughMs: end + hourLength })?.state).toBe("not_accounted");
+    expect(stateWith([], { queues: [] })?.state).toBe("not_accounted");
+    expect(stateWith([], { fromMs: end, throughMs: end + hourLength })?.state).toBe("not_accounted");
     expect(stateWith([account({ isChecked: false })])?.state).toBe("not_accounted");
   });
 
   test("counts the first hour of a host from its first account", () => {
-    const accountedFromMs = hour + 20 * minute;
-    expect(stateWith([account({ fromMs: accountedFromMs })], { accountedFromMs })?.state).toBe("complete");
-    expect(stateWith([account({ fromMs: accountedFromMs })])?.state).not.toBe("complete");
+    const fromMs = hour + 20 * minute;
+    expect(stateWith([account({ fromMs })], { fromMs })?.state).toBe("complete");
+    expect(stateWith([account({ fromMs })])?.state).not.toBe("complete");
   });
 
   test("is not decided before the hour is over, while its account is not due, and for hosts that were not there", () => {
@@ -183,12 +193,77 @@ describe("the state of a host's hour", () => {
 
   test("says that the host's clock is ahead, and takes its word for what it accepted, and not for the time to come", () => {
     const ahead = account({ receivedMs: hour - hourLength });
-    expect(stateWith([ahead], { accountedThroughMs: hour - hourLength })).toMatchObject({
+    expect(stateWith([ahead], { throughMs: hour - hourLength })).toMatchObject({
       state: "complete",
       isClockWrong: true,
     });
     expect(stateWith([account({ receivedMs: end - 2 * minute })])).toMatchObject({ isClockWrong: false });
     const asleep = { ...stopped(hour, end + 3 * hourLength), receivedMs: hour + minute };
-    expect(stateWith([asleep], { accountedThroughMs: hour })).toMatchObject({ state: "late", isClockWrong: true });
+    expect(stateWith([asleep], { throughMs: hour })).toMatchObject({ state: "late", isClockWrong: true });
+  });
+
+  /** A queue that core has seen since before the hour. */
+  const queue = (changes: Partial<QueueFacts> = {}): QueueFacts => ({
+    ...anyQueue(hour - hourLength, end),
+    queueId: "aa",
+    ...changes,
+  });
+  const bb = (changes: Partial<QueueFacts> = {}) => queue({ queueId: "bb", accountedThroughMs: null, ...changes });
+  const stateOf = (queues: readonly QueueFacts[], accounts = [account()], facts: Partial<HourFacts> = {}) =>
+    stateWith(accounts, { queues, ...facts });
+  const unknown = { state: "short", shortages: [{ kind: "unknown", count: null }] };
+
+  test("L1: is not complete while a queue that core has seen is not accounted for, and says so for good once it has ended", () => {
+    expect(stateOf([queue()])?.state).toBe("complete");
+    expect(stateOf([queue(), bb({ fromMs: hour + minute })])?.state).toBe("late");
+    expect(stateOf([queue(), bb({ fromMs: end })])?.state).toBe("complete");
+    for (const ending of ["forked", "revoked", "closed", "lost"] as const)
+      expect(stateOf([queue(), bb({ ending, endMs: end })]), ending).toMatchObject(unknown);
+    expect(stateOf([queue(), bb({ ending: "lost", endMs: hour })])?.state).toBe("complete");
+  });
+
+  test("L2: is not complete while the account of one of two queues ends before it does", () => {
+    const early = account({ queueId: "bb", toMs: hour + 10 * minute });
+    expect(stateOf([queue(), bb()], [account(), early])?.state).toBe("late");
+    expect(stateOf([queue(), bb()], [account(), { ...early, toMs: end }])?.state).toBe("complete");
+    expect(stateOf([queue(), bb({ accountedThroughMs: end })], [account(), early])).toMatchObject({
+      shortages: [{ kind: "accounts_lost", count: null }],
+    });
+  });
+
+  test("L3: is short of what nobody knows when a copy of a queue has sent, unless the accounts of the queue go through that", () => {
+    const forked = queue({ ending: "forked", endMs: hour + 20 * minute, accountedThroughMs: hour - minute });
+    const next = { queueId: "bb", fromMs: hour };
+    expect(stateOf([forked, bb({ fromMs: hour })], [account(next)])).toMatchObject(unknown);
+    const own = account({ toMs: hour + 20 * minute });
+    expect(stateOf([forked, bb({ fromMs: hour })], [own, account(next)])?.state).toBe("complete");
+  });
+
+  test("L4: is short of what nobody knows when its host is revoked in the middle of it", () => {
+    const revokedMs = hour + 20 * minute;
+    const revoked = queue({ ending: "revoked", endMs: revokedMs, accountedThroughMs: null });
+    expect(stateOf([revoked], [], { revokedMs })).toMatchObject(unknown);
+  });
+
+  test("L5: is short of any gap of a log file, of any size", () => {
+    const stated = { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0, fileGaps: 1 };
+    expect(stateOf([queue()], [account({ stated })])?.shortages).toEqual([{ kind: "file_gap", count: null }]);
+  });
+
+  test("follows a queue into its successor, and ends with the last account of one that ends", () => {
+    const at = hour + 10 * minute;
+    const first = queue({ ending: "succeeded", endMs: at, accountedThroughMs: at });
+    const [one, two] = [account({ toMs: at }), account({ queueId: "bb", fromMs: at })];
+    expect(stateOf([first, bb({ fromMs: at })], [one, two])?.state).toBe("complete");
+    expect(stateOf([first, bb({ fromMs: at })], [two])).toMatchObject({ shortages: [{ kind: "accounts_lost" }] });
+    const ended = queue({ ending: "ended", endMs: at, accountedThroughMs: at });
+    expect(stateOf([ended], [one])?.state).toBe("complete");
+    expect(stateWith([], { queues: [ended], hourMs: end, nowMs: afterGrace + hourLength })?.state).toBe("not_running");
+  });
+
+  test("is not accounted for a client that sends none, unless its host has sent some", () => {
+    const silent = bb({ sendsAccounts: false });
+    expect(stateOf([silent], [])?.state).toBe("not_accounted");
+    expect(stateOf([queue(), silent])?.state).toBe("late");
   });
 });

@@ -16,7 +16,10 @@ export const hourStates = [
 /** One of `hourStates`. */
 export type HourState = (typeof hourStates)[number];
 
-/** What an hour is short of. `dropped`: at the source, by a full queue or for their size; `missing`: accepted and never received. */
+/**
+ * What an hour is short of. `dropped`: at the source, by a full queue or for their size; `missing`: accepted and never received; `unknown`: a queue
+ * ended without an account of what it had accepted.
+ */
 export const shortageKinds = [
   "account_refused",
   "accounts_lost",
@@ -27,6 +30,7 @@ export const shortageKinds = [
   "file_gap",
   "export_rejected",
   "export_rejected_items",
+  "unknown",
 ] as const;
 
 /** Records, for `file_gap` bytes, and for `export_rejected_items` spans, log records and data points; null where nobody can say how much. */
@@ -57,8 +61,47 @@ export interface ExportPlace {
   position: bigint;
 }
 
+/**
+ * Why a queue binds no further hour. `ended`: its last account says so; `succeeded`: accounts of another id follow its own; `forked`: a copy of it
+ * has sent, and it has not been seen since; `revoked`: its host was; `closed`: by an admin; `lost`: core has not seen it for days.
+ */
+export const queueEndings = ["ended", "succeeded", "forked", "revoked", "closed", "lost"] as const;
+
+/** One of `queueEndings`. */
+export type QueueEnding = (typeof queueEndings)[number];
+
+/** The endings behind which nobody knows what the queue had accepted since its last account. */
+const abruptEndings: readonly (QueueEnding | null)[] = ["forked", "revoked", "closed", "lost"];
+
+/** A queue of a host, which binds its hours; times in milliseconds since the Unix epoch. */
+export interface QueueFacts {
+  /** In hex; null for one that has all accounts of its host. */
+  queueId: string | null;
+  /** Where its first account begins, by its host's clock; without one, when core first saw it. */
+  fromMs: number;
+  /** Null: it is open. */
+  endMs: number | null;
+  ending: QueueEnding | null;
+  /** What its client says; it is taken to send them too where the host has accounts. */
+  sendsAccounts: boolean;
+  /** When its last account ends that was not ahead of core's clock; null without one. */
+  accountedThroughMs: number | null;
+}
+
+/** Returns the queue of a host whose queues core does not know by name: all its accounts are of it. */
+export const anyQueue = (fromMs: number, accountedThroughMs: number | null): QueueFacts => ({
+  queueId: null,
+  fromMs,
+  endMs: null,
+  ending: null,
+  sendsAccounts: true,
+  accountedThroughMs,
+});
+
 /** An account as core has it; times in milliseconds since the Unix epoch. */
 export interface AccountFacts {
+  /** In hex. */
+  queueId: string;
   /** By the host's clock. */
   fromMs: number;
   toMs: number;
@@ -86,14 +129,22 @@ export interface AccountFacts {
     expired: number;
     damaged: number;
     fileGapBytes: number;
+    fileGaps: number;
   };
+}
+
+/** A time that accounts of a queue cover. */
+interface CoveredTime {
+  queueId: string;
+  fromMs: number;
+  toMs: number;
 }
 
 /** What the accounts of an hour say together. */
 export interface HourAccounts {
   accounts: number;
-  /** Of the hour, with the time in which no collector ran. */
-  coveredMs: number;
+  /** What they cover of the hour, with the time in which no collector ran, in the order of its start. */
+  covered: CoveredTime[];
   ranMs: number;
   accepted: number;
   stored: number;
@@ -104,6 +155,8 @@ export interface HourAccounts {
   expired: number;
   damaged: number;
   fileGapBytes: number;
+  /** Gaps of log files of any size, also of one that nobody knows. */
+  fileGaps: number;
   refused: Partial<Record<SourceRefusal, number>>;
   /** By export. */
   exportRejections: ExportRejection[];
@@ -125,9 +178,8 @@ export interface HourFacts {
   /** The start of the hour, UTC. */
   hourMs: number;
   accounts: HourAccounts;
-  /** When the first account of this host begins, and when the last one ends that was not ahead of core's clock; null without one. */
-  accountedFromMs: number | null;
-  accountedThroughMs: number | null;
+  /** The queues of the host that core knows of. */
+  queues: readonly QueueFacts[];
   enrolledMs: number | null;
   revokedMs: number | null;
   /** The host does not speak (`stale`). */
@@ -155,18 +207,28 @@ export const clockSkewMs = 120_000;
 /** Accounts are cut to whole milliseconds at both ends. */
 const toleranceMs = 1_000;
 
-/** Whether accounts cover an hour from when the host was first accounted for. */
-export const isCovered = ({ coveredMs }: HourAccounts, hourMs: number, accountedFromMs: number): boolean =>
-  coveredMs >= hourMs + hourLengthMs - Math.max(hourMs, accountedFromMs) - toleranceMs;
+/** Whether accounts of a queue cover a time of their hour without a hole; null: those of any queue. */
+export const isCovered = (
+  { covered }: Pick<HourAccounts, "covered">,
+  queueId: string | null,
+  { fromMs, toMs }: { fromMs: number; toMs: number },
+): boolean => {
+  let throughMs = fromMs;
+  for (const each of covered)
+    if ((queueId === null || each.queueId === queueId) && each.fromMs <= throughMs + toleranceMs)
+      throughMs = Math.max(throughMs, each.toMs);
+  return throughMs >= toMs - toleranceMs;
+};
 
 /** Adds up the accounts of a host that touch the hour that begins at `hourMs`. */
 export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccounts => {
   const sum: HourAccounts = {
-    ...{ accounts: 0, coveredMs: 0, ranMs: 0, accepted: 0, stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+    ...{ accounts: 0, covered: [], ranMs: 0, accepted: 0, stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0 },
     ...{
       expired: 0,
       damaged: 0,
       fileGapBytes: 0,
+      fileGaps: 0,
       refused: {},
       exportRejections: [],
       faults: [],
@@ -177,7 +239,6 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
       streamEnds: [],
     },
   };
-  let coveredThroughMs = hourMs;
   for (const account of all.toSorted((one, other) => one.fromMs - other.fromMs)) {
     const { fromMs, toMs, isStopped, receivedMs } = account;
     // That it does not run in the time to come is not known yet. What it has accepted in its hour is, whatever its clock says.
@@ -192,9 +253,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     // One that has lost records says wrongly that no collector ran: its disk went back.
     if (isStopped ? ms <= 0 || account.lost > 0 : !isOwn) continue;
     sum.accounts += 1;
-    // Those of a restored disk begin again where its copy was made.
-    sum.coveredMs += Math.max(0, endMs - Math.max(fromMs, coveredThroughMs));
-    coveredThroughMs = Math.max(coveredThroughMs, endMs);
+    sum.covered.push({ queueId: account.queueId, fromMs: Math.max(fromMs, hourMs), toMs: endMs });
     sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
     if (account.accepted > 0 && !sum.sinks.includes(account.sink)) sum.sinks.push(account.sink);
     if (account.streamEnd && account.accepted > 0) addEnd(sum.streamEnds, account.streamEnd);
@@ -205,7 +264,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     for (const name of ["accepted", "stored", "rejected", "discarded", "lost", "missing"] as const)
       sum[name] += account[name];
     const { refused, ...losses } = account.stated;
-    for (const name of ["expired", "damaged", "fileGapBytes"] as const) sum[name] += losses[name];
+    for (const name of ["expired", "damaged", "fileGapBytes", "fileGaps"] as const) sum[name] += losses[name];
     for (const [reason, records] of Object.entries(refused) as [SourceRefusal, number][])
       sum.refused[reason] = (sum.refused[reason] ?? 0) + records;
     for (const rejection of account.exportRejections) addRejection(sum.exportRejections, rejection);
@@ -253,7 +312,7 @@ export const sumRejections = (
 
 /** Returns what the accounts of an hour are short of. */
 const shortagesOf = (sums: HourAccounts): Shortage[] => {
-  const { faults, refused, rejected, lost, missing, fileGapBytes, exportRejections } = sums;
+  const { faults, refused, rejected, lost, missing, fileGapBytes, fileGaps, exportRejections } = sums;
   const shortages: Shortage[] = faults.map((reason) => ({ kind: "account_refused", count: null, reason }));
   const counted = {
     dropped: (refused.queue_full ?? 0) + (refused.too_large ?? 0),
@@ -266,13 +325,32 @@ const shortagesOf = (sums: HourAccounts): Shortage[] => {
   for (const kind of shortageKinds) {
     const count = kind in counted ? counted[kind as keyof typeof counted] : 0;
     if (count > 0) shortages.push({ kind, count });
+    else if (kind === "file_gap" && fileGaps > 0) shortages.push({ kind, count: null });
   }
   return shortages;
 };
 
-/** Decides on the state of an hour at `nowMs`; null if it is not over, its account is not due, or the host was not enrolled then. */
+/** Whether a queue is accounted for through an hour, or why not. */
+type QueueStatus = "accounted" | "pending" | "unknown" | "accounts_lost" | "not_accounted";
+
+const statusOfQueue = (queue: QueueFacts, { hourMs, accounts, queues }: HourFacts): QueueStatus => {
+  const fromMs = Math.max(hourMs, queue.fromMs);
+  const toMs = Math.min(hourMs + hourLengthMs, queue.endMs ?? Number.POSITIVE_INFINITY);
+  if (isCovered(accounts, queue.queueId, { fromMs, toMs })) return "accounted";
+  if (!queue.sendsAccounts && queues.every(({ accountedThroughMs }) => accountedThroughMs === null))
+    return "not_accounted";
+  // Accounts come in their order: what is missing before a later one, or a successor's, does not come any more.
+  if (queue.accountedThroughMs !== null && queue.accountedThroughMs >= toMs) return "accounts_lost";
+  if (queue.endMs === null) return "pending";
+  return abruptEndings.includes(queue.ending) ? "unknown" : "accounts_lost";
+};
+
+/**
+ * Decides on the state of an hour at `nowMs`; null if it is not over, its account is not due, or the host was not enrolled then. It is complete if
+ * a queue binds it, each queue that does is accounted for through its end, and all that was accepted is stored.
+ */
 export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null => {
-  const { hourMs, accounts, accountedFromMs, accountedThroughMs, exports } = facts;
+  const { hourMs, accounts, exports } = facts;
   const endMs = hourMs + hourLengthMs;
   const isEnrolled =
     (facts.enrolledMs === null || facts.enrolledMs < endMs) && (facts.revokedMs === null || facts.revokedMs > hourMs);
@@ -280,18 +358,23 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   const isClockWrong = accounts.clockAheadMs > clockSkewMs;
   const status = (state: HourState, shortages: Shortage[] = []): HourStatus => ({ state, shortages, isClockWrong });
 
+  const binding = facts.queues.filter((queue) => queue.fromMs < endMs && (queue.endMs ?? endMs) > hourMs);
+  const statuses = new Set(binding.map((queue) => statusOfQueue(queue, facts)));
   const shortages = shortagesOf(accounts);
+  // An account that core refuses is not lost.
+  if (statuses.has("accounts_lost") && accounts.faults.length === 0)
+    shortages.push({ kind: "accounts_lost", count: null });
+  if (statuses.has("unknown")) shortages.push({ kind: "unknown", count: null });
   if (shortages.length > 0) return status("short", shortages);
-  if (accountedFromMs === null || accountedFromMs >= endMs)
-    return nowMs < endMs + graceMs ? null : status("not_accounted");
-  if (!isCovered(accounts, hourMs, accountedFromMs)) {
-    // Accounts come in their order: what is missing before the last one does not come any more.
-    if (accountedThroughMs !== null && accountedThroughMs >= endMs)
-      return status("short", [{ kind: "accounts_lost", count: null }]);
+  if (statuses.has("pending")) {
     if (nowMs < endMs + graceMs) return null;
     if (facts.outages.some(({ fromMs, untilMs }) => fromMs < endMs + graceMs && untilMs > hourMs))
       return status("core_out");
     return status(facts.isSilent ? "silent" : "late");
+  }
+  if (binding.length === 0 || statuses.has("not_accounted")) {
+    if (nowMs < endMs + graceMs) return null;
+    return status(facts.queues.some(({ ending }) => ending === "ended") ? "not_running" : "not_accounted");
   }
   if (accounts.ranMs === 0 && accounts.accepted === 0) return status("not_running");
   if (!accounts.isChecked) return status("not_accounted");

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
-import { hourStates, shortageKinds } from "./hour-state.ts";
+import { hourStates, queueEndings, shortageKinds } from "./hour-state.ts";
 
 /** The hours that a report covers at most: 31 days. */
 export const reportHoursMax = 31 * 24;
@@ -35,6 +35,18 @@ const AccountView = v.strictObject({
   /** Why core refuses it; null for an accepted one. */
   refused: v.nullable(v.string()),
 });
+
+/** A queue of a host that binds its hours, or did; `queue_id` is empty for those beyond 64. */
+export const HostQueueView = v.strictObject({
+  queue_id: v.string(),
+  first_seen_at: IsoTimestamp,
+  last_seen_at: IsoTimestamp,
+  ended_at: v.nullable(IsoTimestamp),
+  ending: v.nullable(v.picklist(queueEndings)),
+});
+
+/** The queues of a host, the newest first. */
+export const HostQueues = v.strictObject({ items: v.array(HostQueueView) });
 
 /** An hour of a host. */
 const HostHourView = v.strictObject({

@@ -1,5 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { equalBytes } from "../../kit/bytes.ts";
+import { hourMs as hourLengthMs } from "../../kit/clock.ts";
 import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { accountPayload, sourceRefusals } from "./account.ts";
 import { type AccountFacts, isCovered, sumHour } from "./hour-state.ts";
@@ -159,7 +160,7 @@ const checkCounts = (
   if (isShort || refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
     fault("state", `the line says ${state}, and its counts do not`, { host });
   const firstMs = Math.min(...bodies.map(({ fromMs }) => Number(fromMs)));
-  if (!isCovered(sums, hourMs, firstMs))
+  if (!isCovered(sums, null, { fromMs: Math.max(hourMs, firstMs), toMs: hourMs + hourLengthMs }))
     fault("state", `the line says ${state}, and its accounts lack a part of the hour`, { host });
 };
 
@@ -183,6 +184,7 @@ const factsOf = (body: AccountBody): AccountFacts => {
     }),
   );
   return {
+    queueId: body.queueId.toHex(),
     fromMs: Number(body.fromMs),
     toMs: Number(body.toMs),
     receivedMs: Number(body.toMs),
@@ -194,6 +196,7 @@ const factsOf = (body: AccountBody): AccountFacts => {
       expired: Number(body.expired),
       damaged: Number(body.damaged),
       fileGapBytes: Number(body.fileGapBytes),
+      fileGaps: Number(body.fileGaps),
     },
   };
 };

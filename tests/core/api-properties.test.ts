@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { hostDiag } from "../../drizzle/schema/diag.ts";
 import { writeStatement } from "../../functions/domain/completeness/write-statement.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
+import { noteQueues } from "../../functions/store/ingest/queues.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
@@ -125,6 +126,12 @@ await test.db.insert(hostDiag).values([
   { id: openDiag, ...asked },
   { id: answeredDiag, ...asked, answeredAt: new Date(clock.now()), bundle: "{}" },
 ]);
+const openQueue = "0b".repeat(16);
+await noteQueues(
+  test.db,
+  [{ hostId: caller.host.identity, queueId: Uint8Array.fromHex(openQueue), sendsAccounts: true }],
+  new Date(clock.now()),
+);
 const statements = { ...test.core, codec: zstdCodec, logSigner: null };
 const stated = await writeStatement(statements, "01920000-0000-7000-8000-00000000000a");
 const guardOf = new Map(test.routes.map(({ operationId, guard }) => [operationId, guard.kind]));
@@ -176,7 +183,8 @@ const known: KnownValues = {
 const idsOf = ({ path, operationId }: Documented, name: string): string[] => {
   if (name === "diag") return [answeredDiag];
   if (name === "hour") return [stated?.hour ?? ""];
-  if (path.includes("/diags/")) return [caller.host.identityId];
+  if (name === "queue") return [openQueue];
+  if (/\/(diags|queues)\//.test(path)) return [caller.host.identityId];
   if (operationId === "setDesiredConfig") return [untouched];
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
   if (path.includes("/devices/")) return [(operationId.startsWith("decide") ? decided : shown).userCode];

@@ -215,6 +215,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_INGEST_REQUIRE_ENROLLMENT: boolean(false),
   SVC_INGEST_RETENTION_DAYS: integer(30, 0, 3650),
   SVC_ACCOUNT_RETENTION_DAYS: integer(400, 2, 3650),
+  SVC_QUEUE_LOST_AFTER_DAYS: integer(7, 1, 400),
   SVC_STATE_RETENTION_DAYS: integer(90, 1, 400),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: integer(50, 1, 10_000),
   SVC_INGEST_SINK: {

@@ -15,7 +15,7 @@
  */
 import type { ReadAccount } from "../../functions/domain/telemetry/read-account.ts";
 import { hourMs } from "../../kit/clock.ts";
-import { stateOfHour, sumHour } from "../../proto/completeness/hour-state.ts";
+import { type AccountFacts, type QueueFacts, stateOfHour, sumHour } from "../../proto/completeness/hour-state.ts";
 import { accountOf, type CoreAccount } from "./core-accounts.ts";
 import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";
@@ -141,7 +141,7 @@ const judgeVolumes = (accounts: readonly CoreAccount[], { volumes }: Tables): Br
 /** What was lost in a place that core reports: its hour may not be taken for complete. */
 const judgeHours = (
   accounts: readonly CoreAccount[],
-  { tables: { envelopes, records }, hosts, discarded }: AccountsAfter,
+  { tables: { envelopes, records, queues }, hosts, discarded }: AccountsAfter,
 ): Breach[] => {
   const texts = new Set(envelopes.map(({ text }) => text));
   const gaps = records.filter(({ action }) => action === "ingest.gap");
@@ -160,8 +160,7 @@ const judgeHours = (
       {
         hourMs: startMs,
         accounts: sumHour(startMs, own),
-        accountedFromMs: ofHost.length === 0 ? null : Math.min(...ofHost.map(({ fromMs }) => fromMs)),
-        accountedThroughMs: ofHost.length === 0 ? null : Math.max(...ofHost.map(({ toMs }) => toMs)),
+        queues: queuesOf(hostId, queues, ofHost),
         ...{ enrolledMs: null, revokedMs: null, isSilent: true, outages: [], exports: [] },
       },
       Number.POSITIVE_INFINITY,
@@ -170,6 +169,21 @@ const judgeHours = (
     return status?.state === "undelivered" || status?.state === "complete" ? [breach("isShort", at)] : [];
   });
 };
+
+/** Returns the queues of a host as core reads them. */
+const queuesOf = (
+  hostId: string,
+  queues: AccountsAfter["tables"]["queues"],
+  accounts: readonly AccountFacts[],
+): QueueFacts[] =>
+  [...queues].flatMap(([name, { firstSeenAt, endedAt, ending, sendsAccounts }]) => {
+    const [host, queueId = ""] = name.split("\0");
+    if (host !== hostId) return [];
+    const own = accounts.filter((account) => account.queueId === queueId);
+    const fromMs = own.length === 0 ? firstSeenAt : Math.min(...own.map((account) => account.fromMs));
+    const accountedThroughMs = own.length === 0 ? null : Math.max(...own.map(({ toMs }) => toMs));
+    return [{ queueId, fromMs, endMs: endedAt, ending, sendsAccounts, accountedThroughMs }];
+  });
 
 const contains = ({ firstSequence, lastSequence }: ReadAccount, sequence: number): boolean =>
   firstSequence <= sequence && sequence <= lastSequence;

@@ -2,11 +2,12 @@
  * The statements with which core decides on accounts (functions/store/ingest/accounts.ts), on the model of the server: their own conditions
  * and assignments are evaluated on the rows of the model. Fails on any other statement.
  */
+import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
 import { type DatabaseServer, queueRow, type Transaction } from "./database.ts";
 import type { ExecuteStatement } from "./export-statements.ts";
 import { createSinkStatements } from "./sink-statements.ts";
 import { type Expression, readExpression, type Scope, splitList, type Value, type Values } from "./sql-expressions.ts";
-import type { CursorRow } from "./tables.ts";
+import { type CursorRow, endQueueRow, noteQueue } from "./tables.ts";
 
 const selectPattern =
   /^select (.+?) from "(ingest_cursor|ingest_account)" where (.+?)(?: order by (\S+) desc)?(?: limit (\$\d+))?( for no key update)?$/;
@@ -14,6 +15,7 @@ const insertPattern = /^insert into "ingest_account" \((.+?)\) values \((.+)\)$/
 const updatePattern = /^update "ingest_cursor" set (.+?) where (.+)$/;
 const lostRanges =
   "select details->>'from' as first, details->>'through' as last from audit_event where action = 'ingest.gap' and actor_display = $1 and details->>'queue_id' = any($2::text[])";
+const findEnding = "select ending from ingest_queue where host_id = $1 and queue_id = $2";
 const storedWithin =
   "select coalesce(sum(envelopes), 0)::text as stored from ingest_block where host_id = $1 and queue_id = $2 and first_sequence >= $3::bigint and last_sequence <= $4::bigint";
 
@@ -90,6 +92,21 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
       });
       return [];
     }
+    if (text === findEnding) return [{ ending: server.tables.queues.get(queueOf(params))?.ending ?? null }];
+    if (text.startsWith("insert into ingest_queue as q ")) {
+      const [now, seen] = params;
+      const queues = JSON.parse(String(seen)) as { host: string; queue: string; sends: boolean }[];
+      for (const { host: hostId, queue: queueHex, sends } of queues)
+        server.write(open, (tables) =>
+          noteQueue(tables, queueRow({ hostId, queueHex }), Date.parse(String(now)), sends),
+        );
+      return [];
+    }
+    if (text.startsWith("update ingest_queue set ended_at = $1::timestamptz, ending = $2, ")) {
+      const end = { endedAt: Date.parse(String(params[0])), ending: params[1] as QueueEnding };
+      server.write(open, (tables) => endQueueRow(tables, queueOf(params.slice(4)), end));
+      return [];
+    }
     const selected = selectPattern.exec(text);
     // The sink of a stream reads a cursor alone.
     if (selected && selected[1] !== '"cursor"') return select(open, selected, params);
@@ -126,6 +143,9 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
     return [];
   };
 };
+
+const queueOf = ([hostId, queueId]: readonly unknown[]): string =>
+  queueRow({ hostId: String(hostId), queueHex: (queueId as Uint8Array).toHex() });
 
 const rowName = ({ host_id, queue_id }: Values): string =>
   queueRow({ hostId: String(host_id), queueHex: (queue_id as Uint8Array).toHex() });

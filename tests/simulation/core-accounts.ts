@@ -43,6 +43,7 @@ export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges"
     place: number(sink === "nats" ? "stream_end" : "xid"),
     dropped: Object.values(statedLosses(body).refused).reduce((sum, records) => sum + records, 0),
     facts: {
+      queueId: read.queueId.toHex(),
       ...{ fromMs: read.fromMs, toMs: read.toMs, receivedMs: Date.parse(String(row.received_at)) },
       ...{ isStopped: read.isStopped, refused, isChecked, sink, xid: BigInt(number("xid")), streamEnd: null },
       ...{ ...counts, accepted, discarded, exportRejections: [], stated: statedLosses(body) },

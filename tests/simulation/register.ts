@@ -2,7 +2,7 @@
 import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
 import { queueRow } from "./database.ts";
 import { createDatabaseSession, type SessionNeeds, type Step } from "./database-session.ts";
-import { type CursorRow, moveCursor, newCursor } from "./tables.ts";
+import { type CursorRow, endQueueRow, moveCursor, newCursor, noteQueue } from "./tables.ts";
 import type { World } from "./world.ts";
 
 /** A transaction of the register: what runs its steps. */
@@ -59,6 +59,16 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
             Object.assign(row, { rangeLost: row.rangeLost + lost, updatedAt: now.getTime(), xmin });
           });
         }
+      }),
+    note: ({ step }, queues, now) =>
+      step((tx) => {
+        for (const queue of queues)
+          server.write(tx, (tables) => noteQueue(tables, keyOf(queue), now.getTime(), queue.sendsAccounts));
+      }),
+    endForked: ({ step }, queue, now) =>
+      step((tx) => {
+        const end = { endedAt: now.getTime(), ending: "forked" } as const;
+        server.write(tx, (tables) => endQueueRow(tables, keyOf(queue), end));
       }),
     trim: async () => undefined,
     addGap: async () => undefined,

@@ -26,15 +26,6 @@ describe("a simulation", () => {
     expect((await simulate({ seed: 4, variation: 1 })).digest).not.toBe(first.digest);
   });
 
-  it.each([
-    [500203, accountLaws.named],
-    [814218, accountLaws.isShort],
-  ])("finds in seed %i what a database lost before the queue took another id: %s", async (seed, law) => {
-    expect((await simulate({ seed })).breaches).toEqual([]);
-    const planted = await simulate({ seed }, plants["what is lost under an earlier id is not counted"]);
-    expect(planted.breaches.map((breach) => breach.law)).toContain(law);
-  });
-
   it("stores no record of a call that is sent again in the place of a copy's", async () => {
     const { breaches, notes } = await simulate({ seed: 2, faults: [] }, {}, async ({ world, hosts, cores, ...lab }) => {
       const [host] = hosts;

@@ -1,4 +1,5 @@
 /** The tables that ingest and exports write, as far as they decide. */
+import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
 import type { LostRange } from "../../proto/completeness/lost-ranges.ts";
 import type { Values } from "./sql-expressions.ts";
 
@@ -51,6 +52,37 @@ export const moveCursor = (row: CursorRow, cursor: number, countedThrough = curs
   countedThrough: row.countedThrough === row.cursor ? countedThrough : row.countedThrough,
 });
 
+/** A row of `ingest_queue`; times in milliseconds. */
+export interface QueueRow {
+  firstSeenAt: number;
+  sendsAccounts: boolean;
+  endedAt: number | null;
+  ending: QueueEnding | null;
+  isForked: boolean;
+}
+
+/** Notes that a queue is open, as core does. */
+export const noteQueue = ({ queues }: Pick<Tables, "queues">, name: string, now: number, sendsAccounts: boolean) => {
+  const row = queues.get(name) ?? { firstSeenAt: now, sendsAccounts, endedAt: null, ending: null, isForked: false };
+  queues.set(name, {
+    ...row,
+    sendsAccounts: row.sendsAccounts || sendsAccounts,
+    endedAt: null,
+    ending: row.ending === "ended" ? row.ending : null,
+  });
+};
+
+/** Ends a queue, as core does. */
+export const endQueueRow = (
+  { queues }: Pick<Tables, "queues">,
+  name: string,
+  { endedAt, ending }: { endedAt: number; ending: QueueEnding },
+) => {
+  const row = queues.get(name);
+  if (row === undefined || row.endedAt !== null || (row.isForked && ending === "succeeded")) return;
+  queues.set(name, { ...row, endedAt, ending, isForked: row.isForked || ending === "forked" });
+};
+
 /** An event of the audit log. */
 export interface QueueRecord {
   hostId: string;
@@ -69,6 +101,7 @@ export interface VolumeRow {
 /** Everything that is committed. Rows of lists are never changed. */
 export interface Tables {
   cursors: Map<string, CursorRow>;
+  queues: Map<string, QueueRow>;
   /** In the order of their commits. */
   envelopes: StoredEnvelope[];
   blocks: BlockRow[];
@@ -96,6 +129,7 @@ export interface Tables {
 /** Returns an empty database. */
 export const emptyTables = (): Tables => ({
   cursors: new Map(),
+  queues: new Map(),
   envelopes: [],
   blocks: [],
   records: [],
@@ -114,6 +148,7 @@ export const emptyTables = (): Tables => ({
 export const copyTables = (tables: Tables): Tables => ({
   ...tables,
   cursors: new Map([...tables.cursors].map(([key, row]) => [key, { ...row }])),
+  queues: new Map(tables.queues),
   envelopes: [...tables.envelopes],
   blocks: [...tables.blocks],
   records: [...tables.records],

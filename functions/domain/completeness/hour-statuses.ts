@@ -69,11 +69,12 @@ export const readHourStatuses = async (
   });
 };
 
-const noLosses: AccountFacts["stated"] = { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0 };
+const noLosses: AccountFacts["stated"] = { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0, fileGaps: 0 };
 
 /** Returns what decides on the state of an account's hour. */
 export const factsOf = (account: HourAccount): AccountFacts => ({
   ...account,
+  queueId: account.queueId.toHex(),
   // The body of one that core refuses may be anything.
   stated: account.refused === null ? statedLosses(account.body) : noLosses,
 });

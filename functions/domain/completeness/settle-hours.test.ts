@@ -8,6 +8,7 @@ import { createTestToken, enrollTestCollector } from "../../../tests/support/col
 import { createTestCore } from "../../../tests/support/core.ts";
 import { dayAt, findDays } from "../../store/completeness/days.ts";
 import { addLostRange } from "../../store/ingest/gaps.ts";
+import { endQueue, noteQueues } from "../../store/ingest/queues.ts";
 import { settleHours } from "./settle-hours.ts";
 
 const test = await createTestCore();
@@ -163,6 +164,26 @@ describe("the states of hosts' hours", () => {
     await advanceTo(fourth + 32 * hourMs);
     expect(await settle("01920000-0000-7000-8000-000000000002")).toBeUndefined();
     expect((await settle())?.hosts).toBe(3);
+    await expectCountsToAddUp();
+  });
+
+  it("L1, L4: are late while a queue that core has seen is not accounted for, and short once it has ended", async () => {
+    const hour = clock.now() - (clock.now() % hourMs) - hourMs;
+    const lost = { hostId: c, queueId: new Uint8Array(16).fill(9) };
+    await noteQueues(db, [{ ...lost, sendsAccounts: true }], new Date(hour + 60_000));
+    await storeAccount(db, c, hour);
+    await advanceTo(hour + 2 * hourMs);
+    await settle();
+    await advanceTo(hour + 2 * hourMs + 16 * 60_000);
+    await settle();
+    expect(await stateOf(c, hour)).toBe("silent");
+    await endQueue(db, lost, { endedAt: new Date(hour + hourMs), ending: "closed" }, new Date(clock.now()));
+    await settle();
+    expect(await stateOf(c, hour)).toBe("short");
+    const [row] = await findDays(db, [c], { from: dayAt(hour), to: dayAt(hour) });
+    expect(unpackNotes(row?.details ?? null).get((hour % dayMs) / hourMs)?.shortages).toEqual([
+      { kind: "unknown", count: null },
+    ]);
     await expectCountsToAddUp();
   });
 

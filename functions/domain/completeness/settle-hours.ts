@@ -1,8 +1,8 @@
 /**
  * Settles the states of hosts' hours. Invariants:
  * - Each hour is decided once for every host when its grace is over, in order and without a gap, also when nothing came.
- * - An account that comes later, an export that passes it or whose backend rejects of it, a stream that loses of it, or the loss of an account
- *   decides the hour again.
+ * - An account that comes later, an export that passes it or whose backend rejects of it, a stream that loses of it, the loss of an account, or
+ *   the end of a queue decides the hour again.
  * - An hour is not decided again once accounts of it may have been deleted.
  * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
  */
@@ -40,6 +40,7 @@ import {
 } from "../../store/completeness/hour-facts.ts";
 import { findChangedAccounts, findDeliveredInStream } from "../../store/completeness/settled-hours.ts";
 import type { Executor } from "../../store/database/database.ts";
+import { deleteOldQueues, endAbandonedQueues } from "../../store/ingest/queues.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
 import { type DecidedHour, type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
 import { hoursOf } from "./settled-hours.ts";
@@ -80,6 +81,8 @@ export const settleHours = async (
   try {
     const rules = await readHourRules(core);
     const keptFromMs = accountsKeptFrom(core.config, rules.nowMs);
+    const lostBefore = new Date(rules.nowMs - core.config.queueLostAfterDays * dayMs);
+    await endAbandonedQueues(db, { lostBefore, now: new Date(rules.nowMs) });
     const again = await settleAgain(core, rules, { ...before, keptFromMs });
     const { hours: count, ...reached } = again;
     progress = { ...before, ...reached };
@@ -91,7 +94,10 @@ export const settleHours = async (
       report.hour = new Date(hourMs).toISOString();
       progress = { ...progress, hourMs };
       await deleteOldDays(db, new Date(rules.nowMs - retentionDays * dayMs));
-      if (keptFromMs !== null) await deleteOldAccounts(db, new Date(keptFromMs - marginMs));
+      if (keptFromMs !== null) {
+        await deleteOldAccounts(db, new Date(keptFromMs - marginMs));
+        await deleteOldQueues(db, new Date(keptFromMs - marginMs));
+      }
     }
     return Object.keys(report).length === 0 ? undefined : report;
   } finally {
@@ -152,7 +158,7 @@ const settleAgain = async (
   const left = streamedAccounts.length === againMax ? streamedAccounts.at(-1) : undefined;
   const changed = await findChangedAccounts(core.db, { ...limits, since: receivedBefore });
   const cut = changed.length === againMax ? changed.at(-1)?.receivedMs : undefined;
-  const changedHours = changed.map(({ host, fromMs }) => ({ host, hourMs: fromMs - (fromMs % hourLengthMs) }));
+  const changedHours = changed.flatMap((account) => hoursOf(account, { fromMs: 0, untilMs: endMs }));
   // Of an older hour core no longer has every account.
   const whole = [...late.hours, ...delivered, ...inStream, ...changedHours].filter(
     (hour) => keptFromMs === null || hour.hourMs >= keptFromMs,

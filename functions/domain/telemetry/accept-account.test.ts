@@ -4,7 +4,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { signBytes } from "../../../collector/management/signed-request.ts";
 import { hourMs } from "../../../kit/clock.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
-import { type AccountFacts, type HourStatus, stateOfHour, sumHour } from "../../../proto/completeness/hour-state.ts";
+import {
+  type AccountFacts,
+  anyQueue,
+  type HourStatus,
+  stateOfHour,
+  sumHour,
+} from "../../../proto/completeness/hour-state.ts";
 import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestToken, enrollTestCollector, type TestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
@@ -91,6 +97,7 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
     const [accepted, stored, rejected] = [count("accepted"), count("stored"), count("rejected")];
     const [discarded, lost, missing] = [count("discarded"), count("lost"), count("missing")];
     return {
+      queueId: Buffer.from(row.queue_id).toString("hex"),
       ...{ fromMs: count("from_ms"), toMs: count("to_ms"), receivedMs: count("received_ms") },
       ...{ accepted, stored, rejected, discarded, lost, missing, xid: BigInt(row.xid) },
       ...{
@@ -111,8 +118,10 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
   return stateOfHour(
     {
       ...{ hourMs, accounts: sumHour(hourMs, facts), enrolledMs: 0, revokedMs: null },
-      accountedFromMs: linked.length === 0 ? null : Math.min(...linked.map(({ fromMs }) => fromMs)),
-      accountedThroughMs: linked.length === 0 ? null : Math.max(...linked.map(({ toMs }) => toMs)),
+      queues:
+        linked.length === 0
+          ? []
+          : [anyQueue(Math.min(...linked.map(({ fromMs }) => fromMs)), Math.max(...linked.map(({ toMs }) => toMs)))],
       isSilent: !(Number(spoken?.at ?? 0) > now.getTime() - 180_000),
       outages: outages.map(({ beganAt, countedFrom }) => ({
         fromMs: beganAt.getTime(),

@@ -22,6 +22,7 @@ import {
   type LastAccount,
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
+import { endQueue, findEnding, noteQueues } from "../../store/ingest/queues.ts";
 import { addSourceVolumes } from "../../store/volume/sources.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import {
@@ -128,12 +129,13 @@ export const createAccountAcceptor = (
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
       const same = await hasAccount(tx, name);
       const lacksPrevious = await hasLostPrevious(tx, read, earlierIds);
+      const isEnded = (await findEnding(tx, queue)) === "ended";
       const decision: AccountDecision =
         read === undefined || fault !== undefined
           ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
           : decideAccount(
               { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-              { ...state, same, lacksPrevious, has },
+              { ...state, same, lacksPrevious, isEnded, has },
             );
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
@@ -145,11 +147,25 @@ export const createAccountAcceptor = (
       const columns = isLinked ? await state.take({ counts, lastSequence }) : noStream;
       const facts = { ...name, ...columns, read, sent, state, lostBefore, now: clock.now(), sink: books.sink };
       if (isKept) await insertAccount(tx, rowOf(decision, facts));
-      if (isKept && !isRefused && read) await addSourceVolumes(tx, read, dayOfAccount(read, clock.now()));
+      if (isKept && !isRefused && read) {
+        await addSourceVolumes(tx, read, dayOfAccount(read, clock.now()));
+        await noteAccount(tx, read, new Date(clock.now()));
+      }
       if (isRefused && isKept) await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
       return { through: isLinked ? name.number : through, refused: isRefused ? decision.fault : "" };
     });
   };
+};
+
+/** Notes what an accepted account says of its queue, and of the one that it follows. */
+const noteAccount = async (tx: Executor, read: ReadAccount, now: Date): Promise<void> => {
+  const { hostId, queueId, previousQueueId } = read;
+  await noteQueues(tx, [{ hostId, queueId, sendsAccounts: true }], now);
+  if (read.isEnd) await endQueue(tx, read, { endedAt: new Date(read.toMs), ending: "ended" }, now);
+  if (read.number === 1n && previousQueueId.length > 0) {
+    const end = { endedAt: new Date(read.fromMs), ending: "succeeded" } as const;
+    await endQueue(tx, { hostId, queueId: previousQueueId }, end, now);
+  }
 };
 
 /** Whether a queue is as a stream left it: neither has what stores it gone back, nor another session opened it. */

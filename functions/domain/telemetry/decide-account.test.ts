@@ -180,6 +180,6 @@ describe("an account", () => {
     ];
     const sent = toBinary(AccountBodySchema, create(AccountBodySchema, { refused: refusals, expired: 5n }));
     const refused = { queue_full: Number.MAX_SAFE_INTEGER, retry: 3 };
-    expect(statedLosses(sent)).toEqual({ refused, expired: 5, damaged: 0, fileGapBytes: 0 });
+    expect(statedLosses(sent)).toEqual({ refused, expired: 5, damaged: 0, fileGapBytes: 0, fileGaps: 0 });
   });
 });

@@ -52,6 +52,7 @@ export const decideAccount = (
     last,
     same,
     lacksPrevious = false,
+    isEnded = false,
     range,
     has,
   }: {
@@ -59,6 +60,8 @@ export const decideAccount = (
     same: boolean;
     /** Core has had the account of an earlier id of the queue that number 1 names, and lost it. */
     lacksPrevious?: boolean;
+    /** An earlier account has ended the queue. */
+    isEnded?: boolean;
     range: QueueRange | undefined;
     /** What core has of its range where the queue is ahead of it. */
     has: RangeFacts;
@@ -72,6 +75,7 @@ export const decideAccount = (
   const followsGap = number > head + 1n || lacksPrevious;
   if (followsGap && !account.earlierAreLost) return { kind: "early" };
   if (fault !== undefined) return refuse(fault);
+  if (isEnded) return refuse("queue_ended");
   if (last && !followsGap && !equalBytes(account.previousSha256, last.sha256)) return refuse("predecessor_differs");
   if (last && account.firstSequence <= last.lastSequence) return refuse("contradicts_sequences");
   const expected = account.accepted - account.ackedBefore;

@@ -22,6 +22,8 @@ export const accountFaults = [
   "predecessor_differs",
   /** Core has another account of this number. */
   "number_used",
+  /** An earlier account ended its queue. */
+  "queue_ended",
   /** Its host has sent too many; core has not read it. */
   "rate_limited",
 ] as const;
@@ -43,6 +45,8 @@ export interface ReadAccount {
   firstSequence: bigint;
   lastSequence: bigint;
   isStopped: boolean;
+  /** The last of its queue. */
+  isEnd: boolean;
   /** Accepted records, in all. */
   accepted: bigint;
   /** What it accepted, by kind and source. */
@@ -76,6 +80,7 @@ export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
     firstSequence,
     lastSequence,
     isStopped: body.stopped,
+    isEnd: body.ended,
     accepted,
     sources: body.accepted.map(({ kind, source, records, bytes: payloadBytes }) => ({
       kind,
@@ -111,10 +116,10 @@ const faultOf = (body: AccountBody, accepted: bigint): AccountFault | undefined 
   return stopped || isOneHour ? undefined : "contradicts_itself";
 };
 
-const numbersOf = ({ accepted, refused, expired, damaged, fileGapBytes, waitedMs }: AccountBody): bigint[] => [
+const numbersOf = ({ accepted, refused, filtered, redacted, ...body }: AccountBody): bigint[] => [
   ...accepted.flatMap(({ records, bytes }) => [records, bytes]),
-  ...refused.map(({ records }) => records),
-  ...[expired, damaged, fileGapBytes, waitedMs],
+  ...[...refused, ...filtered, ...redacted].map(({ records }) => records),
+  ...[body.expired, body.damaged, body.fileGapBytes, body.fileGaps, body.fileGapsUnknown, body.waitedMs],
 ];
 
 /** The day of an account by its host's clock; by core's for one that cannot be. */
@@ -127,11 +132,12 @@ export interface StatedLosses {
   expired: number;
   damaged: number;
   fileGapBytes: number;
+  fileGaps: number;
 }
 
 /** Returns the losses that the body of an accepted account states, each at most 2^53 - 1. */
 export const statedLosses = (bytes: Uint8Array): StatedLosses => {
-  const { refused, expired, damaged, fileGapBytes } = fromBinary(AccountBodySchema, bytes);
+  const { refused, expired, damaged, fileGapBytes, fileGaps } = fromBinary(AccountBodySchema, bytes);
   const totals: Partial<Record<SourceRefusal, number>> = {};
   for (const { reason, records } of refused) {
     const name = sourceRefusals[reason - 1];
@@ -142,6 +148,7 @@ export const statedLosses = (bytes: Uint8Array): StatedLosses => {
     expired: limited(expired),
     damaged: limited(damaged),
     fileGapBytes: limited(fileGapBytes),
+    fileGaps: limited(fileGaps),
   };
 };
 

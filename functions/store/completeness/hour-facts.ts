@@ -1,9 +1,12 @@
 import { sql } from "drizzle-orm";
 import {
   type AccountFacts,
+  anyQueue,
   clockSkewMs,
   type ExportPlace,
   type ExportRejection,
+  type QueueEnding,
+  type QueueFacts,
 } from "../../../proto/completeness/hour-state.ts";
 import { withLosses } from "../../../proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
@@ -48,44 +51,77 @@ export interface HostFacts {
   revokedMs: number | null;
   /** Its last status or envelope. */
   spokeMs: number | null;
-  accountedFromMs: number | null;
-  accountedThroughMs: number | null;
+  queues: readonly QueueFacts[];
 }
 
-/** Finds the facts of hosts. */
+type QueueRow = [
+  queueId: string,
+  firstSeen: string,
+  ended: string | null,
+  ending: QueueEnding | null,
+  sendsAccounts: boolean,
+  from: string | null,
+  through: string | null,
+];
+
+const queueOf = ([queueId, firstSeen, ended, ending, sendsAccounts, from, through]: QueueRow): QueueFacts => ({
+  queueId,
+  fromMs: Number(from ?? firstSeen),
+  endMs: numberOf(ended),
+  ending,
+  sendsAccounts,
+  accountedThroughMs: numberOf(through),
+});
+
+/**
+ * Finds the facts of hosts. A host whose queues core does not know by name, as before this version or behind a stream, has one with all its
+ * accounts, without an id.
+ */
 export const findHostFacts = async (db: Executor, hosts: readonly string[]): Promise<Map<string, HostFacts>> => {
   const rows = await db.execute<
-    Record<"host" | "enrolled" | "revoked" | "spoke" | "first" | "last", string | null>
+    Record<"host" | "enrolled" | "revoked" | "spoke" | "first" | "last" | "queues", string | null>
   >(sql`
-    select w.host, ${milliseconds("s.enrolled_at")} as enrolled, ${milliseconds("s.revoked_from")} as revoked,
-      ${milliseconds("greatest(s.last_heartbeat_at, s.last_envelope_at, i.last_envelope_at)")} as spoke,
+    select w.host, ${milliseconds("s.enrolled_at")} as enrolled, ${milliseconds("coalesce(d.revoked_at, s.revoked_from)")} as revoked,
+      ${milliseconds("greatest(s.last_heartbeat_at, s.last_envelope_at, i.last_envelope_at)")} as spoke, q.queues,
       ${milliseconds("first.from_at")} as first, ${milliseconds("last.to_at")} as last
     from unnest(${arrayLiteral(hosts)}::text[]) as w (host)
     left join fleet_status s on s.identity = w.host collate "C"
+    left join collector_identity d on d.identity = w.host
     left join ingest_host i on i.host_id = w.host
     left join lateral (
-      select from_at from ingest_account where host_id = w.host and refused is null order by to_at limit 1) first on true
+      select json_agg(json_build_array(encode(q.queue_id, 'hex'), ${milliseconds("q.first_seen_at")}, ${milliseconds("q.ended_at")}, q.ending,
+        q.sends_accounts, ${milliseconds("own.from_at")}, ${milliseconds("newest.to_at")}) order by q.queue_id)::text as queues
+      from ingest_queue q
+      left join lateral (
+        select from_at from ingest_account a where a.host_id = q.host_id and a.queue_id = q.queue_id and a.refused is null
+        order by a.number limit 1) own on true
+      left join lateral (
+        select to_at from ingest_account a where a.host_id = q.host_id and a.queue_id = q.queue_id and ${isNotAhead}
+        order by a.number desc limit 1) newest on true
+      where q.host_id = w.host) q on true
     left join lateral (
-      select to_at from ingest_account
-      where host_id = w.host and refused is null and to_at <= received_at + interval '1 millisecond' * ${clockSkewMs}::int
-      order by to_at desc limit 1) last on true`);
+      select from_at from ingest_account a where q.queues is null and a.host_id = w.host and a.refused is null order by to_at limit 1) first on true
+    left join lateral (
+      select to_at from ingest_account a where q.queues is null and a.host_id = w.host and ${isNotAhead} order by to_at desc limit 1) last on true`);
   return new Map(
-    rows.map((row) => [
-      row.host ?? "",
-      {
-        host: row.host ?? "",
-        enrolledMs: numberOf(row.enrolled),
-        revokedMs: numberOf(row.revoked),
-        spokeMs: numberOf(row.spoke),
-        accountedFromMs: numberOf(row.first),
-        accountedThroughMs: numberOf(row.last),
-      },
-    ]),
+    rows.map(({ host, enrolled, revoked, spoke, queues, first, last }) => {
+      const known = (JSON.parse(queues ?? "[]") as QueueRow[]).map(queueOf);
+      const facts: HostFacts = {
+        host: host ?? "",
+        enrolledMs: numberOf(enrolled),
+        revokedMs: numberOf(revoked),
+        spokeMs: numberOf(spoke),
+        queues: queues === null && first !== null ? [anyQueue(Number(first), numberOf(last))] : known,
+      };
+      return [facts.host, facts];
+    }),
   );
 };
 
+const isNotAhead = sql`a.refused is null and a.to_at <= a.received_at + interval '1 millisecond' * ${clockSkewMs}::int`;
+
 /** An account of a host's hour. */
-export interface HourAccount extends Omit<AccountFacts, "stated"> {
+export interface HourAccount extends Omit<AccountFacts, "stated" | "queueId"> {
   queueId: Uint8Array;
   number: bigint;
   lastSequence: bigint;

@@ -75,9 +75,12 @@ export const findDeliveredAccounts = async (
   return rows.map(settlingOf);
 };
 
+/** A queue that ends, or opens again, is followed so far back. */
+const hoursMax = 31 * 24;
+
 /**
- * Finds accounts of hours before `hour` of whose ranges a backend rejected something, or accepted it after all, or a stream lost something, since
- * `since`, in that order; `receivedMs` is when.
+ * Finds accounts of hours before `hour` of whose ranges a backend rejected something, or accepted it after all, or a stream lost something, and
+ * times without an account of queues that ended, or opened again, since `since`, in that order; `receivedMs` is when.
  */
 export const findChangedAccounts = async (
   db: Executor,
@@ -95,7 +98,14 @@ export const findChangedAccounts = async (
       select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, a.stream_end, r.recorded_at from ingest_lost_range r
       join ingest_account a on a.host_id = r.host_id and a.refused is null and a.last_sequence >= r.from_sequence
         and a.last_sequence - a.accepted < r.through_sequence
-      where r.recorded_at >= ${timestampAt(since, -commitSecondsMax)} and a.from_at < ${timestampAt(hour)}) as changed
+      where r.recorded_at >= ${timestampAt(since, -commitSecondsMax)} and a.from_at < ${timestampAt(hour)}
+      union all
+      select q.host_id, greatest(coalesce(a.to_at, q.first_seen_at), ${timestampAt(hour)} - interval '1 hour' * ${hoursMax}::int),
+        least(q.ended_at, ${timestampAt(hour)}), true, 0, null, q.changed_at from ingest_queue q
+      left join lateral (
+        select to_at from ingest_account i where i.host_id = q.host_id and i.queue_id = q.queue_id and i.refused is null
+        order by i.number desc limit 1) a on true
+      where q.changed_at >= ${timestampAt(since, -commitSecondsMax)} and coalesce(a.to_at, q.first_seen_at) < ${timestampAt(hour)}) as changed
     order by received_at limit ${limit}`);
   return rows.map(settlingOf);
 };

@@ -129,6 +129,7 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
   "watch.delete": ["deleted the watch {target}[: {name}]", "could not delete the watch {target}"],
   "watch.silence": ["set the silence of the watch {target}[, until {until}]", "could not silence the watch {target}"],
   "watch.test": ["sent a test of the watch {target}", "could not send a test of the watch {target}"],
+  "queue.close": ["closed the queue {queue_id} of {target}", "could not close a queue of {target}"],
   "host.nudge": ["asked {target} to act now: {nudge}", "could not ask {target} to act now"],
   "host_diag.request": ["requested the diagnostics of {target}", "could not request the diagnostics of {target}"],
   "host_diag.read": ["read the diagnostics of {target}", "could not read the diagnostics of {target}"],

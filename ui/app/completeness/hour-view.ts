@@ -49,6 +49,7 @@ const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => st
   file_gap: (count) => `${count} of files lost in a rotation`,
   export_rejected: (count) => `${count} rejected by the backend of an export`,
   export_rejected_items: (count) => `${count} rejected by the backend of an export`,
+  unknown: () => "a queue of the host ended without an account: nobody knows what is missing",
 };
 
 const refusals: Readonly<Record<string, string>> = {
@@ -60,6 +61,7 @@ const refusals: Readonly<Record<string, string>> = {
   contradicts_itself: "its counts contradict its range",
   contradicts_sequences: "its range contradicts what core received",
   predecessor_differs: "it names another account before it",
+  queue_ended: "an earlier account ended its queue",
   number_used: "core has another account of this number",
   rate_limited: "the host sent too many",
 };

@@ -132,11 +132,11 @@ describe("the completeness of the fleet", () => {
     expect(status).toBe(200);
     const [head, ...records] = body.trim().split("\r\n");
     expect(head).toBe(
-      "hour,identity,identity_id,device_id,state,accepted,stored,account_refused,accounts_lost,dropped,rejected,lost_in_restore,missing,file_gap,export_rejected,export_rejected_items",
+      "hour,identity,identity_id,device_id,state,accepted,stored,account_refused,accounts_lost,dropped,rejected,lost_in_restore,missing,file_gap,export_rejected,export_rejected_items,unknown",
     );
     expect(records).toEqual([
-      `${at(1)},${b.identity},${b.identityId},b,short,1000,1000,,,310,,,,,,`,
-      `${at(2)},${b.identity},${b.identityId},b,short,1000,1000,,,7,,,,,,`,
+      `${at(1)},${b.identity},${b.identityId},b,short,1000,1000,,,310,,,,,,,`,
+      `${at(2)},${b.identity},${b.identityId},b,short,1000,1000,,,7,,,,,,,`,
     ]);
     const { body: events } = await get<{ items: unknown[] }>("/v1/audit-events?action=completeness.export");
     expect(events.items).toMatchObject([{ outcome: "success", details: { rows: 2 } }]);

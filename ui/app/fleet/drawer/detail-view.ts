@@ -163,6 +163,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "budget.release": ["Held by its budget no longer", "Releasing it failed"],
   "identity.revoke": ["Identity revoked", "Identity revocation failed"],
   "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
+  "queue.close": ["Queue closed", "Queue not closed"],
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
   "completeness.head": ["Statement of an hour written", "Writing the statement of an hour failed"],
   "ingest.gap": ["Envelopes lost by the store", "Envelopes lost by the store"],

@@ -221,6 +221,13 @@ export declare type Open = Message<"svc.ingest.v1.Open"> & {
    * @generated from field: repeated svc.ingest.v1.LeftQueue left_queues = 8;
    */
   leftQueues: LeftQueue[];
+
+  /**
+   * The client sends Accounts of this queue: hours of which none comes are incomplete.
+   *
+   * @generated from field: bool sends_accounts = 9;
+   */
+  sendsAccounts: boolean;
 };
 
 /**
@@ -929,6 +936,37 @@ export declare type AccountBody = Message<"svc.ingest.v1.AccountBody"> & {
    * @generated from field: bytes certificate_sha256 = 19;
    */
   certificateSha256: Uint8Array;
+
+  /**
+   * The queue ends with this account: nothing is sent of it any more, and nothing that it accepted is left on the host.
+   *
+   * @generated from field: bool ended = 20;
+   */
+  ended: boolean;
+
+  /**
+   * Gaps of log files that were found in this time, whatever their size, and how many of these have bytes that nobody can count.
+   *
+   * @generated from field: uint64 file_gaps = 21;
+   */
+  fileGaps: bigint;
+
+  /**
+   * @generated from field: uint64 file_gaps_unknown = 22;
+   */
+  fileGapsUnknown: bigint;
+
+  /**
+   * Records that a rule of the host's config left out, and those that one changed, before the queue.
+   *
+   * @generated from field: repeated svc.ingest.v1.AccountRule filtered = 23;
+   */
+  filtered: AccountRule[];
+
+  /**
+   * @generated from field: repeated svc.ingest.v1.AccountRule redacted = 24;
+   */
+  redacted: AccountRule[];
 };
 
 /**
@@ -936,6 +974,37 @@ export declare type AccountBody = Message<"svc.ingest.v1.AccountBody"> & {
  * Use `create(AccountBodySchema)` to create a new message.
  */
 export declare const AccountBodySchema: GenMessage<AccountBody>;
+
+/**
+ * @generated from message svc.ingest.v1.AccountRule
+ */
+export declare type AccountRule = Message<"svc.ingest.v1.AccountRule"> & {
+  /**
+   * @generated from field: string rule = 1;
+   */
+  rule: string;
+
+  /**
+   * @generated from field: string kind = 2;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: string source = 3;
+   */
+  source: string;
+
+  /**
+   * @generated from field: uint64 records = 4;
+   */
+  records: bigint;
+};
+
+/**
+ * Describes the message svc.ingest.v1.AccountRule.
+ * Use `create(AccountRuleSchema)` to create a new message.
+ */
+export declare const AccountRuleSchema: GenMessage<AccountRule>;
 
 /**
  * @generated from message svc.ingest.v1.AccountCount

@@ -1,0 +1,44 @@
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { findIdentityOf } from "../../store/completeness/report.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { endQueue, listQueues, type QueueRow } from "../../store/ingest/queues.ts";
+import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+
+/** Returns the queues of a host, the newest first. Throws 404 `not_found`. */
+export const listHostQueues = async ({ db }: Pick<Core, "db">, identityId: string): Promise<QueueRow[]> =>
+  listQueues(db, await hostOf(db, identityId));
+
+/**
+ * Closes a queue that will not speak again: its open hours stay incomplete, and later ones do without it. It opens again if it speaks. Throws 404
+ * `not_found`; 409 `conflict` for one that has ended.
+ */
+export const closeHostQueue = async (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  operator: Operator,
+  { identityId, queueId, reasonCode }: { identityId: string; queueId: string; reasonCode: string | null },
+  origin: Origin,
+): Promise<QueueRow[]> =>
+  core.db.transaction(async (tx) => {
+    const hostId = await hostOf(tx, identityId);
+    const isQueue = (row: QueueRow) => row.queueId === queueId;
+    if (!(await listQueues(tx, hostId)).some(isQueue)) throw new Problem("not_found", { detail: "No such queue" });
+    const now = new Date(core.clock.now());
+    const end = { endedAt: now, ending: "closed" } as const;
+    if (!(await endQueue(tx, { hostId, queueId: Uint8Array.fromHex(queueId) }, end, now)))
+      throw new Problem("conflict", { detail: "The queue has ended" });
+    await recordOperatorAction(tx, core, operator, origin, {
+      action: "queue.close",
+      target: { type: "collector_identity", id: identityId },
+      reasonCode,
+      details: { identity: hostId, queue_id: queueId },
+    });
+    return listQueues(tx, hostId);
+  });
+
+const hostOf = async (db: Executor, identityId: string): Promise<string> => {
+  const host = await findIdentityOf(db, identityId);
+  if (host === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  return host;
+};

@@ -1,0 +1,71 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { hourMs } from "../../../kit/clock.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import { deleteOldQueues, endAbandonedQueues, endQueue, findEnding, noteQueues } from "./queues.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { db, clock } = test;
+const hostId = "spiffe://fleet.example/queues";
+const start = clock.now();
+const at = (ms: number) => new Date(start + ms);
+const id = (byte: number) => new Uint8Array(16).fill(byte);
+const queue = (byte: number) => ({ hostId, queueId: id(byte) });
+const note = (byte: number, ms = 0, sendsAccounts = true) =>
+  noteQueues(db, [{ ...queue(byte), sendsAccounts }], at(ms));
+const readQueues = () =>
+  db.execute<{ queue: string; ended: string | null; ending: string | null; sends: boolean }>(sql`
+    select left(encode(queue_id, 'hex'), 2) as queue, (extract(epoch from ended_at - ${at(0).toISOString()}::timestamptz) * 1000)::text as ended,
+      ending, sends_accounts as sends from ingest_queue where host_id = ${hostId} order by queue_id`);
+
+describe("queues that core knows of", () => {
+  it("opens a queue again that core had closed, and remembers that a client sends accounts", async () => {
+    await note(1, 0, false);
+    await note(1);
+    await note(1, 1, false);
+    expect(await readQueues()).toEqual([{ queue: "01", ended: null, ending: null, sends: true }]);
+    expect(await endQueue(db, queue(1), { endedAt: at(5), ending: "closed" }, at(5))).toBe(true);
+    expect(await endQueue(db, queue(1), { endedAt: at(9), ending: "lost" }, at(9))).toBe(false);
+    expect(await readQueues()).toMatchObject([{ ended: "5.000000", ending: "closed" }]);
+    await note(1, 10);
+    expect(await readQueues()).toMatchObject([{ ended: null, ending: null }]);
+  });
+
+  it("does not end a queue of which a copy has sent by the copy's successor", async () => {
+    await note(2);
+    await endQueue(db, queue(2), { endedAt: at(1), ending: "forked" }, at(1));
+    await note(2, 2);
+    expect(await endQueue(db, queue(2), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(false);
+    expect(await findEnding(db, queue(2))).toBeNull();
+    expect(await endQueue(db, queue(1), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(true);
+  });
+
+  it("keeps that an account ended a queue when it is opened again", async () => {
+    await note(3);
+    await endQueue(db, queue(3), { endedAt: at(1), ending: "ended" }, at(1));
+    await note(3, 2);
+    expect(await findEnding(db, queue(3))).toBe("ended");
+    expect((await readQueues())[2]).toMatchObject({ ended: null, ending: "ended" });
+  });
+
+  it("counts queues of a host beyond 64 that are open as one without an id", async () => {
+    for (let byte = 100; byte < 180; byte += 1) await note(byte);
+    const rows = await readQueues();
+    expect(rows.filter(({ ended }) => ended === null)).toHaveLength(65);
+    expect(rows[0]).toMatchObject({ queue: "", ended: null });
+    await note(100, 1);
+    expect(await readQueues()).toHaveLength(rows.length);
+  });
+
+  it("ends queues that core no longer sees, unless their cursor moves, and deletes them once accounts are", async () => {
+    const now = at(48 * hourMs);
+    await db.execute(sql`
+      insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${hostId}, ${id(100)}, 7, ${now.toISOString()}::timestamptz)`);
+    await endAbandonedQueues(db, { lostBefore: at(24 * hourMs), now });
+    const open = (await readQueues()).filter(({ ended }) => ended === null);
+    expect(open).toMatchObject([{ queue: "64" }]);
+    await deleteOldQueues(db, new Date(now.getTime() + 1));
+    expect(await readQueues()).toEqual(open);
+  });
+});

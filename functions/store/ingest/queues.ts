@@ -1,0 +1,122 @@
+/**
+ * The queues of hosts that core knows of (`ingest_queue`). Invariants:
+ * - A queue that is opened or accounted for is open: one that core had closed opens again. One whose account ended it keeps that, and its accounts
+ *   are refused. A copy's word does not close it.
+ * - A host has a bounded number of open queues; the others are one queue without an id.
+ */
+import { desc, eq, sql } from "drizzle-orm";
+import { ingestQueue } from "../../../drizzle/schema/ingest.ts";
+import { type QueueEnding, queueEndings } from "../../../proto/completeness/hour-state.ts";
+import type { Executor } from "../database/database.ts";
+import { defineStatement } from "../database/execute-prepared.ts";
+import type { QueueName } from "./cursors.ts";
+
+/** Open queues of a host that have a row of their own. */
+const openQueuesMax = 64;
+/** How exactly core knows when an open queue was last seen. */
+const seenSeconds = 3_600;
+
+/** A queue that its client has opened, or sent an account of. */
+export interface SeenQueue extends QueueName {
+  /** What the client says; false where it says nothing. */
+  sendsAccounts: boolean;
+}
+
+/** Notes that queues, each of another host, are open; one that had ended opens again. */
+export const noteQueues = async (db: Executor, queues: readonly SeenQueue[], now: Date): Promise<void> => {
+  const seen = queues.map(({ hostId, queueId, sendsAccounts }) => ({
+    host: hostId,
+    queue: queueId.toHex(),
+    sends: sendsAccounts,
+  }));
+  await upsertQueues(db, { seen: JSON.stringify(seen), now: now.toISOString() });
+};
+
+const upsertQueues = defineStatement(sql`
+  insert into ingest_queue as q (host_id, queue_id, first_seen_at, last_seen_at, sends_accounts)
+  select host, case when known or (select count(*) from ingest_queue o where o.host_id = host and o.ended_at is null) < ${sql.raw(String(openQueuesMax))}
+      then queue_id else '' end, t.now, t.now, sends
+  from (select ${sql.placeholder("now")}::timestamptz as now) t,
+    json_to_recordset(${sql.placeholder("seen")}::json) as seen (host text, queue text, sends boolean)
+    cross join lateral (select decode(queue, 'hex') as queue_id) as id
+    cross join lateral (select exists (select from ingest_queue k where k.host_id = host and k.queue_id = id.queue_id) as known) as k
+  order by host collate "C"
+  on conflict (host_id, queue_id) do update set last_seen_at = excluded.last_seen_at,
+    sends_accounts = q.sends_accounts or excluded.sends_accounts, ended_at = null,
+    ending = case when q.ending = 'ended' then q.ending end,
+    changed_at = case when q.ended_at is null then q.changed_at else excluded.last_seen_at end
+  where q.ended_at is not null or q.last_seen_at < excluded.last_seen_at - interval '${sql.raw(String(seenSeconds))} seconds'
+    or (excluded.sends_accounts and not q.sends_accounts)`);
+
+/** An end of a queue: until when it binds hours, and why no longer. */
+export interface QueueEnd {
+  endedAt: Date;
+  ending: QueueEnding;
+}
+
+/** Ends a queue, unless it has ended. One of which a copy has sent is not ended by a successor, which may be the copy's. */
+export const endQueue = async (
+  db: Executor,
+  { hostId, queueId }: QueueName,
+  { endedAt, ending }: QueueEnd,
+  now: Date,
+): Promise<boolean> => {
+  const rows = await db.execute(sql`
+    update ingest_queue set ended_at = ${endedAt.toISOString()}::timestamptz, ending = ${ending}, changed_at = ${now.toISOString()}::timestamptz,
+      is_forked = is_forked or ${ending === "forked"}
+    where host_id = ${hostId} and queue_id = ${queueId} and ended_at is null and not (is_forked and ${ending === "succeeded"})
+    returning host_id`);
+  return rows.length > 0;
+};
+
+/** A queue of a host, as core knows it. */
+export interface QueueRow {
+  /** In hex; empty for those beyond the bound. */
+  queueId: string;
+  firstSeenAt: Date;
+  lastSeenAt: Date;
+  endedAt: Date | null;
+  ending: QueueEnding | null;
+}
+
+/** Lists the queues of a host, the newest first. */
+export const listQueues = async (db: Executor, hostId: string): Promise<QueueRow[]> => {
+  const rows = await db
+    .select()
+    .from(ingestQueue)
+    .where(eq(ingestQueue.hostId, hostId))
+    .orderBy(desc(ingestQueue.firstSeenAt));
+  return rows.map(({ queueId, ending, ...row }) => ({
+    ...row,
+    queueId: queueId.toHex(),
+    ending: queueEndings.find((name) => name === ending) ?? null,
+  }));
+};
+
+/** Returns how a queue has ended; null for one that has not, or is unknown. */
+export const findEnding = async (db: Executor, { hostId, queueId }: QueueName): Promise<string | null> => {
+  const [row] = await db.execute<{ ending: string | null }>(
+    sql`select ending from ingest_queue where host_id = ${hostId} and queue_id = ${queueId}`,
+  );
+  return row?.ending ?? null;
+};
+
+/** Ends the open queues of revoked hosts, as of their revocation, and those of which core has not seen anything since `lostBefore`. */
+export const endAbandonedQueues = async (
+  db: Executor,
+  { lostBefore, now }: { lostBefore: Date; now: Date },
+): Promise<void> => {
+  await db.execute(sql`
+    update ingest_queue q set ended_at = i.revoked_at, ending = 'revoked', changed_at = ${now.toISOString()}::timestamptz
+    from collector_identity i where q.ended_at is null and i.identity = q.host_id and i.revoked_at is not null`);
+  await db.execute(sql`
+    update ingest_queue q set ended_at = ${now.toISOString()}::timestamptz, ending = 'lost', changed_at = ${now.toISOString()}::timestamptz
+    where q.ended_at is null and q.last_seen_at < ${lostBefore.toISOString()}::timestamptz
+      and not exists (select from ingest_cursor c where c.host_id = q.host_id and c.queue_id = q.queue_id
+        and c.updated_at >= ${lostBefore.toISOString()}::timestamptz)`);
+};
+
+/** Deletes queues that ended before a time: core no longer has the accounts of the hours that they bind. */
+export const deleteOldQueues = async (db: Executor, before: Date): Promise<void> => {
+  await db.execute(sql`delete from ingest_queue where ended_at < ${before.toISOString()}::timestamptz`);
+};

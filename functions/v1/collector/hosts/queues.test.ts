@@ -1,0 +1,33 @@
+import { afterAll, expect, it } from "vitest";
+import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { noteQueues } from "../../../store/ingest/queues.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { db, clock } = test;
+
+it("lists the queues of a host, and closes one that will not speak again, once and audited", async () => {
+  const { token } = await createTestToken(test);
+  const { identity, identityId } = await enrollTestCollector(test, { token, deviceId: "a" });
+  const queue = "0b".repeat(16);
+  await noteQueues(
+    db,
+    [{ hostId: identity, queueId: Uint8Array.fromHex(queue), sendsAccounts: true }],
+    new Date(clock.now()),
+  );
+  const path = `/v1/collector/hosts/${identityId}/queues`;
+  const now = new Date(clock.now()).toISOString();
+  const open = { queue_id: queue, first_seen_at: now, last_seen_at: now, ended_at: null, ending: null };
+  expect(await test.api("GET", path, { as: "auditor" })).toMatchObject({ status: 200, body: { items: [open] } });
+  const close = (id: string, as: "admin" | "auditor" = "admin") =>
+    test.api("POST", `${path}/${id}/close`, { as, body: { reason_code: "disk_lost" } });
+  expect((await close(queue, "auditor")).status).toBe(403);
+  expect((await close("0c".repeat(16))).status).toBe(404);
+  expect((await close("0c")).status).toBe(422);
+  const closed = { ...open, ended_at: now, ending: "closed" };
+  expect(await close(queue)).toMatchObject({ status: 200, body: { items: [closed] } });
+  expect(await close(queue)).toMatchObject({ status: 409, body: { code: "conflict" } });
+  const { body } = await test.api<{ items: object[] }>("GET", "/v1/audit-events?action=queue.close", { as: "auditor" });
+  expect(body.items).toMatchObject([{ reason_code: "disk_lost", details: { identity, queue_id: queue } }]);
+});
