@@ -102,6 +102,9 @@ const hashes = several(HashPrefix, "must be the beginning of a config hash");
 const isSecond = (text: string): boolean => text.length === 20 && parseTimestamp(text) !== undefined;
 const secondExpected = "must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z";
 
+/** Writes a time to the second, as `expires` and `silent_since` take it; cuts milliseconds. */
+export const toSecond = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
+
 /** Whether a text is `FROM..TO`, two times to the second, the first before the second. */
 const isTimeRange = (text: string): boolean => {
   const [from = "", to = "", ...more] = text.split("..");

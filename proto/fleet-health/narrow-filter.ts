@@ -30,7 +30,17 @@ const bothOf = (part: keyof FleetFilter, one: Value, other: Value): Value => {
 const bothLists = (part: keyof FleetFilter, some: Values, more: Values): Values => {
   // A host matches every text, and none of what a negated part names.
   if (part === "text" || part.startsWith("not")) return [...new Set([...some, ...more])];
+  if (part === "expires") return some.flatMap((one) => more.flatMap((other) => commonRange(one, other)));
   const common = some.filter((each) => more.includes(each));
   const isNarrower = common.length === some.length || common.length === more.length;
   return part === "condition" && !isNarrower ? [] : common;
+};
+
+/** Returns the range `FROM..TO` that is in both, or none. Times in this form sort as text. */
+const commonRange = (one: string, other: string): Values => {
+  const [from = "", to = ""] = one.split("..");
+  const [otherFrom = "", otherTo = ""] = other.split("..");
+  const [, start = ""] = [from, otherFrom].toSorted();
+  const [end = ""] = [to, otherTo].toSorted();
+  return start < end ? [`${start}..${end}`] : [];
 };

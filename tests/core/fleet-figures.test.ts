@@ -6,6 +6,7 @@ import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
 import { type FleetFilter, filterToParams } from "../../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { layOutExpiry } from "../../ui/app/fleet/charts/expiry-layout.ts";
 import { createTestCore } from "../support/core.ts";
 import { figuresOf, seededFilter } from "../support/fleet-figures.ts";
 
@@ -19,8 +20,8 @@ const get = async <Body>(path: string, filter: FleetFilter): Promise<Body> => {
   if (status !== 200) throw new Error(`${query}: ${JSON.stringify(body)}`);
   return body;
 };
-const rules = await readFleetRules(test.core);
-const rowsOf = async (filter: FleetFilter | undefined): Promise<number> => {
+const rulesNow = await readFleetRules(test.core);
+const rowsOf = async (filter: FleetFilter | undefined, rules = rulesNow): Promise<number> => {
   if (filter === undefined) return 0;
   const page = { sort: "identity", order: "asc", limit: 1000, after: null } as const;
   return (await findFleetPage(test.db, rules, filter, page)).rows.length;
@@ -37,4 +38,12 @@ it("every figure of the fleet page equals the rows that its link finds, under an
     expect(found).toEqual(figures);
   });
   await fc.assert(property, { numRuns: 12, seed: 20_261_122, endOnFailure: true });
+});
+
+it("every bar of certificates equals the rows that its link finds hours later", async () => {
+  const { bars } = layOutExpiry(await get<FleetFacets>("/facets", {}), undefined);
+  const later = { ...rulesNow, now: new Date(rulesNow.now.getTime() + 3 * 3_600_000) };
+  const found = await Promise.all(bars.map(async (bar) => ({ ...bar, count: await rowsOf(bar.filter, later) })));
+  expect(found).toEqual(bars);
+  expect(bars.filter(({ count }) => count > 0).length).toBeGreaterThan(5);
 });

@@ -1,7 +1,7 @@
 import { dayMs, hourMs, rfc3339 } from "../../../kit/clock.ts";
 import { shareNextRun } from "../../../kit/share-next-run.ts";
 import { aheadNamesMax, type FleetAhead } from "../../../proto/fleet-health/ahead.ts";
-import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
+import { type FleetFilter, filterToParams, toSecond } from "../../../proto/fleet-health/filter.ts";
 import type { FleetSort } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../core.ts";
 import { type ListedTokenRow, listAllTokens } from "../../store/enrollment/report.ts";
@@ -58,8 +58,6 @@ const expiresBetween = (from: Date, until: Date): FleetFilter => ({
   expires: [`${toSecond(from)}..${toSecond(until)}`],
   condition: ["renewal_failed", "stale", "cert_expiring"],
 });
-
-const toSecond = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
 
 const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] => ({
   ...{ identity_id: row.id, device_id: row.device_id },

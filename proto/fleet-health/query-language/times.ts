@@ -3,10 +3,8 @@
  * hosts on every machine. The filter has them to the second.
  */
 import { dayMs } from "../../../kit/clock.ts";
+import { toSecond } from "../filter.ts";
 import { parseDuration } from "./duration.ts";
-
-/** Writes a time as the filter has it; milliseconds are cut. */
-const utcOf = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
 
 const dateOf = (at: Date): string => at.toISOString().slice(0, 10);
 const clockOf = (at: Date): string => {
@@ -41,7 +39,7 @@ const readClock = (text: string, at: Date): Date | undefined => {
 const readDateTime = (text: string): Date | undefined => {
   if (utcPattern.test(text)) {
     const at = new Date(text);
-    return Number.isNaN(at.getTime()) || utcOf(at) !== text ? undefined : at;
+    return Number.isNaN(at.getTime()) || toSecond(at) !== text ? undefined : at;
   }
   const [date = "", clock = "", ...more] = text.split("T");
   const day = readDate(date);
@@ -54,7 +52,7 @@ const readDateTime = (text: string): Date | undefined => {
  */
 export const readTime = (text: string, now: Date): string | undefined => {
   const at = timeIn(text, now);
-  return at === undefined ? undefined : utcOf(at);
+  return at === undefined ? undefined : toSecond(at);
 };
 
 const timeIn = (text: string, now: Date): Date | undefined => {
@@ -80,9 +78,9 @@ export const writeQueryTime = (time: string, now: Date): string => {
  */
 export const readRange = (text: string, now: Date): string | undefined => {
   const [from, to] = rangeIn(text, now) ?? [];
-  return from === undefined || to === undefined || utcOf(from) >= utcOf(to)
+  return from === undefined || to === undefined || toSecond(from) >= toSecond(to)
     ? undefined
-    : `${utcOf(from)}..${utcOf(to)}`;
+    : `${toSecond(from)}..${toSecond(to)}`;
 };
 
 const rangeIn = (text: string, now: Date): [Date | undefined, Date | undefined] | undefined => {

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { expiryDays, type FleetFacets, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
+import { toSecond } from "../../../../proto/fleet-health/filter.ts";
 import { type Bar, barBase, barHeightMax, barHeights, linkedBars } from "./bars.ts";
 import { layOutExpiry, typicalRenewalSeconds } from "./expiry-layout.ts";
 import { layOutHeartbeats } from "./heartbeat-layout.ts";
@@ -51,6 +52,10 @@ const facets = (
   exports: { stale: 0, queue_risk: 0, renewal_failures: 0, config_drift: 0 },
   ...change,
 });
+
+/** The filter's range of the days from `from` to `to`: certificates expire on whole seconds, the last one of a day belongs to it. */
+const rangeOfDays = (from: number, to: number) =>
+  [from, to].map((days) => toSecond(new Date(at + (days * day + 1) * 1000))).join("..");
 
 const inside = (bars: readonly Bar[]) => {
   for (const { x, width, height } of bars) {
@@ -154,7 +159,7 @@ describe("the expiry chart", () => {
     const { bars, renewalWindow } = layOutExpiry(facets({ days: [1, 0, 12] }), 10.5 * day);
     const third = bars[3];
     expect(third?.name).toBe("12 hosts, certificate expires in 2–3 d, by 23 Nov");
-    expect(third?.filter).toEqual({ notExpiresWithinSeconds: 2 * day, expiresWithinSeconds: 3 * day });
+    expect(third?.filter).toEqual({ expires: [rangeOfDays(2, 3)] });
     // A certificate of 21 days is expiring in its last 5.25.
     expect(bars.map(({ marked }) => marked).lastIndexOf(true)).toBe(6);
     expect(renewalWindow?.width).toBeCloseTo((10.5 / 34) * 100, 1);
@@ -167,11 +172,11 @@ describe("the expiry chart", () => {
     expect(bars.slice(1, 3).map(({ name, filter }) => ({ name, filter }))).toEqual([
       {
         name: "13 hosts, certificate expires in 0–3 d, by 23 Nov",
-        filter: { notExpiresWithinSeconds: 0, expiresWithinSeconds: 3 * day },
+        filter: { expires: [rangeOfDays(0, 3)] },
       },
       {
         name: "4 hosts, certificate expires in 3–6 d, by 26 Nov",
-        filter: { notExpiresWithinSeconds: 3 * day, expiresWithinSeconds: 6 * day },
+        filter: { expires: [rangeOfDays(3, 6)] },
       },
     ]);
     expect(renewalWindow?.width).toBeCloseTo((3.5 / 14) * 100, 1);

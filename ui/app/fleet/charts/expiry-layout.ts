@@ -1,4 +1,5 @@
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
+import { toSecond } from "../../../../proto/fleet-health/filter.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { formatCountOf, formatDay } from "../../format/format.ts";
 import { type Bar, barHeights, barPlace, percent, type Tick } from "./bars.ts";
@@ -22,7 +23,7 @@ const outerColumns = 2;
  * room for columns of `daysPerBar`.
  */
 export const layOutExpiry = (
-  { certificate_expiry, thresholds }: FleetFacets,
+  { certificate_expiry, generated_at, thresholds }: FleetFacets,
   renewalSeconds: number | undefined,
   daysPerBar = 1,
 ): ExpiryChart => {
@@ -33,6 +34,7 @@ export const layOutExpiry = (
     return {
       from,
       to: from + own.length,
+      after: own[0]?.from ?? "",
       by: own.at(-1)?.to ?? "",
       count: own.reduce((sum, { count }) => sum + count, 0),
     };
@@ -48,22 +50,22 @@ export const layOutExpiry = (
     height: heights[index] ?? 0,
     name: `${formatCountOf(rest.count, "host")}, certificate ${rest.label}`,
   });
-  const dayBars = spans.map(({ from, to, by, count }, index) =>
+  const dayBars = spans.map(({ from, to, after, by, count }, index) =>
     barOf(index + 1, outerColumns + index, {
       count,
       marked: from * daySeconds < expiringSeconds,
       label: `expires in ${from}–${to} d, by ${formatDay(by)}`,
-      filter: { notExpiresWithinSeconds: from * daySeconds, expiresWithinSeconds: to * daySeconds },
+      filter: { expires: [rangeOf(after, by)] },
     }),
   );
   const end = days.length * daySeconds;
   const outer = {
-    expired: { count: expired, marked: true, label: "expired", filter: { expiresWithinSeconds: 0 } },
+    expired: { count: expired, marked: true, label: "expired", filter: { expires: [rangeOf(epoch, generated_at)] } },
     later: {
       count: later,
       marked: end < expiringSeconds,
       label: `expires in more than ${days.length} d`,
-      filter: { notExpiresWithinSeconds: end },
+      filter: { notExpires: [rangeOf(epoch, spans.at(-1)?.by ?? generated_at)] },
     },
   };
   const windowDays = Math.min(days.length, (renewalSeconds ?? 0) / daySeconds);
@@ -79,6 +81,15 @@ export const layOutExpiry = (
     ...(windowDays > 0 ? { renewalWindow: { x: dayX(0), width: percent(windowDays / daysPerBar / columns) } } : {}),
   };
 };
+
+const epoch = "1970-01-01T00:00:00.000Z";
+
+/**
+ * Returns the range of `expires` after `from` up to and including `to`. Certificates expire on whole seconds. A filter by duration would find
+ * other hosts than the bar counts, as time goes on.
+ */
+const rangeOf = (from: string, to: string): string =>
+  [from, to].map((at) => toSecond(new Date(Date.parse(at) + 1000))).join("..");
 
 /**
  * Returns how long before expiry the certificates of these rows are due for renewal, in seconds: the median, since each policy has a
