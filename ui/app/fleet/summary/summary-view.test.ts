@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { stateRules } from "./state-rules.ts";
-import { isFigureShown, summaryFigures, toggleFigure, toggleState } from "./summary-view.ts";
+import { figureWords, isFigureShown, summaryFigures, toggleFigure, toggleState } from "./summary-view.ts";
 
 const figureOf = (count: string) => {
   const figure = summaryFigures.find((each) => each.count === count);
@@ -30,6 +30,16 @@ describe("a figure of the summary", () => {
   it("keeps the other filters when it is the whole fleet, which is never a filter itself", () => {
     expect(toggleFigure({ text: ["db"], states: ["stale"] }, figureOf("enrolled"))).toEqual({ text: ["db"] });
     expect(isFigureShown({ text: ["db"] }, figureOf("enrolled"))).toBe(false);
+  });
+});
+
+describe("the words of a figure", () => {
+  it("call hosts enrolled where the whole fleet is counted, and matching under a filter; states do not narrow the count", () => {
+    const enrolled = figureOf("enrolled");
+    expect(figureWords({}, enrolled)).toBe("enrolled");
+    expect(figureWords({ states: ["stale"] }, enrolled)).toBe("enrolled");
+    expect(figureWords({ text: ["no such host"] }, enrolled)).toBe("matching");
+    expect(figureWords({ text: ["no such host"] }, figureOf("forwarding"))).toBe("forwarding");
   });
 });
 

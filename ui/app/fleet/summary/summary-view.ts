@@ -1,5 +1,10 @@
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
-import { changeFilter, type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
+import {
+  changeFilter,
+  type FleetFilter,
+  filterToParams,
+  selectsEveryHost,
+} from "../../../../proto/fleet-health/filter.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import type { FleetSummaryView } from "../../../../proto/fleet-health/report.ts";
 import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
@@ -30,6 +35,10 @@ const equals = (one: FleetFilter, other: FleetFilter): boolean =>
  */
 export const filterOfFigure = (filter: FleetFilter, figure: SummaryFigure): FleetFilter | undefined =>
   narrowFilter(changeFilter(filter, { states: undefined }), figure.filter);
+
+/** Returns the words of a figure under `filter`: it counts the enrolled hosts that match, which are not the whole fleet. */
+export const figureWords = (filter: FleetFilter, { count, words }: SummaryFigure): string =>
+  count === "enrolled" && !selectsEveryHost(changeFilter(filter, { states: undefined })) ? "matching" : words;
 
 /** Whether the rows of `filter` are those that a figure counts; never for the whole fleet, which is no filter of its own. */
 export const isFigureShown = (filter: FleetFilter, figure: SummaryFigure): boolean => {

@@ -6,7 +6,14 @@ import { Icon, StateMark } from "../../design/icon.tsx";
 import { LazyPart } from "../../design/load-failure.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
-import { isFigureShown, type SummaryFigure, summaryFigures, toggleFigure, toggleState } from "./summary-view.ts";
+import {
+  figureWords,
+  isFigureShown,
+  type SummaryFigure,
+  summaryFigures,
+  toggleFigure,
+  toggleState,
+} from "./summary-view.ts";
 
 const StateRuleList = lazy(async () => ({ default: (await import("./state-rule-list.tsx")).StateRuleList }));
 
@@ -37,7 +44,8 @@ export const SummaryLine = (props: SummaryProps) => {
               data-alarm={isAlarm(figure.count) && props.summary?.[figure.count] ? "" : undefined}
             >
               {/* As wide as a fleet of thousands, until the first answer. */}
-              <b>{props.isChanging ? "…" : formatCount(props.summary?.[figure.count] ?? 1000)}</b> {figure.words}
+              <b>{props.isChanging ? "…" : formatCount(props.summary?.[figure.count] ?? 1000)}</b>{" "}
+              {figureWords(props.view.filter, figure)}
             </a>
           </li>
         )}
