@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -18,6 +19,7 @@ import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "../../scripts/lab/operator-api.ts";
 import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
+import { repositoryFiles } from "../../scripts/repository-files.ts";
 import { collectorOf, identityPrefix, type TestCollector, withProof } from "../support/collector.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
@@ -409,12 +411,19 @@ describe("the generated client", () => {
     expect(text.length).toBeLessThan(16_384);
   });
 
-  it("README: the example of the published package works in ten lines", { timeout: 300_000 }, async () => {
+  it("README: the example works in ten lines with the package that a fresh clone packs, where no tsc is installed", {
+    timeout: 300_000,
+  }, async () => {
     const package_ = join(dir, "app", "node_modules", "collector-fleet-client");
     await mkdir(package_, { recursive: true });
-    await cp("client/package.json", join(package_, "package.json"));
+    const { scripts, devDependencies } = JSON.parse(await readFile("client/package.json", "utf8"));
+    expect(scripts.prepack).toContain(` typescript@${devDependencies.typescript} `);
+    for (const path of repositoryFiles("client/")) await cp(path, join(dir, "clone", path));
+    const PATH = (process.env.PATH ?? "").split(":").filter((folder) => !existsSync(join(folder, "tsc")));
+    const clone = { cwd: join(dir, "clone", "client"), env: { ...process.env, PATH: PATH.join(":") } };
+    const { stdout: packed } = await execute("npm", ["pack", "--silent"], { ...clone, timeout: 120_000 });
+    await execute("tar", ["-xzf", packed.trim(), "-C", package_, "--strip-components=1"], clone);
     const tsc = join(process.cwd(), "node_modules", ".bin", "tsc");
-    await execute(tsc, ["-p", "client", "--outDir", join(package_, "dist")], { timeout: 120_000 });
     const readme = await readFile("client/README.md", "utf8");
     const example = /```ts\n(.*?)```/s.exec(readme)?.[1] ?? "";
     expect(example.trim().split("\n").length).toBeLessThanOrEqual(10);
