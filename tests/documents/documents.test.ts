@@ -3,6 +3,8 @@ import { parseEnv } from "node:util";
 import { describe, expect, it } from "vitest";
 import { coreFileForms, coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
 import { exportFileForms, exportVariables } from "../../functions/config/export-config.ts";
+import { filterParts } from "../../proto/fleet-health/filter.ts";
+import { configProgress } from "../../proto/fleet-health/vocabulary.ts";
 import { checkDocuments } from "../../scripts/docs-check/check-documents.ts";
 import { readDocument } from "../../scripts/docs-check/read-document.ts";
 import { repositoryFiles } from "../../scripts/repository-files.ts";
@@ -54,6 +56,13 @@ describe("the documents", () => {
       .flatMap(({ text }) => Object.keys(parseEnv(text)));
     expect(names.length).toBeGreaterThan(15);
     expect(names.filter((name) => !known.has(name))).toEqual([]);
+  });
+
+  it("name the progress of configs, and its values, as the API does", () => {
+    const [, parameter, rows = ""] =
+      /^\| `(\w+)` +\| applies when.*\n.*\n((?:\|.*\n)+)/m.exec(readFileSync("docs/rollouts.md", "utf8")) ?? [];
+    expect(parameter).toBe(filterParts.progress.parameter);
+    expect(Array.from(rows.matchAll(/^\| `(\w+)`/gm), ([, value]) => value)).toEqual(configProgress);
   });
 
   it("show an env file for core that core accepts", () => {
