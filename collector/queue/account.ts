@@ -27,6 +27,9 @@ export interface AccountContent {
   expired: number;
   damaged: number;
   fileGapBytes: number;
+  /** Gaps of any size, and those of which nobody knows the bytes. An earlier version saved accounts without them. */
+  fileGaps?: number | undefined;
+  fileGapsUnknown?: number | undefined;
   waitedMs: number;
   /** Sequences through this one were acknowledged under an earlier queue id; 0 for none. */
   ackedBeforeThrough: number;
@@ -65,7 +68,7 @@ const varint = (number: number) => wireTag(number, WireType.Varint);
 export const encodeAccountBody = (content: AccountContent, place: AccountPlace): Uint8Array => {
   const writer = new BinaryWriter();
   const bytes = (field: number, value: Uint8Array) => value.length > 0 && writer.uint32(text(field)).bytes(value);
-  const number = (field: number, value: number) => value > 0 && writer.uint32(varint(field)).uint64(value);
+  const number = (field: number, value = 0) => value > 0 && writer.uint32(varint(field)).uint64(value);
   const flag = (field: number, value: boolean) => value && writer.uint32(varint(field)).bool(true);
   writer.uint32(text(1)).string(place.hostId);
   bytes(2, place.queueId);
@@ -99,5 +102,7 @@ export const encodeAccountBody = (content: AccountContent, place: AccountPlace):
   number(17, Math.round(content.waitedMs));
   number(18, content.ackedBeforeThrough);
   bytes(19, place.certificateSha256);
+  number(21, content.fileGaps);
+  number(22, content.fileGapsUnknown);
   return writer.finish();
 };

@@ -12,6 +12,9 @@ import type { RecordCount } from "./record.ts";
 export interface LossTotals {
   damaged: number;
   fileGapBytes: number;
+  /** Absent in periods that an earlier version saved. */
+  fileGaps?: number;
+  fileGapsUnknown?: number;
 }
 
 /** An open period, as it is saved with each transaction of the queue. */
@@ -60,11 +63,16 @@ export const closePeriod = (period: Period, toMs: number, { nextSequence, totals
   accepted: period.accepted,
   refused: period.refused,
   expired: period.expired,
-  damaged: Math.max(0, totals.damaged - period.totals.damaged),
-  fileGapBytes: Math.max(0, totals.fileGapBytes - period.totals.fileGapBytes),
+  damaged: since(period.totals.damaged, totals.damaged),
+  fileGapBytes: since(period.totals.fileGapBytes, totals.fileGapBytes),
+  fileGaps: since(period.totals.fileGaps, totals.fileGaps),
+  fileGapsUnknown: since(period.totals.fileGapsUnknown, totals.fileGapsUnknown),
   waitedMs: Math.round(period.waitedMs),
   ackedBeforeThrough: period.ackedBeforeThrough >= period.firstSequence ? period.ackedBeforeThrough : 0,
 });
+
+/** Returns the growth of a total; 0 where an earlier version did not save what it was. */
+const since = (before: number | undefined, now = 0): number => Math.max(0, now - (before ?? now));
 
 /** Returns the account of a time in which no collector ran. */
 export const stoppedAccount = (fromMs: number, toMs: number, nextSequence: number): AccountContent => ({

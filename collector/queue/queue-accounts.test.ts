@@ -9,6 +9,7 @@ import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { testRecord } from "../../tests/support/queue.ts";
 import { refusalsOf, testSigner as signer, takeAccounts } from "../../tests/support/queue-accounts.ts";
 import { setUpQueues } from "../../tests/support/queue-folder.ts";
+import { addFileGap, fileGapSource } from "./file-gaps.ts";
 import type { Queue } from "./queue.ts";
 
 const minute = 60_000;
@@ -42,6 +43,19 @@ const recordsOf = ({ accepted }: AccountBody) =>
 const texts = (count: number) => Array.from({ length: count }, (_, index) => testRecord(`line ${index}`));
 
 describe("the accounts of a queue", () => {
+  it("L5: states gaps of log files by their number, and how many of them have bytes that nobody knows", async () => {
+    const queue = open();
+    for (const bytes of [0, 70, 0]) {
+      const gap = addFileGap(queue.checkpoints(fileGapSource), "app", bytes);
+      await queue.append([], { checkpoints: [gap] });
+    }
+    await pass(queue, 2 * hourMs);
+    expect(takeAccounts(queue)).toMatchObject([
+      { fileGaps: 3n, fileGapsUnknown: 2n, fileGapBytes: 70n },
+      { fileGaps: 0n, fileGapsUnknown: 0n, fileGapBytes: 0n },
+    ]);
+  });
+
   it("has one for each hour, with what was accepted in it by kind and source, chained and signed", async () => {
     const queue = open();
     await queue.append(texts(3));

@@ -74,7 +74,12 @@ export const damageOf = (checkpoints: (source: string) => ReadonlyMap<string, st
 /** Returns what the accounts of a queue state as damage and as gaps. */
 export const lossTotals = ({ state, checkpoints }: Pick<QueueStore, "state" | "checkpoints">): LossTotals => {
   const { losses, gaps } = damageOf(checkpoints);
-  return { damaged: state.quarantinedRecords + losses.records, fileGapBytes: gaps.bytes };
+  return {
+    damaged: state.quarantinedRecords + losses.records,
+    fileGapBytes: gaps.bytes,
+    fileGaps: gaps.gaps,
+    fileGapsUnknown: gaps.unknown,
+  };
 };
 
 /** Computes the figures of a queue whose time is `nowAgeMs`. */
