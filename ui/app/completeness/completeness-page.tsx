@@ -10,6 +10,7 @@ import { PageHead } from "../shell/page-head.tsx";
 import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
 import { HourMark } from "./hour-mark.tsx";
 import { dayHourText, hourStateWords, shortageText, shownStates } from "./hour-view.ts";
+import { incompleteText } from "./incomplete-text.ts";
 import "../design/page.css";
 import "./completeness.css";
 
@@ -157,9 +158,7 @@ const headlineOf = (report: FleetCompleteness, state: string | null): string => 
   const name = state === null ? undefined : shownStates.find((one) => one === state);
   if (name !== undefined)
     return `${hosts}: ${formatCount(report.hosts_listed)} with an hour in the state “${hourStateWords[name][0]}”, ${until}.`;
-  return report.hosts_listed === 0
-    ? `${hosts}: none has an incomplete hour, ${until}.`
-    : `${hosts}: ${formatCount(report.hosts_listed)} with an incomplete hour, ${until}.`;
+  return `${incompleteText(report)}, ${until}.`;
 };
 
 const runsText = ({ runs }: HostStrip): string =>

@@ -2,13 +2,15 @@ import { Show } from "solid-js";
 import * as v from "valibot";
 import { shortRecords } from "../../../proto/completeness/short-records.ts";
 import { createReport } from "../api/create-report.ts";
-import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { formatCountOf, plainText } from "../format/format.ts";
+import { incompleteText } from "./incomplete-text.ts";
 
 /** What the sentence needs of the report: the schema of all of it would be a tenth of the page's script. */
 const FleetHours = v.object({
   settled_until: v.nullable(v.string()),
   hosts: v.number(),
   hosts_listed: v.number(),
+  hours: v.array(v.object({ hosts: v.record(v.string(), v.number()) })),
   items: v.array(
     v.object({
       host_id: v.string(),
@@ -49,8 +51,8 @@ export const FleetSentence = (props: { paused: boolean }) => {
   );
 };
 
-const wordsOf = ({ hosts, hosts_listed: incomplete, items }: v.InferOutput<typeof FleetHours>): string => {
-  const counts = `${formatCountOf(hosts, "host")}: ${incomplete === 0 ? "none" : formatCount(incomplete)} with an incomplete hour in the last 24 h`;
+const wordsOf = ({ items, ...report }: v.InferOutput<typeof FleetHours>): string => {
+  const counts = `${incompleteText(report)} in the last 24 h`;
   const [first] = items;
   if (first?.worst == null) return counts;
   const { from, state, shortages } = first.worst;

@@ -1,0 +1,20 @@
+import { formatCount, formatCountOf } from "../format/format.ts";
+
+/** The counts of a report, and its hours with the number of hosts in each state. */
+interface CountedHours {
+  hosts: number;
+  hosts_listed: number;
+  hours: readonly { hosts: Readonly<Record<string, number>> }[];
+}
+
+/**
+ * Says how many hosts of a report have an incomplete hour, and first of how many nothing is known in an hour of it: they are not among the hosts
+ * of which core could have named one.
+ */
+export const incompleteText = ({ hosts, hosts_listed: incomplete, hours }: CountedHours): string => {
+  const unknown = Math.max(0, ...hours.map((hour) => hour.hosts.not_accounted ?? 0));
+  const words = `${incomplete === 0 ? "none" : formatCount(incomplete)} with an incomplete hour`;
+  return unknown === 0
+    ? `${formatCountOf(hosts, "host")}: ${words}`
+    : `${formatCountOf(hosts, "host")}: nothing is known of ${formatCount(unknown)}; of the others ${words}`;
+};
