@@ -11104,6 +11104,24 @@ export type SendHeartbeatData = {
             next_attempt_at: string | null;
             last_error: string | null;
         };
+        conditions?: Array<{
+            /**
+             * must not hold control characters; must be well-formed Unicode
+             */
+            code: string;
+            /**
+             * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+             */
+            since: string;
+            /**
+             * must be well-formed Unicode
+             */
+            reason: string;
+            /**
+             * must be well-formed Unicode
+             */
+            path?: string;
+        }>;
         process?: {
             /**
              * must be an integer from 0 to 2^53 - 1

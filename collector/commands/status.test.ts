@@ -97,8 +97,11 @@ describe("describeStatus", () => {
         forks_total: 0,
         file_gaps_total: 2,
         file_gap_bytes_total: 2048,
-        at_risk: false,
+        at_risk: true,
       },
+      conditions: [
+        { code: "queue_unwritable", since: "2026-06-03T11:00:00.000Z", reason: "disk is full", path: "/var/lib/q" },
+      ],
       quarantine: { files: 1, records: 7, lost_records: 5 },
       forwarder: {
         endpoint: "core:8443",
@@ -132,6 +135,7 @@ config       valid, aaaaaaaaaaaa
              desired config: buffer.dir must stay as it is on this host
              desired config: bbbbbbbbbbbb
 queue        12 records, 4.1 KiB of 100 MiB, oldest 3 s, 0 dropped, 1 dead letters
+             at risk: queue_unwritable since 2026-06-03T11:00:00.000Z: disk is full (/var/lib/q)
              quarantined files: 1, with 7 records; see quarantine-* in the data directory
              files rotated away before their end was read: 2, 2 KiB known to be lost
              lost by damage of the queue's files: 5 records

@@ -1,11 +1,12 @@
 import { expect, it } from "vitest";
+import { rfc3339 } from "../../kit/clock.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createDisk, openDiskStore } from "../../tests/simulation/disk.ts";
 import { testRecord } from "../../tests/support/queue.ts";
 import { createQueue } from "./create-queue.ts";
 
-it("Q3: deletes what core has acknowledged once a full disk has room, without another ack", async () => {
+const openOnDisk = () => {
   const [clock, entropy, disk] = [createTestClock(), createSeededEntropy(1), createDisk()];
   const limits = {
     maxDiskUsageBytes: 100_000,
@@ -14,9 +15,14 @@ it("Q3: deletes what core has acknowledged once a full disk has room, without an
     atRiskOldestSeconds: 60,
   };
   const queue = createQueue(
-    { ...limits, dropNewestOnFull: false, clock, entropy },
+    { ...limits, dir: "/queue", dropNewestOnFull: false, clock, entropy },
     { openStore: (now) => openDiskStore(disk, { entropy, now }), onClosed: () => undefined },
   );
+  return { clock, disk, queue };
+};
+
+it("Q3: deletes what core has acknowledged once a full disk has room, without another ack", async () => {
+  const { clock, disk, queue } = openOnDisk();
   await queue.append([testRecord("sent")]);
   disk.failure = "full";
   await expect(queue.ack(1)).rejects.toThrow(/full/);
@@ -25,5 +31,32 @@ it("Q3: deletes what core has acknowledged once a full disk has room, without an
   disk.failure = undefined;
   await clock.advance(1_000);
   expect([queue.stats().records, queue.stats().droppedRecordsTotal]).toEqual([0, 0]);
+  await queue.close();
+});
+
+it("W3: reports since when and why its disk cannot be written, until writes succeed for ten seconds", async () => {
+  const { clock, disk, queue } = openOnDisk();
+  await queue.append([testRecord("before")]);
+  expect(queue.condition()).toBeUndefined();
+  const since = rfc3339(clock.now());
+  const append = () => queue.append([testRecord("x")]).catch(() => undefined);
+  const fail = async (failure: typeof disk.failure, reason: string) => {
+    disk.failure = failure;
+    await append();
+    expect(queue.condition()).toEqual({ code: "queue_unwritable", since, reason, path: "/queue" });
+  };
+  await fail("full", "database or disk is full");
+  await clock.advance(9_000);
+  // A full disk still takes what is small.
+  disk.failure = undefined;
+  await append();
+  await fail("error", "disk I/O error");
+  disk.failure = undefined;
+  await clock.advance(9_999);
+  await append();
+  expect(queue.condition()).toBeDefined();
+  await clock.advance(1);
+  await append();
+  expect(queue.condition()).toBeUndefined();
   await queue.close();
 });

@@ -6,6 +6,7 @@ import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts"
 import type { AppendOutcome, Queue, QueueOptions } from "./queue.ts";
 import { createQueueAccounts } from "./queue-accounts.ts";
 import type { Checkpoint, RecordBatch, RecordCount } from "./record.ts";
+import { createReportedFault } from "./reported-fault.ts";
 import { createQueueSessions } from "./sessions.ts";
 import { damageOf, lossTotals, statsOf } from "./stats.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
@@ -34,7 +35,7 @@ const expiryCheckMs = 1_000;
 const ackRetryMs = 1_000;
 
 /** Makes a queue on a store (the invariants are those of queue.ts); throws what opening the store throws. */
-export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueueParts): Queue => {
+export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string }, parts: QueueParts): Queue => {
   const { maxDiskUsageBytes, maxRecordAgeSeconds, clock } = options;
   let age = () => 0;
   const now = () => ({ ageMs: age(), wallMs: clock.now() });
@@ -99,8 +100,17 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
     totals: () => lossTotals(store),
     write: (change) => writeIfPossible(change),
   });
+  const disk = createReportedFault("queue_unwritable", clock);
   const { sessions, write, writeIfPossible } = createQueueSessions(store, options, {
-    transact: books.transaction,
+    transact: (change) => {
+      try {
+        books.transaction(change);
+        disk.succeeded();
+      } catch (error) {
+        if (isDiskUnwritable(error)) disk.failed(error, options.dir);
+        throw error;
+      }
+    },
     onRenamed: books.renamed,
     deleteAcked,
     acknowledged: () => ackThrough,
@@ -244,6 +254,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
       return moved;
     },
     dropExpired,
+    condition: disk.condition,
     checkpoints: (source) => store.checkpoints(source),
     stats: () => {
       dropExpired();

@@ -16,6 +16,7 @@
  * 3. The mark is written without a sync, the calls resolve, readers that wait are woken and read, any number of times.
  * 4. `ack`: core has it; the next transaction deletes it. A crash before that sends it again, and core knows its sequence.
  */
+import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import { acquireFileLock } from "../files/lock.ts";
 import { createQueue } from "./create-queue.ts";
 import { QueueLockedError } from "./errors.ts";
@@ -55,6 +56,8 @@ export interface Queue extends QueueSessions {
   /** Returns the stored checkpoints of a source, by key. */
   checkpoints(source: string): Map<string, string>;
   stats(): QueueStats;
+  /** Returns why nothing can be stored; undefined if it can. */
+  condition(): ReportedCondition | undefined;
   readonly accounts: QueueAccounts;
   /** Stores the admitted appends, rejects the waiting ones with `QueueClosedError`, and releases the lock. */
   close(): Promise<void>;

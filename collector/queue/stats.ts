@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../../kit/clock.ts";
-import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
+import type { HeartbeatRequest, ReportedCondition } from "../../proto/management/heartbeat.ts";
 import { ageAt, leastReading } from "./age.ts";
 import { type FileGaps, fileGapSource, sumFileGaps } from "./file-gaps.ts";
 import { queueFiles } from "./files.ts";
@@ -45,7 +45,10 @@ export interface QueueStats {
 }
 
 /** Returns the figures as heartbeat, status and diagnostics have them. */
-export const queueReport = (queue: QueueStats): HeartbeatRequest["queue"] => ({
+export const queueReport = (
+  queue: QueueStats,
+  conditions: readonly ReportedCondition[] = [],
+): HeartbeatRequest["queue"] => ({
   records: queue.records,
   bytes: queue.bytes,
   max_bytes: queue.maxBytes,
@@ -55,7 +58,7 @@ export const queueReport = (queue: QueueStats): HeartbeatRequest["queue"] => ({
   forks_total: queue.forks,
   file_gaps_total: queue.fileGaps,
   file_gap_bytes_total: queue.fileGapBytes,
-  at_risk: queue.atRisk,
+  at_risk: queue.atRisk || conditions.length > 0,
 });
 
 type Risk = Pick<QueueLimits, "maxDiskUsageBytes" | "atRiskBytesPercent" | "atRiskOldestSeconds">;

@@ -1,4 +1,5 @@
 import { rfc3339 } from "../../kit/clock.ts";
+import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";
@@ -19,8 +20,9 @@ export const composeStatus = (parts: {
   /** Undefined while a reload replaces the session. */
   session: CoreSession | undefined;
   sources: readonly Source[];
+  conditions: readonly ReportedCondition[];
 }): CollectorStatus => {
-  const { facts, loaded, report, queue, session } = parts;
+  const { facts, loaded, report, queue, session, conditions } = parts;
   const { credentials, config } = loaded;
   const forwarder = session?.forwarder() ?? { connected: false, lastAckAt: null, lastError: null };
   const renewal = session?.renewal() ?? renewalNotConfigured;
@@ -40,7 +42,8 @@ export const composeStatus = (parts: {
       desired_config_hash: report.desiredConfigHash ?? null,
       last_known_good_config_hash: report.lastKnownGoodConfigHash ?? null,
     },
-    queue: queueReport(queue),
+    queue: queueReport(queue, conditions),
+    conditions: [...conditions],
     quarantine: { files: queue.quarantined, records: queue.quarantinedRecords, lost_records: queue.lostRecords },
     forwarder: {
       endpoint: config.forwarder.endpoint,

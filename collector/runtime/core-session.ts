@@ -10,6 +10,7 @@ import type { Log } from "../../kit/log.ts";
 import type { TokenBuckets } from "../../kit/token-buckets.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
+import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createConnector } from "../forward/connection.ts";
@@ -52,6 +53,7 @@ export interface CoreSessionOptions {
   /** How many renewals in a row were rolled back because core did not know the new certificate. */
   rollbacks: number;
   configReport(): ConfigReport;
+  conditions(): readonly ReportedCondition[];
   /** Called whenever core accepts a heartbeat or acknowledges a frame. */
   onAccepted(): void;
   onHeartbeatAnswer(answer: HeartbeatReply, fetchDesiredConfig: FetchDesiredConfig): void;
@@ -134,7 +136,8 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     const config = options.configReport();
     const queue = options.queue.stats();
     const usage = measureUsage();
-    const figures = { config, queue, usage, forwarder: forwarderStatus(), renewal: renewal() };
+    const conditions = options.conditions();
+    const figures = { config, queue, usage, forwarder: forwarderStatus(), renewal: renewal(), conditions };
     const { lastAckAt } = figures.forwarder;
     const lastAckAgeSeconds = lastAckAt === null ? null : Math.max(0, Math.round((env.clock.now() - lastAckAt) / 1000));
     return { report: composeHeartbeat(options.facts, figures), status: { queue, lastAckAgeSeconds, usage } };

@@ -1,6 +1,6 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { Labels } from "../../proto/labels.ts";
-import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
+import type { HeartbeatReport, ReportedCondition } from "../../proto/management/heartbeat.ts";
 import { cutText } from "../../proto/management/text.ts";
 import type { ProcessUsage } from "../forward/messages.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
@@ -44,6 +44,7 @@ export interface Figures {
   usage: ProcessUsage;
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
   renewal: RenewalReport;
+  conditions: readonly ReportedCondition[];
 }
 
 const freeTextMax = 500;
@@ -53,7 +54,7 @@ const time = (ms: number | null) => (ms === null ? null : rfc3339(ms));
 
 /** Composes the body of a heartbeat (docs/api.md), without `sent_at` and `proof`. */
 export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): HeartbeatReport => {
-  const { config, queue, usage, forwarder, renewal } = figures;
+  const { config, queue, usage, forwarder, renewal, conditions } = figures;
   const { desiredConfigHash, lastKnownGoodConfigHash } = config;
   return {
     boot_id: facts.bootId,
@@ -72,7 +73,8 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       ...(lastKnownGoodConfigHash === undefined ? {} : { last_known_good_config_hash: lastKnownGoodConfigHash }),
       apply_desired_config: config.applyDesiredConfig,
     },
-    queue: queueReport(queue),
+    queue: queueReport(queue, conditions),
+    conditions: conditions.map(({ reason, ...condition }) => ({ ...condition, reason: freeText(reason) })),
     process: usage,
     forwarder: {
       connected: forwarder.connected,

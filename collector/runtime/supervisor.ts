@@ -8,6 +8,7 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
+import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
 import { sourceSettings } from "../config/source-settings.ts";
@@ -103,9 +104,10 @@ const runWithQueue = async (
   const keeping = new AbortController();
   const kept = keepAccounts(accounting, keeping.signal);
   state.reportChange = () => session?.reportChange();
+  const conditions = () => [queue, ...sources.running()].flatMap((part) => part.condition?.() ?? []);
   const compose = () => {
     const { loaded } = state;
-    const parts = { session, queue: queue.stats(), sources: sources.running() };
+    const parts = { session, queue: queue.stats(), sources: sources.running(), conditions: conditions() };
     return composeStatus({
       now: env.clock.now(),
       facts: options.facts,
@@ -115,7 +117,7 @@ const runWithQueue = async (
     });
   };
   try {
-    session = await openSession(options, state, queue);
+    session = await openSession(options, { state, queue, conditions });
     await sources.apply(sourceSettings(state.loaded));
     state.effectiveHash = state.loaded.runningConfigHash;
     socket = await serveStatus(state.loaded.config.buffer.dir, compose, log);
@@ -126,7 +128,7 @@ const runWithQueue = async (
       const found = await waitForChange(options, state, session, signal);
       if (found === undefined) continue;
       if (!isDeepStrictEqual(found.config.buffer, state.loaded.config.buffer)) next = found;
-      else session = await reload(options, { state, queue, sources, session }, found);
+      else session = await reload(options, { state, queue, sources, session, conditions }, found);
     }
     log.info({}, next === undefined ? "collector stops" : "reopening the queue");
   } finally {
@@ -194,12 +196,16 @@ const filesOf = ({ path, config: { forwarder, management } }: UsableConfig): str
   return [path, certFile, keyFile, caFile, ...(management.caFile === undefined ? [] : [management.caFile])];
 };
 
-const openSession = (options: SupervisorOptions, state: RunState, queue: Queue): Promise<CoreSession> => {
+const openSession = (
+  options: SupervisorOptions,
+  { state, queue, conditions }: Pick<Running, "state" | "queue" | "conditions">,
+): Promise<CoreSession> => {
   const { fingerprintSha256 } = state.loaded.credentials;
   return openCoreSession({
     ...options,
     loaded: state.loaded,
     queue,
+    conditions,
     lastAckAt: state.lastAckAt,
     lastHeartbeatAt: state.lastHeartbeatAt,
     heartbeatTurns: state.heartbeatTurns,
@@ -233,12 +239,13 @@ interface Running {
   queue: Queue;
   sources: SourceSet;
   session: CoreSession;
+  conditions(): readonly ReportedCondition[];
 }
 
 /** Puts `next` into effect and returns the session that is then open. Changes nothing if one of its sources cannot start. */
 const reload = async (
   options: SupervisorOptions,
-  { state, queue, sources, session }: Running,
+  { state, queue, sources, session, conditions }: Running,
   next: UsableConfig,
 ): Promise<CoreSession> => {
   const { log } = options;
@@ -262,7 +269,7 @@ const reload = async (
   log.info({ fingerprint_sha256: next.credentials.fingerprintSha256, session_kept: keepsSession }, "reloaded");
   if (!keepsSession) await closeSession(state, session);
   state.effectiveHash = next.runningConfigHash;
-  if (!keepsSession) return openSession(options, state, queue);
+  if (!keepsSession) return openSession(options, { state, queue, conditions });
   session.reportChange();
   return session;
 };

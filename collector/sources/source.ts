@@ -2,6 +2,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { SourceConfig } from "../../proto/collector-config/parse.ts";
+import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import type { Queue } from "../queue/queue.ts";
 
 /** Which files a `file` source may read. */
@@ -25,6 +26,8 @@ export interface Source {
   start(): Promise<void>;
   /** Resolves once the source has stored what it accepted and appends nothing more. */
   stop(): Promise<void>;
+  /** Returns why it does not do its work; undefined if it does. */
+  condition?(): ReportedCondition | undefined;
   /** Counts since its start, for `status`. */
   counters?(): Readonly<Record<string, number>>;
 }

@@ -1,3 +1,4 @@
+import { describeCondition } from "../../proto/management/heartbeat.ts";
 import type { CollectorStatus } from "./status.ts";
 
 /** Formats the status for people, as aligned lines. Every line ends with a newline. */
@@ -23,7 +24,8 @@ export const describeStatus = (status: CollectorStatus): string => {
     [
       "queue",
       describeQueue(queue),
-      ...(queue.at_risk
+      ...status.conditions.map((condition) => `at risk: ${describeCondition(condition)}`),
+      ...(queue.at_risk && status.conditions.length === 0
         ? ["at risk: too full, its oldest record is too old, or its files were damaged within a day"]
         : []),
       ...(queue.forks_total > 0

@@ -22,6 +22,7 @@ export const CollectorStatus = v.object({
     last_known_good_config_hash: Text,
   }),
   queue: HeartbeatRequest.entries.queue,
+  conditions: HeartbeatRequest.entries.conditions,
   /** Corrupt queue files that were quarantined, and their records; and those that damage took back without such a file. */
   quarantine: v.object({ files: v.number(), records: v.number(), lost_records: v.optional(v.number(), 0) }),
   forwarder: v.object({ endpoint: v.string(), connected: v.boolean(), last_ack_at: Time, last_error: Text }),

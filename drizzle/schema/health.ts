@@ -53,6 +53,8 @@ export const collectorHealth = pgTable("collector_health", {
   /** Records were dropped or became dead letters since the previous heartbeat. */
   droppedSincePrevious: boolean("dropped_since_previous").notNull(),
   queueAtRisk: boolean("queue_at_risk").notNull(),
+  /** Why parts of the collector do not do their work, a sentence each. A previous core on this schema does not write them. */
+  reportedConditions: text("reported_conditions").array().notNull().default([]),
   forwarderConnected: boolean("forwarder_connected").notNull(),
   forwarderLastAckAt: timestamp("forwarder_last_ack_at"),
   forwarderLastError: text("forwarder_last_error"),

@@ -79,7 +79,7 @@ BEGIN
 		h.file_gaps,
 		h.file_gap_bytes,
 		/* end */
-		h.queue_at_risk, h.dropped_since_previous, h.forwarder_connected,
+		h.queue_at_risk, h.reported_conditions, h.dropped_since_previous, h.forwarder_connected,
 		CASE WHEN f.last_heartbeat_at = h.last_heartbeat_at THEN h.forwarder_last_ack_at
 			WHEN f.last_ack_seconds >= 0 THEN f.last_heartbeat_at - make_interval(secs => f.last_ack_seconds) END AS forwarder_last_ack_at,
 		h.forwarder_last_error, h.renewal_status,

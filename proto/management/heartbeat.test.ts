@@ -36,6 +36,7 @@ describe("HeartbeatRequest", () => {
   it("accepts a minimal heartbeat and drops unknown fields", () => {
     expect(v.parse(HeartbeatRequest, { ...heartbeat, new_field: 1 })).toEqual({
       ...heartbeat,
+      conditions: [],
       queue: { ...heartbeat.queue, dead_letters: 0, forks_total: 0, file_gaps_total: 0, file_gap_bytes_total: 0 },
     });
   });

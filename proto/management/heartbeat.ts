@@ -12,6 +12,9 @@ export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "fail
 /** The first configuration errors of a heartbeat are stored, at most this many. */
 const configErrorsMax = 20;
 
+/** The first conditions of a heartbeat are stored, at most this many. */
+const conditionsMax = 20;
+
 /** Begins an error of a heartbeat's `config.errors` that says why the host does not apply its desired config. Core reads it. */
 export const desiredErrorPrefix = "desired config: ";
 
@@ -31,6 +34,21 @@ const schemasOf = <Numbers extends Readonly<Record<string, ReportedNumber>>>(num
   mapValues(numbers, ({ absent }) => counters[absent ?? "required"]) as {
     [Name in keyof Numbers]: (typeof counters)[AbsentOf<Numbers[Name]>];
   };
+
+/** Why a part of the collector does not do its work. `code` names the kind, such as `queue_unwritable`. */
+export const ReportedCondition = v.object({
+  code: Identifier(64),
+  since: StoredTimestamp,
+  reason: FreeText,
+  path: v.optional(FreeText),
+});
+
+/** Why a part of the collector does not do its work. */
+export type ReportedCondition = v.InferOutput<typeof ReportedCondition>;
+
+/** Returns a condition as a sentence. */
+export const describeCondition = ({ code, since, reason, path }: ReportedCondition): string =>
+  `${code} since ${since}: ${reason}${path === undefined ? "" : ` (${path})`}`;
 
 /** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, but the proof covers them. */
 export const HeartbeatRequest = v.object({
@@ -70,6 +88,14 @@ export const HeartbeatRequest = v.object({
     next_attempt_at: v.nullable(StoredTimestamp),
     last_error: v.nullable(FreeText),
   }),
+  /** While there is one, the queue is at risk. An older collector reports none. */
+  conditions: v.optional(
+    v.pipe(
+      v.array(ReportedCondition, "must be an array"),
+      v.transform((conditions) => conditions.slice(0, conditionsMax)),
+    ),
+    [],
+  ),
   /** Of the collector's process; may be omitted. */
   process: v.optional(v.object(schemasOf(reportedNumbers.process))),
   /** From the collector's config; those of the enrollment policy win. Without it the host reports none. */

@@ -101,10 +101,11 @@ const explanations: Record<FleetCondition, Explain> = {
     since: row.queue_at_risk_since ?? lastReport(row),
     // The figures of the past have no history.
     evidence:
-      row.queue_bytes === null || row.queue_bytes_max === null
+      row.reported_conditions ||
+      (row.queue_bytes === null || row.queue_bytes_max === null
         ? "the collector reports that its queue is at risk, or that it lost records"
         : row.dropped_since_previous
           ? `records were dropped, rejected or lost since the previous heartbeat, ${row.dropped_records_total} dropped and ${row.dead_letters} dead letters in all${gapEvidence(row)}`
-          : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s${lossEvidence(row)}`,
+          : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s${lossEvidence(row)}`),
   }),
 };

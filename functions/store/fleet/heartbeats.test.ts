@@ -35,6 +35,7 @@ const report: HealthReport = {
   file_gaps: 0,
   file_gap_bytes: 0,
   queue_at_risk: false,
+  reported_conditions: [],
   forwarder_connected: true,
   forwarder_last_ack_at: null,
   forwarder_last_error: null,

@@ -72,6 +72,7 @@ export type FleetRow = FlagsAndNumbers & {
   successor_not_after: string | null;
   successor_renew_after: string | null;
   config_error: string | null;
+  reported_conditions: string | null;
   running_config_hash: string | null;
   desired_config_hash: string | null;
   last_known_good_config_hash: string | null;
@@ -240,7 +241,8 @@ const selectRows = async (
   const rows = await db.execute<Selected>(sql`
     select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
-      h.config_errors[1] as config_error, nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
+      h.config_errors[1] as config_error, array_to_string(h.reported_conditions, '; ') as reported_conditions,
+      nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
       ${numbersOfReport}, h.dropped_since_previous, h.renewal_status, h.renewal_last_error,
       coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,

@@ -1,6 +1,6 @@
 /** Reports of hosts: what they hold, and what core stores and derives. */
 import { type SQL, sql } from "drizzle-orm";
-import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
+import { describeCondition, type HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import { type NumberColumn, type ReportedNumber, reportedNumbers } from "../../../proto/management/reported-numbers.ts";
 import type { FleetThresholds } from "./rows.ts";
 
@@ -26,7 +26,8 @@ const otherColumns = {
   desired_config_hash: { type: "text", from: ({ config }) => config.desired_config_hash ?? null },
   last_known_good_config_hash: { type: "text", from: ({ config }) => config.last_known_good_config_hash ?? null },
   apply_desired_config: { type: "boolean", from: ({ config }) => config.apply_desired_config ?? null },
-  queue_at_risk: { type: "boolean", from: ({ queue }) => queue.at_risk },
+  queue_at_risk: { type: "boolean", from: ({ queue, conditions }) => queue.at_risk || conditions.length > 0 },
+  reported_conditions: { type: "text[]", from: ({ conditions }) => conditions.map(describeCondition) },
   forwarder_connected: { type: "boolean", from: ({ forwarder }) => forwarder.connected },
   forwarder_last_ack_at: { type: "timestamptz", from: ({ forwarder }) => forwarder.last_ack_at, isFigure: true },
   forwarder_last_error: { type: "text", from: ({ forwarder }) => forwarder.last_error },

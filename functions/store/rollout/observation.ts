@@ -76,7 +76,8 @@ const conditionRows = (observed: Observed): SQL => {
         else 'no heartbeat since its enrollment' end),
     -- A queue that filled while core could not receive says nothing about the config.
     (6, 'queue_at_risk', f.queue_at_risk and not ${isUncounted(queueAtRiskFrom, outages)}, ${queueAtRiskFrom},
-      case when h.dropped_since_previous then 'records were dropped or rejected'
+      case when h.reported_conditions <> '{}' then h.reported_conditions[1]
+        when h.dropped_since_previous then 'records were dropped or rejected'
         else 'the queue holds ' || f.queue_bytes || ' of ' || h.queue_bytes_max || ' bytes' end),
     (7, 'not_applied', t.status = 'assigned' and f.last_heartbeat_at > ${applyUntil}, ${applyUntil},
       'runs ' || coalesce(nullif(left(encode(f.running_config, 'hex'), 12), ''), 'a config without a hash')

@@ -114,6 +114,19 @@ describe("the states of the health report", () => {
     expect(await state({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");
   });
 
+  it("W3: shows why a queue cannot be written, since when and where, although it is nearly empty", async () => {
+    const { test, stateOf } = await startFleet();
+    const host = await test.enroll("full");
+    const since = "2026-06-01T11:59:30.000Z";
+    const unwritable = { code: "queue_unwritable", since, reason: "database or disk is full", path: "/var/lib/queue" };
+    await test.beat(host, { conditions: [unwritable, { code: "source_failed", since, reason: "file: EIO" }] });
+    const evidence = `queue_unwritable since ${since}: database or disk is full (/var/lib/queue); source_failed since ${since}: file: EIO`;
+    expect(await stateOf(host)).toMatchObject({ state: "queue_at_risk", conditions: [{ evidence }] });
+    await test.clock.advance(10_000);
+    await test.beat(host);
+    expect(await stateOf(host)).toMatchObject({ state: "healthy", conditions: [] });
+  });
+
   it("Q12: shows what a database restore lost, at risk until the next heartbeat and as a figure for ever", async () => {
     const { test, stateOf } = await startFleet();
     const [host, silent, other] = [await test.enroll("lost"), await test.enroll("silent"), await test.enroll("other")];

@@ -1,0 +1,1 @@
+ALTER TABLE "collector_health" ADD COLUMN "reported_conditions" text[] DEFAULT '{}' NOT NULL;
