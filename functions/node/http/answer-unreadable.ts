@@ -12,6 +12,12 @@ interface Http1Server {
   on(event: "request", listener: (request: IncomingMessage, response: ServerResponse) => void): unknown;
 }
 
+/**
+ * The authority of each request that adapters and apps receive. The client's own can be absent, or no host of a URL: an adapter that builds
+ * one from it throws outside of every handler.
+ */
+export const requestAuthority = "localhost";
+
 /** Problem codes by the error codes of Node's parser; any other error is `malformed_request`. */
 const codes: Readonly<Record<string, UnreadableRequest>> = {
   HPE_HEADER_OVERFLOW: "headers_too_large",
@@ -48,7 +54,7 @@ export const answerUnreadable = (server: Http1Server): void => {
 const isUnfinishedHandshake = (socket: Socket & { secureConnecting?: boolean }): boolean =>
   socket.secureConnecting === true;
 
-/** Returns the response to a request that Node could read and hono's adapter could not: no host, or an invalid URL. */
+/** Returns the response to a request that Node could read and hono's adapter could not: its target is no URL. */
 export const answerAdapterError = (error: unknown): Response => {
   // Apps answer their own errors; any other may hold secrets.
   if (!(error instanceof RequestError)) return new Response(null, { status: 500 });

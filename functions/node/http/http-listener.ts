@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import type { HttpContext, Peer } from "../../http/request.ts";
-import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
+import { answerAdapterError, answerUnreadable, requestAuthority } from "./answer-unreadable.ts";
 import { BoundedRequest, serveConnections } from "./http-connections.ts";
 
 /** A listener that accepts connections. */
@@ -33,12 +33,19 @@ export const listenHttp = async (
     keepAliveTimeout: 75_000,
     maxHeaderSize: 32 * 1024,
     IncomingMessage: BoundedRequest,
-    // Node would answer without a body; the adapter rejects the request with one.
     requireHostHeader: false,
   });
   server.timeout = idleMs;
   const options = { overrideGlobalObjects: false, errorHandler: answerAdapterError };
-  serveConnections(server, getRequestListener(app.fetch, options), connectionsMax);
+  const serve = getRequestListener(app.fetch, options);
+  serveConnections(
+    server,
+    (request, response) => {
+      request.headers.host = requestAuthority;
+      return serve(request, response);
+    },
+    connectionsMax,
+  );
   answerUnreadable(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);

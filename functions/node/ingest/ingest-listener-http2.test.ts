@@ -300,6 +300,36 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     expect(JSON.parse(Buffer.concat(chunks).toString())).toEqual(expected);
   });
 
+  it.each([undefined, "[x", "x:99999", "%2Ftmp%2Fs", "::1:8443", "[::1]:8443"])(
+    "W1: serves requests of every protocol with the authority %j",
+    async (authority) => {
+      const certificate = await test.client({});
+      const named = authority === undefined ? {} : { ":authority": authority };
+      const json = "application/json";
+      const sent = [
+        await post(certificate, { ...method("Submit"), ...grpc, ...named }, enveloped(Buffer.alloc(0))),
+        await post(certificate, { ...method("Forward"), ...grpc, ...named }, Buffer.alloc(0)),
+        await post(certificate, { ...method("Submit"), "content-type": json, ...named }, Buffer.from("{}")),
+        await post(certificate, { ":path": "/v1/collector/heartbeat", ...named }, Buffer.from("{}")),
+      ];
+      expect(sent.map((answer) => [answer[":status"], answer["grpc-status"]])).toEqual([
+        [200, "3"],
+        [200, "0"],
+        [400, undefined],
+        [200, undefined],
+      ]);
+      const host = authority === undefined ? "" : `Host: ${authority}\r\n`;
+      for (const path of [method("Submit")[":path"], "/v1/collector/heartbeat"]) {
+        const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
+        await once(socket, "secureConnect");
+        socket.write(`POST ${path} HTTP/1.1\r\n${host}Content-Type: ${json}\r\nContent-Length: 2\r\n\r\n{}`);
+        const [answer] = await once(socket, "data");
+        socket.destroy();
+        expect(String(answer)).toMatch(path.startsWith("/v1/") ? /^HTTP\/1.1 200/ : /"code":"invalid_argument"/);
+      }
+    },
+  );
+
   it("keeps an idle HTTP/1.1 connection as long as an HTTP/2 one", async () => {
     const certificate = await test.client({});
     const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
@@ -312,7 +342,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
 
   it("answers an invalid HTTP/1.1 request with a problem document", async () => {
     const certificate = await test.client({});
-    for (const bytes of ["hello\r\n\r\n", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"]) {
+    for (const bytes of ["hello\r\n\r\n", "GET http://[x/ HTTP/1.1\r\nHost: a\r\n\r\n"]) {
       const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
       await once(socket, "secureConnect");
       socket.write(bytes);

@@ -27,7 +27,7 @@ import { toConnectError } from "../../ingest/connect-error.ts";
 import { directBodiesKey } from "../../ingest/direct-bodies.ts";
 import type { IngestRoutes } from "../../ingest/service.ts";
 import { Problem } from "../../problems.ts";
-import { answerAdapterError, answerUnreadable } from "../http/answer-unreadable.ts";
+import { answerAdapterError, answerUnreadable, requestAuthority } from "../http/answer-unreadable.ts";
 import type { Reloaded } from "../reload-files.ts";
 import type { TlsMaterial } from "../tls-files.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
@@ -85,6 +85,8 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   const http1 = new WeakMap<object, Connection>();
   const connections = createIngestConnections({ limits, clock, log, admission: ingest });
 
+  // Node's default of 5 s closed kept connections between two requests, and a client that sent just then got a reset.
+  const http1Options = { keepAliveTimeout: limits.idleMs, requireHostHeader: false };
   const server = createSecureServer({
     ...options.tls.current(),
     requestCert: true,
@@ -92,8 +94,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     rejectUnauthorized: false,
     ...tlsSettings,
     allowHTTP1: true,
-    // Node's default of 5 s closed kept connections between two requests, and a client that sent just then got a reset.
-    http1Options: { keepAliveTimeout: limits.idleMs },
+    http1Options,
     settings: {
       initialWindowSize: streamWindowBytes,
       maxConcurrentStreams: streamsOfConnectionMax,
@@ -194,6 +195,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     const connection = connectionOf(request);
     if (connection === undefined) return void request.socket.destroy();
     if ("stream" in request) endWithResponse(request.stream);
+    else request.headers.host = requestAuthority;
     receive(
       {
         path: pathOf(request),
@@ -209,6 +211,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   server.removeAllListeners("stream");
   server.on("stream", (stream: ServerHttp2Stream, headers, flags, rawHeaders) => {
     const connection = connectionOfStream(stream);
+    headers[":authority"] = requestAuthority;
     if (connection === undefined || !isUsualPost(headers, options.managementPaths))
       return serveCompatibly?.call(server, stream, headers, flags, rawHeaders);
     receive(arrivalOfStream(app, { stream, headers, rawHeaders }, connection.bindings), connection);

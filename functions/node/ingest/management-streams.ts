@@ -33,8 +33,6 @@ export interface Arrival {
   serve(): void;
 }
 
-const usualAuthority = /^[a-z0-9._-]+(?::\d{1,5})?$/;
-
 interface App {
   fetch(request: Request, env: unknown): Response | Promise<Response>;
 }
@@ -44,7 +42,6 @@ export const isUsualPost = (headers: IncomingHttpHeaders, paths: ReadonlySet<str
   headers[":method"] === "POST" &&
   paths.has(headers[":path"] ?? "") &&
   headers[":scheme"] === "https" &&
-  usualAuthority.test(headers[":authority"] ?? "") &&
   /^\d+$/.test(headers["content-length"] ?? "") &&
   headers.expect === undefined;
 
