@@ -8,6 +8,7 @@ import { recordAudit } from "../domain/audit/audit-log.ts";
 import { createCoreServers } from "../node/database/database-servers.ts";
 import { withDatabaseFaults } from "../node/database/prepare-database.ts";
 import { connectDatabase } from "../store/database/database.ts";
+import { setForSession } from "../store/database/session-settings.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 
 /** Runs on a connection of its own, without a deadline: it may read or write every row. */
@@ -17,7 +18,7 @@ export const withClient = async <Result>(
 ): Promise<Result> => {
   const { sessions } = createCoreServers(config);
   return withDatabaseFaults(sessions.variable, async () => {
-    const client = await openCopyClient(await sessions.servers.locate(), "set statement_timeout = 0");
+    const client = await openCopyClient(await sessions.servers.locate(), setForSession(0));
     try {
       return await run(client);
     } finally {

@@ -10,7 +10,7 @@ const keepingMax = 32;
 
 /** Session settings that a plan is made with: hash tables outgrow `work_mem` when keys repeat or estimates are wrong. */
 export const planSettings = `set local work_mem = '${workMem}'; set local hash_mem_multiplier = 1; set local enable_hashagg = off;
-  set local enable_hashjoin = off; set local enable_memoize = off; set local max_parallel_workers_per_gather = 0; set local jit = off`;
+  set local enable_hashjoin = off; set local enable_memoize = off`;
 
 const passing = new Set([
   ...["Result", "ProjectSet", "Append", "Merge Append", "Limit", "Unique", "Group", "Subquery Scan", "Values Scan"],

@@ -7,6 +7,7 @@
 import { Client, type Connection, type FieldDef, Query } from "pg";
 import { errorCode } from "../../kit/describe-error.ts";
 import { resultBytesMax, rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
+import { setForTransaction } from "../store/database/session-settings.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 import { checkPlan, planSettings } from "./check-plan.ts";
 import { readResultValue, typeName } from "./result-values.ts";
@@ -76,9 +77,8 @@ export const runQuery = async (
     isConnected = true;
     countReceived(client, () => stopped.resolve("too_large"));
     await client.query(`begin transaction isolation level repeatable read, read only;
-      set local statement_timeout = ${limits.statementMs}; set local search_path = chat, pg_catalog;
-      set local standard_conforming_strings = on; set local TimeZone = 'UTC'; set local DateStyle = ISO;
-      set local IntervalStyle = postgres; set local extra_float_digits = 1; ${planSettings}`);
+      ${setForTransaction()}; set local statement_timeout = ${limits.statementMs}; set local search_path = chat, pg_catalog;
+      ${planSettings}`);
     const { text, values } = statement;
     const plan = await client.query(`explain (verbose, format json) ${text}`, [...values]);
     const reason = checkPlan(plan.rows[0]["QUERY PLAN"]);

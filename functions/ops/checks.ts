@@ -32,14 +32,15 @@ export const stoppingCheck = (isStopping: () => boolean): Check => ({
   find: () => (isStopping() ? notReady("core stops and accepts requests for a moment") : ready("core serves")),
 });
 
-/** The database answers, accepts writes and is recent enough. */
+/** The database answers, accepts writes, is recent enough, and has no setting that core cannot use. */
 export const databaseCheck = (db: Database): Check => ({
   name: "database",
   find: () =>
     withDatabase(async () => {
-      const { version, writable } = await readServerSettings(db);
+      const { version, writable, faults } = await readServerSettings(db);
       if (version < serverVersionMin) return notReady(`PostgreSQL ${version}; ${serverVersionMin} or later is needed`);
-      return writable ? ready(`PostgreSQL ${version}`) : notReady(acceptsNoWrites);
+      if (!writable) return notReady(acceptsNoWrites);
+      return faults[0] === undefined ? ready(`PostgreSQL ${version}`) : notReady(`the URL leads to ${faults[0]}`);
     }),
 });
 

@@ -20,6 +20,7 @@ import { createUserAgent, type UserAgent } from "../../scripts/lab/user-agent.ts
 import { walkSignIn } from "../../scripts/lab/walk-sign-in.ts";
 import { findPorts } from "../../scripts/ports.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import { startOtlpBackend } from "../support/otlp-backend.ts";
 import { canStartPgBouncer, type PoolMode, type RunningPgBouncer, startPgBouncer } from "../support/pgbouncer.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
@@ -27,9 +28,32 @@ import { findStored } from "../support/stored-envelopes.ts";
 const canStart = await canStartPgBouncer();
 
 /*
- * docs/database-poolers.md: the programs with every connection to the database through PgBouncer, as documented for each of its modes. The
- * tests of a mode build on each other, in order.
+ * docs/database-poolers.md: the programs with every connection to the database through PgBouncer, as documented for each of its modes, and
+ * without. The database has other defaults of every setting that changes what a statement, its result or a wait means. The tests of a mode
+ * build on each other, in order.
  */
+const otherDefaults: Readonly<Record<string, string>> = {
+  bytea_output: "escape",
+  DateStyle: "SQL, DMY",
+  IntervalStyle: "iso_8601",
+  TimeZone: "America/St_Johns",
+  client_encoding: "LATIN1",
+  standard_conforming_strings: "off",
+  backslash_quote: "off",
+  extra_float_digits: "0",
+  transform_null_equals: "on",
+  quote_all_identifiers: "on",
+  search_path: "elsewhere, public",
+  default_transaction_deferrable: "on",
+  statement_timeout: "9s",
+  lock_timeout: "9s",
+  idle_in_transaction_session_timeout: "9s",
+  idle_session_timeout: "5s",
+  transaction_timeout: "9s",
+  client_min_messages: "debug1",
+};
+/** Behind a pooler in transaction mode core refuses these. */
+const sessionDefaults = { array_nulls: "off", default_transaction_isolation: "serializable" };
 const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "x-client-cert";
 const identityPrefix = "https://fleet.test/d/";
@@ -52,20 +76,22 @@ afterAll(async () => {
 
 const waiting = { clock: systemClock, signal: new AbortController().signal };
 interface PooledDeployment {
-  mode: PoolMode;
+  mode: PoolMode | "direct";
   settings: Record<string, string | number>;
   withSessionUrl: boolean;
   /** Core's role; `owner_session` only owns the database, as on a managed server. */
   role: "postgres" | "owner_session";
 }
 const deployments: PooledDeployment[] = [
+  { mode: "direct", settings: {}, withSessionUrl: false, role: "postgres" },
   { mode: "session", settings: { default_pool_size: 60 }, withSessionUrl: false, role: "owner_session" },
   { mode: "transaction", settings: { default_pool_size: 5 }, withSessionUrl: true, role: "postgres" },
 ];
 
-describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $mode mode", (deployment) => {
+const possible = deployments.filter(({ mode }) => canStart || mode === "direct");
+describe.for(possible)("core and web on a database with other defaults, in $mode mode", (deployment) => {
   const { mode, settings, withSessionUrl, role } = deployment;
-  let pooler: RunningPgBouncer;
+  let pooler: Pick<RunningPgBouncer, "url" | "stop">;
   let database: ConnectedDatabase;
   let core: Program;
   let web: Program;
@@ -85,10 +111,19 @@ describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $m
     await admin.sql.unsafe(`create role owner_${mode} login`);
     await admin.sql.unsafe(`create database ${mode} owner ${role}`);
     await admin.sql.unsafe(`create role web_${mode} login; alter role web_${mode} set statement_timeout = '5s'`);
+
+    const defaults = Object.entries({ ...otherDefaults, ...(mode === "transaction" ? {} : sessionDefaults) });
+    for (const [name, value] of defaults)
+      await admin.sql.unsafe(`alter database ${mode} set ${name} = ${name === "search_path" ? value : `'${value}'`}`);
     await admin.close();
     database = connectDatabase({ url: server.url(mode), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
     cleanup.defer(() => database.close());
-    pooler = await startPgBouncer(server.url(), { mode, settings, roles: [`web_${mode}`, `owner_${mode}`] });
+    await database.sql`create schema elsewhere`;
+    const roles = [`web_${mode}`, `owner_${mode}`];
+    pooler =
+      mode === "direct"
+        ? { url: (url) => url, stop: async () => undefined }
+        : await startPgBouncer(server.url(), { mode, settings, roles });
     cleanup.defer(() => pooler.stop());
     const url = pooler.url(server.url(mode)).replace("//postgres@", `//${role}@`);
     env = {
@@ -166,12 +201,12 @@ describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $m
     await close();
   });
 
-  it("migrates the database and syncs the directory", async () => {
+  it("D10: migrates the database and syncs the directory", async () => {
     const isSync = ({ msg, job }: Record<string, unknown>) => msg === "job done" && job === "directory sync";
     await expect.poll(() => core.records.find(isSync)).toMatchObject({ outcome: "synced", users: 3 });
   });
 
-  it("enrolls a host", async () => {
+  it("D10: enrolls a host", async () => {
     const { token } = await createPolicyWithToken(
       operator,
       { name: "hosts", allowed_identity_prefixes: [identityPrefix] },
@@ -187,7 +222,7 @@ describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $m
     expect(await enroll.exited, enroll.stderr).toBe(0);
   });
 
-  it("stores what the host sends, its heartbeats too, until its identity is revoked", async () => {
+  it("D10: stores what the host sends, its heartbeats too, until its identity is revoked", async () => {
     const log = join(dir, `${mode}.log`);
     const document = parseDocument(await readFile(config(), "utf8"));
     document.set("sources", document.createNode([{ type: "file", include: [log], start_at: "beginning" }]));
@@ -204,7 +239,17 @@ describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $m
     expect(await stopProgram(run)).toBe(0);
   });
 
-  it("signs an operator in, and shows the host as revoked on the fleet page", async () => {
+  it("D10: exports what is stored", async () => {
+    const backend = await startOtlpBackend();
+    cleanup.defer(() => backend.close());
+    const { SVC_DATABASE_URL = "", SVC_DATABASE_SESSION_URL = SVC_DATABASE_URL } = env;
+    const settings = { SVC_DATABASE_URL: SVC_DATABASE_SESSION_URL, SVC_EXPORT_ENDPOINT: backend.httpUrl };
+    const program = startProgram("functions/main.ts", ["export"], settings);
+    await expect.poll(() => backend.lines(), { message: program.stderr }).toEqual(["one", "two", "three"]);
+    expect(await stopProgram(program), program.stderr).toBe(0);
+  });
+
+  it("D10: signs an operator in, and shows the host as revoked on the fleet page", async () => {
     agent = createUserAgent();
     await walkSignIn(agent, { origin, account: people.auditor.subject });
     expect((await agent.fetch(`${origin}/api/core/whoami`)).status).toBe(200);
@@ -213,8 +258,8 @@ describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $m
   });
 
   // Through PgBouncer the role that core makes for the chat cannot log in: its file of users does not name it.
-  if (withSessionUrl)
-    it("lets the chat read the fleet", async () => {
+  if (role === "postgres")
+    it("D10: lets the chat read the fleet", async () => {
       const headers = { Origin: origin };
       const conversation = await startConversation((path, init) =>
         agent.fetch(`${origin}/api/core/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } }),
@@ -223,7 +268,7 @@ describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $m
       expect(results.map(({ kind }) => kind)).toContain("rows");
     });
 
-  it("verifies the audit log", async () => {
+  it("D10: verifies the audit log", async () => {
     const verify = startProgram("functions/main.ts", ["verify-audit"], env);
     expect(await verify.exited, verify.stderr).toBe(0);
     expect(verify.records).toMatchObject([{ ok: true }]);

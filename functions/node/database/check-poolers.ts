@@ -1,7 +1,10 @@
 import type { Client } from "pg";
 import { ConfigError } from "../../../kit/env.ts";
 import type { Log } from "../../../kit/log.ts";
-import { destroyClient, openCopyClient } from "../../store/ingest/copy-transaction.ts";
+import { callDeadlineMs } from "../../store/database/call-limits.ts";
+import { selectFaults } from "../../store/database/server-settings.ts";
+import { setForSession } from "../../store/database/session-settings.ts";
+import { destroyClient, lastResult, openCopyClient } from "../../store/ingest/copy-transaction.ts";
 import type { CoreServers, DatabaseVariable, NamedServers } from "./database-servers.ts";
 import { naming } from "./name-database-variable.ts";
 import { findPoolerMode, type PoolerMode } from "./pooler-mode.ts";
@@ -28,6 +31,18 @@ export const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pic
     reject("SVC_DATABASE_SESSION_URL", "leads to another database than SVC_DATABASE_URL");
   if (!(await hasStatementTimeout(url)))
     log.warn({}, "the role of SVC_DATABASE_URL has no statement_timeout: see docs/database-poolers.md");
+};
+
+/** Throws `ConfigError`, with the command that mends it, for what core cannot use and cannot set itself. For a start, before it migrates. */
+export const checkSettings = async ({ requests, sessions }: CoreServers): Promise<void> => {
+  for (const { variable, servers } of new Set([requests, sessions]))
+    await naming(variable, async () => {
+      // Behind a pooler in transaction mode nothing may be left in a session.
+      const setup = variable === sessions.variable ? setForSession(callDeadlineMs.api) : "";
+      const statements = `${setup}; ${selectFaults}`;
+      const [found] = await withClient(await servers.locate(), (client) => lastResult(client, statements));
+      if (found !== undefined) reject(variable, `leads to ${found.fault}`);
+    });
 };
 
 const locatePooler = async ({ servers }: NamedServers): Promise<[url: string, mode: PoolerMode]> => {

@@ -108,6 +108,35 @@ describe("prepareDatabase", () => {
     expect(describeBlockers(blocked)).toContain("select pg_terminate_backend(1), pg_terminate_backend(2), or start");
   });
 
+  it.each([
+    ["another encoding than UTF8", "encoding 'LATIN1' locale 'C'", ""],
+    ["a missing schema public", "", "drop schema public"],
+    ["sessions that only read", "", "alter database NAME set default_transaction_read_only = on"],
+  ])("D10: refuses %s before the first migration, with the command that mends it", async (_, options, change) => {
+    const { sql } = database.connect();
+    const name = `set_otherwise_${crypto.randomUUID().replaceAll("-", "")}`;
+    await sql.unsafe(`create database ${name} template template0 ${options}`);
+    const other = connectDatabase({
+      url: urlOf((url) => (url.pathname = `/${name}`)),
+      writes: false,
+      connectionsMax: 1,
+    });
+    await other.sql.unsafe(change.replace("NAME", name));
+    const refusal = await prepare(urlOf((url) => (url.pathname = `/${name}`)));
+    const [, command = ""] = /SVC_DATABASE_URL: leads to [^:]*: ((?:create|alter) .*)$/.exec(refusal) ?? [];
+    expect({ refusal, command }).toEqual({ refusal, command: expect.stringMatching(/./) });
+    expect(await other.sql`select from pg_tables where schemaname not in ('pg_catalog', 'information_schema')`).toEqual(
+      [],
+    );
+    const mended = `mended_${name}`;
+    await other.sql`set default_transaction_read_only = off`;
+    await other.sql.unsafe(command.replace("NAME", mended));
+    await other.close();
+    const usable = command.includes("NAME") ? mended : name;
+    expect(await prepare(urlOf((url) => (url.pathname = `/${usable}`)))).toBe("prepared");
+    for (const each of [name, mended]) await sql.unsafe(`drop database if exists ${each} with (force)`);
+  });
+
   it("D9: refuses a pooler in transaction mode", async () => {
     const { hostname, port, pathname } = new URL(database.url);
     const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);

@@ -8,7 +8,7 @@ import { describeBlockers, MigrationBlocked } from "../../store/database/migrati
 import { databaseProblem } from "../../store/database/problem.ts";
 import { readMigrations } from "../read-migrations.ts";
 import { StartFault } from "../run-configured.ts";
-import { checkPoolers } from "./check-poolers.ts";
+import { checkPoolers, checkSettings } from "./check-poolers.ts";
 import type { CoreServers, DatabaseVariable } from "./database-servers.ts";
 import { naming } from "./name-database-variable.ts";
 
@@ -29,6 +29,7 @@ export const prepareDatabase = async (
   try {
     await untilAvailable(sessions.variable, { clock, log }, async () => {
       await checkPoolers({ requests, sessions }, log);
+      await checkSettings({ requests, sessions });
       const { applied } = await migrate(sql, migrations);
       if (applied.length > 0) log.info({ applied }, "database migrated");
     });

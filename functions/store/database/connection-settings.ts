@@ -1,6 +1,7 @@
 import { type DatabaseTls, splitDatabaseUrl, withoutTlsParameters } from "../../../kit/database-url.ts";
 import type { DatabaseOptions } from "./database.ts";
 import type { ConnectionOptions } from "./pool/connection.ts";
+import { startupSettings } from "./session-settings.ts";
 
 /** Returns how postgres.js connects to the servers of `options`. */
 export const connectionSettings = ({
@@ -23,9 +24,9 @@ export const connectionSettings = ({
       ssl: servers?.tls ?? tlsWithoutFiles(split.tls),
       // Saves a round trip at each connect, and behaves the same in workerd.
       fetch_types: false,
-      types: { date, json, textArray },
+      types: { bytea, date, json, textArray },
       connect_timeout: connectTimeoutSeconds,
-      connection: { application_name: applicationName, TimeZone: "UTC" },
+      connection: { application_name: applicationName, ...startupSettings },
       onnotice: () => undefined,
       ...(pooled ? { prepare: false } : {}),
     },
@@ -34,6 +35,22 @@ export const connectionSettings = ({
 
 const tlsWithoutFiles = (tls: DatabaseTls | undefined) =>
   tls === undefined ? false : tls.mode === "require" ? ("require" as const) : ("verify-full" as const);
+
+/** In both forms, since no statement outside of a transaction can set `bytea_output` behind a pooler. postgres.js reads hex alone. */
+const bytea = {
+  to: 17,
+  from: [17],
+  serialize: (bytes: Uint8Array | string) => `\\x${Buffer.from(bytes as Uint8Array).toString("hex")}`,
+  parse: (text: string): Uint8Array =>
+    text.startsWith("\\x")
+      ? Buffer.from(text.slice(2), "hex")
+      : Buffer.from(
+          text.replace(/\\(\\|\d{3})/g, (_, code: string) =>
+            code === "\\" ? code : String.fromCharCode(Number.parseInt(code, 8)),
+          ),
+          "latin1",
+        ),
+};
 
 /** drizzle writes and reads dates itself, and writes JSON. */
 const date = {

@@ -9,6 +9,7 @@ import { connectionSettings } from "./connection-settings.ts";
 import { type ConnectionPool, createConnectionPool, type DropConnections } from "./pool/connection-pool.ts";
 import type { OpenSocket } from "./pool/single-socket.ts";
 import { createSqlClient, type SqlClient } from "./pool/sql-client.ts";
+import { setForSession, setForTransaction, setTimeouts } from "./session-settings.ts";
 import { traceStatement } from "./trace-statement.ts";
 
 /** Core's database: a pool on Node, one client per request in workerd. */
@@ -74,13 +75,13 @@ export interface ConnectedDatabase {
 export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => {
   const { servers, deadlineMs = callDeadlineMs.api, pooled = false, tracer } = options;
   const connecting = connectionSettings(options);
-  const planning = options.plansByIndex ? `${planningFor("session")}; ${byIndex}` : planningFor("session");
+  const session = `${setForSession(deadlineMs)}${options.plansByIndex ? `; ${byIndex}` : ""}`;
   const pool = createConnectionPool({
     ...connecting,
     connectionsMax: options.connectionsMax ?? connectionsMaxDefault,
     waitingMax,
     deadlineMs,
-    setup: pooled ? "" : `${setTimeouts("session", deadlineMs)}; ${planning}`,
+    setup: pooled ? "" : session,
     // PgBouncer 1.18 gives the server's connection to another client when it answers a statement, also when the next one is on its way.
     isExclusive: pooled,
     backoffMs,
@@ -97,7 +98,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
   const sql = createSqlClient({
     pool,
     parts,
-    transactionSetup: pooled ? `${setTimeouts("local", deadlineMs)}; ${planningFor("local")}` : "",
+    transactionSetup: pooled ? `${setTimeouts("local", deadlineMs)}; ${setForTransaction()}` : "",
     trace: tracer && ((text) => traceStatement(tracer, text)),
   });
   return {
@@ -124,26 +125,7 @@ const acceptsNoWrites = (parameters: Readonly<Record<string, string>>): boolean 
   parameters.in_hot_standby === "on" || parameters.default_transaction_read_only === "on";
 const concernsServer = (code: string | undefined): boolean => code === readOnlyTransaction || code === "SERVER_REFUSED";
 
-/**
- * Returns statements that set the timeouts of a session, or of a transaction (`local`), shorter than the deadline of its calls where there
- * is one: an error of the server costs no connection. By SET: a pooler refuses them in the startup message.
- */
-const setTimeouts = (scope: "session" | "local", deadlineMs: number): string => {
-  const idle = deadlineMs === 0 ? 0 : idleInTransactionMs;
-  return `set ${scope} statement_timeout = ${Math.floor(deadlineMs * 0.9)}; set ${scope} lock_timeout = ${Math.floor(deadlineMs * 0.8)};
-    set ${scope} idle_in_transaction_session_timeout = ${idle}`;
-};
-
-/**
- * Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. To compile a statement takes
- * half a second, longer than all of these run, and again at each call.
- */
-const planningFor = (scope: "session" | "local"): string =>
-  `set ${scope} max_parallel_workers_per_gather = 0; set ${scope} jit = off`;
 const byIndex = "set enable_seqscan = off; set plan_cache_mode = force_generic_plan";
-
-/** After it, the server releases the locks of a core that is stopped or unreachable. */
-const idleInTransactionMs = 10_000;
 
 /** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
 export const claimDeployment = async (db: Executor, tenantId: string, now: Date): Promise<string> => {

@@ -8,15 +8,37 @@ export interface ServerSettings {
   fsync: boolean;
   /** Whether a transaction can write: false on a standby, and where `default_transaction_read_only` is on. */
   writable: boolean;
+  /** What core cannot use, and cannot set itself: each with the command that mends it. */
+  faults: string[];
 }
+
+/**
+ * Selects the faults of a session: its settings are core's own, or behind a pooler in transaction mode those of the role, on which a statement
+ * outside of a transaction relies. A server of which all is read-only is a standby, and not a fault.
+ */
+export const selectFaults = `
+  select format('a database with the encoding %s, and core needs UTF8: create database NAME template template0 encoding ''UTF8''',
+    current_setting('server_encoding')) as fault where current_setting('server_encoding') <> 'UTF8'
+  union all select format('a database without schema public: create schema public authorization %I', session_user)
+    where to_regnamespace('public') is null
+  union all select format('sessions with %1$s = %2$s: alter role %3$I in database %4$I set %1$s = %5$L', name, current_setting(name),
+    session_user, current_database(), wanted)
+  from (values
+    ('search_path', 'public', to_regnamespace('public') is not null and not 'public' = any(current_schemas(false))),
+    ('default_transaction_isolation', 'read committed', current_setting('default_transaction_isolation') <> 'read committed'),
+    ('array_nulls', 'on', current_setting('array_nulls') = 'off'),
+    ('extra_float_digits', '1', current_setting('extra_float_digits')::int < 0),
+    ('default_transaction_read_only', 'off', exists(select from pg_settings
+      where name = 'default_transaction_read_only' and setting = 'on' and source in ('database', 'user', 'database user')))
+  ) as relied (name, wanted, is_other) where is_other`;
 
 /** Reads the settings of the server. */
 export const readServerSettings = async (db: Executor): Promise<ServerSettings> => {
-  const [row] = await db.execute<{ version: number; fsync: boolean; writable: boolean }>(sql`
+  const [row] = await db.execute<Pick<ServerSettings, keyof ServerSettings>>(sql`
     select current_setting('server_version_num')::int / 10000 as version, current_setting('fsync') = 'on' as fsync,
-      current_setting('transaction_read_only') = 'off' as writable`);
+      current_setting('transaction_read_only') = 'off' as writable, array(${sql.raw(selectFaults)}) as faults`);
   if (row === undefined) throw new Error("the server returned no row");
-  return { version: row.version, fsync: row.fsync, writable: row.writable };
+  return row;
 };
 
 /** Up to here core's clock and the database's agree: beyond it core is not ready and drops nothing. */

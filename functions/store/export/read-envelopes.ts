@@ -8,6 +8,7 @@
  */
 import type { Client, Connection, Submittable } from "pg";
 import { createCopyFields } from "../database/copy-fields.ts";
+import { setForSession } from "../database/session-settings.ts";
 import type { BlockCodec } from "../ingest/block-codec.ts";
 import {
   BlockCorrupt,
@@ -27,7 +28,7 @@ export interface EnvelopeRange {
 }
 
 /** For the session of a reader: the statistics of a partition that grows are always old. */
-export const readerSetup = "set enable_seqscan = off; set max_parallel_workers_per_gather = 0; set jit = off";
+export const readerSetup = `${setForSession(0)}; set enable_seqscan = off`;
 
 /** The envelopes of a range, in no order, and the blocks whose envelopes are missing, because their data are damaged. */
 export interface ReadEnvelopes {

@@ -13,6 +13,7 @@
  */
 import type { Client } from "pg";
 import { errorCode } from "../../../kit/describe-error.ts";
+import { setForSession } from "../database/session-settings.ts";
 import { literal, numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";
 import type { BlockCodec } from "./block-codec.ts";
 import { type DigestedBlock, encodeBlockRow } from "./block-rows.ts";
@@ -41,8 +42,8 @@ export const commitDeadlineMs = 6_000;
  * before the deadline, and what has no client any more soon after it, but a COPY that waits for rows (jobs/end-abandoned-copies.ts).
  */
 const statements = `
-  set standard_conforming_strings = on; set jit = off; set lock_timeout = ${commitDeadlineMs - 1_000};
-  set statement_timeout = ${commitDeadlineMs + 1_000}; set idle_in_transaction_session_timeout = '10s';
+  ${setForSession(commitDeadlineMs)}; set lock_timeout = ${commitDeadlineMs - 1_000};
+  set statement_timeout = ${commitDeadlineMs + 1_000};
   prepare find_queues (text[], text[]) as
     select host_id, encode(queue_id, 'hex') as queue, cursor, coalesce(encode(session_id, 'hex'), '') as session
     from unnest($1, $2) as wanted (host, queue)

@@ -27,7 +27,8 @@ export const runTransaction = async <Result>(
     rows.catch((error: unknown) => (failed ??= { by: error }));
     return rows;
   };
-  await send((client) => client.unsafe(`begin ${mode}`));
+  // Whatever the role's default: `mode` replaces it.
+  await send((client) => client.unsafe(`begin isolation level read committed ${mode}`));
   let result: Result;
   try {
     result = await work(sendWithin);
