@@ -1,6 +1,7 @@
 import type { Clock } from "../kit/clock.ts";
 import type { Entropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
+import type { SharedFor } from "../kit/share-next-run.ts";
 import type { Tracer } from "../kit/tracing/tracer.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import type { WatchConfig } from "./config/watch-config.ts";
@@ -56,8 +57,8 @@ export interface Core {
   heartbeats: HeartbeatStore;
   /** Its own pool for queries over the whole fleet, so that reports cannot starve heartbeats. */
   reports: Database;
-  /** For how many milliseconds a view of the fleet serves those who ask for the same one; without it, only concurrent calls share one. */
-  viewMs?: number;
+  /** How long a view of the fleet serves those who ask for the same one; without it, only concurrent calls share one. */
+  viewsShared?: SharedFor;
   /** Hosts in memory, which views of the fleet are made from; without them the database makes each. */
   fleetColumns?: FleetColumns;
   /** The fleet as it was, in memory; without them the database makes each view of the past. */

@@ -4,6 +4,7 @@ interface Turn<Result> {
   run: Promise<Result>;
   /** By the monotonic clock. */
   startedAt: number;
+  version: unknown;
   /** The run after this one, once a call waits for it. */
   next: Promise<Result> | null;
   isOver: boolean;
@@ -16,10 +17,12 @@ const keptMax = 32;
 export interface SharedFor {
   ms: number;
   clock: Pick<Clock, "monotonic">;
+  /** Returns another value once a run has more to read than an earlier one had: each call compares it. */
+  version?: () => Promise<unknown>;
 }
 
 /**
- * Shares runs among the calls of a key, and returns no result of a run that started before the call, unless it started within `sharedFor`:
+ * Shares runs among the calls of a key, and returns no result of a run that started before the call, unless within `sharedFor`, at its version:
  * calls that arrive while an older run is in flight wait for its end and share the next one, even if the first fails. So no call waits for
  * more than two runs. A failure is never returned to a call that came after it.
  */
@@ -31,9 +34,9 @@ export const shareNextRun = <Given, Result>(
   const turns = new Map<string, Turn<Result>>();
   const now = (): number => sharedFor?.clock.monotonic() ?? 0;
   const isFresh = ({ startedAt }: Turn<Result>): boolean => sharedFor !== undefined && now() - startedAt < sharedFor.ms;
-  const start = (key: string, given: Given): Promise<Result> => {
+  const start = (key: string, given: Given, version: unknown): Promise<Result> => {
     for (const [other, turn] of turns) if (turn.isOver && !isFresh(turn)) turns.delete(other);
-    const turn: Turn<Result> = { run: run(given), startedAt: now(), next: null, isOver: false };
+    const turn: Turn<Result> = { run: run(given), startedAt: now(), version, next: null, isOver: false };
     turns.set(key, turn);
     const end = (isKept: boolean) => {
       turn.isOver = true;
@@ -45,13 +48,18 @@ export const shareNextRun = <Given, Result>(
     );
     return turn.run;
   };
-  return (given) => {
+  const join = (given: Given, version: unknown): Promise<Result> => {
     const key = keyOf(given);
     const turn = turns.get(key);
-    if (turn === undefined || (turn.isOver && turn.next === null && !isFresh(turn))) return start(key, given);
-    if (turn.next === null && isFresh(turn)) return turn.run;
-    const startNext = () => start(key, given);
+    const isServed = turn !== undefined && isFresh(turn) && turn.version === version;
+    if (turn === undefined || (turn.isOver && turn.next === null && !isServed)) return start(key, given, version);
+    if (turn.next === null && isServed) return turn.run;
+    const startNext = () => start(key, given, version);
     turn.next ??= turn.run.then(startNext, startNext);
     return turn.next;
+  };
+  return (given) => {
+    const version = sharedFor?.version?.();
+    return version === undefined ? join(given, undefined) : version.then((known) => join(given, known));
   };
 };

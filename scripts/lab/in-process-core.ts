@@ -15,7 +15,7 @@ export interface InProcessCoreOptions
     Partial<
       Pick<
         Core,
-        "entropy" | "signer" | "clientCertificates" | "viewMs" | "fleetColumns" | "pastColumns" | "hourColumns"
+        "entropy" | "signer" | "clientCertificates" | "viewsShared" | "fleetColumns" | "pastColumns" | "hourColumns"
       >
     > {
   env?: Readonly<Record<string, string>>;

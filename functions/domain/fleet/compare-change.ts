@@ -6,7 +6,7 @@ import { Problem } from "../../problems.ts";
 import { findFollowedHosts, hostsOfFilter } from "../../store/fleet/followed-hosts.ts";
 import { keptHours } from "../../store/fleet/host-hours.ts";
 import { compareFollowed } from "./compare-followed.ts";
-import { readFleetRules, type ViewCore, viewsShared } from "./rules.ts";
+import { readFleetRules, type ViewCore } from "./rules.ts";
 
 /** A change: the hosts of a filter, and when it began. */
 export interface Change {
@@ -42,5 +42,5 @@ export const createComparisons = (core: ViewCore) =>
       return compareFollowed(hosts, matches, rules.now);
     },
     (change) => JSON.stringify(change),
-    viewsShared(core),
+    core.viewsShared,
   );

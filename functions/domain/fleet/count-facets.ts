@@ -3,7 +3,7 @@ import { countFleet, type FleetCounts } from "../../store/fleet/facets.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
 import type { ViewQuery } from "./report.ts";
 import { requireHistory } from "./require-history.ts";
-import { type ViewCore, viewsShared } from "./rules.ts";
+import type { ViewCore } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 
 /**
@@ -18,5 +18,5 @@ export const createFacetCounts = (core: ViewCore) =>
       return { rules, counts: await countFleet(core.db, rules, filter, columns) };
     },
     (query) => JSON.stringify(query),
-    viewsShared(core),
+    core.viewsShared,
   );

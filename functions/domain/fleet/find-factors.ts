@@ -5,7 +5,7 @@ import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type RankedFactor, rankFactors } from "./rank-factors.ts";
 import type { ViewQuery } from "./report.ts";
 import { requireHistory } from "./require-history.ts";
-import { type ViewCore, viewsShared } from "./rules.ts";
+import type { ViewCore } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 
 /** What the hosts of a filter have more often than all others. */
@@ -32,6 +32,6 @@ export const createFactorReports = (core: ViewCore) => {
       return { rules, selected, others: all - selected, compared: counts.length, readsSources, factors };
     },
     (query) => JSON.stringify(query),
-    viewsShared(core),
+    core.viewsShared,
   );
 };

@@ -9,7 +9,7 @@ import { type FleetRow, findFleetPage } from "../../store/fleet/report.ts";
 import { summarizeFleet } from "../../store/fleet/summary.ts";
 import { type CoreReport, findCoreReports } from "../../store/system/core-reports.ts";
 import { type DatabaseFigures, readDatabaseFigures } from "../../store/system/database-figures.ts";
-import { type ViewCore, viewsShared } from "./rules.ts";
+import type { ViewCore } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 
 /** Hosts that are named of each kind. */
@@ -50,7 +50,7 @@ export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
       };
     },
     String,
-    viewsShared(core),
+    core.viewsShared,
   );
 
 /** Hosts that renew in time are left out: a certificate of a day always expires within three. */

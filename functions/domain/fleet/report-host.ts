@@ -4,7 +4,7 @@ import { type CollectorEvent, findCollectorEvents } from "../../store/audit/list
 import { findHostLosses, type HostLoss } from "../../store/export/dead-letters.ts";
 import { type FleetRow, findFleetRow, findHostBackground, type HostBackground } from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
-import type { FleetCore } from "./rules.ts";
+import { type FleetCore, readFleetRules } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 
 /**
@@ -22,7 +22,8 @@ export const reportHost = async (
   history: CollectorEvent[];
   exportLosses: HostLoss[];
 }> => {
-  const { rules } = await readViewRules(core, at);
+  // A single host is read from the database.
+  const rules = at === undefined ? await readFleetRules(core) : (await readViewRules(core, at)).rules;
   const [row, background, history, exportLosses] = await Promise.all([
     findFleetRow(core.db, rules, identityId),
     findHostBackground(core.db, identityId),

@@ -3,6 +3,8 @@ import { afterAll, expect, it } from "vitest";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
+import { countAuditEvents } from "../../store/audit/audit.ts";
+import { createFleetColumns } from "../../store/fleet/columns/fleet-columns.ts";
 import { createFacetCounts } from "./count-facets.ts";
 import { createHealthReports } from "./report.ts";
 
@@ -55,4 +57,44 @@ it("decides a shared summary by rules that are not older than any of its request
   });
   await Promise.all(earlier);
   expect(late?.summary.byState).toEqual(new Map([["stale", 2]]));
+});
+
+/** Returns the parts of another core of the deployment, which shares views for a second and has the hosts in memory. */
+const createOtherCore = async () => {
+  const { clock } = test;
+  const viewsShared = { ms: 1000, clock, version: () => countAuditEvents(other) };
+  const fleetColumns = createFleetColumns({ db: other, clock, sharedFor: viewsShared, onFailure: console.error });
+  await fleetColumns.load();
+  return { ...test.core, viewsShared, fleetColumns };
+};
+
+it("shows what an operator wrote through another core in the next answer", async () => {
+  const core = await createOtherCore();
+  const [report, count] = [createHealthReports(core), createFacetCounts(core)];
+  const revoked = async () => {
+    const [{ summary, rows }, { counts }] = await Promise.all([
+      report({ filter: {} }, page),
+      count({ filter: { states: ["revoked"] } }),
+    ]);
+    return [summary.byState.get("revoked") ?? 0, rows.filter(({ state }) => state === "revoked").length, counts.total];
+  };
+  const { token: valid } = await createTestToken(test);
+  const third = await enrollTestCollector(test, { token: valid, deviceId: "three" });
+  expect(await revoked()).toEqual([0, 0, 0]);
+  await test.api("POST", `/v1/collector/identities/${third.identityId}/revoke`, { as: "admin" });
+  expect(await revoked()).toEqual([1, 1, 1]);
+});
+
+it("says of what time its data is, which a shared refresh has read up to a second before", async () => {
+  const report = createHealthReports(await createOtherCore());
+  const readAt = test.clock.now();
+  const { asOf } = await report({ filter: {} }, page);
+  expect(asOf.getTime()).toBe(readAt);
+  await test.clock.advance(87);
+  await test.db.execute(sql`update fleet_status set last_heartbeat_at = ${new Date(test.clock.now()).toISOString()}`);
+  const recent = await report({ filter: { heartbeat: ["recent"] } }, page);
+  expect([recent.rows.length, recent.asOf.getTime()]).toEqual([0, readAt]);
+  await test.clock.advance(1000);
+  const later = await report({ filter: { heartbeat: ["recent"] } }, page);
+  expect([later.rows.length, later.asOf.getTime()]).toEqual([2, test.clock.now()]);
 });

@@ -6,12 +6,14 @@ import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type FleetSummary, summarizeFleet } from "../../store/fleet/summary.ts";
 import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
 import { requireHistory } from "./require-history.ts";
-import { type ViewCore, viewsShared } from "./rules.ts";
+import type { ViewCore } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */
 export interface FleetReport {
   rules: FleetRules;
+  /** The page and the summary have every change that was committed before. */
+  asOf: Date;
   summary: FleetSummary;
   rows: FleetRow[];
   next: FleetPosition | null;
@@ -38,10 +40,10 @@ export const createHealthReports = (core: ViewCore) => {
     async ({ filter, at }: ViewQuery) => {
       const { rules, columns } = await readViewRules(core, at);
       requireHistory({ filter }, rules);
-      return summarizeFleet(core.db, rules, filter, columns);
+      return { asOf: rules.now, summary: await summarizeFleet(core.db, rules, filter, columns) };
     },
     ({ filter, at }) => JSON.stringify({ ...filter, states: undefined, at }),
-    viewsShared(core),
+    core.viewsShared,
   );
   const findPage = shareNextRun(
     async ({ filter, at, page }: ViewQuery & { page: FleetPageRequest }) => {
@@ -50,17 +52,18 @@ export const createHealthReports = (core: ViewCore) => {
       return { rules, ...(await findFleetPage(core.db, rules, filter, page, { columns })) };
     },
     (view) => JSON.stringify(view),
-    viewsShared(core),
+    core.viewsShared,
   );
   return async (query: ViewQuery, page: FleetPageRequest): Promise<FleetReport> => {
     const isPast = query.at !== undefined;
-    const [rows, summary, exports, retentionPause] = await Promise.all([
+    const [rows, counted, exports, retentionPause] = await Promise.all([
       // First, so that the database reads its rows while core counts.
       findPage({ ...query, page }),
       summarize(query),
       isPast ? [] : findExportLags(core.db),
       isPast ? null : findRetentionPause(core.db),
     ]);
-    return { summary, ...rows, exports, retentionPause };
+    const asOf = new Date(Math.min(counted.asOf.getTime(), rows.rules.now.getTime()));
+    return { asOf, summary: counted.summary, ...rows, exports, retentionPause };
   };
 };

@@ -1,4 +1,3 @@
-import type { SharedFor } from "../../../kit/share-next-run.ts";
 import type { Core } from "../../core.ts";
 import { findOutages } from "../../store/fleet/core-sessions.ts";
 import type { Outage } from "../../store/fleet/counted-time.ts";
@@ -10,11 +9,7 @@ import { fleetThresholds } from "./thresholds.ts";
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;
 
 /** The parts of core that share views of the fleet. */
-export type ViewCore = FleetCore & Pick<Core, "viewMs" | "fleetColumns" | "pastColumns">;
-
-/** Returns for how long a view is shared. It shows when it was computed. */
-export const viewsShared = ({ viewMs, clock }: ViewCore): SharedFor | undefined =>
-  viewMs === undefined ? undefined : { ms: viewMs, clock };
+export type ViewCore = FleetCore & Pick<Core, "viewsShared" | "fleetColumns" | "pastColumns">;
 
 /** Returns outages with the time from which silence counts again. */
 export const countedOutages = (
@@ -27,15 +22,17 @@ export const countedOutages = (
   }));
 
 /** Returns the rules that decide when a host is silent, and reads when core could not receive, also if that has just ended. */
-export const readCountingRules = async ({ db, clock, config }: FleetCore): Promise<CountingRules> => {
-  const now = new Date(clock.now());
+export const readCountingRules = async (
+  { db, clock, config }: FleetCore,
+  now = new Date(clock.now()),
+): Promise<CountingRules> => {
   const thresholds = fleetThresholds(config);
   return { now, thresholds, outages: countedOutages(await findOutages(db, now), thresholds) };
 };
 
-/** Returns the rules that decide the states now, and reads the versions and platforms of the fleet that they refer to. */
-export const readFleetRules = async (core: FleetCore): Promise<FleetRules> => {
-  const [rules, names] = await Promise.all([readCountingRules(core), findFleetNames(core.db)]);
+/** Returns the rules that decide the states now, or at `now`, and reads the versions and platforms of the fleet that they refer to. */
+export const readFleetRules = async (core: FleetCore, now?: Date): Promise<FleetRules> => {
+  const [rules, names] = await Promise.all([readCountingRules(core, now), findFleetNames(core.db)]);
   return withNames(rules, names);
 };
 

@@ -13,12 +13,16 @@ export interface ViewRules {
 }
 
 /**
- * Returns the rules that decide the states now or, given a time, those that decided them then, on the hosts as they were (docs/history.md).
- * Throws 422 `no_history` for a time that history does not reach.
+ * Returns the rules that decide the states as of the data that core has in memory, now without; given a time, those that decided them then, on
+ * the hosts as they were (docs/history.md). Throws 422 `no_history` for a time that history does not reach.
  */
 export const readViewRules = async (core: ViewCore, at: Date | undefined): Promise<ViewRules> => {
-  if (at === undefined) return { rules: await readFleetRules(core), columns: core.fleetColumns };
   const { db, clock, config } = core;
+  if (at === undefined) {
+    const hosts = await core.fleetColumns?.current();
+    const ageMs = hosts ? clock.monotonic() - hosts.readAt : 0;
+    return { rules: await readFleetRules(core, new Date(clock.now() - ageMs)), columns: core.fleetColumns };
+  }
   const now = new Date(clock.now());
   const keptFrom = now.getTime() - config.stateRetentionDays * dayMs;
   if (at > now) throw new Problem("no_history", { detail: "The time is not past" });

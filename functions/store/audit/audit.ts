@@ -73,6 +73,13 @@ export const countPendingEvents = async (db: Executor, max: number): Promise<num
   return row?.events ?? 0;
 };
 
+/** Counts the committed events: an event gets its link and stops to be pending in one transaction. */
+export const countAuditEvents = async (db: Executor): Promise<number> => {
+  const [row] = await db.execute<{ count: string }>(sql`
+    select coalesce((select max(seq) from audit_chain), 0) + (select count(*) from audit_pending) as count`);
+  return Number(row?.count);
+};
+
 /** What has been verified of the chain. */
 export type AuditVerificationRow = Omit<typeof auditVerification.$inferSelect, "singleton">;
 

@@ -1,6 +1,7 @@
 import type { Core } from "../../../functions/core.ts";
 import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
 import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
+import { countAuditEvents } from "../../../functions/store/audit/audit.ts";
 import { createHourColumns } from "../../../functions/store/completeness/hour-columns.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { createFleetColumns } from "../../../functions/store/fleet/columns/fleet-columns.ts";
@@ -26,12 +27,17 @@ export const openReports = (core: Core): ((path: string) => Promise<Response>) =
 export const openReportingCore = (url: string, clock: Clock) => {
   const { db, close } = connectDatabase({ url, openSocket: openDatabaseSocket, connectionsMax: 4 });
   const stop = new AbortController();
+  const viewsShared = { ms: 1000, clock, version: () => countAuditEvents(db) };
   const needs = { db, clock, stopping: stop.signal };
-  const fleetColumns = createFleetColumns({ ...needs, sharedFor: { ms: 1000, clock }, onFailure: console.error });
+  const fleetColumns = createFleetColumns({
+    ...needs,
+    sharedFor: viewsShared,
+    onFailure: console.error,
+  });
   const pastColumns = createPastColumns({ ...needs, codec: zstdCodec, present: fleetColumns });
   const hourColumns = createHourColumns(needs);
   return {
-    core: createInProcessCore({ db, clock, viewMs: 1000, fleetColumns, pastColumns, hourColumns }),
+    core: createInProcessCore({ db, clock, viewsShared, fleetColumns, pastColumns, hourColumns }),
     db,
     fleetColumns,
     async [Symbol.asyncDispose]() {

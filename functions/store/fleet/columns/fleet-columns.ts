@@ -44,8 +44,9 @@ export const createFleetColumns = ({
   let usedAt = 0;
 
   const load = async (): Promise<void> => {
+    const readAt = clock.monotonic();
     const loaded = await loadHosts(db);
-    loaded.readAt = clock.monotonic();
+    loaded.readAt = readAt;
     hosts = loaded;
   };
   const refresh = shareNextRun(

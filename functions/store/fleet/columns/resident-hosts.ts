@@ -18,6 +18,8 @@ import {
 
 /** The hosts in core's memory. Valid until the next wait for anything: a refresh changes it in place. */
 export interface ResidentHosts extends ColumnView {
+  /** By the monotonic clock: they have every change that was committed before. */
+  readonly readAt: number;
   /** Ids in lower case, by place. */
   readonly ids: readonly string[];
   placeOf(id: string): number | undefined;

@@ -46,11 +46,11 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const after = query.cursor === undefined ? null : { value, id };
       const report = await reportHealth({ filter: filterFromQuery(query), at }, { sort, order, limit, after });
       const { now, thresholds, outages } = report.rules;
-      const { summary, exports, retentionPause: pause } = report;
+      const { asOf, summary, exports, retentionPause: pause } = report;
       return {
         status: 200,
         body: {
-          generated_at: now.toISOString(),
+          generated_at: asOf.toISOString(),
           ...pastMarkOf(report.rules),
           thresholds: thresholdsView(thresholds),
           ...outagesView(outages, now.getTime() - shownMs),

@@ -29,9 +29,10 @@ export const listInventoryRoute = (core: Pick<Core, "config" | "db" | "clock">) 
       const list = `inventory ${status ?? ""}`;
       const [after = null] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const statuses = status === undefined ? inventoryStatuses : [status];
+      const now = core.clock.now();
       const { inventory, counts, page } = await compareWithFleet(core, statuses, { after, limit });
       const body: InventoryReport = {
-        generated_at: rfc3339(core.clock.now()),
+        generated_at: rfc3339(now),
         etag: inventory ? inventoryEtag(inventory) : null,
         updated_at: inventory?.updatedAt.toISOString() ?? null,
         counts,
