@@ -1,9 +1,9 @@
-import { and, count, desc, eq, inArray, isNotNull, isNull, lt, type SQL, sql } from "drizzle-orm";
+import { and, count, desc, eq, inArray, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../../drizzle/schema/config.ts";
 import { rollout, rolloutTarget, rolloutWave } from "../../../drizzle/schema/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, firstRow, type Paged, type PageRequest, paged } from "../database/query-parts.ts";
+import { firstRow, type Paged, type PageRequest, paged } from "../database/query-parts.ts";
 
 /** A rollout's row. */
 export type RolloutRow = typeof rollout.$inferSelect;
@@ -98,52 +98,34 @@ export interface RolloutFilter {
   identityId?: string | undefined;
 }
 
-const columns = { rollout, configName: collectorConfig.name, configHash: collectorConfig.configHash };
+/** A target that is reverted keeps when it failed. */
+const revertedFailed = sql<number>`case when ${rolloutWave.reverted} = 0 then 0 else (
+  select count(*)::int from ${rolloutTarget} where ${rolloutTarget.rolloutId} = ${rollout.id} and ${rolloutTarget.wave} = ${rolloutWave.number}
+    and ${rolloutTarget.status} = 'reverted' and ${rolloutTarget.failedAt} is not null) end`;
 
-const describeWaves = async (db: Executor, rolloutIds: readonly string[]): Promise<DescribedWave[]> => {
-  const waves = await db
-    .select()
-    .from(rolloutWave)
-    .where(anyOf(rolloutWave.rolloutId, rolloutIds))
-    .orderBy(rolloutWave.number);
-  const reverted = new Set(waves.filter((wave) => wave.reverted > 0).map(({ rolloutId }) => rolloutId));
-  const counts = await countRevertedFailed(db, [...reverted]);
-  return waves.map((wave) => ({
-    ...wave,
-    revertedFailed: counts.find(({ id, number }) => id === wave.rolloutId && number === wave.number)?.count ?? 0,
-  }));
+const columns = {
+  row: rollout,
+  configName: collectorConfig.name,
+  configHash: collectorConfig.configHash,
+  wave: rolloutWave,
+  revertedFailed,
 };
 
-/** A target that is reverted keeps when it failed. */
-const countRevertedFailed = async (db: Executor, rolloutIds: readonly string[]) =>
-  rolloutIds.length === 0
-    ? []
-    : db
-        .select({ id: rolloutTarget.rolloutId, number: rolloutTarget.wave, count: count() })
-        .from(rolloutTarget)
-        .where(
-          and(
-            anyOf(rolloutTarget.rolloutId, rolloutIds),
-            eq(rolloutTarget.status, "reverted"),
-            isNotNull(rolloutTarget.failedAt),
-          ),
-        )
-        .groupBy(rolloutTarget.rolloutId, rolloutTarget.wave);
-
+/** One statement: the state and the counts are of the same time. */
 const findDescribed = async (db: Executor, where: SQL | undefined, limit: number): Promise<DescribedRollout[]> => {
+  const ids = db.select({ id: rollout.id }).from(rollout).where(where).orderBy(desc(rollout.id)).limit(limit);
   const rows = await db
     .select(columns)
     .from(rollout)
     .innerJoin(collectorConfig, eq(collectorConfig.id, rollout.configId))
-    .where(where)
-    .orderBy(desc(rollout.id))
-    .limit(limit);
-  const waves = await describeWaves(
-    db,
-    rows.map(({ rollout: { id } }) => id),
-  );
-  const wavesOf = Map.groupBy(waves, ({ rolloutId }) => rolloutId);
-  return rows.map(({ rollout: row, ...config }) => ({ ...row, ...config, waves: wavesOf.get(row.id) ?? [] }));
+    .innerJoin(rolloutWave, eq(rolloutWave.rolloutId, rollout.id))
+    .where(inArray(rollout.id, ids))
+    .orderBy(desc(rollout.id), rolloutWave.number);
+  return [...Map.groupBy(rows, ({ row }) => row.id).values()].flatMap(([first, ...others]) => {
+    if (first === undefined) return [];
+    const waves = [first, ...others].map(({ wave, revertedFailed }) => ({ ...wave, revertedFailed }));
+    return { ...first.row, configName: first.configName, configHash: first.configHash, waves };
+  });
 };
 
 /** Returns one page of the rollouts, newest first. */

@@ -131,3 +131,21 @@ describe("POST /v1/collector/rollouts", () => {
     expect([answer.status, answer.body.code]).toEqual([status, code]);
   });
 });
+
+it("GET /v1/collector/rollouts: state and counts are of one time", async () => {
+  await enroll("read-1");
+  const { body } = await create({ filter: "read" });
+  const { sql } = test.database.connect();
+  const isBlocked = () =>
+    sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+  const answer = await sql.begin(async (tx) => {
+    await tx`lock table rollout_wave in access exclusive mode`;
+    const started = test.api<Rollout>("GET", `/v1/collector/rollouts/${body.id}`, { as: "auditor" });
+    await expect.poll(isBlocked).toHaveLength(1);
+    await tx`update rollout set state = 'completed', ended_at = now() where id = ${body.id}`;
+    await tx`update rollout_wave set pending = 0, applied = targets where rollout_id = ${body.id}`;
+    return { started };
+  });
+  const { state, applied, targets } = (await answer.started).body;
+  expect([state, applied, targets]).toEqual(["completed", 1, 1]);
+});
