@@ -44,8 +44,8 @@ export interface DesiredConfigs {
   /** Handles the assignment in a heartbeat's answer: fetches and applies it in the background if it is new. */
   assigned(assigned: Assigned, fetch: Fetch): void;
   /**
-   * Core says that it has assigned another config: fetches and applies what is assigned, as `assigned` does, and resolves then. While another
-   * one is fetched or pending, once afterwards.
+   * Core says that it has assigned another config: fetches and applies what is assigned, as `assigned` does, and resolves then. However many
+   * calls come while a config is being fetched or pending, it fetches once more after that.
    */
   changed(fetch: Fetch): Promise<void>;
   /** Core accepted a heartbeat or a frame while the config with this hash was in effect. */
@@ -72,7 +72,7 @@ export const openDesiredConfigs = async (options: {
   let lastChange: Promise<unknown> = Promise.resolve();
   let fetching = false;
   let promoting = false;
-  /** Of the last call of `changed` that has to wait. */
+  /** The fetch of the last `changed` that waits. */
   let waiting: Fetch | undefined;
   /** The config that was rolled back because core was silent, and is tried once more. */
   let silentWith: string | undefined;

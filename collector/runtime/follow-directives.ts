@@ -1,6 +1,7 @@
 /*
  * Follows core's directives. Invariants: of each action one runs at a time; those that arrive until it has ended are one that follows it, the
- * last; each action runs five times at once and then five times in a minute, of the six requests that core accepts: the last one waits for that.
+ * last; each action runs at most five times at once, and then five times a minute, below the six requests that core accepts: a directive waits
+ * for its turn.
  */
 import type { Clock } from "../../kit/clock.ts";
 import { type Entropy, fraction } from "../../kit/entropy.ts";

@@ -67,15 +67,25 @@ describe.skipIf(program === undefined)("core on Debian's PostgreSQL with its def
       connectionsMax: 16,
     });
     cleanup.defer(() => wire.close());
-    // Once: each takes a connection.
+    // Each call takes a connection: each host forwards its first envelope only.
     const forward: Wire["forward"] = async (beacon, credentials) => {
       if (beacon.sequence === 1) await wire.forward?.(beacon, credentials);
     };
     const until = new AbortController();
     const { keep } = await driveFleet({
-      ...{ scenario: "fleet-100", seed: 7, hosts: 300, durationSeconds: 8, run: "debian", wire: { ...wire, forward } },
-      ...{ clock: systemClock, concurrency: 16, operatorToken: bearer, bootstrap: null, withDatabase: null },
-      ...{ signal: until.signal, progress: () => undefined },
+      scenario: "fleet-100",
+      seed: 7,
+      hosts: 300,
+      durationSeconds: 8,
+      run: "debian",
+      wire: { ...wire, forward },
+      clock: systemClock,
+      concurrency: 16,
+      operatorToken: bearer,
+      bootstrap: null,
+      withDatabase: null,
+      signal: until.signal,
+      progress: () => undefined,
     });
     const callsOf = async (text: string): Promise<number> =>
       (await sql`select sum(calls)::int as calls from pg_stat_statements where query like ${text}`)[0]?.calls;
@@ -95,7 +105,7 @@ describe.skipIf(program === undefined)("core on Debian's PostgreSQL with its def
       expect({ path, status: response.status, text }).toMatchObject({ status: 200 });
       return text;
     };
-    /** What pages read, with the first of a list where the path names one. */
+    // Each route that a page reads, with the first item of the list that its path names.
     for (const [path, { get }] of Object.entries(paths)) {
       if (get === undefined || /chat|ops/.test(String(get.tags))) continue;
       if (get.parameters?.some(({ required, in: at }) => required && at === "query")) continue;

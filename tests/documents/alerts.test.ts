@@ -102,7 +102,8 @@ describe("the metrics of real programs", () => {
       SVC_TRUST_LOOPBACK_OPS: "true",
     };
     const exporter = {
-      ...{ SVC_EXPORT_ENDPOINT: "http://127.0.0.1:9", SVC_EXPORT_METRICS_ADDR: "127.0.0.1:0" },
+      SVC_EXPORT_ENDPOINT: "http://127.0.0.1:9",
+      SVC_EXPORT_METRICS_ADDR: "127.0.0.1:0",
       ...Object.fromEntries(Object.entries(core).filter(([name]) => /^SVC_(DATABASE_URL|INGEST_SINK|NATS)/.test(name))),
     };
     for (const [args, env, field] of [

@@ -183,7 +183,7 @@ export const createCoreClient = ({
       }
       const { userId, session, providerSessionId: provider_session_id } = record;
       const body = { id: session.id, expires_at: timestampOf(session.expiresAt), provider_session_id };
-      // Core takes a token in the name of a session for one made for this call, and tells a wrong clock from a person it rejects.
+      // Core reports a wrong clock only for a token that names a session; it rejects any other as too old.
       const as = { ...session, userId };
       await post("/operator/sign-ins", { outcome, remote_addr, session: body }, { requestId, as });
     },

@@ -48,8 +48,8 @@ export interface DecisionRow extends Record<string, unknown> {
 }
 
 /**
- * Accepted requests of one certificate and purpose in any 60 s; further ones are accepted a spacing after the last one, so that no burst keeps
- * a host from being heard until it is stale. A successor inherits its predecessor's, see `inheritProofUses`.
+ * Accepted requests of one certificate and purpose in any 60 s. After that one is accepted a spacing after the last, so that the limit cannot
+ * make a host stale. A successor inherits its predecessor's, see `inheritProofUses`.
  */
 export const minuteCountMax = 6;
 

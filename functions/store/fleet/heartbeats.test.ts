@@ -159,7 +159,7 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
     const found: Record<string, string> = {};
     const visit = (node: PlanNode): void => {
       const { "Relation Name": table, "Node Type": type, "Index Cond": condition } = node;
-      // Its cost would say that it is worth compiling, and nothing of how long it takes.
+      // A disabled node adds so much to the cost that JIT compiles the plan.
       expect(node).toMatchObject({ Disabled: false });
       if (table !== undefined && type !== "ModifyTable") found[table] = `${type}: ${condition}`;
       node.Plans?.forEach(visit);

@@ -1,7 +1,7 @@
 /**
  * The queues of hosts that core knows of (`ingest_queue`). Invariants:
- * - A queue that is opened or accounted for is open: one that core had closed opens again. One whose account ended it keeps that, and its accounts
- *   are refused. A copy's word does not close it.
+ * - A queue that is opened or accounted for is open, also one that core had closed. One that its own account ended keeps that ending, and core
+ *   refuses its accounts. A copy cannot close it.
  * - A host has a bounded number of open queues; the others are one queue without an id.
  */
 import { desc, eq, sql } from "drizzle-orm";

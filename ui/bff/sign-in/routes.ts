@@ -111,7 +111,7 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
         // Without an audit event there is no session.
         await core.recordSignIn({ outcome: "success", ...record }, requestId).catch((cause: unknown) => {
           const code = cause instanceof WebProblem ? cause.code : "";
-          // A page that names both clocks; to try again would not help.
+          // Its page names both clocks; another try would not help.
           if (code === "clock_skew") throw cause;
           const part = code === "database_unavailable" ? "database" : "core";
           throw new SignInRefusal("sign_in_unavailable", { cause, part });
