@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { parse, stringify } from "yaml";
 import { systemClock } from "../../kit/clock.ts";
 import { createLabPki } from "../../scripts/lab/ca/pki.ts";
@@ -87,9 +87,8 @@ describe("the metrics of real programs", () => {
       createTestDatabase(),
       canStartNats().then((canStart) => (canStart ? startNats() : undefined)),
     ]);
-    // Two healthy hosts that have sent nothing for an hour.
+    // Two hosts, healthy with their next heartbeat, that have forwarded nothing for an hour.
     await seedFleet(database.connect().db, { first: 4, count: 5, now: new Date(Date.now() - 3_600_000) });
-    await sendHeartbeats({ queueBytes: 0 });
     const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
     const core = {
       ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: "a-test-secret-of-more-than-32-bytes" }),
@@ -116,6 +115,7 @@ describe("the metrics of real programs", () => {
       scrapes.push(async () => (await fetch(`http://127.0.0.1:${port}/metrics`)).text());
     }
   });
+  beforeEach(() => sendHeartbeats({ queueBytes: 0 }));
   afterAll(async () => {
     for (const program of programs) await stopProgram(program);
     await nats?.stop();
