@@ -132,7 +132,6 @@ describe("apply_desired_config", () => {
         report.length > 0 ? JSON.parse(Buffer.from(report).toString()).config.running_config_hash : "",
       );
     await expect.poll(running).toContain(desiredConfig?.configHash);
-    expect(collector.clock.now() - start).toBeLessThan(60_000);
     expect(refused).toBe(0);
   });
 
