@@ -8,8 +8,8 @@ interface CountedHours {
 }
 
 /**
- * Says how many hosts of a report have an incomplete hour, and first of how many nothing is known in an hour of it: they are not among the hosts
- * of which core could have named one.
+ * Returns the words for how many hosts of a report have an incomplete hour. Those of which core knows nothing in some hour come first: it
+ * cannot count an incomplete hour of theirs.
  */
 export const incompleteText = ({ hosts, hosts_listed: incomplete, hours }: CountedHours): string => {
   const unknown = Math.max(0, ...hours.map((hour) => hour.hosts.not_accounted ?? 0));
