@@ -17,13 +17,13 @@ const keptMax = 32;
 export interface SharedFor {
   ms: number;
   clock: Pick<Clock, "monotonic">;
-  /** Returns another value once a run has more to read than an earlier one had: each call compares it. */
+  /** Returns a value that changes whenever a new run would read more; each call compares it. */
   version?: () => Promise<unknown>;
 }
 
 /**
- * Shares runs among the calls of a key, and returns no result of a run that started before the call, unless within `sharedFor`, at its version:
- * calls that arrive while an older run is in flight wait for its end and share the next one, even if the first fails. So no call waits for
+ * Shares runs among the calls of a key, and returns no result of a run that started before the call, unless it started within `sharedFor` at the
+ * version of the call: calls that arrive while an older run is in flight wait for its end and share the next one, even if the first fails. So no call waits for
  * more than two runs. A failure is never returned to a call that came after it.
  */
 export const shareNextRun = <Given, Result>(

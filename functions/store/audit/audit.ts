@@ -73,7 +73,7 @@ export const countPendingEvents = async (db: Executor, max: number): Promise<num
   return row?.events ?? 0;
 };
 
-/** Counts the committed events: an event gets its link and stops to be pending in one transaction. */
+/** Counts the committed events. One transaction links an event and takes it from the pending ones, so that none counts twice. */
 export const countAuditEvents = async (db: Executor): Promise<number> => {
   const [row] = await db.execute<{ count: string }>(sql`
     select coalesce((select max(seq) from audit_chain), 0) + (select count(*) from audit_pending) as count`);

@@ -8,8 +8,8 @@
 export const startupSettings = { DateStyle: "ISO, MDY", TimeZone: "UTC", standard_conforming_strings: "on" } as const;
 
 /**
- * Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. To compile a statement (JIT)
- * takes half a second, longer than all of these run, and again at each call.
+ * Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. JIT compiles a statement at
+ * each call and takes half a second, longer than any of these runs.
  */
 const settings = {
   search_path: "public",
