@@ -23,8 +23,8 @@ export interface SharedFor {
 
 /**
  * Shares runs among the calls of a key, and returns no result of a run that started before the call, unless it started within `sharedFor` at the
- * version of the call: calls that arrive while an older run is in flight wait for its end and share the next one, even if the first fails. So no call waits for
- * more than two runs. A failure is never returned to a call that came after it.
+ * version of the call: calls that arrive while an older run is in flight wait for its end and share the next one, even if the first fails. So no
+ * call waits for more than two runs. A failure is never returned to a call that came after it.
  */
 export const shareNextRun = <Given, Result>(
   run: (given: Given) => Promise<Result>,
