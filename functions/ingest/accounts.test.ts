@@ -1,11 +1,11 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { AccountSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type AccountRegister, type AccountStream, accountBytesMax, createAccountDesks } from "./accounts.ts";
+import { type AccountRegister, type AccountStream, createAccountDesks } from "./accounts.ts";
 import type { Caller } from "./admission.ts";
 
 const caller = { identity: "spiffe://fleet.test/host-1" } as Caller;
-const account = (bytes = 1) => create(AccountSchema, { body: new Uint8Array(bytes) });
+const account = () => create(AccountSchema, { body: new Uint8Array(1) });
 const stored: AccountStream["lastFrame"] = Promise.resolve(undefined);
 const open = (accept: AccountRegister["accept"], lastFrame = stored) => {
   const failures: unknown[] = [];
@@ -38,9 +38,7 @@ describe("the accounts of a stream", () => {
     await expect(desk(account())).resolves.toMatchObject({ case: "accountAck" });
   });
 
-  it("are refused above their size, and where core takes none", async () => {
-    const { desk } = open(async () => expect.fail("it is too large"));
-    await expect(desk(account(accountBytesMax + 1))).rejects.toMatchObject({ code: "frame_too_large" });
+  it("are refused where core takes none", async () => {
     const none = createAccountDesks(undefined, () => undefined)(caller, () => ({
       queue: undefined,
       lastFrame: stored,

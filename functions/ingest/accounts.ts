@@ -23,9 +23,6 @@ export interface AccountRegister {
   ): Promise<{ through: bigint; refused: string }>;
 }
 
-/** An account has one count for each kind and source of a host; ordinary ones have some hundred bytes. */
-export const accountBytesMax = 64 * 1024;
-
 /** What a stream has when an account arrives: its queue, and the last frame before the account. */
 export interface AccountStream {
   queue: OpenedQueue | undefined;
@@ -62,8 +59,6 @@ export const createAccountDesks = (
     return async (account) => {
       if (register === undefined) throw new Problem("frame_invalid", { detail: "this core takes no account" });
       if (isWaiting) throw new Problem("frame_invalid", { detail: "an account is unanswered" });
-      if (account.body.length + account.signature.length > accountBytesMax)
-        throw new Problem("frame_too_large", { detail: `an account has at most ${accountBytesMax} bytes` });
       isWaiting = true;
       const { queue, lastFrame } = stream();
       const ack = await lastFrame.catch(() => undefined);

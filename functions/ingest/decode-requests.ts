@@ -6,30 +6,22 @@ import {
   type SubmitRequest,
   SubmitRequestSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { managementBytesMax } from "../../proto/management/proof.ts";
+import { createWireCheck } from "../../proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
-import { checkEntries } from "./limit-messages.ts";
+import { checkLimits } from "./limit-messages.ts";
 
 /** A Submit's message, decoded before Connect sees it. */
 export const submittedKey = createContextKey<SubmitRequest | undefined>(undefined, {
   description: "the decoded SubmitRequest",
 });
 
-/** Decodes a ForwardRequest. Throws a Problem for other bytes, and for too many entries. */
+const forwardWire = createWireCheck(ForwardRequestSchema);
+
+/** Decodes a ForwardRequest. Throws a Problem for other bytes, and for one that holds more than `messageLimits`. */
 export const decodeForward = (bytes: Uint8Array): ForwardRequest["message"] => {
-  checkEntries(bytes);
-  const { message } = decodeRequest(bytes);
-  // The budget knows its report alone.
-  if (message.case === "status" && bytes.length > statusBytesMax)
-    throw new Problem("frame_too_large", { detail: `a status has at most ${statusBytesMax} bytes` });
-  return message;
-};
-
-const statusBytesMax = managementBytesMax + 1024;
-
-const decodeRequest = (bytes: Uint8Array): ForwardRequest => {
+  checkLimits(forwardWire.check, bytes);
   try {
-    return fromBinary(ForwardRequestSchema, bytes, { readUnknownFields: false });
+    return fromBinary(ForwardRequestSchema, bytes, { readUnknownFields: false }).message;
   } catch (cause) {
     throw new Problem("frame_invalid", { detail: "the message is not a ForwardRequest", cause });
   }

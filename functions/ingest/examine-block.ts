@@ -7,10 +7,11 @@ import {
   EnvelopesSchema,
   type Frame,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createWireCheck } from "../../proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits, heldBytes } from "./examine-frame.ts";
-import { checkEnvelopes } from "./limit-messages.ts";
+import { checkLimits } from "./limit-messages.ts";
 import { frameOf, scanEnvelopes } from "./scan-envelopes.ts";
 
 /** The encodings of blocks that core reads. */
@@ -75,8 +76,10 @@ const decode = ({ rawBytes, encoding, data }: Block, bytesMax: number, codec: Pi
   return bytes;
 };
 
+const envelopesWire = createWireCheck(EnvelopesSchema);
+
 const decodeEnvelopes = (bytes: Uint8Array): Envelope[] => {
-  checkEnvelopes(bytes);
+  checkLimits(envelopesWire.check, bytes);
   try {
     return fromBinary(EnvelopesSchema, bytes, { readUnknownFields: false }).envelopes;
   } catch (cause) {

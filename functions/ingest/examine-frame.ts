@@ -1,5 +1,6 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { Ack, Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { entriesMax } from "../../proto/limits/message-limits.ts";
 import { decodeText, eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
@@ -52,12 +53,6 @@ export const attributeOverheadBytes = 96;
 export const timestampSecondsMin = -62_135_596_800n;
 /** The end of 9999-12-31. */
 export const timestampSecondsMax = 253_402_300_799n;
-
-/**
- * Envelopes and attributes of a frame at most: a few bytes of each would otherwise keep core busy for seconds. Far above the largest
- * batch of a collector, which halves a batch that is over it, as one of too many bytes.
- */
-export const entriesMax = 100_000;
 
 /**
  * Rejects the claims of a frame or an Open unless its host id is within its limit (`host_id_too_long`) and is the caller's identity

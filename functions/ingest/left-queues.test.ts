@@ -138,12 +138,11 @@ it("locks queues that two clones have left of each other in one order", async ()
   expect(opened).toHaveLength(40);
 });
 
-it("rejects left queues that are malformed, too many, or named twice", async () => {
+it("rejects left queues that are malformed or named twice", async () => {
   const invalid = { code: "frame_invalid" };
-  const many = Array.from({ length: 9 }, (_, index) => left(index + 10, 1));
   const short = { queueId: bytes(2).subarray(1), storedThrough: 1n };
   const beyond = { queueId: bytes(2), storedThrough: 2n ** 63n };
   const ackedBeyond = { queueId: bytes(2), ackedThrough: 2n ** 63n };
-  for (const leftQueues of [many, [short], [beyond], [ackedBeyond], [left(2, 1), left(2, 1)], [left(1, 1)]])
+  for (const leftQueues of [[short], [beyond], [ackedBeyond], [left(2, 1), left(2, 1)], [left(1, 1)]])
     await expect(open("g", 1, { leftQueues })).rejects.toMatchObject(invalid);
 });

@@ -1,22 +1,18 @@
-import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { ContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { unpooled } from "../../kit/buffer-pool.ts";
 import { readBytes } from "../../kit/bytes.ts";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
-import { eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
+import { createJsonCheck } from "../../proto/limits/json-check.ts";
+import { WireLimitError } from "../../proto/limits/message-shape.ts";
+import { createWireCheck } from "../../proto/limits/wire-check.ts";
+import { ProtobufError } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
-import { entriesMax } from "./examine-frame.ts";
 import type { Reception } from "./incomplete-messages.ts";
-
-/** The number of `frame` in the messages that hold one (ingest.proto). */
-export const frameField = { forward: 2, submit: 1 } as const;
 
 /** Limits of the messages of one method. */
 export interface MessageLimits {
-  /** The number of the field that holds the frame, from `frameField`. */
-  field: number;
   /** The limit of a message, before and after decompression. */
   bytesMax: number;
   /** Bounds its output before it makes it. */
@@ -33,11 +29,15 @@ export interface MessageLimits {
 }
 
 /**
- * Rejects messages with `frame_too_large` before Connect decodes them: over `bytesMax` as soon as their length is known, and with too
- * many envelopes and attributes, as a few kilobytes of gzip can hold two million empty ones, which core would decode for a second.
+ * Rejects messages with `frame_too_large` before Connect decodes them: over `bytesMax` as soon as their length is known, and those that hold
+ * more than `messageLimits`, as a few kilobytes of gzip can hold two million empty values, which core would decode for a second.
  * Compressed messages reach the handler decompressed. Connect rejects other encodings than gzip, without reading the body.
  */
 export const limitMessages = (handler: UniversalHandler, limits: MessageLimits): UniversalHandler => {
+  const checks = {
+    json: createJsonCheck(handler.method.input),
+    proto: createWireCheck(handler.method.input).check,
+  };
   const limited = (request: UniversalServerRequest) => {
     const { body, header } = request;
     // Connect ignores the case of media types.
@@ -52,8 +52,7 @@ export const limitMessages = (handler: UniversalHandler, limits: MessageLimits):
     const begin = () => limits.begin(request);
     const check = (message: Bytes): Bytes => {
       try {
-        if (codec === "json") checkJsonEntries(message);
-        else checkEntries(message, limits.field);
+        checkLimits(codec === "json" ? checks.json : checks.proto, message);
         return limits.decode?.(message, codec, request.contextValues) ?? message;
       } catch (error) {
         throw toConnectError(error);
@@ -138,57 +137,20 @@ const translate = (error: unknown): unknown => (error instanceof Problem ? toCon
 
 const tooLarge = () => toConnectError(new Problem("frame_too_large"));
 
-/** An envelope or an attribute takes a tag and a length at least. */
-const entryBytesMin = 2;
+/** What becomes less when a sender halves its frame. */
+const divisible: ReadonlySet<string | undefined> = new Set([undefined, "envelopes", "attributes"]);
 
 /**
- * Rejects an encoded request that holds more than `entriesMax` envelopes and attributes with `frame_too_large`: envelopes = 4,
- * attributes = 5 (ingest.proto). Rejects one that could hold so many, and whose entries it cannot count, with `frame_invalid`, even
- * where a decoder would skip the fault.
+ * Rejects an encoded message that holds more than `messageLimits` with `frame_too_large`, or `frame_invalid` where no smaller frame has less
+ * of it; with `frame_invalid` also when that cannot be counted, even where a decoder would skip the fault.
  */
-export const checkEntries = (request: Uint8Array, field: number = frameField.forward): void =>
-  limitEntries(request, (reader, count) =>
-    eachValue(reader, request.length, field, (frameEnd) => countEntries(reader, frameEnd, count)),
-  );
-
-/** Rejects an encoded `Envelopes` as `checkEntries` does. */
-export const checkEnvelopes = (envelopes: Uint8Array): void =>
-  limitEntries(envelopes, (reader, count) => countEntries(reader, envelopes.length, count));
-
-const limitEntries = (bytes: Uint8Array, read: (reader: BinaryReader, count: () => void) => void): void => {
-  if (bytes.length < entriesMax * entryBytesMin) return;
-  let entries = 0;
+export const checkLimits = (check: (message: Uint8Array) => unknown, message: Uint8Array): void => {
   try {
-    readWire(bytes, (reader) => read(reader, () => void entries++));
+    check(message);
   } catch (cause) {
     if (!(cause instanceof ProtobufError)) throw cause;
-    throw new Problem("frame_invalid", { detail: "the message is not plain protobuf", cause });
+    const isLimit = cause instanceof WireLimitError;
+    const detail = isLimit ? cause.message : "the message is not plain protobuf";
+    throw new Problem(isLimit && divisible.has(cause.field) ? "frame_too_large" : "frame_invalid", { detail, cause });
   }
-  if (entries > entriesMax) throw new Problem("frame_too_large");
-};
-
-const countEntries = (reader: BinaryReader, end: number, count: () => void): void =>
-  eachValue(reader, end, 4, (envelopeEnd) => {
-    count();
-    eachValue(reader, envelopeEnd, 5, count);
-  });
-
-const [brace, bracket, quote, backslash, colon] = [0x7b, 0x5b, 0x22, 0x5c, 0x3a];
-/** Members of an envelope in JSON beside its attributes: sequence, kind, source and payload, or some of them. */
-const membersOfEnvelope = 4;
-
-/** Bounds the objects, arrays and members of a request in JSON: not an exact count of entries, but of what parsing costs. */
-export const checkJsonEntries = (request: Uint8Array): void => {
-  let nested = 0;
-  let members = 0;
-  let isText = false;
-  for (let at = 0; at < request.length; at++) {
-    const byte = request[at];
-    if (byte === quote) isText = !isText;
-    else if (isText) {
-      if (byte === backslash) at++;
-    } else if (byte === brace || byte === bracket) nested++;
-    else if (byte === colon) members++;
-  }
-  if (nested > 2 * entriesMax || members > (membersOfEnvelope + 1) * entriesMax) throw new Problem("frame_too_large");
 };

@@ -87,8 +87,6 @@ export interface QueueOpenerNeeds<Tx> {
   pause?: (() => Promise<void>) | undefined;
 }
 
-const previousSessionsMax = 16;
-const leftQueuesMax = 8;
 /** A host that sends 10,000 envelopes a second needs eleven days for so many: a database is not restored to so long ago unnoticed. */
 const lostSequencesMax = 10_000_000_000n;
 
@@ -290,12 +288,9 @@ export const checkOpen = ({
   const invalid = (detail: string) => new Problem("frame_invalid", { detail });
   if (sessionId.length !== 0 && sessionId.length !== queueIdBytes)
     throw invalid(`session_id must be ${queueIdBytes} bytes`);
-  if (previousSessionIds.length > previousSessionsMax)
-    throw invalid(`previous_session_ids may have ${previousSessionsMax} ids`);
   if (previousSessionIds.some(({ length }) => length !== queueIdBytes))
     throw invalid(`a previous session id must be ${queueIdBytes} bytes`);
   if (ackedThrough > sequenceMax) throw invalid("acked_through is above 2^63-1");
-  if (leftQueues.length > leftQueuesMax) throw invalid(`left_queues may have ${leftQueuesMax} queues`);
   if (leftQueues.some((left) => left.queueId.length !== queueIdBytes))
     throw invalid(`the id of a left queue must be ${queueIdBytes} bytes`);
   if (leftQueues.some(({ storedThrough }) => storedThrough > sequenceMax))

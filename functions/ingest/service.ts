@@ -39,7 +39,7 @@ import { acceptedEncodings, examineSent } from "./examine-block.ts";
 import { ackBytes, checkClaims, type ExaminedFrame, type FrameLimits } from "./examine-frame.ts";
 import { createAside, type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
 import type { IncompleteMessages } from "./incomplete-messages.ts";
-import { frameField, limitMessages, type MessageLimits } from "./limit-messages.ts";
+import { limitMessages, type MessageLimits } from "./limit-messages.ts";
 import type { OpenedQueue } from "./open-queue.ts";
 import type { OpenStream, OpenStreams } from "./open-streams.ts";
 import { serveReflection } from "./reflection.ts";
@@ -268,15 +268,14 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
 
   return {
     routes(router, gzip) {
-      router.service(IngestService, service);
+      router.service(IngestService, service, { binaryOptions: { readUnknownFields: false } });
       const handlers = router.handlers.map((handler) => {
         const isForward = handler.method === IngestService.method.forward;
-        const field = isForward ? frameField.forward : frameField.submit;
         const begin: MessageLimits["begin"] = ({ contextValues, signal }) =>
           incomplete.begin(contextValues?.get(callerKey)?.identity ?? "", signal);
         const shared = { bytesMax: readMaxBytes, gzip };
         const ofKind = isForward ? { isUnary: false } : { isUnary: true, decode: decodeSubmit };
-        const plain = limitMessages(handler, { ...shared, field, begin, ...ofKind });
+        const plain = limitMessages(handler, { ...shared, begin, ...ofKind });
         if (!isForward || needs.fastPath === undefined) return plain;
         const decodeBytes = (message: Uint8Array, caller: Caller) => decode(decodeForward(message), caller);
         return needs.fastPath(plain, { ...shared, admit, run, decode: decodeBytes, incomplete, limits, clock });

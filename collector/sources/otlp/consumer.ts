@@ -1,11 +1,11 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
+import type { WireCheck } from "../../../proto/limits/wire-check.ts";
 import { ProtobufError } from "../../../proto/wire.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
 import { countItems, type Signal } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
-import type { WireCheck } from "./wire-check.ts";
 
 /** The outcome of an export request. */
 export type ConsumeOutcome =

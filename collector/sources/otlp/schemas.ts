@@ -2,12 +2,13 @@
  * The schemas of export requests. Loaded with the first request that needs them, as the library's descriptors would take a seventh of the
  * collector's start.
  */
+import { isUtf8 } from "node:buffer";
 import { type DescMessage, fromJson, type JsonValue, toBinary } from "@bufbuild/protobuf";
 import { ExportLogsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createWireCheck, type WireCheck } from "../../../proto/limits/wire-check.ts";
 import type { Signal } from "./signals.ts";
-import { createWireCheck, type WireCheck } from "./wire-check.ts";
 
 const requests: Record<Signal["kind"], DescMessage> = {
   otel_span: ExportTraceServiceRequestSchema,
@@ -16,7 +17,7 @@ const requests: Record<Signal["kind"], DescMessage> = {
 };
 
 /** Creates the check of a signal's export requests. */
-export const createRequestCheck = ({ kind }: Signal): WireCheck => createWireCheck(requests[kind]);
+export const createRequestCheck = ({ kind }: Signal): WireCheck => createWireCheck(requests[kind], isUtf8);
 
 /** Converts an export request from OTLP/JSON, whose ids are base64 already, to protobuf. Ignores unknown members. */
 export const requestFromJson = ({ kind }: Signal, json: JsonValue): Uint8Array =>

@@ -1,13 +1,14 @@
+import { isUtf8 } from "node:buffer";
 import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ExportMetricsServiceRequestSchema as Schema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { createWireCheck } from "../../../proto/limits/wire-check.ts";
 import { ProtobufError } from "../../../proto/wire.ts";
 import { countItems, signals } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
-import { createWireCheck } from "./wire-check.ts";
 
-const { check, repairText } = createWireCheck(Schema);
+const { check, repairText } = createWireCheck(Schema, isUtf8);
 const metricsSignal = signals.find(({ kind }) => kind === "otel_metric") ?? expect.fail("no metrics");
 
 const attributes = fc.array(

@@ -300,6 +300,8 @@ describe("accepting an account", () => {
     ["contradicts_sequences", () => signed(bodyOf({ number: 1n, lastSequence: 50n, accepted: [{ records: 50n }] }))],
     ["contradicts_itself", () => signed(bodyOf({ lastSequence: 99n }))],
     ["malformed", () => signed(Uint8Array.of(0xff))],
+    // More than an account may have, though each is empty.
+    ["malformed", () => signed(bodyOf({ refused: Array.from({ length: 1_001 }, () => ({})) }))],
   ] as const)("keeps one as evidence for %s, audits it, and shows its hour as short", async (reason, make) => {
     if (reason === "contradicts_sequences") {
       await count(10);

@@ -4,7 +4,10 @@ import { hourMs } from "../../../kit/clock.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { readCertificate } from "../../../proto/certificate-der.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
+import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createWireCheck } from "../../../proto/limits/wire-check.ts";
 import { decodePemBundle } from "../../../proto/pem.ts";
+import { ProtobufError } from "../../../proto/wire.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { proofAlgorithm, readPublicKey } from "../../signer/cryptography.ts";
@@ -106,7 +109,7 @@ export const createAccountAcceptor = (
     const isLimited = !turns.take(caller.identity);
     if (isLimited && !mayKeep(caller.identity)) return { through: 0n, refused: "rate_limited" };
     const sha256 = Uint8Array.fromHex(await core.cryptography.sha256Hex(accountPayload(sent.body)));
-    const read = readAccount(sent.body);
+    const read = isWithinLimits(sent.body) ? readAccount(sent.body) : undefined;
     const fault = isLimited
       ? "rate_limited"
       : read === undefined
@@ -155,6 +158,18 @@ export const createAccountAcceptor = (
       return { through: isLinked ? name.number : through, refused: isRefused ? decision.fault : "" };
     });
   };
+};
+
+const bodyWire = createWireCheck(AccountBodySchema);
+
+const isWithinLimits = (body: Uint8Array): boolean => {
+  try {
+    bodyWire.check(body);
+    return true;
+  } catch (error) {
+    if (error instanceof ProtobufError) return false;
+    throw error;
+  }
 };
 
 /** Notes what an accepted account says of its queue, and of the one that it follows. */

@@ -1,0 +1,117 @@
+import type { DescMessage } from "@bufbuild/protobuf";
+import { messageLimits } from "./message-limits.ts";
+import {
+  countValue,
+  createShape,
+  type FieldShape,
+  type Shape,
+  type ValueCounter,
+  WireLimitError,
+} from "./message-shape.ts";
+
+/** An object or array that is open, and the field whose value is next: of the member, or of each element. */
+interface Level {
+  readonly isObject: boolean;
+  readonly start: number;
+  /** The message that an object is; undefined for one that the schema lacks. */
+  readonly shape: Shape | undefined;
+  /** Counts the elements of an array, or the members of a map. */
+  readonly counter: ValueCounter | undefined;
+  field: Pick<FieldShape, "message" | "counter"> | undefined;
+}
+
+/**
+ * Creates the check of messages in JSON, in their bytes as they came: throws `WireLimitError` for more than `messageLimits` before anything is
+ * parsed, which also rejects what is no JSON.
+ */
+export const createJsonCheck = (schema: DescMessage): ((bytes: Uint8Array) => void) => {
+  const { shape, counters } = createShape(schema);
+  return (bytes) => {
+    for (const counter of counters) counter.count = 0;
+    checkJson(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), shape);
+  };
+};
+
+const [brace, braceEnd, bracket, bracketEnd] = [0x7b, 0x7d, 0x5b, 0x5d];
+const [quote, backslash, comma, colon, space] = [0x22, 0x5c, 0x2c, 0x3a, 0x20];
+
+/** A message is longer in JSON: base64 and the names of its fields. */
+const jsonFactor = 2;
+
+const checkJson = (bytes: Buffer, message: Shape): void => {
+  const outer: Level[] = [];
+  let level: Level = {
+    isObject: false,
+    start: 0,
+    shape: undefined,
+    counter: undefined,
+    field: { message, counter: undefined },
+  };
+  let values = 0;
+  let isName = false;
+  const countNext = () => {
+    if (++values > messageLimits.fields)
+      throw new WireLimitError(`the message is over the limit of ${messageLimits.fields} fields`);
+    if (level.counter !== undefined) countValue(level.counter);
+  };
+  const open = (isObject: boolean, start: number) => {
+    const { field } = level;
+    if (outer.push(level) > 2 * messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
+    // An element has been counted; what is no element is a list, or the object of a map.
+    const counter = level.isObject ? field?.counter : undefined;
+    level = {
+      isObject,
+      start,
+      shape: isObject ? field?.message : undefined,
+      counter,
+      field: isObject ? undefined : field,
+    };
+    isName = isObject;
+  };
+  const close = (end: number) => {
+    const { shape, start } = level;
+    if (shape !== undefined && end - start > jsonFactor * shape.bytesMax)
+      throw new WireLimitError(`${shape.name} is over the limit of ${shape.bytesMax} bytes`);
+    level = outer.pop() ?? level;
+  };
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at] as number;
+    if (byte <= space || byte === colon) continue;
+    if (byte === comma) isName = level.isObject;
+    else if (byte === braceEnd || byte === bracketEnd) close(at);
+    else if (isName) {
+      const end = endOfText(bytes, at);
+      countNext();
+      level.field = level.counter ? level.shape?.fields[2] : level.shape?.names.get(nameIn(bytes, at + 1, end));
+      isName = false;
+      at = end;
+    } else {
+      if (!level.isObject) countNext();
+      if (byte === brace || byte === bracket) open(byte === brace, at);
+      else at = byte === quote ? endOfText(bytes, at) : endOfWord(bytes, at);
+    }
+  }
+};
+
+/** Returns where the closing quote is of a text that begins at `start`. */
+const endOfText = (bytes: Uint8Array, start: number): number => {
+  let at = start + 1;
+  while (at < bytes.length && bytes[at] !== quote) at += bytes[at] === backslash ? 2 : 1;
+  return at;
+};
+
+/** Returns the last byte of a number or a word. */
+const endOfWord = (bytes: Uint8Array, start: number): number => {
+  let at = start;
+  for (let next = bytes[at + 1] ?? 0; next > space && next !== comma && next !== braceEnd && next !== bracketEnd; ) {
+    at += 1;
+    next = bytes[at + 1] ?? 0;
+  }
+  return at;
+};
+
+/** A name of the schema is ASCII, which a sender may escape. */
+const nameIn = (bytes: Buffer, start: number, end: number): string =>
+  bytes
+    .toString("latin1", start, end)
+    .replace(/\\u([0-9a-f]{4})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));

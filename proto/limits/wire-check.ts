@@ -1,0 +1,131 @@
+import type { DescMessage } from "@bufbuild/protobuf";
+import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { eachField, ProtobufError, readTag, readValueEnd, readWire } from "../wire.ts";
+import { messageLimits } from "./message-limits.ts";
+import { countValue, createShape, type FieldShape, type Shape, WireLimitError } from "./message-shape.ts";
+
+/** Checks messages of one schema without decoding them. */
+export interface WireCheck {
+  /**
+   * Throws `ProtobufError` unless `bytes` are well formed, at every depth that the schema has, and `WireLimitError` as soon as it has counted
+   * more than `messageLimits`. Returns how many strings are not UTF-8.
+   */
+  check(bytes: Uint8Array): number;
+  /** Returns a well-formed message with U+FFFD for every byte sequence in its strings that is not UTF-8, as OTLP recommends. */
+  repairText(bytes: Uint8Array): Uint8Array;
+}
+
+/**
+ * Creates the check for `schema`: all that the collector has to know of OTLP requests, which it passes on unchanged, and what core does
+ * before it decodes a message, in a tenth of the time of decoding. Without `isUtf8` all strings pass.
+ */
+export const createWireCheck = (schema: DescMessage, isUtf8?: (bytes: Uint8Array) => boolean): WireCheck => {
+  const { shape, counters } = createShape(schema);
+  return {
+    check: (bytes) =>
+      readWire(bytes, (reader) => {
+        for (const counter of counters) counter.count = 0;
+        const checking: Checking = { reader, bytes, isUtf8, invalidTexts: 0, fields: 0 };
+        checkMessage(checking, 0, bytes.length, shape, 0);
+        return checking.invalidTexts;
+      }),
+    repairText: (bytes) =>
+      readWire(bytes, (reader) => Buffer.concat(repairMessage(reader, bytes, bytes.length, shape))),
+  };
+};
+
+/** The check of a message, and what it has counted. */
+interface Checking {
+  readonly reader: BinaryReader;
+  readonly bytes: Uint8Array;
+  readonly isUtf8: ((bytes: Uint8Array) => boolean) | undefined;
+  fields: number;
+  invalidTexts: number;
+}
+
+/** Checks what is from `start` to `end`. Tags and lengths of one byte, nearly all, are read here: this runs for every field of every span. */
+const checkMessage = (checking: Checking, start: number, end: number, shape: Shape, depth: number): void => {
+  const { reader, bytes } = checking;
+  if (depth > messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
+  if (end - start > shape.bytesMax)
+    throw new WireLimitError(`${shape.name} is over the limit of ${shape.bytesMax} bytes`);
+  let singular = 0;
+  let at = start;
+  while (at < end) {
+    let tag = bytes[at] ?? 0;
+    if (tag >= 8 && tag < 0x80) at += 1;
+    else {
+      reader.pos = at;
+      tag = readTag(reader, end);
+      at = reader.pos;
+    }
+    const wireType = tag & 7;
+    const length = at < end ? (bytes[at] ?? 0x80) : 0x80;
+    let to = at + 1 + length;
+    if (wireType === WireType.LengthDelimited && length < 0x80 && to <= end) at += 1;
+    else {
+      reader.pos = at;
+      to = readValueEnd(reader, tag, end);
+      at = reader.pos;
+    }
+    countField(checking);
+    const field = shape.fields[tag >>> 3];
+    if (field?.counter === undefined && ++singular > messageLimits.singular)
+      throw new WireLimitError(`${shape.name} repeats fields that occur once`, shape.name);
+    if (field !== undefined) {
+      const isPacked = field.packable && wireType === WireType.LengthDelimited;
+      if (field.wireType !== wireType && !isPacked)
+        throw new ProtobufError("a field has another type than the schema says");
+      if (isPacked) checkPacked(checking, at, to, field);
+      else if (field.counter !== undefined) countValue(field.counter);
+      if (field.isText) checkText(checking, at, to);
+      else if (field.message !== undefined) checkMessage(checking, at, to, field.message, depth + 1);
+    }
+    at = to;
+  }
+};
+
+const countField = (checking: Checking): void => {
+  checking.fields += 1;
+  if (checking.fields > messageLimits.fields)
+    throw new WireLimitError(`the message is over the limit of ${messageLimits.fields} fields`);
+};
+
+const checkPacked = (checking: Checking, start: number, end: number, field: FieldShape): void => {
+  const { reader } = checking;
+  reader.pos = start;
+  while (reader.pos < end) {
+    reader.pos = readValueEnd(reader, field.wireType, end);
+    countField(checking);
+    if (field.counter !== undefined) countValue(field.counter);
+  }
+};
+
+const checkText = (checking: Checking, start: number, end: number): void => {
+  const { bytes, isUtf8 } = checking;
+  if (isUtf8 === undefined) return;
+  for (let at = start; at < end; at++) {
+    if ((bytes[at] ?? 0) < 0x80) continue;
+    if (!isUtf8(bytes.subarray(at, end))) checking.invalidTexts += 1;
+    return;
+  }
+};
+
+const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
+const encoder = new TextEncoder();
+
+/** Returns the parts of the message that ends at `end`, with repaired strings. */
+const repairMessage = (reader: BinaryReader, bytes: Uint8Array, end: number, shape: Shape): Uint8Array[] => {
+  const parts: Uint8Array[] = [];
+  let fieldStart = reader.pos;
+  eachField(reader, end, (tag, to) => {
+    const field = shape.fields[tag >>> 3];
+    let body: Uint8Array | undefined;
+    if (field?.isText) body = encoder.encode(lenient.decode(bytes.subarray(reader.pos, to)));
+    else if (field?.message !== undefined) body = Buffer.concat(repairMessage(reader, bytes, to, field.message));
+    if (body === undefined) parts.push(bytes.subarray(fieldStart, to));
+    else parts.push(new BinaryWriter().uint32(tag).uint32(body.length).finish(), body);
+    fieldStart = to;
+  });
+  return parts;
+};
