@@ -109,6 +109,7 @@ export interface RouteDefinition<
 }
 
 const noFields = v.strictObject({});
+const unchanged = { description: "`If-None-Match` names the current `ETag`; `X-Generated-At` has its new time" };
 
 /**
  * Creates a route from its definition. Order: guard, params, query, body, handler. An operator route without a query schema rejects every
@@ -122,7 +123,9 @@ export const route = <
 >(
   definition: RouteDefinition<Caller, Params, Query, Payload>,
 ): Route => {
-  const querySchema = definition.query ?? (definition.guard.describe.kind === "scope" ? noFields : undefined);
+  const isOfOperators = definition.guard.describe.kind === "scope";
+  const querySchema = definition.query ?? (isOfOperators ? noFields : undefined);
+  const isReport = isOfOperators && definition.method === "GET" && definition.replies[200]?.schema !== undefined;
   return {
     method: definition.method,
     path: definition.path,
@@ -141,7 +144,7 @@ export const route = <
           },
         }
       : {}),
-    replies: definition.replies,
+    replies: isReport ? { ...definition.replies, 304: unchanged } : definition.replies,
     problems: definition.problems ?? [],
     handle: async (c) => {
       const body = bodyOf(c, definition);
@@ -163,7 +166,7 @@ export const route = <
           return c.req.raw.signal;
         },
       } as Input<Output<Params>, Output<Query>, Output<Payload>, Caller>);
-      return render(c, reply);
+      return render(c, { reply, isReport });
     },
   };
 };
@@ -201,17 +204,35 @@ const queryOf = (c: HttpContext): Record<string, string | string[]> =>
     Object.entries(c.req.queries()).map(([name, values]) => [name, values.length === 1 ? (values[0] ?? "") : values]),
   );
 
-const render = (c: HttpContext, reply: Reply): Response => {
-  const headers = { "Cache-Control": "no-store", ...reply.headers };
-  const etag = reply.headers?.ETag;
-  if (etag !== undefined && matchesEtag(c.req.header("if-none-match"), etag)) return c.newResponse(null, 304, headers);
+/** What a GET answers operators with. */
+interface Report {
+  generated_at?: string;
+  /** Of its content, for `If-Match`: then the answer has no other. */
+  etag?: string | null;
+}
+
+const render = async (c: HttpContext, { reply, isReport }: { reply: Reply; isReport: boolean }): Promise<Response> => {
+  const headers: Record<string, string> = { "Cache-Control": "no-store", ...reply.headers };
+  const json = reply.body === undefined ? null : JSON.stringify(reply.body);
+  const { generated_at: generatedAt = "", etag: ownEtag }: Report =
+    isReport && json !== null ? (reply.body as Report) : {};
+  if (isReport && json !== null && ownEtag === undefined) headers.ETag = await unchangedTag(json, generatedAt);
+  if (headers.ETag !== undefined && matchesEtag(c.req.header("if-none-match"), headers.ETag)) {
+    // The page shows how old the data is: it is as new as a repeated answer would be.
+    if (generatedAt !== "") headers["X-Generated-At"] = generatedAt;
+    return c.newResponse(null, 304, headers);
+  }
   const text = reply.text ?? reply.stream;
   if (text) return c.newResponse(text.content, reply.status as 200, { ...headers, "Content-Type": text.type });
-  if (reply.body === undefined) return c.newResponse(null, reply.status as 204, headers);
-  return c.newResponse(JSON.stringify(reply.body), reply.status as 200, {
-    ...headers,
-    "Content-Type": "application/json",
-  });
+  if (json === null) return c.newResponse(null, reply.status as 204, headers);
+  return c.newResponse(json, reply.status as 200, { ...headers, "Content-Type": "application/json" });
+};
+
+/** Returns the ETag of a report: weak, because reports that differ in their time alone have the same. */
+const unchangedTag = async (json: string, generatedAt: string): Promise<string> => {
+  const bytes = new TextEncoder().encode(json.replace(generatedAt, ""));
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return `W/"${digest.subarray(0, 16).toBase64({ alphabet: "base64url", omitPadding: true })}"`;
 };
 
 /** Whether an `If-None-Match` header names an ETag (weak comparison, RFC 9110, 13.1.2). Linear in the header's length. */

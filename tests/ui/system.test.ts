@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createCoreReporter } from "../../functions/ops/report-core.ts";
 import { systemClock } from "../../kit/clock.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
@@ -64,4 +65,21 @@ describe("the page of the system", () => {
     expect(await flawsOf(page)).toEqual([]);
     await page.context().close();
   });
+});
+
+it("asks for a list again without its rows while nothing has changed", async () => {
+  await seedFleet(web.core.db, { count: 200, now: new Date() });
+  const { page, messages } = await visitPage({ browser, web }, "auditor", "/fleet?state=revoked");
+  const answer = (status: number) =>
+    page.waitForResponse((each) => each.url().includes("/api/core/collector/health?") && each.status() === status);
+  await page.getByText("host-53", { exact: true }).waitFor();
+  const unchanged = answer(304);
+  await page.keyboard.press("r");
+  expect((await (await unchanged).allHeaders())["x-generated-at"]).toMatch(/Z$/);
+  expect(await page.getByText("host-53", { exact: true }).count()).toBe(1);
+  const whole = answer(200);
+  await page.reload();
+  expect((await (await whole).allHeaders())["content-encoding"]).toBe("zstd");
+  expect(messages).toEqual([]);
+  await page.context().close();
 });

@@ -25,8 +25,8 @@ export interface CoreCall {
   contentType?: string;
   /** A value to send as JSON, in place of `body`. */
   json?: object;
-  ifNoneMatch?: string;
-  ifMatch?: string;
+  ifNoneMatch?: string | undefined;
+  ifMatch?: string | undefined;
   /** Aborts when the browser disconnects before core answers. Later, cancel the body. */
   signal?: AbortSignal;
 }
@@ -107,6 +107,8 @@ export const createCoreClient = ({
     const headers: Record<string, string> = {
       Authorization: rest.authorization ?? `Bearer ${await signBridgeToken(as)}`,
       Accept: rest.accept ?? "application/json",
+      // Web compresses by itself, once, for whoever asked it.
+      "Accept-Encoding": "identity",
       "X-Request-Id": requestId,
       ...(span?.traceparent === undefined ? {} : { traceparent: span.traceparent }),
       ...(body === undefined ? {} : { "Content-Type": rest.contentType ?? "application/json" }),

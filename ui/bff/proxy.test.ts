@@ -96,10 +96,12 @@ describe("a forwarded request", () => {
     ]);
   });
 
-  it("has its own bridge token of 300 s, and of the browser's headers only Accept", async () => {
+  it("has its own bridge token of 300 s, and of the browser's headers only Accept and If-None-Match", async () => {
     const { asked, request } = webOver(() => new Response("{}"));
     const headers = {
       Accept: "text/csv",
+      "Accept-Encoding": "br",
+      "If-None-Match": 'W/"a"',
       "X-Request-Id": "order-66",
       Authorization: "Bearer of-the-browser",
       "X-Forwarded-For": "203.0.113.9",
@@ -110,7 +112,8 @@ describe("a forwarded request", () => {
     const [passed] = asked;
     expect(passed?.url).toBe("http://core.test/v1/collector/health?q=a%20b&state=stale&state=revoked");
     const { authorization, ...rest } = Object.fromEntries(passed?.headers ?? []);
-    expect(rest).toEqual({ accept: "text/csv", "x-request-id": "order-66" });
+    const own = { "accept-encoding": "identity", "x-request-id": "order-66" };
+    expect(rest).toEqual({ accept: "text/csv", "if-none-match": 'W/"a"', ...own });
     const now = Math.floor(web.clock.now() / 1000);
     expect(decodeJwt(authorization?.replace("Bearer ", "") ?? "")).toEqual({
       sub: people.auditor.userId,

@@ -88,7 +88,10 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
 const bodyBytesMax = 200 * 1024;
 
 /** The headers of core's response that the browser receives. */
-const forwardedHeaders = ["content-type", "content-disposition", "retry-after", "x-accel-buffering", "x-core-time"];
+const forwardedHeaders = [
+  ...["content-type", "content-disposition", "retry-after", "x-accel-buffering"],
+  ...["x-core-time", "etag", "x-generated-at"],
+];
 
 /**
  * Returns the handler of one of `proxiedRoutes`: forwards a request to core as the session's person, and streams core's response back.
@@ -106,6 +109,7 @@ export const createProxy =
       as: session,
       requestId: c.get("requestId"),
       accept: c.req.header("accept") ?? "*/*",
+      ifNoneMatch: c.req.header("if-none-match"),
       ...(method === "POST" || method === "PUT" ? { body: await readJsonBytes(c) } : {}),
       signal: c.req.raw.signal,
     });

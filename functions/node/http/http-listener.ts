@@ -1,8 +1,10 @@
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
+import { compressAnswer } from "../../../kit/compress-answer.ts";
 import type { HttpContext, Peer } from "../../http/request.ts";
 import { answerAdapterError, answerUnreadable, requestAuthority } from "./answer-unreadable.ts";
+import { contentCodings } from "./content-codings.ts";
 import { BoundedRequest, serveConnections } from "./http-connections.ts";
 
 /** A listener that accepts connections. */
@@ -21,7 +23,10 @@ export const httpPeerOf = (c: HttpContext): Peer => {
 /** A connection on which nothing has been sent or received for this time ends; a stream of events sends a comment in less. */
 const idleMs = 120_000;
 
-/** Serves a fetch handler over HTTP/1.1 on one address, or on every interface for `host` null. Limits slow and idle clients. */
+/**
+ * Serves a fetch handler over HTTP/1.1 on one address, or on every interface for `host` null. Limits slow and idle clients, and compresses
+ * data for those who accept it.
+ */
 export const listenHttp = async (
   app: { fetch(request: Request, env: object): Response | Promise<Response> },
   { port, host, connectionsMax }: { port: number; host: string | null; connectionsMax?: number },
@@ -37,7 +42,9 @@ export const listenHttp = async (
   });
   server.timeout = idleMs;
   const options = { overrideGlobalObjects: false, errorHandler: answerAdapterError };
-  const serve = getRequestListener(app.fetch, options);
+  const answer = async (request: Request, env: object) =>
+    compressAnswer(request, await app.fetch(request, env), contentCodings);
+  const serve = getRequestListener(answer, options);
   serveConnections(
     server,
     (request, response) => {

@@ -39,6 +39,29 @@ describe("the API client", () => {
     expect(api.timeAt(readMoment())).toBe(Date.UTC(2026, 10, 23, 12, 1, 0, 250));
   });
 
+  it("returns the kept answer, with its new time, when the server says that it is unchanged", async () => {
+    const asked: (string | null)[] = [];
+    const generated = "2026-11-28T12:00:00.000Z";
+    const unchanged = () => new Response(null, { status: 304, headers: { "X-Generated-At": generated } });
+    const answers = [
+      Response.json({ count: 3, generated_at: "2026-11-28T11:59:50.000Z" }, { headers: { ETag: 'W/"a"' } }),
+      unchanged(),
+      Response.json({ count: 4, generated_at: generated }),
+      Response.json({ count: 5, generated_at: generated }),
+    ];
+    const api = createApiClient({
+      fetch: async (_, init) => {
+        asked.push(new Headers(init?.headers).get("If-None-Match"));
+        return answers.shift() ?? unchanged();
+      },
+    });
+    const get = () => api.get("/api/x", v.object({ count: v.number(), generated_at: v.string() }));
+    const found = [(await get()).count, await get(), (await get()).count, (await get()).count];
+    expect(found).toEqual([3, { count: 3, generated_at: generated }, 4, 5]);
+    expect(asked).toEqual([null, 'W/"a"', 'W/"a"', null]);
+    await expect(get()).rejects.toMatchObject({ code: "unreadable", status: 304 });
+  });
+
   it("drops members that only a newer core sends", async () => {
     const Strict = v.strictObject({ rows: v.array(v.strictObject({ id: v.string() })) });
     const newer = { rows: [{ id: "a", since: 1 }, { id: "b" }], more: true };

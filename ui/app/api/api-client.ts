@@ -59,6 +59,8 @@ export class ApiProblem extends Error {
 
 /** Above the 5 s that web waits for core, so that web's report about core arrives. */
 const answerTimeoutMs = 8_000;
+/** As many as a page requests again and again. */
+const answersMax = 8;
 
 /** Creates a client over `fetch`. Requests are same-origin, so they carry the session cookie. */
 export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => {
@@ -67,8 +69,16 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
     const response = await options.fetch(path, init).catch((error: unknown) => throwUnreachable(error, init.signal));
     const coreTime = Date.parse(response.headers.get("X-Core-Time") ?? "");
     if (coreTime) seen = { ...readMoment(), coreTime };
-    if (!response.ok) throw await readProblem(response);
+    if (!response.ok && response.status !== 304) throw await readProblem(response);
     return response;
+  };
+  /** The newest answers by their paths: browsers store none. */
+  const answers = new Map<string, { etag: string; body: object }>();
+  const keep = (path: string, etag: string | null, body: unknown) => {
+    answers.delete(path);
+    if (etag !== null && typeof body === "object" && body !== null) answers.set(path, { etag, body });
+    const [oldest = ""] = answers.keys();
+    if (answers.size > answersMax) answers.delete(oldest);
   };
   /** Ends work that is late, and does not wait for its end: a request that was begun ahead cannot be aborted. */
   const inTime = async <Result>(
@@ -92,10 +102,20 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
   return {
     get: (path, schema, given) =>
       inTime(given, async (signal) => {
-        const response = await request(path, { headers: { Accept: "application/json" }, signal });
+        const known = answers.get(path);
+        const response = await request(path, {
+          headers: { Accept: "application/json", ...(known && { "If-None-Match": known.etag }) },
+          signal,
+        });
+        if (response.status === 304 && known) {
+          const generatedAt = response.headers.get("X-Generated-At");
+          const body = generatedAt === null ? known.body : { ...known.body, generated_at: generatedAt };
+          return parseAnswer(schema, body, response);
+        }
         const body: unknown = await response.json().catch((error: unknown) => {
           if (!(error instanceof SyntaxError)) throwUnreachable(error, signal);
         });
+        keep(path, response.headers.get("ETag"), body);
         return parseAnswer(schema, body, response);
       }),
     send: (path, { method, body, signal: given }) =>

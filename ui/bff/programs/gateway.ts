@@ -31,6 +31,7 @@ const returnedHeaders = [
   "location",
   "content-disposition",
   "etag",
+  "x-generated-at",
   "retry-after",
   "www-authenticate",
   "allow",
@@ -100,15 +101,13 @@ const forward = async (
 ): Promise<Response> => {
   const body = call.method === "GET" ? new Uint8Array() : await readRequestBody(c, bytesMax);
   const contentType = c.req.header("content-type");
-  const ifNoneMatch = c.req.header("if-none-match");
-  const ifMatch = c.req.header("if-match");
   const response = await core.call({
     ...call,
     accept: c.req.header("accept") ?? "*/*",
     requestId: c.get("requestId"),
     ...(body.length === 0 ? {} : { body, contentType: contentType ?? "" }),
-    ...(ifNoneMatch === undefined ? {} : { ifNoneMatch }),
-    ...(ifMatch === undefined ? {} : { ifMatch }),
+    ifNoneMatch: c.req.header("if-none-match"),
+    ifMatch: c.req.header("if-match"),
     signal: c.req.raw.signal,
   });
   return returned(c, response);
