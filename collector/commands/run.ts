@@ -4,7 +4,7 @@ import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
 import { resumePendingConfig } from "../config/desired-state.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
-import { QueueLockedError, QueueUnreadableError, QueueVersionError } from "../queue/errors.ts";
+import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
 import { createCollectorLog } from "../runtime/log.ts";
 import { superviseCollector } from "../runtime/supervisor.ts";
 import { createFileSource, type FileSourceDependencies } from "../sources/file/file-source.ts";
@@ -82,8 +82,6 @@ const asRunFailure = (error: unknown): unknown => {
     return new CommandFailure(exitCode.failed, "queue_locked", error.message, { cause: error });
   if (error instanceof QueueVersionError)
     return new CommandFailure(exitCode.config, "queue_version", error.message, { cause: error });
-  if (error instanceof QueueUnreadableError)
-    return new CommandFailure(exitCode.failed, "queue_unreadable", error.message, { cause: error });
   if (error instanceof SourceStartError)
     return new CommandFailure(exitCode.failed, "source_failed", error.message, { cause: error });
   return error;

@@ -34,7 +34,7 @@ it("Q3: deletes what core has acknowledged once a full disk has room, without an
   await queue.close();
 });
 
-it("W3: reports since when and why its disk cannot be written, until writes succeed for ten seconds", async () => {
+it("W3: reports since when and why its disk cannot be written, until a write succeeds 90 s after the last failure", async () => {
   const { clock, disk, queue } = openOnDisk();
   await queue.append([testRecord("before")]);
   expect(queue.condition()).toBeUndefined();
@@ -46,17 +46,16 @@ it("W3: reports since when and why its disk cannot be written, until writes succ
     expect(queue.condition()).toEqual({ code: "queue_unwritable", since, reason, path: "/queue" });
   };
   await fail("full", "database or disk is full");
-  await clock.advance(9_000);
+  await clock.advance(60_000);
   // A full disk still takes what is small.
   disk.failure = undefined;
   await append();
   await fail("error", "disk I/O error");
   disk.failure = undefined;
-  await clock.advance(9_999);
+  await clock.advance(89_999);
   await append();
   expect(queue.condition()).toBeDefined();
   await clock.advance(1);
-  await append();
   expect(queue.condition()).toBeUndefined();
   await queue.close();
 });

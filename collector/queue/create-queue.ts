@@ -254,7 +254,11 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
       return moved;
     },
     dropExpired,
-    condition: disk.condition,
+    condition: () => {
+      // Nothing else writes to an idle queue.
+      if (disk.canEnd()) writeIfPossible(() => undefined);
+      return disk.condition();
+    },
     checkpoints: (source) => store.checkpoints(source),
     stats: () => {
       dropExpired();

@@ -54,12 +54,14 @@ export class QueueUnreadableError extends Error {
 
   constructor(dir: string, options?: ErrorOptions) {
     super(
-      `the queue in ${dir} cannot be read, since its disk returns errors; it is kept as it is: check the disk, then start the collector again`,
+      `the queue in ${dir} cannot be read, since its disk returns errors; it is kept as it is: check the disk`,
       options,
     );
   }
 }
 
-/** SQLITE_READONLY, SQLITE_IOERR and SQLITE_FULL, or a full file system: nothing was stored, and a later attempt may succeed. */
+/** SQLITE_READONLY, SQLITE_IOERR and SQLITE_FULL, or a disk that is full or fails: nothing was stored, and a later attempt may succeed. */
 export const isDiskUnwritable = (error: unknown): boolean =>
-  [8, 10, 13].includes(sqliteCodeOf(error) ?? 0) || ["ENOSPC", "EDQUOT"].includes(errorCode(error) ?? "");
+  error instanceof QueueUnreadableError ||
+  [8, 10, 13].includes(sqliteCodeOf(error) ?? 0) ||
+  ["ENOSPC", "EDQUOT", "EROFS"].includes(errorCode(error) ?? "");

@@ -5,6 +5,7 @@
  * - A database of another format is refused before anything is written, so the collector version that wrote it can still use it.
  */
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
+import type { Entropy } from "../../kit/entropy.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 import { fsyncDirectorySync } from "../files/private-files.ts";
 import { QueueCorruptError, QueueVersionError } from "./errors.ts";
@@ -80,6 +81,21 @@ export const unsent = {
 export interface QueueOrigin extends Omit<QueueState, "records" | "bytes"> {
   checkpoints: readonly Checkpoint[];
 }
+
+/** Returns the origin of a queue that never was. */
+export const newOrigin = (entropy: Entropy, reading: { ageMs: number; wallMs: number }): QueueOrigin => ({
+  queueId: entropy.bytes(16),
+  nextSequence: 1,
+  droppedRecords: 0,
+  deadLetters: 0,
+  ...reading,
+  quarantined: 0,
+  quarantinedRecords: 0,
+  hostId: "",
+  ...unsent,
+  forks: 0,
+  checkpoints: [],
+});
 
 /** A row that no queue wrote. */
 export class MalformedRowError extends Error {}
@@ -169,9 +185,7 @@ export const prepareQueueDatabase = (database: DatabaseSync, dir: string, origin
   if (readVersion(database) !== formatVersion) {
     if (readVersion(database) !== 0 || database.prepare("SELECT 1 FROM sqlite_schema").get() !== undefined)
       throw new QueueCorruptError(dir, { cause: new Error("its format number is missing") });
-    database.exec(`BEGIN IMMEDIATE; ${tables}`);
-    insertOrigin(database, origin());
-    database.exec(`PRAGMA user_version = ${formatVersion}; COMMIT`);
+    createTables(database, origin());
     fsyncDirectorySync(dir);
     return;
   }
@@ -179,6 +193,13 @@ export const prepareQueueDatabase = (database: DatabaseSync, dir: string, origin
   if (fault !== "ok") throw new QueueCorruptError(dir, { cause: new Error(String(fault)) });
   // A killed collector may leave a commit that is written and not yet synced. From here on it counts, so it must be on disk.
   database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+};
+
+/** Creates the tables of a new database. */
+export const createTables = (database: DatabaseSync, origin: QueueOrigin): void => {
+  database.exec(`BEGIN IMMEDIATE; ${tables}`);
+  insertOrigin(database, origin);
+  database.exec(`PRAGMA user_version = ${formatVersion}; COMMIT`);
 };
 
 const insertOrigin = (database: DatabaseSync, origin: QueueOrigin): void => {

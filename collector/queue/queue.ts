@@ -21,11 +21,14 @@ import { acquireFileLock } from "../files/lock.ts";
 import { createQueue } from "./create-queue.ts";
 import { QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, queueFiles } from "./files.ts";
+import { newOrigin } from "./format.ts";
 import type { QueueAccounts } from "./queue-accounts.ts";
 import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
+import { createReportedFault } from "./reported-fault.ts";
 import type { QueueSessions } from "./sessions.ts";
 import type { QueueLimits, QueueStats } from "./stats.ts";
+import { openFailingStore } from "./store.ts";
 
 /** An open queue. */
 export interface Queue extends QueueSessions {
@@ -98,4 +101,15 @@ export const openQueue = (options: QueueOptions): Queue => {
     lock.release();
     throw error;
   }
+};
+
+/** Opens a queue in memory in place of one that cannot be opened: it is empty, and stores nothing. */
+export const openStandIn = (options: QueueOptions, cause: unknown): Queue => {
+  const { dir, entropy, clock } = options;
+  const fault = createReportedFault("queue_unwritable", clock);
+  fault.failed(cause, dir);
+  const origin = newOrigin(entropy, { ageMs: 0, wallMs: clock.now() });
+  const openStore = () => openFailingStore(origin, cause);
+  const queue = createQueue({ ...options, dropNewestOnFull: false }, { openStore, onClosed: () => undefined });
+  return { ...queue, condition: fault.condition };
 };

@@ -19,7 +19,7 @@ import { copyAccounts, readRemainingAccounts } from "./account-table.ts";
 import { type AgeReading, leastReading } from "./age.ts";
 import { QueueCorruptError, QueueUnreadableError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
-import { isCorruption, type QueueOrigin, readRemains, unsent } from "./format.ts";
+import { isCorruption, newOrigin, type QueueOrigin, readRemains } from "./format.ts";
 import { leaveQueue, leftQueueSource } from "./left-queues.ts";
 import { addLosses } from "./losses.ts";
 import { type MarkWriter, missingRecords, type QueueMark, readMark, writeMark } from "./mark.ts";
@@ -56,17 +56,10 @@ export const openRecoveringStore = (
 
   /** The origin of a database with a new queue id. Above the mark, so that a kill before the next mark counts nothing twice. */
   const origin = (checkpoints: readonly Checkpoint[], lost: number): QueueOrigin => ({
-    queueId: entropy.bytes(16),
+    ...newOrigin(entropy, { ageMs: 0, wallMs: clock.now() }),
     nextSequence: (found?.lastSequence ?? 0) + 1,
     droppedRecords: lost,
-    deadLetters: 0,
-    ageMs: 0,
-    wallMs: clock.now(),
     quarantined: lastQuarantined(dir),
-    quarantinedRecords: 0,
-    hostId: "",
-    ...unsent,
-    forks: 0,
     checkpoints: lost === 0 ? checkpoints : withLosses(checkpoints, lost, 0),
   });
 

@@ -5,27 +5,38 @@ import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 export interface ReportedFault {
   failed(error: unknown, path?: string): void;
   succeeded(): void;
+  /** Whether a success would end the condition. */
+  canEnd(): boolean;
   /** Returns why it does not do its work; undefined if it does. */
   condition(): ReportedCondition | undefined;
 }
 
-/** A full disk still takes what is small: only a success that is later than this after the last failure ends a condition. */
-const settleMs = 10_000;
+/**
+ * A full disk still takes what is small: only a success that is later than this after the last failure ends a condition. Longer than
+ * the time between two heartbeats, so that one reports it.
+ */
+const settleMs = 90_000;
 
-/** Creates the fault of a part, which begins with its first failure. */
-export const createReportedFault = (code: string, clock: Pick<Clock, "now" | "monotonic">): ReportedFault => {
+/** Creates the fault of a part, which begins with its first failure. `part` begins its reasons. */
+export const createReportedFault = (
+  code: string,
+  clock: Pick<Clock, "now" | "monotonic">,
+  part = "",
+): ReportedFault => {
   let condition: ReportedCondition | undefined;
   let failedMs = 0;
+  const canEnd = () => condition !== undefined && clock.monotonic() - failedMs >= settleMs;
   return {
     failed: (error, path) => {
       failedMs = clock.monotonic();
       const since = condition?.since ?? rfc3339(clock.now());
-      const reason = error instanceof Error ? error.message : "unknown reason";
+      const reason = part + (error instanceof Error ? error.message : "unknown reason");
       condition = { code, since, reason, ...(path === undefined ? {} : { path }) };
     },
     succeeded: () => {
-      if (clock.monotonic() - failedMs >= settleMs) condition = undefined;
+      if (canEnd()) condition = undefined;
     },
+    canEnd,
     condition: () => condition,
   };
 };

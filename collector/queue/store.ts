@@ -15,6 +15,7 @@ import { decodeEnvelope } from "./envelope.ts";
 import { isDiskUnwritable, QueueCorruptError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
 import {
+  createTables,
   isCorruption,
   prepareQueueDatabase,
   prepareSaveState,
@@ -77,6 +78,16 @@ export const openStore = (
     if (isCorruption(error)) throw new QueueCorruptError(dir, { cause: error });
     throw error;
   }
+};
+
+/** Opens an empty store in memory, which fails every change with `cause`. */
+export const openFailingStore = (origin: QueueOrigin, cause: unknown): QueueStore => {
+  const database = new DatabaseSync(":memory:");
+  createTables(database, origin);
+  const transaction = () => {
+    throw cause;
+  };
+  return { ...createStore(database, () => origin), transaction };
 };
 
 const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs: number }): QueueStore => {

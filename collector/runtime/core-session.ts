@@ -42,6 +42,8 @@ export type FetchDesiredConfig = (currentConfigId: string | undefined) => Promis
 export interface CoreSessionOptions {
   loaded: UsableConfig;
   queue: Queue;
+  /** Without it, nothing is forwarded: the queue is a stand-in. */
+  canForward: boolean;
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;
   log: Log;
@@ -171,7 +173,9 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     },
   });
   const parts = [forwarder, ...(renewals === undefined ? [] : [renewals]), ...(hasHeartbeats ? [heartbeats] : [])];
-  const running = parts.map((part) => part.run(closing.signal));
+  const running = parts.map((part) =>
+    part.run(part === forwarder && !options.canForward ? AbortSignal.abort() : closing.signal),
+  );
   return {
     forwarder: forwarderStatus,
     renewal,

@@ -2,6 +2,7 @@
  * Joins queue, sources and core session, and follows the files on disk. Invariants:
  * - What appends starts after the queue is open and stops before it closes. The forwarder outlives the sources, so that it can send
  *   what they accepted last; the rest waits on disk for the next start.
+ * - While the disk of the queue fails at the start, a stand-in takes its place: nothing is stored or forwarded, and no file is read.
  * - However a start or a run ends, every part that was started is stopped, in that order, and the queue's lock is released.
  * - A change on disk takes effect as a whole or not at all: if it cannot run, that is reported and the previous config stays in effect.
  *   Only the parts that a change concerns are stopped; the queue closes for a change of `buffer` alone.
@@ -13,8 +14,8 @@ import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
 import { sourceSettings } from "../config/source-settings.ts";
 import type { CollectorEnv } from "../env.ts";
-import { QueueUnreadableError } from "../queue/errors.ts";
-import { openQueue, type Queue } from "../queue/queue.ts";
+import { isDiskUnwritable } from "../queue/errors.ts";
+import { openQueue, openStandIn, type Queue, type QueueOptions } from "../queue/queue.ts";
 import { traceAppend } from "../queue/trace-append.ts";
 import type { FileSourceDependencies } from "../sources/file/file-source.ts";
 import type { Source, SourceSettings } from "../sources/source.ts";
@@ -44,8 +45,8 @@ export interface SupervisorOptions {
 
 /**
  * Runs a collector until `signal` aborts; resolves when everything is stopped and the queue is closed. At the start it rejects, equally
- * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`, `QueueUnreadableError`) or a source cannot start
- * (`SourceStartError`). Later, neither a lost connection nor a config that cannot run ends it.
+ * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`) or a source cannot start (`SourceStartError`). It waits for
+ * a queue whose disk fails, sends heartbeats and rejects telemetry. Later, neither a lost connection nor a config that cannot run ends it.
  */
 export const superviseCollector = async (options: SupervisorOptions, signal: AbortSignal): Promise<void> => {
   const state = await createRunState(options.loaded, options.env, options.log);
@@ -53,8 +54,12 @@ export const superviseCollector = async (options: SupervisorOptions, signal: Abo
   try {
     for (;;) {
       try {
-        const next = await runWithQueue(options, state, signal, () => {
-          lastStarted = state.loaded;
+        const isTrial = lastStarted !== undefined && lastStarted !== state.loaded;
+        const next = await runWithQueue(options, state, signal, {
+          isTrial,
+          onStarted: () => {
+            lastStarted = state.loaded;
+          },
         });
         if (next === undefined) return;
         state.loaded = next;
@@ -75,7 +80,7 @@ const runWithQueue = async (
   options: SupervisorOptions,
   state: RunState,
   signal: AbortSignal,
-  onStarted: () => void,
+  { isTrial, onStarted }: { isTrial: boolean; onStarted(): void },
 ): Promise<UsableConfig | undefined> => {
   const { env, log, tracer } = options;
   const onQuarantined = (folder: string, err: unknown) =>
@@ -89,8 +94,11 @@ const runWithQueue = async (
     );
   const onWrongAge = () => log.error({}, "the queue's own time was damaged, and is corrected; no record expired by it");
   const reports = { onQuarantined, onCorruptRecords, onLost, onWrongAge };
-  const open = () => openQueue({ ...state.loaded.config.buffer, ...env, ...reports });
-  const queue = await openWhenReadable(open, options, signal);
+  const settings = { ...state.loaded.config.buffer, ...env, ...reports };
+  const keeping = new AbortController();
+  const { queue, usable } = openOrStandIn(() => openQueue(settings), { ...options, settings, isTrial }, keeping.signal);
+  /** Files wait where they are: their positions are in the queue. */
+  const wanted = () => sourceSettings(state.loaded).filter(({ type }) => usable === undefined || type === "otlp");
   const { checkpoints } = queue;
   const { refused } = queue.accounts;
   const append = traceAppend(queue.append, tracer);
@@ -101,7 +109,6 @@ const runWithQueue = async (
   let socket: StatusSocket | undefined;
   let next: UsableConfig | undefined;
   const accounting = { queue, clock: env.clock, credentials: () => state.loaded.credentials, log };
-  const keeping = new AbortController();
   const kept = keepAccounts(accounting, keeping.signal);
   state.reportChange = () => session?.reportChange();
   const conditions = () => [queue, ...sources.running()].flatMap((part) => part.condition?.() ?? []);
@@ -117,17 +124,18 @@ const runWithQueue = async (
     });
   };
   try {
-    session = await openSession(options, { state, queue, conditions });
-    await sources.apply(sourceSettings(state.loaded));
+    session = await openSession(options, { state, queue, conditions, usable });
+    await sources.apply(wanted());
     state.effectiveHash = state.loaded.runningConfigHash;
     socket = await serveStatus(state.loaded.config.buffer.dir, compose, log);
     onStarted();
     const names = sources.running().map(({ name }) => name);
     log.info({ identity: state.loaded.credentials.identity, sources: names }, "collector runs");
+    const waiting = usable ? AbortSignal.any([signal, usable]) : signal;
     while (!signal.aborted && next === undefined) {
-      const found = await waitForChange(options, state, session, signal);
+      const found = usable?.aborted ? state.loaded : await waitForChange(options, state, session, waiting);
       if (found === undefined) continue;
-      if (!isDeepStrictEqual(found.config.buffer, state.loaded.config.buffer)) next = found;
+      if (usable || !isDeepStrictEqual(found.config.buffer, state.loaded.config.buffer)) next = found;
       else session = await reload(options, { state, queue, sources, session, conditions }, found);
     }
     log.info({}, next === undefined ? "collector stops" : "reopening the queue");
@@ -146,24 +154,45 @@ const runWithQueue = async (
   return next;
 };
 
-/** How often the queue is opened while its disk returns read errors, and how long a read error may last. */
-const readRetry = { attempts: 7, pauseMs: 5_000 };
+/** How long after a failure the queue is opened again. */
+const openPauseMs = 5_000;
 
-/** Opens the queue; retries for half a minute while its disk returns read errors, and then throws `QueueUnreadableError`. */
-const openWhenReadable = async (
+/** Opens the queue or, unless a config is tried, its stand-in: `usable` then aborts once the queue can be opened. */
+const openOrStandIn = (
   open: () => Queue,
-  { env, log }: Pick<SupervisorOptions, "env" | "log">,
+  {
+    settings,
+    isTrial,
+    env,
+    log,
+  }: Pick<SupervisorOptions, "env" | "log"> & { settings: QueueOptions; isTrial: boolean },
   signal: AbortSignal,
-): Promise<Queue> => {
-  for (let attempt = 1; ; attempt++)
-    try {
-      return open();
-    } catch (error) {
-      if (!(error instanceof QueueUnreadableError) || attempt === readRetry.attempts) throw error;
-      log.warn({ err: error, attempt }, "the queue cannot be read; retrying");
-      await env.clock.sleep(readRetry.pauseMs, signal).catch(() => undefined);
-      if (signal.aborted) throw error;
+): { queue: Queue; usable?: AbortSignal } => {
+  try {
+    return { queue: open() };
+  } catch (error) {
+    if (isTrial || !isDiskUnwritable(error)) throw error;
+    log.error({ err: error, path: settings.dir }, "the queue cannot be opened; nothing is stored until it can");
+    return { queue: openStandIn(settings, error), usable: untilUsable(open, env.clock, signal) };
+  }
+};
+
+/** Returns a signal that aborts once the queue can be opened, or fails otherwise than by its disk. */
+const untilUsable = (open: () => Queue, clock: CollectorEnv["clock"], signal: AbortSignal): AbortSignal => {
+  const usable = new AbortController();
+  const retry = async () => {
+    while (!usable.signal.aborted) {
+      await clock.sleep(openPauseMs, signal);
+      try {
+        await open().close();
+        usable.abort();
+      } catch (error) {
+        if (!isDiskUnwritable(error)) usable.abort();
+      }
     }
+  };
+  retry().catch(() => undefined);
+  return usable.signal;
 };
 
 /** Waits until the files on disk are a usable config other than the one that runs, and returns it; undefined when the signal aborts. */
@@ -198,7 +227,12 @@ const filesOf = ({ path, config: { forwarder, management } }: UsableConfig): str
 
 const openSession = (
   options: SupervisorOptions,
-  { state, queue, conditions }: Pick<Running, "state" | "queue" | "conditions">,
+  {
+    state,
+    queue,
+    conditions,
+    usable,
+  }: Pick<Running, "state" | "queue" | "conditions"> & { usable?: AbortSignal | undefined },
 ): Promise<CoreSession> => {
   const { fingerprintSha256 } = state.loaded.credentials;
   return openCoreSession({
@@ -206,6 +240,7 @@ const openSession = (
     loaded: state.loaded,
     queue,
     conditions,
+    canForward: usable === undefined,
     lastAckAt: state.lastAckAt,
     lastHeartbeatAt: state.lastHeartbeatAt,
     heartbeatTurns: state.heartbeatTurns,

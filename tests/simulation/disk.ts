@@ -6,7 +6,7 @@
 import type { AccountRow, AccountTable } from "../../collector/queue/account-table.ts";
 import { type Block, type BlockRecord, createBlockMemory, joinBlock, recordsOf } from "../../collector/queue/block.ts";
 import { createBlockReader } from "../../collector/queue/block-reader.ts";
-import { type QueueState, unsent } from "../../collector/queue/format.ts";
+import { newOrigin, type QueueState } from "../../collector/queue/format.ts";
 import type { Checkpoint } from "../../collector/queue/record.ts";
 import type { QueueStore, QueueTransaction } from "../../collector/queue/store.ts";
 import type { Entropy } from "../../kit/entropy.ts";
@@ -99,7 +99,7 @@ export const openDiskStore = (
   { entropy, now, fault = {} }: { entropy: Entropy; now(): { ageMs: number; wallMs: number }; fault?: StoreFault },
 ): QueueStore => {
   const empty = { rows: [], deadLetters: [], checkpoints: [], accounts: [], period: undefined, past: emptyPast };
-  disk.image ??= { ...empty, state: newState(entropy, now()) };
+  disk.image ??= { ...empty, state: { ...newOrigin(entropy, now()), records: 0, bytes: 0 } };
   disk.synced ??= disk.image;
   // Opening moves the log into the database.
   if (!fault.skipsSync) disk.synced = disk.image;
@@ -260,18 +260,3 @@ export const failureOf = ({ failure }: Disk, act: "read" | "write"): Error | und
 
 const sqliteError = (errcode: number, message: string): Error =>
   Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", errcode });
-
-const newState = (entropy: Entropy, reading: { ageMs: number; wallMs: number }): QueueState => ({
-  queueId: entropy.bytes(16),
-  nextSequence: 1,
-  records: 0,
-  bytes: 0,
-  droppedRecords: 0,
-  deadLetters: 0,
-  ...reading,
-  quarantined: 0,
-  quarantinedRecords: 0,
-  hostId: "",
-  ...unsent,
-  forks: 0,
-});
