@@ -101,6 +101,25 @@ describe("the selection of files", () => {
     expect([...files.queue.checkpoints("file").keys()].filter((key) => key.startsWith("pattern:"))).toHaveLength(1);
   });
 
+  it("W3: says once a round that 300 files cannot be stored, and is a condition until they can", async () => {
+    for (let file = 0; file < 300; file++) files.write(1, 1, `m${file}.log`);
+    let isFull = true;
+    files.storeBy(async (records, options) => {
+      const count = "count" in records ? records.count : records.length;
+      if (isFull && count > 0) throw Object.assign(new Error("database or disk is full"), { errcode: 13 });
+      return files.queue.append(records, options);
+    });
+    await files.start();
+    const { source } = files;
+    await eventually(() => expect(source?.counters?.().failures).toBeGreaterThanOrEqual(300));
+    expect(files.logged.lines.filter(({ level }) => level === "error").length).toBeLessThan(10);
+    const reason = "file: database or disk is full";
+    expect(source?.condition?.()).toMatchObject({ code: "source_failed", reason });
+    isFull = false;
+    files.skip(90_000);
+    await eventually(() => expect(source?.condition?.()).toBeUndefined());
+  });
+
   it("ignores excluded files, other than regular files, and a second name of the same file", async () => {
     mkdirSync(files.log("directory.log"));
     files.write(1, 2);

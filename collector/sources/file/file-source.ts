@@ -2,6 +2,7 @@ import { dirname } from "node:path";
 import { untraced } from "../../../kit/tracing/tracer.ts";
 import { isDiskUnwritable, QueueClosedError } from "../../queue/errors.ts";
 import type { Queue } from "../../queue/queue.ts";
+import { createReportedFault } from "../../queue/reported-fault.ts";
 import type { FileRules, Source, SourceDependencies } from "../source.ts";
 import { type FilePatterns, findPaths, findRenamed, matches, type OpenFile, statRegularFile } from "./discovery.ts";
 import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
@@ -203,24 +204,30 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     }
   };
 
+  const fault = createReportedFault("source_failed", clock, `${name}: `);
+
   const tick = async () => {
     let read = false;
-    let failed = false;
+    const failed = new Set<string>();
     const attempt = async (path: string | undefined, act: () => Promise<unknown>) => {
       try {
         read = (await act()) === true || read;
       } catch (error) {
         signal.throwIfAborted();
-        failed = true;
         counts.failures += 1;
-        log.error({ err: error, source: name, path }, "a file could not be read or stored; retrying");
+        fault.failed(error, path);
+        // Once for all files that fail alike: a full disk would get a line of each.
+        if (!failed.has(String(error)))
+          log.error({ err: error, source: name, path }, "a file could not be read or stored; retrying");
+        failed.add(String(error));
       }
     };
     if (clock.monotonic() - discoveredAt >= discoveryMs) await attempt(undefined, () => discover().then(closeRotated));
     // One batch of each file in turn, so that neither a busy nor a failing file starves the others.
     for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
     pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
-    if (failed) await clock.sleep(retryMs, signal);
+    if (failed.size === 0) fault.succeeded();
+    if (failed.size > 0) await clock.sleep(retryMs, signal);
     else if (!read) await clock.sleep(pauseMs, signal);
   };
 
@@ -252,6 +259,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       for (const tail of tails.values()) await tail.close();
       tails.clear();
     },
+    condition: fault.condition,
     counters: () => ({ files: tails.size, ...counts, ...rotation.counts() }),
   };
 };

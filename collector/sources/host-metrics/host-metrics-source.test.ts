@@ -249,10 +249,12 @@ describe("createHostMetricsSource", () => {
     await source.start();
     fails = true;
     await clock.advance(60_000);
+    expect(source.condition?.()).toMatchObject({ code: "source_failed", reason: "host_metrics: no /proc" });
     fails = false;
-    await clock.advance(60_000);
+    for (let minute = 0; minute < 2; minute++) await clock.advance(60_000);
+    await expect.poll(() => source.condition?.()).toBeUndefined();
     await source.stop();
-    expect(readAll(queue)).toHaveLength(2);
+    expect(readAll(queue)).toHaveLength(3);
     await expect(createReadHost({ clock, log })(0, dir)).rejects.toThrow("needs the /proc of Linux");
     await queue.close();
   });

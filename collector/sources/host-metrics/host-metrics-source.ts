@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
+import { createReportedFault } from "../../queue/reported-fault.ts";
 import { version } from "../../version.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { createReadHost, type HostReadings } from "./readings.ts";
@@ -32,6 +33,7 @@ export const createHostMetricsSource = (
   let stored = 0;
   let skipped = 0;
   let full = false;
+  const fault = createReportedFault("source_failed", clock, `${name}: `);
 
   const store = async (readings: HostReadings): Promise<void> => {
     // Loaded on use: the library's descriptors would take a seventh of the start of a collector without this source.
@@ -61,7 +63,9 @@ export const createHostMetricsSource = (
       if (signal.aborted) return;
       try {
         await store(await read(clock.now()));
+        fault.succeeded();
       } catch (error) {
+        fault.failed(error);
         log.error({ err: error, source: name }, "host metrics could not be read");
       }
     }
@@ -77,6 +81,7 @@ export const createHostMetricsSource = (
       stopping.abort(new Error("the source is stopping"));
       await running;
     },
+    condition: fault.condition,
     counters: () => ({ stored, skipped }),
   };
 };
