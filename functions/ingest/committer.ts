@@ -21,6 +21,7 @@ import type { Client } from "pg";
 import { type Clock, callAfter } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
+import { commitConnectionsMax } from "../store/database/call-limits.ts";
 import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";
 import { type CommitNeeds, commitDeadlineMs, commitFrames, commitFramesAhead } from "../store/ingest/commit-frames.ts";
 import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
@@ -78,8 +79,6 @@ const parallelBytesMin = 1536 * 1024;
 const slowAfterMs = 50;
 /** From here on a batch counts as stuck: no other waits for it. */
 const stuckAfterMs = 1_000;
-/** Bounds the connections, those of stuck batches included. */
-const connectionsMax = 8;
 /** A batch of at most this size is not too large, however slow. */
 const batchBytesMin = 256 * 1024;
 
@@ -134,7 +133,7 @@ export const createCommitter = ({
       if (pace !== "stuck") moving++;
       if (pace === "slow") isSlow = true;
     }
-    if (moving >= connections || batches.size >= connectionsMax) return false;
+    if (moving >= connections || batches.size >= commitConnectionsMax) return false;
     return moving === 0 || isSlow || waiting.bytes() >= parallelBytesMin;
   };
   const pump = (): void => {

@@ -8,6 +8,7 @@ import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts
 import { readHeldCounts } from "../domain/scim/confirm-access.ts";
 import type { Signer } from "../signer/signer.ts";
 import { countCollectors } from "../store/certificate/identities.ts";
+import { coreConnectionsMax } from "../store/database/call-limits.ts";
 import type { Database } from "../store/database/database.ts";
 import { SchemaMismatch } from "../store/database/migrate.ts";
 import { databaseProblem } from "../store/database/problem.ts";
@@ -204,6 +205,11 @@ export const licenseCheck = (license: LicenseSource | null, { db, clock }: { db:
 /** The only check of a part that is not configured. */
 export const disabledCheck = (name: string, detail: string): Check => ({ name, find: () => disabled(detail) });
 
+const causes: Readonly<Record<string, string>> = {
+  SERVER_REFUSED: acceptsNoWrites,
+  53300: `the server refuses further connections, and a core opens up to ${coreConnectionsMax}: raise the limit of the role, of the database, or max_connections`,
+};
+
 const withDatabase = async (find: () => Promise<CheckResult>): Promise<CheckResult> => {
   try {
     return await find();
@@ -211,7 +217,6 @@ const withDatabase = async (find: () => Promise<CheckResult>): Promise<CheckResu
     if (cause instanceof SchemaMismatch) return notReady(cause.message);
     const problem = databaseProblem(cause);
     if (problem === undefined) throw cause;
-    const isReadOnly = errorCode(problem.options.cause) === "SERVER_REFUSED";
-    return notReady(isReadOnly ? acceptsNoWrites : "the database cannot be reached");
+    return notReady(causes[errorCode(problem.options.cause) ?? ""] ?? "the database cannot be reached");
   }
 };

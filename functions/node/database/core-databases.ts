@@ -1,8 +1,7 @@
 import type { Tracer } from "../../../kit/tracing/tracer.ts";
-import { callDeadlineMs, connectionsMaxDefault } from "../../store/database/call-limits.ts";
+import { callDeadlineMs, poolConnections } from "../../store/database/call-limits.ts";
 import { type ConnectedDatabase, connectDatabase } from "../../store/database/database.ts";
 import { type Channels, listen, type Subscription } from "../../store/database/listen.ts";
-import { heartbeatStatementsMax } from "../../store/fleet/heartbeats.ts";
 import type { CoreServers } from "./database-servers.ts";
 
 /** Core's pools. */
@@ -23,13 +22,6 @@ export interface CoreDatabases {
   close(seconds: number): Promise<unknown>;
 }
 
-/** A recheck has the other one when a connection is lost. */
-const lookupsMax = 2;
-/** A report runs two queries concurrently. */
-const reportConnectionsMax = 4;
-/** A job that waits for a lock leaves connections to the others. */
-const jobConnectionsMax = 4;
-
 /** Opens core's pools; they connect with their first statement. Behind a pooler in transaction mode only `listen` keeps a session. */
 export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, tracer: Tracer): CoreDatabases => {
   const pooled = sessions !== at;
@@ -38,15 +30,15 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
     ...at,
     pooled,
     tracer,
-    connectionsMax: heartbeatStatementsMax,
+    connectionsMax: poolConnections.heartbeats,
     plansByIndex: true,
   });
-  const certificates = connectDatabase({ ...at, pooled, tracer, connectionsMax: lookupsMax });
-  const reports = connectDatabase({ ...at, pooled, tracer, connectionsMax: reportConnectionsMax });
+  const certificates = connectDatabase({ ...at, pooled, tracer, connectionsMax: poolConnections.certificates });
+  const reports = connectDatabase({ ...at, pooled, tracer, connectionsMax: poolConnections.reports });
   const jobs = connectDatabase({
     ...at,
     pooled,
-    connectionsMax: jobConnectionsMax,
+    connectionsMax: poolConnections.jobs,
     deadlineMs: callDeadlineMs.jobs,
     applicationName: "svc-server jobs",
   });
@@ -61,7 +53,7 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
     },
     connections: {
       count: () => at.servers.count() + (pooled ? sessions.servers.count() : 0),
-      max: connectionsMaxDefault + heartbeatStatementsMax + lookupsMax + reportConnectionsMax + jobConnectionsMax,
+      max: Object.values(poolConnections).reduce((sum, count) => sum + count, 0),
     },
     close(seconds) {
       for (const { close } of subscriptions) close();

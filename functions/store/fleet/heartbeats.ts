@@ -12,6 +12,7 @@ import {
   plausibleUntil,
   spacingSecondsOf,
 } from "../certificate/proof-uses.ts";
+import type { poolConnections } from "../database/call-limits.ts";
 import type { Executor } from "../database/database.ts";
 import { prepareStatement } from "../database/execute-prepared.ts";
 import { canRetryIndividually } from "../database/problem.ts";
@@ -67,8 +68,8 @@ interface RecordRow extends DecisionRow, AssignedRow {
   is_recorded: boolean;
 }
 
-/** Statements of heartbeats at a time: one is written while the other waits for its commit. */
-export const heartbeatStatementsMax = 2;
+/** Statements of heartbeats at a time: as many as their pool has connections. */
+const heartbeatStatementsMax: (typeof poolConnections)["heartbeats"] = 2;
 /** Heartbeats per statement: enough to share its cost, few enough that the next ones are verified meanwhile. */
 const groupMax = 128;
 
