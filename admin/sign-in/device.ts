@@ -36,12 +36,13 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
     if (token.error === "slow_down") intervalSeconds += intervalSecondsAdded;
     // RFC 8628, 3.5: a passing failure is no reason to stop.
     else if (token.error !== "authorization_pending" && token.error !== "temporarily_unavailable")
-      throw new ActionFailure(exitCodes.notSignedIn, refusals[token.error] ?? (token.description || token.error));
+      throw new ActionFailure(exitCodes.notSignedIn, refusals.get(token.error) ?? (token.description || token.error));
   }
-  throw new ActionFailure(exitCodes.notSignedIn, refusals.expired_token);
+  throw new ActionFailure(exitCodes.notSignedIn, expired);
 };
 
-const refusals = {
-  access_denied: "you refused the sign-in",
-  expired_token: "nobody typed the code within its ten minutes",
-} as Record<string, string> & { expired_token: string };
+const expired = "nobody typed the code within its ten minutes";
+const refusals = new Map([
+  ["access_denied", "you refused the sign-in"],
+  ["expired_token", expired],
+]);

@@ -6,15 +6,17 @@ import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/p
 import type { EnvelopeLine } from "../../proto/telemetry/line.ts";
 import { jsonLine } from "./output.ts";
 
-const requests: Readonly<Record<string, DescMessage | undefined>> = {
-  otel_span: ExportTraceServiceRequestSchema,
-  otel_log: ExportLogsServiceRequestSchema,
-  otel_metric: ExportMetricsServiceRequestSchema,
-};
+const requests = new Map<string, DescMessage>(
+  Object.entries({
+    otel_span: ExportTraceServiceRequestSchema,
+    otel_log: ExportLogsServiceRequestSchema,
+    otel_metric: ExportMetricsServiceRequestSchema,
+  }),
+);
 
 /** Returns an envelope as a line; undefined for one whose payload is no request. Lines of files are log records, as an export makes them. */
 export const otlpLineOf = (line: EnvelopeLine): string | undefined => {
-  const schema = requests[line.kind];
+  const schema = requests.get(line.kind);
   if (schema === undefined) return jsonLine(logRequestOf(line));
   try {
     const json = toJson(schema, fromBinary(schema, Uint8Array.fromBase64(line.payload)), { enumAsInteger: true });

@@ -40,7 +40,7 @@ const sharedTextMax = 256;
  */
 export function* recordTexts(envelope: TextEnvelope, grep = ""): Generator<string | number, void, void> {
   const wanted = grep.toLowerCase();
-  const textsOf = otlpTexts[envelope.kind];
+  const textsOf = otlpTexts.get(envelope.kind);
   for (const text of textsOf === undefined ? [plainText(envelope)] : otlpLines(envelope, textsOf))
     yield typeof text === "number" || wanted === "" || text.toLowerCase().includes(wanted) ? text : text.length;
 }
@@ -248,8 +248,10 @@ const pointText = (point: Point): string => {
   return ` count=${point.count}${sum}${extremes.join("")}`;
 };
 
-const otlpTexts: Readonly<Record<string, RecordTexts | undefined>> = {
-  otel_span: spanTexts,
-  otel_log: logTexts,
-  otel_metric: metricTexts,
-};
+const otlpTexts = new Map<string, RecordTexts>(
+  Object.entries({
+    otel_span: spanTexts,
+    otel_log: logTexts,
+    otel_metric: metricTexts,
+  }),
+);

@@ -175,30 +175,32 @@ const labelHint = ({ negated, key, operator, value }: TermParts): string =>
     : "";
 
 /** Other names that people try first. */
-const aliases: Readonly<Record<string, string>> = {
-  host: "device",
-  name: "device",
-  id: "identity",
-  os: "platform",
-  arch: "platform",
-  status: "state",
-  health: "state",
-  last: "fwd",
-  forwarded: "fwd",
-  envelope: "fwd",
-  heartbeats: "hb",
-  enrolled: "changed",
-  hash: "config",
-  drop: "dropped",
-  cert: "expires",
-  certificate: "expires",
-  expiry: "expires",
-};
+const aliases = new Map(
+  Object.entries({
+    host: "device",
+    name: "device",
+    id: "identity",
+    os: "platform",
+    arch: "platform",
+    status: "state",
+    health: "state",
+    last: "fwd",
+    forwarded: "fwd",
+    envelope: "fwd",
+    heartbeats: "hb",
+    enrolled: "changed",
+    hash: "config",
+    drop: "dropped",
+    cert: "expires",
+    certificate: "expires",
+    expiry: "expires",
+  }),
+);
 
 /** Returns the term that a key was probably meant to be. */
 const nearestTerm = (key: string): Term | undefined => {
   const name =
-    aliases[key] ??
+    aliases.get(key) ??
     nearest(
       key,
       terms.map((term) => term.key),

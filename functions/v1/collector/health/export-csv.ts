@@ -87,7 +87,12 @@ export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
 
 /** Returns a column for each key of labels, and one for the labels of all other keys if there are any. */
 export const labelColumns = ({ keys, hasOthers }: LabelKeys): ExportColumn[] => [
-  ...keys.map((key): ExportColumn => [`label.${key}`, (row) => row.labels[key] ?? null]),
+  ...keys.map(
+    (key): ExportColumn => [
+      `label.${key}`,
+      ({ labels }) => (Object.hasOwn(labels, key) ? (labels[key] ?? null) : null),
+    ],
+  ),
   ...(hasOthers ? [["other_labels", (row) => otherLabels(row, keys)] satisfies ExportColumn] : []),
 ];
 

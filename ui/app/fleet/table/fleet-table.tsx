@@ -253,7 +253,7 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
     </Show>
     <For each={props.labels}>
       {(key) => {
-        const value = () => props.row.labels[key] ?? "";
+        const value = () => (Object.hasOwn(props.row.labels, key) ? (props.row.labels[key] ?? "") : "");
         return <td class={cut(value(), 14, "column-label")} title={value()} textContent={value()} />;
       }}
     </For>
