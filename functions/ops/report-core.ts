@@ -23,6 +23,9 @@ export interface ReportedCore {
 
 type ReportedCheck = CoreReport["checks"][number];
 
+/** The column is a 32-bit integer: more than 24 days are as bad. */
+const clockAheadMsMax = 2 ** 31 - 1;
+
 /** Creates a tick that stores the state of this core, with the time since when each check has its status, for `/system` (docs/system.md). */
 export const createCoreReporter = (
   { db, ...tools }: Pick<Core, "db" | "clock" | "entropy" | "log">,
@@ -51,7 +54,7 @@ export const createCoreReporter = (
     await upsertCoreReport(db, {
       ...{ id, machine, version, startedAt, reportedAt, stoppedAt, checks: known },
       streams: core.streams(),
-      clockAheadMs: Math.round(core.clockAheadMs()),
+      clockAheadMs: Math.max(-clockAheadMsMax, Math.min(Math.round(core.clockAheadMs()), clockAheadMsMax)),
       certificates: Object.fromEntries(certificates),
     });
     return undefined;

@@ -15,7 +15,7 @@ afterAll(() => test.close());
 const { clock, core, db } = test;
 
 /** A core that reports when it is told to. */
-const createCore = (machine: string) => {
+const createCore = (machine: string, aheadMs = 250) => {
   const says: { check: CheckResult; expiresAt: number; isStopping: boolean } = {
     check: { status: "ready", detail: "PostgreSQL 18" },
     expiresAt: clock.now() + 90 * dayMs,
@@ -29,7 +29,7 @@ const createCore = (machine: string) => {
     },
     certificates: () => [{ name: "ingest_server", notAfter: says.expiresAt }],
     streams: () => 7,
-    clockAheadMs: () => 250,
+    clockAheadMs: () => aheadMs,
     isStopping: () => says.isStopping,
   });
   return { says, report };
@@ -47,6 +47,14 @@ beforeEach(async () => {
 });
 
 describe("the state of the system", () => {
+  it.each([
+    [40, 2_147_483.647],
+    [-40, -2_147_483.647],
+  ])("has a core whose clock is %d days ahead, as far as the column can say", async (days, seconds) => {
+    await createCore("a", days * dayMs).report();
+    expect((await get()).cores).toMatchObject([{ clock_ahead_seconds: seconds }]);
+  });
+
   it("needs scope audit", async () => {
     expect(await test.api("GET", "/v1/system", { as: "reader" })).toMatchObject({
       status: 403,
