@@ -41,6 +41,32 @@ describe("unknown variables", () => {
   });
 });
 
+describe("the header of client certificates", () => {
+  const faultOf = (SVC_ENROLLMENT_CLIENT_CERT_HEADER: string) => {
+    try {
+      return parseCoreConfig({ ...complete, SVC_ENROLLMENT_CLIENT_CERT_HEADER }, () => "").config
+        .clientCertificateHeader;
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return error.faults.map(({ message }) => message).join();
+    }
+  };
+
+  it.each([
+    ...["Authorization", "Cookie", "Host", "X-Forwarded-For"],
+    ...["Content-Type", "TE", "Traceparent", "CF-Connecting-IP"],
+  ])("is not %s, which has another meaning", (name) => {
+    expect(faultOf(name)).toBe("must be a header without another meaning, such as X-Client-Cert");
+  });
+
+  it.each(["X-Client-Cert", "ssl-client-cert"])(
+    "may be %s",
+    (name) => {
+      expect(faultOf(name)).toBe(name.toLowerCase());
+    },
+  );
+});
+
 describe("ingest with a signer", () => {
   it("gets a warning while a revoked host may keep forwarding", () => {
     const ingest = {

@@ -116,6 +116,15 @@ export interface CoreConfig {
   logLevel: string;
 }
 
+/** Headers that clients, proxies or core give a meaning: a certificate has one of its own. */
+const meaningfulHeader = new RegExp(
+  `^(?:${[
+    "(?:accept|access-control|cf|connect|content|grpc|if|last|proxy|sec|x-forwarded|x-http)(?:-.*)?|te|trailer|transfer-encoding",
+    "authorization|cookie|host|forwarded|via|x-real-ip|x-request-id|user-agent|referer|origin|cache-control|connection|keep-alive",
+    "date|expect|idempotency-key|range|trace.*|upgrade.*|baggage",
+  ].join("|")})$`,
+);
+
 const spanNames = v.pipe(
   v.string(),
   v.transform((value) => value.split(",").map((name) => name.trim())),
@@ -162,6 +171,10 @@ export const coreVariables = {
       TextVariable,
       v.regex(/^[A-Za-z0-9-]{1,64}$/, "must be a header name of letters, digits and hyphens"),
       v.toLowerCase(),
+      v.check(
+        (name) => !meaningfulHeader.test(name),
+        "must be a header without another meaning, such as X-Client-Cert",
+      ),
     ),
   ),
   SVC_ADVERTISED_CORE_URL: v.optional(
