@@ -42,7 +42,7 @@ interface Verification {
 
 const leewaySeconds = 60;
 const lifetimeSecondsMax = 3600;
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /**
  * Verifies a bridge token (docs/sign-in.md). Returns what finds its operator, with the scopes that the database has at each call: so a change
