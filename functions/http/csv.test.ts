@@ -5,7 +5,8 @@ describe("a CSV record", () => {
   it("I4: neutralises text that a spreadsheet would read as a formula, and nothing else", () => {
     for (const start of ["=", "+", "-", "@", "＝", "＋", "－", "＠", "\t"])
       expect(csvRecord([`${start}1+1`])).toBe(`'${start}1+1\r\n`);
-    expect(csvRecord(["\r=1"])).toBe(`"'\r=1"\r\n`);
+    expect(csvRecord(["\r=1", "\n=1", ";=1"])).toBe(`"'\r'=1","'\n'=1",;'=1\r\n`);
+    expect(csvRecord(["a;+1", "a\n@1", "a; b", "a;1"])).toBe(`a;'+1,"a\n'@1",a; b,a;1\r\n`);
     expect(csvRecord([-5, 0, 1.5, null, "host-1", "a=b", " =1", "'quoted"])).toBe(
       "-5,0,1.5,,host-1,a=b, =1,'quoted\r\n",
     );

@@ -28,13 +28,15 @@ export const memberColumns = <Row>(...names: readonly (Member<Row> & keyof Row)[
 /** Returns one record of RFC 4180 with its line break. Text that a spreadsheet would read as a formula gets a leading `'`. */
 export const csvRecord = (cells: readonly CsvCell[]): string => `${cells.map(cellText).join(",")}\r\n`;
 
-/** Spreadsheets skip tab and CR before a formula, and some read the full-width forms as the plain ones. */
-const formulaStart = /^[=+\-@＝＋－＠\t\r]/;
+/** Spreadsheets skip white space before a formula, and some read the full-width forms as the plain ones. */
+const formulaStart = /^[=+\-@＝＋－＠\t\r\n]/;
+/** Where `;` separates cells, quotes within a line hold nothing together. */
+const laterStart = /[;\r\n](?=[=+\-@＝＋－＠])/g;
 
 const cellText = (cell: CsvCell): string => {
   if (cell === null) return "";
   if (typeof cell === "number") return String(cell);
-  const text = formulaStart.test(cell) ? `'${cell}` : cell;
+  const text = (formulaStart.test(cell) ? `'${cell}` : cell).replace(laterStart, "$&'");
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
