@@ -17,6 +17,22 @@ const patch = (...Operations: object[]) => ({
 const enterprise = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User";
 const filtered = (path: string, filter: string) => `${path}?filter=${encodeURIComponent(filter)}`;
 
+it("takes what some send: a slash behind the path, a PATCH without schemas, and `active` as a list", async () => {
+  const user = { userName: "listed@example.test", externalId: "listed", active: [true] };
+  const created = await scim("POST", "/Users/", user);
+  expect(created).toMatchObject({ status: 201, body: { active: true } });
+  const path = `/Users/${created.body.id}/`;
+  for (const [value, active] of [
+    [[{ $ref: null, value: "False" }], false],
+    [["True"], true],
+  ] as const) {
+    const Operations = [{ op: "Replace", path: "active", value }];
+    expect(await scim("PATCH", path, { Operations })).toMatchObject({ status: 200, body: { active } });
+  }
+  for (const value of [[], [true, false], [{}]])
+    expect((await scim("PATCH", path, patch({ op: "Replace", path: "active", value }))).status).toBe(400);
+});
+
 it("tests the connection, and creates, matches, updates, disables and deletes a user", async () => {
   const test404 = filtered("/Users", 'userName eq "3dbd1dd1-8a13-4a3d-9c3a-0d9a2a3f5b4c"');
   expect(await scim("GET", test404)).toMatchObject({ status: 200, body: { totalResults: 0, Resources: [] } });

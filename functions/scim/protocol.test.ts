@@ -146,7 +146,13 @@ describe("a rejection", () => {
     ["a malformed path", () => change({ op: "add", path: "emails[type eq", value: "a" }), 400, "invalidPath"],
     ["an unknown operation", () => change({ op: "move", path: "userName", value: "a" }), 400, "invalidSyntax"],
     ["no operations", () => change(), 400, "invalidSyntax"],
-    ["no PatchOp", () => scim("PATCH", `/Users/${ids.alan}`, { Operations: [{ op: "add" }] }), 400, "invalidSyntax"],
+    [
+      "no PatchOp",
+      () =>
+        scim("PATCH", `/Users/${ids.alan}`, { schemas: [], Operations: [{ op: "add", path: "active", value: true }] }),
+      400,
+      "invalidSyntax",
+    ],
     ["an unknown user", () => scim("DELETE", "/Users/0199aaaa-0000-7000-8000-000000000000"), 404, undefined],
     ["a user that is no UUID", () => scim("PUT", "/Users/ada", { userName: "ada", externalId: "a" }), 404, undefined],
     [

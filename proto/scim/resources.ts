@@ -44,6 +44,18 @@ const flag = v.pipe(
   v.transform((value) => value === true || value === "true"),
 );
 
+/** Entra ID sends a single value as a list of one, also as an object with `value`. */
+const single = <Schema extends v.GenericSchema>(schema: Schema) =>
+  v.pipe(
+    v.unknown(),
+    v.transform((given): unknown => {
+      if (!Array.isArray(given) || given.length !== 1) return given;
+      const [only]: unknown[] = given;
+      return typeof only === "object" && only !== null && "value" in only ? only.value : only;
+    }),
+    schema,
+  );
+
 const Name = v.pipe(
   v.nullish(
     v.object({ formatted: optionalText(), givenName: optionalText(), familyName: optionalText() }, "must be an object"),
@@ -80,7 +92,7 @@ export const ScimUserInput = v.object({
   userName: requiredText(),
   externalId: optionalText(255),
   /** Absent: as before, and `true` for a new user. */
-  active: v.optional(v.nullable(flag)),
+  active: v.optional(v.nullable(single(flag))),
   displayName: optionalText(),
   name: Name,
   emails: v.pipe(
@@ -146,9 +158,12 @@ const Operation = v.object({
 
 /** The body of a PATCH (RFC 7644, 3.5.2). */
 export const ScimPatch = v.object({
-  schemas: v.pipe(
-    v.array(v.string(), "must be a list"),
-    v.check((schemas) => schemas.includes(scimUrn.patch), "must name the schema PatchOp"),
+  /** Some clients leave it out. */
+  schemas: v.nullish(
+    v.pipe(
+      v.array(v.string(), "must be a list"),
+      v.check((schemas) => schemas.includes(scimUrn.patch), "must name the schema PatchOp"),
+    ),
   ),
   operations: v.pipe(
     v.array(Operation, "must be a list of operations"),

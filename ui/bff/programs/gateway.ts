@@ -24,7 +24,7 @@ const bodyBytesMaxOf = (pathname: string): number => {
   return pathname.startsWith("/v1/collector/applied-sets/") ? appliedSetBytesMax : bodyBytesMax;
 };
 const methods = ["GET", "POST", "PUT", "DELETE"] as const;
-const scimPathPattern = /^\/scim\/v2(\/([A-Za-z0-9._~:-]|%3[Aa])+)+$/;
+const scimPathPattern = /^\/scim\/v2(\/([A-Za-z0-9._~:-]|%3[Aa])+)+\/?$/;
 const scimMethods = [...methods, "PATCH"] as const;
 const returnedHeaders = [
   "content-type",

@@ -29,7 +29,7 @@ describe("/scim/v2 at web", () => {
     expect(await (await call(`/scim/v2/Users?filter=${filter}`)).json()).toMatchObject({ totalResults: 1 });
     const schema = "urn:ietf:params:scim:schemas:core:2.0:User";
     expect((await call(`/scim/v2/Schemas/${schema}`)).status).toBe(200);
-    expect((await call(location, { method: "DELETE" })).status).toBe(204);
+    expect((await call(`${location}/`, { method: "DELETE" })).status).toBe(204);
   });
 
   it("ends an open session with a deactivation, and signs the person in again afterwards", async () => {
