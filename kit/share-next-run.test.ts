@@ -74,19 +74,6 @@ it("fails the calls that share a failed run, and starts anew afterwards", async 
   expect(await next).toBe(3);
 });
 
-it("returns the result of a shared run to calls of its version alone", async () => {
-  let [version, runs] = [1, 0];
-  const sharedFor = { ms: 1000, clock: createTestClock(), version: async () => version };
-  const call = shareNextRun(
-    async (_key: string) => ++runs,
-    (key) => key,
-    sharedFor,
-  );
-  expect([await call("a"), await call("a")]).toEqual([1, 1]);
-  version = 2;
-  expect([await call("a"), await call("a"), await call("b")]).toEqual([2, 2, 3]);
-});
-
 it("returns the result of a run to calls of the same key for as long as it is shared, in flight or ended, but no failure", async () => {
   const clock = createTestClock();
   const runs: PromiseWithResolvers<number>[] = [];
