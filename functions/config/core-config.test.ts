@@ -59,12 +59,9 @@ describe("the header of client certificates", () => {
     expect(faultOf(name)).toBe("must be a header without another meaning, such as X-Client-Cert");
   });
 
-  it.each(["X-Client-Cert", "ssl-client-cert"])(
-    "may be %s",
-    (name) => {
-      expect(faultOf(name)).toBe(name.toLowerCase());
-    },
-  );
+  it.each(["X-Client-Cert", "ssl-client-cert"])("may be %s", (name) => {
+    expect(faultOf(name)).toBe(name.toLowerCase());
+  });
 });
 
 describe("ingest with a signer", () => {
