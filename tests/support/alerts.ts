@@ -9,7 +9,8 @@ export interface AlertScenario {
   quiet: Series;
 }
 
-const up = 'up{job="svc-core",instance="a"}';
+/** Whether Prometheus reaches a core. */
+export const up = 'up{job="svc-core",instance="a"}';
 const hosts = (state: string) => `core_hosts{job="svc-core",instance="a",state="${state}"}`;
 const expiry = (certificate: string) =>
   `core_certificate_expiry_timestamp_seconds{job="svc-core",instance="a",certificate="${certificate}"}`;
@@ -21,7 +22,8 @@ const commitBucket = (le: string) => `core_ingest_commit_seconds_bucket{job="svc
 const check = (endpoint: string, name: string) =>
   `core_check_ready{job="svc-core",instance="a",endpoint="${endpoint}",check="${name}"}`;
 const heartbeats = (outcome: string) => `core_heartbeat_total{job="svc-core",instance="a",outcome="${outcome}"}`;
-const one = (name: string, labels = "") => `${name}{job="svc-core",instance="a"${labels}}`;
+/** A metric of that core; `labels` begin with a comma. */
+export const one = (name: string, labels = "") => `${name}{job="svc-core",instance="a"${labels}}`;
 
 /** The same value for five hours. */
 const still = (value: number) => `${value}x300`;
