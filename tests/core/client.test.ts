@@ -11,6 +11,7 @@ import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import * as fleet from "../../client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "../../client/index.ts";
+import { noteQueues } from "../../functions/store/ingest/queues.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { encodePem } from "../../proto/pem.ts";
 import { createLabPki } from "../../scripts/lab/ca/pki.ts";
@@ -237,6 +238,11 @@ describe("the generated client", () => {
       body: withProof(host, "config_desired", { sent_at: now() }) as fleet.FetchDesiredConfigData["body"],
     });
     expect(desired.data.assignment?.config_id).toBe(configId);
+    const queue = { hostId: uri, queueId: new Uint8Array(16), sendsAccounts: true };
+    await noteQueues(database.connect().db, [queue], new Date());
+    expect((await fleet.listHostQueues<true>(onIdentity)).data.items).toHaveLength(1);
+    const onQueue = { client, path: { ...onIdentity.path, queue: queue.queueId.toHex() } };
+    expect((await fleet.closeHostQueue<true>(onQueue)).data.items[0]?.ending).toBe("closed");
     await fleet.nudgeHost<true>({ ...onIdentity, body: { action: "report_now" } });
     const { id: request_id } = (await fleet.requestHostDiag<true>(onIdentity)).data;
     await fleet.sendDiag<true>({
