@@ -15,12 +15,12 @@ export const SecretVariable = v.pipe(
 /** Host and port. */
 export const AddressVariable = v.pipe(
   TextVariable,
-  v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, for example 0.0.0.0:8443"),
+  v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, or [IPv6 address]:port"),
+  v.check((value) => URL.canParse(`https://${value}`), "must have a valid address, and a port of at most 65535"),
   v.transform((value) => {
     const at = value.lastIndexOf(":");
     return { host: value.slice(0, at).replace(/^\[|\]$/g, ""), port: Number(value.slice(at + 1)) };
   }),
-  v.check(({ port }) => port <= 65535, "the port must be at most 65535"),
 );
 
 /** The URL of a PostgreSQL server, or of several. */

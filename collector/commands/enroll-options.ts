@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { isLoopbackHost } from "../../kit/confidential-url.ts";
 import { errorCode, fileFault } from "../../kit/describe-error.ts";
 import { Secret } from "../../kit/secret.ts";
-import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
+import { hostPortForm, rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
 import type { CollectorEnv } from "../env.ts";
@@ -63,7 +63,7 @@ export const readEnrollOptions = async (
   };
   const core = readCoreUrl(required("core"), flags["insecure-loopback-http"]);
   const ingest = required("ingest");
-  if ((splitHostPort(ingest)?.port ?? 0) === 0) throw usageFailure("--ingest must be host:port");
+  if ((splitHostPort(ingest)?.port ?? 0) === 0) throw usageFailure(`--ingest ${hostPortForm}`);
   const attested = flags["service-account-token-file"] !== undefined;
   if ([flags["token-file"] !== undefined, flags["token-stdin"], attested].filter(Boolean).length !== 1)
     throw usageFailure("exactly one of --token-file, --token-stdin and --service-account-token-file is required");

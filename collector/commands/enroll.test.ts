@@ -311,7 +311,7 @@ describe("enroll", () => {
     const plain = createServer(async (request, response) => {
       let text = "";
       for await (const chunk of request) text += chunk;
-      const tls = { certificate: undefined, isResumed: false, clientPort: undefined };
+      const tls = { authority: undefined, certificate: undefined, isResumed: false, clientPort: undefined };
       const call = { path: request.url ?? "", httpVersion: "1.1", authorization: "", traceparent: undefined, ...tls };
       const { status, body } = await issueFor(clientCa, { ...call, body: JSON.parse(text) });
       response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));

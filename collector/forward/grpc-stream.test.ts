@@ -6,7 +6,8 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from "node:http2";
-import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import { gunzipSync } from "node:zlib";
 import { create } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
@@ -70,6 +71,17 @@ const run = async (
 const requestsOf = async function* (...messages: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
   yield* messages;
 };
+
+it("W1: names an IPv6 endpoint in brackets, as the authority of a URL", async () => {
+  let named: string | undefined;
+  const url = await serve((stream, headers) => {
+    named = headers[":authority"];
+    respond(stream, []);
+  });
+  const createConnection = () => connect(Number(new URL(url).port), "127.0.0.1") as TLSSocket;
+  await run("http://[::1]:8443", {}, { createConnection });
+  expect(named).toBe("[::1]:8443");
+});
 
 /** Never ends by itself, as a collector's stream. */
 const openRequests = async function* (): AsyncGenerator<Uint8Array> {

@@ -79,6 +79,8 @@ export const openGrpcConnection = (options: GrpcConnectionOptions): GrpcConnecti
       await connected(session, call.signal, () => asGrpcError(failure));
       const stream = session.request({
         ":method": "POST",
+        // Node's own has no brackets around an IPv6 address.
+        ":authority": new URL(authority).host,
         ":path": call.path,
         "content-type": "application/grpc+proto",
         te: "trailers",

@@ -134,6 +134,15 @@ describe("an open session", () => {
     session.close();
   });
 
+  it("W1: receives the host of a URL with its brackets", async () => {
+    const server = await startServer({ http2: true });
+    const session = await openSession(server);
+    const baseUrl = "https://[::1]:8443";
+    await postJson(to(server, { baseUrl, session: () => session }), { ...request, credentials });
+    expect(server.calls[0]?.authority).toBe("[::1]:8443");
+    session.close();
+  });
+
   it("that breaks fails the request, and the next one connects", async () => {
     const server = await startServer({ http2: true });
     const session = await openSession(server);

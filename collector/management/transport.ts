@@ -190,7 +190,13 @@ const exchangeHttp2 = (
 ): { stream: ClientHttp2Stream; response: Promise<ManagementResponse> } => {
   const { promise, resolve, reject } = Promise.withResolvers<ManagementResponse>();
   session.once("error", reject);
-  const stream = session.request({ ":method": "POST", ":path": url.pathname, ...headers });
+  const stream = session.request({
+    ":method": "POST",
+    // Node's own has no brackets around an IPv6 address.
+    ":authority": url.host,
+    ":path": url.pathname,
+    ...headers,
+  });
   stream.on("error", reject);
   stream.once("close", () => {
     session.off("error", reject);

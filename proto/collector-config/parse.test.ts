@@ -98,6 +98,11 @@ describe("parseCollectorConfig", () => {
     ],
     ["plain http to core", `${minimal}management: {core_url: "http://127.0.0.1"}`, { path: "management.core_url" }],
     ["credentials in core_url", `${minimal}management: {core_url: "https://a:b@c"}`, { path: "management.core_url" }],
+    ...["::1:8443", "[:::]:8443", "999.0.0.1:8443", "[x:8443"].map((endpoint): [string, string, object] => [
+      `the endpoint ${endpoint}`,
+      minimal.replace("core.example.net:8443", `"${endpoint}"`),
+      { path: "forwarder.endpoint" },
+    ]),
     ["an endpoint without a port", minimal.replace(":8443", ""), { path: "forwarder.endpoint", line: 2, column: 13 }],
     ["another acknowledgement", `${minimal}run_as_root_acknowledged: yes`, { path: "run_as_root_acknowledged" }],
     ["a merge key", `x: &x {a: 1}\n<<: *x\n${minimal}`, { path: "x", line: 1, column: 1 }],

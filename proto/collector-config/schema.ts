@@ -51,21 +51,24 @@ const integer = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
     ),
   );
 
-/** Splits `host:port` or `[IPv6]:port`; undefined if it is neither, or the port is above 65535. */
+/** The text that `splitHostPort` takes, for a refusal. */
+export const hostPortForm = "must be host:port, or [IPv6 address]:port";
+
+/** Splits `host:port` or `[IPv6]:port`; undefined if it is neither, or no authority of a URL. */
 export const splitHostPort = (text: string): { host: string; port: number } | undefined => {
   const match = /^(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253})):(\d{1,5})$/.exec(text);
   const host = match?.[1] ?? match?.[2];
   const port = Number(match?.[3]);
-  return host === undefined || port > 65_535 ? undefined : { host, port };
+  return host === undefined || !URL.canParse(`https://${text}`) ? undefined : { host, port };
 };
 
 const Endpoint = v.pipe(
   v.string(),
-  v.check((text) => (splitHostPort(text)?.port ?? 0) > 0, "must be host:port, or [IPv6 address]:port"),
+  v.check((text) => (splitHostPort(text)?.port ?? 0) > 0, hostPortForm),
 );
 const ListenAddress = v.pipe(
   v.string(),
-  v.check((text) => splitHostPort(text) !== undefined, "must be host:port, or [IPv6 address]:port"),
+  v.check((text) => splitHostPort(text) !== undefined, hostPortForm),
 );
 
 const isCoreUrl = (text: string): boolean => {

@@ -197,7 +197,12 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_INGEST_GRPC_ADDR: {
     unset: undefined,
     accepts: { "0.0.0.0:8443": { host: "0.0.0.0", port: 8443 }, "[::]:65535": { host: "::", port: 65_535 } },
-    rejects: { "8443": "must be host:port", "0.0.0.0:65536": "the port must be at most 65535" },
+    rejects: {
+      "8443": "must be host:port",
+      "0.0.0.0:65536": "a port of at most 65535",
+      "::1:8443": "[IPv6 address]:port",
+      "[:::]:1": "a valid address",
+    },
   },
   SVC_INGEST_SERVER_CERT_FILE: text(undefined, "/run/server.pem"),
   SVC_INGEST_SERVER_KEY_FILE: text(undefined, "/run/server.key"),
@@ -417,7 +422,7 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
   SVC_EXPORT_METRICS_ADDR: {
     unset: undefined,
     accepts: { "0.0.0.0:9464": { host: "0.0.0.0", port: 9464 } },
-    rejects: { "9464": "must be host:port", "h:65536": "the port must be at most 65535" },
+    rejects: { "9464": "must be host:port", "h:65536": "a port of at most 65535" },
   },
 };
 

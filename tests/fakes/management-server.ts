@@ -18,6 +18,7 @@ export interface ManagementCall {
   path: string;
   /** `1.1` or `2.0`. */
   httpVersion: string;
+  authority: unknown;
   authorization: string | undefined;
   traceparent: unknown;
   body: Record<string, unknown>;
@@ -74,6 +75,7 @@ export const startManagementServer = async (
     const call: ManagementCall = {
       path: request.url ?? "",
       httpVersion: request.httpVersion,
+      authority: request.headers[":authority"],
       authorization: request.headers.authorization,
       traceparent: request.headers.traceparent,
       body: JSON.parse(text),
