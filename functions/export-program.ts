@@ -69,7 +69,9 @@ const serve = async (
     sources = opened;
     await untilAvailable(sessions.variable, needs, () => opened.prepare());
     const { metrics: address } = config;
-    const listener = address && (await listenFor("SVC_EXPORT_METRICS_ADDR", () => serveMetrics(address, metrics)));
+    const onFailure = (err: unknown) => log.error({ err }, "a request for metrics failed");
+    const listener =
+      address && (await listenFor("SVC_EXPORT_METRICS_ADDR", () => serveMetrics(address, metrics, onFailure)));
     const stopped = stopSignal().then((signal) => {
       log.info({ signal }, "stopping");
       stopping.abort();

@@ -185,7 +185,13 @@ const serve = async (
     for (const figure of figuresOf(core, { checks, certificates: files.certificates })) metrics.figure(figure);
     const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
-    const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
+    const onFailure = (err: unknown) => {
+      log.error({ err }, "a request failed outside of its handler");
+      core.observe.httpRequest({ route: "unmatched", method: "", status: 500 }, 0);
+    };
+    const http = await listenFor("PORT", () =>
+      listenHttp(app, { port: config.port, host: config.httpHost, onFailure }),
+    );
     isListening = true;
     const reporting = runJobs(schedule, [["core report", coreReportIntervalMs, report]]);
     // Before "ready", so that no signal that follows it ends the process at once.

@@ -1,5 +1,6 @@
 import { flushCompileCache } from "node:module";
 import { setFlagsFromString } from "node:v8";
+import { drainOnEscape } from "../../kit/contain-failures.ts";
 import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
 import { resumePendingConfig } from "../config/desired-state.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
@@ -47,7 +48,9 @@ With SVC_TRACES_URL it sends traces of its own work there.
     // off the memory under load, for a few per cent of the throughput.
     setFlagsFromString("--heap-growing-percent=40");
     try {
-      await superviseCollector({ loaded, env, facts, log, tracer, createSource }, signal);
+      const run = () => superviseCollector({ loaded, env, facts, log, tracer, createSource }, signal);
+      if (await drainOnEscape(log, run))
+        throw new CommandFailure(exitCode.failed, "internal", "an error escaped; the log has it");
     } catch (error) {
       throw asRunFailure(error);
     } finally {

@@ -2,6 +2,7 @@ import { chmod, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import * as v from "valibot";
+import { containFailures } from "../../kit/contain-failures.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
 import { CollectorStatus } from "./status.ts";
@@ -25,6 +26,7 @@ export const serveStatus = async (dataDir: string, compose: () => CollectorStatu
     socket.on("error", () => undefined);
     socket.end(JSON.stringify(compose()));
   });
+  containFailures(server, (err) => log.error({ err }, "a request for the status failed"));
   try {
     await rm(path, { force: true });
     await new Promise<void>((resolve, reject) => {

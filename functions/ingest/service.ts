@@ -95,8 +95,8 @@ export interface IngestRoutes {
   check: Admission["check"];
   /** Records a connection that is rejected for its expired certificate. */
   recordExpired: Admission["recordExpired"];
-  /** Counts a call that the listener rejects, and translates the reason. */
-  refused(problem: Problem): ConnectError;
+  /** Counts a call that the listener rejects, and translates the reason. Logs what is no Problem. */
+  refused(reason: unknown): ConnectError;
   /** Reserves bytes for a body of a management request, in the budget of frames. Returns their release, or null beyond the budget. */
   reserve(bytes: number): (() => void) | null;
   /** Ends every stream, and rejects new ones, with `shutting_down`. */

@@ -1,4 +1,5 @@
 import { pino } from "pino";
+import { drainOnEscape } from "../../kit/contain-failures.ts";
 import { describeError, errorCode } from "../../kit/describe-error.ts";
 import { ConfigError, type Environment } from "../../kit/env.ts";
 import { type Log, oneLine } from "../../kit/log.ts";
@@ -24,7 +25,7 @@ export interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> 
 
 /**
  * Runs one command line and returns its exit code: 78 for an invalid configuration, with each fault by its variable's name; 1 for
- * a `StartFault`; 2 for an unknown command. Throws any other error.
+ * a `StartFault`, or after an error that nothing caught; 2 for an unknown command. Throws any other error.
  */
 export const runConfigured = async <Config extends { logLevel: string }, Loaded>(
   { usage, parse, load, serve, commands = {} }: ConfiguredProgram<Config, Loaded>,
@@ -47,8 +48,8 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
     if (run !== undefined) return await run(config);
     const log = createStdoutLog(config.logLevel);
     for (const warning of warnings) log.warn({}, warning);
-    await serve(config, log, await load(config, log));
-    return 0;
+    const loaded = await load(config, log);
+    return (await drainOnEscape(log, () => serve(config, log, loaded))) ? 1 : 0;
   } catch (error) {
     if (!(error instanceof ConfigError || error instanceof StartFault)) throw error;
     process.stderr.write(`${error.message}\n`);

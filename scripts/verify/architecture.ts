@@ -34,6 +34,7 @@ export const parts: readonly Part[] = [
   { name: "scripts", paths: ["scripts/", "docs/deploy/"], imports: ["*"], node: true, environment: true },
   { name: "proto", paths: ["proto/"], imports: ["kit"], without: [...database, "hono", "@hono"] },
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
+  { name: "containment", paths: ["kit/contain-failures.ts"], imports: [], node: true },
   { name: "kit", paths: ["kit/"], imports: [], without: [...database, ...http] },
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
   {
@@ -132,7 +133,7 @@ export const parts: readonly Part[] = [
   {
     name: "node",
     paths: ["functions/node/", "functions/export/"],
-    imports: [...leaves, "store", "database-problem", "signer", "ingest", "problems", "version"],
+    imports: [...leaves, "containment", "store", "database-problem", "signer", "ingest", "problems", "version"],
     types: ["core", "config", "http", "ops", "domain"],
     node: true,
     environment: true,
@@ -169,7 +170,7 @@ export const parts: readonly Part[] = [
   {
     name: "collector",
     paths: ["collector/"],
-    imports: [...leaves, "version"],
+    imports: [...leaves, "containment", "version"],
     without: database,
     node: true,
     environment: true,

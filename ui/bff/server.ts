@@ -67,7 +67,10 @@ const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Pro
     const web = { config, db: database.db, clock: systemClock, entropy: systemEntropy, log, fetch, tracer, ui };
     let isStopping = false;
     const app = createWebApp(web, { remoteAddressOf, isStopping: () => isStopping });
-    const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
+    const onFailure = (err: unknown) => log.error({ err }, "a request failed outside of its handler");
+    const http = await listenFor("PORT", () =>
+      listenHttp(app, { port: config.port, host: config.httpHost, onFailure }),
+    );
     // Before "ready", so that no signal that follows it ends the process at once.
     const stopped = stopSignal();
     log.info({ port: http.port, origin: config.origin }, "ready");

@@ -1,7 +1,8 @@
 import { createServer as createHttpServer, type Server as HttpServer } from "node:http";
 import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
-import { splitHostPort } from "../../../proto/collector-config/schema.ts";
+import { containFailures } from "../../../kit/contain-failures.ts";
+import { hostPortForm, splitHostPort } from "../../../proto/collector-config/schema.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { type CallerCheck, createCallerCheck } from "./caller-check.ts";
@@ -77,7 +78,16 @@ export const createOtlpSource = (
   const gunzip = createGunzip({ bytesMax: bodyBytesMax, waitingBytesMax: inFlightBytesMax });
   const stopping = new AbortController();
   const consumer = createConsumer(name, consumerLimits, dependencies, stopping.signal);
-  const counts = { stored: 0, partial: 0, dropped: 0, too_large: 0, unavailable: 0, invalid: 0, forbidden: 0 };
+  const counts = {
+    stored: 0,
+    partial: 0,
+    dropped: 0,
+    too_large: 0,
+    unavailable: 0,
+    invalid: 0,
+    forbidden: 0,
+    failed: 0,
+  };
   const counted: Consume = async (...request) => {
     const outcome = await consumer.consume(...request);
     counts[outcome.status] += 1;
@@ -86,6 +96,10 @@ export const createOtlpSource = (
   const countUnread = ({ kind }: Signal, reason: SourceRefusal) => {
     counts[unreadStatuses[reason]] += 1;
     dependencies.refused(reason, { kind, source: name, records: 1 });
+  };
+  const onError = (err: unknown) => {
+    counts.failed += 1;
+    log.error({ err, source: name }, "an OTLP request failed");
   };
   const consume = dependencies.tracer === undefined ? counted : traceConsume(counted, name, dependencies.tracer);
   const listeners: (HttpServer | Http2Server)[] = [];
@@ -103,7 +117,6 @@ export const createOtlpSource = (
 
   const createGrpc = (listener: OtlpListenerConfig): Http2Server => {
     const server = createHttp2Server({ settings: { initialWindowSize: 1024 * 1024, maxConcurrentStreams: 128 } });
-    const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/gRPC request failed");
     const onUnread = (path: string, reason: SourceRefusal) => {
       const signal = signals.find(({ grpcPath }) => grpcPath === path);
       if (signal !== undefined) countUnread(signal, reason);
@@ -118,13 +131,14 @@ export const createOtlpSource = (
       sessions.add(session);
       session.on("close", () => sessions.delete(session));
     });
+    containFailures(server, onError);
     server.on("sessionError", (error) => log.debug({ err: error, source: name }, "an OTLP/gRPC connection failed"));
     return server;
   };
 
   const createHttp = (listener: OtlpListenerConfig): HttpServer => {
-    const server = createHttpServer({ requestTimeout: 30_000 });
-    const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/HTTP request failed");
+    const server = createHttpServer({ requestTimeout: 30_000, requireHostHeader: false });
+    containFailures(server, onError);
     const limits = { bodyBytesMax, inFlight, gunzip, onUnread: countUnread, onError };
     server.once("listening", () => {
       const options = { ...limits, checkCaller: checkCaller(listener, server) };
@@ -174,7 +188,7 @@ export const createOtlpSource = (
 const listen = (server: NetServer, address: string): Promise<string> =>
   new Promise((resolve, reject) => {
     const { host, port } = splitHostPort(address) ?? {};
-    if (host === undefined || port === undefined) throw new TypeError("the listen address must be host:port");
+    if (host === undefined || port === undefined) throw new TypeError(`the listen address ${hostPortForm}`);
     server.once("error", reject);
     server.listen({ host, port }, () => {
       server.off("error", reject);

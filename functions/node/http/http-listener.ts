@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { compressAnswer } from "../../../kit/compress-answer.ts";
+import { containFailures } from "../../../kit/contain-failures.ts";
 import type { HttpContext, Peer } from "../../http/request.ts";
 import { answerAdapterError, answerUnreadable, requestAuthority } from "./answer-unreadable.ts";
 import { contentCodings } from "./content-codings.ts";
@@ -29,7 +30,18 @@ const idleMs = 120_000;
  */
 export const listenHttp = async (
   app: { fetch(request: Request, env: object): Response | Promise<Response> },
-  { port, host, connectionsMax }: { port: number; host: string | null; connectionsMax?: number },
+  {
+    port,
+    host,
+    connectionsMax,
+    onFailure = () => undefined,
+  }: {
+    port: number;
+    host: string | null;
+    connectionsMax?: number;
+    /** Receives what a callback of a request or connection throws, which ends. */
+    onFailure?: (error: unknown) => void;
+  },
 ): Promise<Listener> => {
   const server = createServer({
     requestTimeout: 60_000,
@@ -54,6 +66,7 @@ export const listenHttp = async (
     connectionsMax,
   );
   answerUnreadable(server);
+  containFailures(server, onFailure);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen({ port, ...(host === null ? {} : { host }) }, resolve);

@@ -19,6 +19,7 @@ import { createContextValues } from "@connectrpc/connect";
 import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { getRequestListener } from "@hono/node-server";
 import type { Clock } from "../../../kit/clock.ts";
+import { containFailures } from "../../../kit/contain-failures.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import { managementBytesMax } from "../../../proto/management/proof.ts";
 import type { HttpContext, Peer } from "../../http/request.ts";
@@ -190,6 +191,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   const sockets = limitHandshakes(server, { limits: { ...handshakeLimits, ...options.handshakes }, clock, log });
   const stalled = resetStalled(options.stalledMs ?? 30_000);
   answerUnreadable(server);
+  containFailures(server, ingest.refused);
   server.on("request", (request: Exchange["request"], response: Exchange["response"]) => {
     const exchange = { request, response };
     const connection = connectionOf(request);
