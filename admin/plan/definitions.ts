@@ -5,6 +5,7 @@ import { AppliedSetName } from "../../proto/applied-set/applied-set.ts";
 import { hashTree } from "../../proto/collector-config/hash.ts";
 import { textErrorOf, validateCollectorConfig } from "../../proto/collector-config/parse.ts";
 import {
+  anyTokens,
   configBytesMax,
   type ParsedTree,
   parseTree,
@@ -146,7 +147,9 @@ const readDefinitionFile = (dir: string, file: string): ReadFile => {
   const { text: given, fault } = readText(dir, file);
   if (given === undefined) return unread([{ file, path: "", message: fault }]);
   const parsed =
-    file.endsWith(".json") && Buffer.byteLength(given) > configBytesMax ? parseLargeJson(given) : parseTree(given);
+    file.endsWith(".json") && Buffer.byteLength(given) > configBytesMax
+      ? parseLargeJson(given)
+      : parseTree(given, anyTokens);
   if (!parsed.ok) return unread(parsed.errors.map((error) => ({ file, ...error })));
   const faultAt = (path: TreePath, message: string): FileFault => ({ file, ...parsed.errorAt(path, message) });
   // An empty file, or one whose lines are all comments.

@@ -5,7 +5,13 @@ import { errorCode } from "../../kit/describe-error.ts";
 import { hashTree } from "../../proto/collector-config/hash.ts";
 import { type CollectorConfig, validateCollectorConfig } from "../../proto/collector-config/parse.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
-import { type ConfigTextError, configBytesMax, type ParsedTree, parseTree } from "../../proto/collector-config/tree.ts";
+import {
+  anyTokens,
+  type ConfigTextError,
+  configBytesMax,
+  type ParsedTree,
+  parseTree,
+} from "../../proto/collector-config/tree.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
 import { readPrivateText, readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import { type Credentials, CredentialsError, joinCredentials, readPemCertificate } from "../identity/credentials.ts";
@@ -60,7 +66,7 @@ export const loadConfig = async (
   const loaded: LoadedConfig = { path: resolve(path), errors: [], runningConfigHash: null };
   const text = await readConfigText(loaded.path);
   if (typeof text !== "string") return { ...loaded, errors: [text] };
-  const tree = parseTree(text);
+  const tree = parseTree(text, anyTokens);
   loaded.runningConfigHash = await hashTree(tree);
   const parsed = validateCollectorConfig(tree);
   if (!parsed.ok) return { ...loaded, errors: parsed.errors };

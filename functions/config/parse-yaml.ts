@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import { parseTree } from "../../proto/collector-config/tree.ts";
+import { anyTokens, parseTree } from "../../proto/collector-config/tree.ts";
 
 /** Parses the YAML of a setting by a schema. The fault of text that does not match names its place, and quotes nothing. */
 export const parseYaml = <Schema extends v.GenericSchema>(
   schema: Schema,
   text: string,
 ): { output: v.InferOutput<Schema> } | { fault: string } => {
-  const parsed = parseTree(text);
+  const parsed = parseTree(text, anyTokens);
   if (!parsed.ok) return { fault: `line ${parsed.errors[0]?.line ?? 1} is not valid YAML` };
   const found = v.safeParse(schema, parsed.tree);
   if (found.success) return { output: found.output };

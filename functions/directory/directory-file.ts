@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { parseTree, type TreePath } from "../../proto/collector-config/tree.ts";
+import { anyTokens, parseTree, type TreePath } from "../../proto/collector-config/tree.ts";
 import { DirectoryFault, type DirectorySnapshot } from "./snapshot.ts";
 
 const text = (charactersMax: number) =>
@@ -37,7 +37,7 @@ type Fault = (path: TreePath, message: string) => DirectoryFault;
  * nothing. A member of a group who is no person is a fault, so that a typing mistake removes no scope silently.
  */
 export const parseDirectoryFile = (contents: string): DirectorySnapshot => {
-  const parsed = parseTree(contents);
+  const parsed = parseTree(contents, anyTokens);
   if (!parsed.ok) throw faultOf(parsed.errors[0] ?? { path: "", line: 1, message: "cannot be parsed" });
   const fault: Fault = (path, message) => faultOf(parsed.errorAt(path, message));
   const file = v.safeParse(DirectoryFile, parsed.tree);

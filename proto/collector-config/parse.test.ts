@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { cpuMillisecondsOf } from "../../tests/support/cpu-time.ts";
 import { parseCollectorConfig } from "./parse.ts";
-import { parseTree } from "./tree.ts";
+import { anyTokens, configBytesMax, parseTree } from "./tree.ts";
 
 const minimal = `forwarder:
   endpoint: core.example.net:8443
@@ -145,12 +145,40 @@ describe("parseCollectorConfig", () => {
     }
   });
 
+  it("O3: rejects 256 KiB of nodes, lines, anchors, tags, escapes and documents by their tokens, within 50 ms each", async () => {
+    const inFlow = ["[],", "{},", "1,", "a:\n", ":\n", "&a a,", "!a a,", "*a ", "#\n", "\n", ","];
+    const inBlock = ["-\n", "a:\n", ":\n", "}", "---\n", "...\n", "%a\n", "#\n", "\n", "\t\n"];
+    const texts = [
+      ...inFlow.map((unit) => `[${unit.repeat(configBytesMax)}`),
+      ...inBlock.map((unit) => unit.repeat(configBytesMax)),
+      `"${"\\x".repeat(configBytesMax)}`,
+      `>\n${" a\n\n".repeat(configBytesMax)}`,
+    ];
+    for (const text of texts) {
+      const whole = text.slice(0, configBytesMax);
+      const spent = await cpuMillisecondsOf(50, () =>
+        expect([whole.slice(0, 20), parseTree(whole).ok]).toEqual([whole.slice(0, 20), false]),
+      );
+      expect([whole.slice(0, 20), spent < 50]).toEqual([whole.slice(0, 20), true]);
+    }
+  });
+
+  it("O3: accepts 10,000 tokens, and any number in a file of its own operator", () => {
+    const list = (items: number) => "- a\n".repeat(items);
+    const tooMany = {
+      errors: [expect.objectContaining({ message: expect.stringMatching(/^must have at most 10000 /) })],
+    };
+    expect(parseTree(list(1_500)).ok).toBe(true);
+    expect(parseTree(list(2_500))).toMatchObject(tooMany);
+    expect(parseTree(list(2_500), anyTokens).ok).toBe(true);
+  });
+
   it("I3: stores a long key once, however many values are below it, and rejects a long text behind many aliases", () => {
     const before = process.memoryUsage().heapUsed;
-    const parsed = parseTree(`? ${"k".repeat(64_000)}\n: [${"1,".repeat(4_000)}]`);
+    const parsed = parseTree(`? ${"k".repeat(64_000)}\n: [${"1,".repeat(4_000)}]`, anyTokens);
     expect(process.memoryUsage().heapUsed - before).toBeLessThan(64_000_000);
     expect(parsed.ok && parsed.errorAt(["k".repeat(64_000), 3999], "here").column).toBe(8002);
-    expect(parseTree(`a: &a ${"k".repeat(64_000)}\nb: [${"*a, ".repeat(5_000)}]`)).toMatchObject({
+    expect(parseTree(`a: &a ${"k".repeat(64_000)}\nb: [${"*a, ".repeat(2_000)}]`)).toMatchObject({
       ok: false,
       errors: expect.arrayContaining([expect.objectContaining({ message: "the aliases repeat too much" })]),
     });

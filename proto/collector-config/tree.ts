@@ -51,6 +51,11 @@ export interface UnparsedTree {
 /** The maximum length of a config text, in UTF-8 bytes. */
 export const configBytesMax = 262_144;
 
+/** The most tokens of a text from others, as a parser spends time and memory on each; `key: value` in a line of its own has eight. */
+const tokensMaxDefault = 10_000;
+/** The number of tokens of a file that the operator of the program wrote: its bytes alone are limited. */
+export const anyTokens = Number.POSITIVE_INFINITY;
+
 const depthMax = 32;
 const parserDepthMax = 4 * depthMax;
 const aliasedNodesMax = 10_000;
@@ -75,15 +80,17 @@ const syntaxMessages: Partial<Record<ErrorCode, string>> = {
 
 /**
  * Parses one YAML 1.2 document with the core schema. Errors: duplicate keys, custom tags, several documents, numbers or strings that
- * JSON cannot represent exactly, nesting beyond 32, and aliases to more than 10,000 nodes, each 64
+ * JSON cannot represent exactly, more than `tokensMax` tokens, nesting beyond 32, and aliases to more than 10,000 nodes, each 64
  * characters of text being one. Never throws.
  */
-export const parseTree = (text: string): ParsedTree | UnparsedTree => {
+export const parseTree = (text: string, tokensMax = tokensMaxDefault): ParsedTree | UnparsedTree => {
+  const reject = (message: string): UnparsedTree => ({
+    ok: false,
+    errors: [{ path: "", line: 1, column: 1, message }],
+  });
   if (new TextEncoder().encode(text).byteLength > configBytesMax)
-    return {
-      ok: false,
-      errors: [{ path: "", line: 1, column: 1, message: `must be at most ${configBytesMax} bytes` }],
-    };
+    return reject(`must be at most ${configBytesMax} bytes`);
+  if (hasMoreTokens(text, tokensMax)) return reject(`must have at most ${tokensMax} words, marks, spaces and lines`);
 
   const lines = new LineCounter();
   const locate = (offset: number) => {
@@ -91,8 +98,7 @@ export const parseTree = (text: string): ParsedTree | UnparsedTree => {
     return { line: Math.max(line, 1), column: Math.max(col, 1) };
   };
   const documents = composeDocuments(text, lines);
-  if (documents === undefined)
-    return { ok: false, errors: [{ path: "", line: 1, column: 1, message: "the nesting is too deep" }] };
+  if (documents === undefined) return reject("the nesting is too deep");
   const [document, second] = documents;
   if (document === undefined) return withPositions(null, { key: 0, value: 0 }, locate);
 
@@ -119,6 +125,16 @@ export const parseTree = (text: string): ParsedTree | UnparsedTree => {
       .slice(0, configErrorsMax)
       .map(({ path, offset, message }) => ({ path: path.join("."), ...locate(offset), message })),
   };
+};
+
+/** Each line and each escape within a token counts as one more. */
+const hasMoreTokens = (text: string, max: number): boolean => {
+  let tokens = 0;
+  for (const lexeme of new Lexer().lex(text)) {
+    tokens += lexeme.split(/[\n\\]/, max).length;
+    if (tokens > max) return true;
+  }
+  return false;
 };
 
 /** Composes the documents of `text`; undefined once its nesting is far beyond the limit, as the composer is slow on such texts. */

@@ -1,8 +1,8 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { FieldError } from "../../../kit/problem.ts";
 import { hasPlainDirectories } from "../../../proto/collector-config/file-patterns.ts";
-import { configHash } from "../../../proto/collector-config/hash.ts";
-import { parseCollectorConfig } from "../../../proto/collector-config/parse.ts";
+import { hashTree } from "../../../proto/collector-config/hash.ts";
+import { validateCollectorConfig } from "../../../proto/collector-config/parse.ts";
 import { configBytesMax, configErrorsMax, parseTree } from "../../../proto/collector-config/tree.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
@@ -63,7 +63,7 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
     });
     throw new Problem("config_contains_secret", { errors });
   }
-  const parsed = parseCollectorConfig(yaml);
+  const parsed = validateCollectorConfig(tree);
   if (!parsed.ok) throw invalid(parsed.errors);
   const composed = parsed.config.sources.flatMap((source, index) =>
     source.type !== "file"
@@ -74,7 +74,7 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   );
   if (composed.length > 0) throw invalid(composed);
   if (Object.keys(parsed.config.labels).length > 0) throw invalid([parsed.errorAt(["labels"], labelsMessage, "key")]);
-  const hash = await configHash(yaml);
+  const hash = await hashTree(tree);
   if (hash === null) throw invalid([{ path: "", message: "has no hash" }]);
   return { yaml, configHash: hash, sizeBytes };
 };
