@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
+import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
@@ -53,4 +54,24 @@ describe("the fleet page without hosts", () => {
     expect(messages).toEqual([]);
     await page.context().close();
   });
+});
+
+it("a refused host is found by its name, with the reason, also where others share its address", async () => {
+  const { token } = await createTestToken(
+    { api: web.core.api, clock: { ...web.clock, advance: async () => undefined } },
+    { allowed_identity_prefixes: ["https://fleet.test/other/"] },
+  );
+  for (const deviceId of ["lost-7", "lost-8"])
+    await expect(enrollTestCollector(web.core, { token, deviceId })).rejects.toThrow(
+      "The policy allows https://fleet.test/other/ followed by the device id",
+    );
+  for (const path of ["/fleet?q=LOST-8", "/fleet?device=lost-8", "/hosts/lost-8", "/enrollment"]) {
+    const { page, messages } = await visitPage({ browser, web }, "auditor", path);
+    const refused = page.getByRole("region", { name: /^Refused enrollments/ });
+    await refused.getByText("lost-8").first().waitFor();
+    await refused.getByText("identity_not_allowed").first().waitFor();
+    expect(await refused.getByText("lost-7").count()).toBe(path === "/enrollment" ? 1 : 0);
+    expect([path, await flawsOf(page), messages]).toEqual([path, [], []]);
+    await page.context().close();
+  }
 });

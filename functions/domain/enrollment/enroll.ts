@@ -75,7 +75,7 @@ export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin)
 export const createEnroll = (core: EnrollCore, runOrRefuse: RunOrRefuse): Enroll => {
   const steps = createSteps({ ...core, ids: pooledEntropy(core.entropy) });
   return (token, body, origin) => {
-    const use: RefusedUse = { ...token, identity: null };
+    const use: RefusedUse = { ...token, identity: body.device_id };
     return runOrRefuse(use, origin, async () => {
       const request = await validateRequest(core, body, origin);
       use.identity = request.identity;

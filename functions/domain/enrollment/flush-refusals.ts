@@ -16,11 +16,14 @@ export const flushEnrollmentRefusals = async (core: FlushCore): Promise<number> 
   return flushCounts(core, deleteRefusals, enrollmentEntry);
 };
 
-const enrollmentEntry = ({ addressKey, minuteStartedAt, reason, refusals, lastAt }: RefusalRow): AuditEntry => ({
-  actor: { type: "collector", id: "", display: "unknown" },
-  action: "collector.enroll",
-  target: { type: "remote_address", id: addressKey },
-  outcome: "failure",
-  reason,
-  details: { count: refusals, minute: minuteStartedAt.toISOString(), last_at: lastAt.toISOString() },
-});
+const enrollmentEntry = ({ addressKey, minuteStartedAt, reason, refusals, lastAt }: RefusalRow): AuditEntry => {
+  const [address = "", identity = ""] = addressKey.split(" ");
+  return {
+    actor: { type: "collector", id: identity, display: identity || "unknown" },
+    action: "collector.enroll",
+    target: { type: "remote_address", id: address },
+    outcome: "failure",
+    reason,
+    details: { count: refusals, minute: minuteStartedAt.toISOString(), last_at: lastAt.toISOString() },
+  };
+};

@@ -62,7 +62,7 @@ export const catchRefusal = <Decision>(decide: () => Decision): Decision | Refus
   }
 };
 
-/** The token, policy and identity of a refused use; null while unknown. */
+/** The token, policy and identity, or device id, of a refused use; null while unknown. */
 export interface RefusedUse {
   tokenId: string | null;
   tokenPrefix: string | null;
@@ -174,7 +174,9 @@ interface CountedUse extends RefusedRequest {
 /** Adds refused uses to the counts of their minute. */
 const countUses = async (db: Executor, requests: readonly RefusedRequest[], now: number): Promise<CountedUse[]> => {
   const minuteStartedAt = new Date(now - (now % minuteMs));
-  const keys = requests.map(({ origin }) => addressKey(origin.remoteAddress));
+  const addresses = requests.map(({ origin }) => addressKey(origin.remoteAddress));
+  // Each host that presents a valid token is found by its name, also where many come from one address.
+  const keys = requests.map(({ use }, at) => [addresses[at], ...(use.identity ? [use.identity] : [])].join(" "));
   const asked = { addressKeys: [...new Set(keys)], minuteStartedAt };
   let { known, counts } = await findRefusalCounts(db, asked, countsPerMinuteMax);
   const rows = new Map<string, RefusalRow>();
@@ -193,7 +195,7 @@ const countUses = async (db: Executor, requests: readonly RefusedRequest[], now:
     const status = transportStatus[problem.kind].http;
     return {
       ...request,
-      key,
+      key: addresses[index] ?? otherAddresses,
       rowKey,
       isFirst: row === undefined,
       isFailedUse: status === 401 || status === 403,

@@ -191,7 +191,10 @@ export const deviceRules: readonly Rule<DeviceFacts>[] = [
         ? passed(`the policy allows ${identity}`)
         : {
             detail: `the policy allows ${prefixes.join(", ")} followed by the device id, and not ${identity}`,
-            refusal: new EnrollmentRefusal("identity_not_allowed"),
+            // E4: only a caller with a valid token comes so far.
+            refusal: new EnrollmentRefusal("identity_not_allowed", {
+              detail: `The policy allows ${prefixes.join(", ")} followed by the device id`,
+            }),
           },
   },
   {

@@ -181,7 +181,10 @@ describe("POST /v1/collector/enroll", () => {
     expect(await outcome(await request(device()), "192.0.2.1")).toBe("403 source_not_allowed");
     expect(await outcome(await request(device()), "::ffff:10.1.2.3")).toBe("201 issued");
     const other = await request(device());
-    expect(await outcome({ ...other, device_id: "someone-else" })).toBe("403 identity_not_allowed");
+    expect((await enroll(token, { ...other, device_id: "someone-else" })).body).toMatchObject({
+      code: "identity_not_allowed",
+      detail: `The policy allows ${prefix} followed by the device id`,
+    });
     const bound = await newToken({}, { bound_device_id: "only-me" });
     expect((await enroll(bound.token, await request(device()))).body.code).toBe("device_not_allowed");
     expect((await enroll(bound.token, await request("only-me"))).status).toBe(201);

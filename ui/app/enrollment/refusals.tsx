@@ -5,6 +5,7 @@ import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { TimeCell } from "../shell/time.tsx";
 import { type CountedReason, reasonWords, refusalEventsPath, refusalReasons } from "./enrollment-view.ts";
+import { RefusedHosts } from "./refused-hosts.tsx";
 
 /** The enrollments that core rejected in the last day, by reason and policy, each with its audit events. */
 export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
@@ -55,13 +56,15 @@ export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
       <Show when={reasons().length > 0} fallback={<p class="quiet">No enrollment was refused.</p>}>
         <div class="page-tools">
           <p class="quiet">
-            Repeated refusals of an address share one audit event a minute, which has no policy. No event has the token.
+            Repeated refusals of a host or address share one audit event a minute, which has no policy. No event has the
+            token.
           </p>
           <a class="button" href="/api/core/collector/enrollment/refusals.csv" download="">
             <Icon name="export" /> CSV of the refusals
           </a>
         </div>
         <RecordTable label="Refusals by reason" columns={columns} rows={reasons()} />
+        <RefusedHosts />
       </Show>
     </section>
   );

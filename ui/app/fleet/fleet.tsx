@@ -45,6 +45,7 @@ const pastIntervalMs = 86_400_000;
 // Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
 const Notices = lazy(async () => ({ default: (await import("./summary/notices.tsx")).Notices }));
 const NoRows = lazy(async () => ({ default: (await import("./no-rows.tsx")).NoRows }));
+const RefusedHosts = lazy(async () => ({ default: (await import("../enrollment/refused-hosts.tsx")).RefusedHosts }));
 const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */
@@ -260,6 +261,13 @@ export const Fleet = () => {
           <Show when={(answer()?.items.length ?? 0) > 20}>{pager("Pages of the table, below")}</Show>
         </Match>
       </Switch>
+      <Show when={nameIn(view())}>
+        {(name) => (
+          <LazyPart what="The refused enrollments">
+            <RefusedHosts name={name()} />
+          </LazyPart>
+        )}
+      </Show>
       {/* Behind all else, at the edge of the window: nothing moves when it arrives. */}
       <Show when={report.phase() !== "failed" && withNotices(answer())}>
         {(report) => (
@@ -286,6 +294,10 @@ export const Fleet = () => {
 /** The view shows less than the whole fleet. */
 const isNarrowed = ({ filter, cursor, at }: FleetView): boolean =>
   at !== undefined || cursor !== undefined || Object.keys(filter).length > 0;
+
+/** The name of a host that a view of now looks for. */
+const nameIn = ({ filter: { text, device, identity, hostname }, at }: FleetView): string | undefined =>
+  at === undefined ? [text, device, identity, hostname].flat().find(Boolean) : undefined;
 
 /** The report, if core says something of itself in it. */
 const withNotices = (report: FleetHealthReport | undefined): FleetHealthReport | undefined =>

@@ -8,6 +8,7 @@ import { CopyButton } from "../design/copy-button.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks } from "../design/label-links.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
+import { RefusedHosts } from "../enrollment/refused-hosts.tsx";
 import { Detail } from "../fleet/drawer/detail.tsx";
 import { plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
@@ -186,7 +187,10 @@ const HostByName = (props: { name: string }) => {
         )}
       </Match>
       <Match when={hosts()?.found?.length === 0}>
-        <NoSuchHost />
+        <div class="page">
+          <NoSuchHost />
+          <RefusedHosts name={props.name} />
+        </div>
       </Match>
       <Match when={(hosts()?.found?.length ?? 0) > 1}>
         <section class="notice">
