@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { type Clock, systemClock } from "../kit/clock.ts";
-import { type ContentCoding, compressAnswer } from "../kit/compress-answer.ts";
+import { compressAnswer } from "../kit/compress-answer.ts";
 import { describeError } from "../kit/describe-error.ts";
 import { type Entropy, systemEntropy, uuidv7 } from "../kit/entropy.ts";
 import type { Environment } from "../kit/env.ts";
@@ -175,7 +175,10 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           peerOf: (c) => peerOf(c, config),
           routes: [...opsRoutes(core), ...routesOf(core)],
         });
-        const response = compressAnswer(request, await app.fetch(request, bindings), runtimeCodings);
+        const response = compressAnswer(request, await app.fetch(request, bindings), [
+          { name: "br" },
+          { name: "gzip" },
+        ]);
         if (response.body === null) {
           context.waitUntil(database.close());
           return response;
@@ -216,9 +219,6 @@ const opsRoutes = (core: Core) =>
     },
     metrics: null,
   });
-
-/** Workerd compresses what has the header: a body that core had compressed would be compressed twice. */
-const runtimeCodings: readonly ContentCoding[] = [{ name: "br" }, { name: "gzip" }];
 
 const levels = ["debug", "info", "warn", "error"] as const;
 

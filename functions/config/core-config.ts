@@ -308,20 +308,11 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
 };
 
 /** What commands use of core's variables. */
-const commandVariables = [
-  "SVC_DATABASE_URL",
-  "SVC_DATABASE_SESSION_URL",
-  "SVC_TENANT_ID",
-  "SVC_AUTH_TOKEN_SECRET",
-  ...Object.keys(directoryVariables),
-];
+const ofCommands = /^SVC_(AUTH_TOKEN|DATABASE|DIRECTORY|TENANT)_/;
 
 /** Parses what a command on the database needs of core's environment, so that a fault of the rest, such as of watches, cannot stop it. */
-export const parseCommandConfig: typeof parseCoreConfig = (env, readFile) => {
-  const isNeeded = (name: string) =>
-    commandVariables.includes(name) || commandVariables.includes(name.replace(/_FILE$/, ""));
-  return parseCoreConfig(Object.fromEntries(Object.entries(env).filter(([name]) => isNeeded(name))), readFile);
-};
+export const parseCommandConfig: typeof parseCoreConfig = (env, readFile) =>
+  parseCoreConfig(Object.fromEntries(Object.entries(env).filter(([name]) => ofCommands.test(name))), readFile);
 
 const ingestFaults = (env: Environment, faults: ConfigFault[]): void => {
   if (!env.SVC_INGEST_GRPC_ADDR) return;

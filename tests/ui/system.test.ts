@@ -70,16 +70,10 @@ describe("the page of the system", () => {
 it("asks for a list again without its rows while nothing has changed", async () => {
   await seedFleet(web.core.db, { count: 200, now: new Date() });
   const { page, messages } = await visitPage({ browser, web }, "auditor", "/fleet?state=revoked");
-  const answer = (status: number) =>
-    page.waitForResponse((each) => each.url().includes("/api/core/collector/health?") && each.status() === status);
   await page.getByText("host-53", { exact: true }).waitFor();
-  const unchanged = answer(304);
+  const answer = page.waitForResponse((each) => each.url().includes("/api/core/collector/health?"));
   await page.keyboard.press("r");
-  expect((await (await unchanged).allHeaders())["x-generated-at"]).toMatch(/Z$/);
-  expect(await page.getByText("host-53", { exact: true }).count()).toBe(1);
-  const whole = answer(200);
-  await page.reload();
-  expect((await (await whole).allHeaders())["content-encoding"]).toBe("zstd");
-  expect(messages).toEqual([]);
+  expect((await answer).status()).toBe(304);
+  expect([await page.getByText("host-53", { exact: true }).count(), messages]).toEqual([1, []]);
   await page.context().close();
 });

@@ -49,10 +49,8 @@ describe("the worker", () => {
     const again = await Promise.all([1, 2].map(() => fetch(new URL("/readyz", url))));
     expect(again.map(({ status }) => status)).toEqual([200, 200]);
     expect((await fetch(new URL("/v1/whoami", url))).status).toBe(401);
-    for (const coding of ["gzip", "br"]) {
-      const document = await fetch(new URL("/v1/openapi.json", url), { headers: { "Accept-Encoding": coding } });
-      expect([document.headers.get("content-encoding"), (await document.json()).openapi]).toEqual([coding, "3.1.0"]);
-    }
+    const document = await fetch(new URL("/v1/openapi.json", url), { headers: { "Accept-Encoding": "br" } });
+    expect([document.headers.get("content-encoding"), (await document.json()).openapi]).toEqual(["br", "3.1.0"]);
     await worker.dispose();
 
     const broken = await start({ ...env, SVC_AUTH_TOKEN_SECRET: "too-short" });

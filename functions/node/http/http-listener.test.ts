@@ -1,8 +1,7 @@
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { type IncomingMessage, get as requestOf } from "node:http";
 import { connect } from "node:net";
-import { buffer, text } from "node:stream/consumers";
-import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
+import { text } from "node:stream/consumers";
 import { describe, expect, it } from "vitest";
 import { listenHttp } from "./http-listener.ts";
 
@@ -33,58 +32,36 @@ describe("the HTTP listener", () => {
     await listener.close(0);
   });
 
-  describe.each([
-    ["zstd", zstdDecompressSync],
-    ["br", brotliDecompressSync],
-    ["gzip", gunzipSync],
-  ])("compresses a file by %s", (coding, decompress) => {
-    /** Requests a file of `parts` random parts of 16 KiB each. */
-    const download = async (parts: number) => {
-      const file = { sent: 0, digest: createHash("sha256"), isCancelled: false };
-      const body = new ReadableStream<Uint8Array>({
-        pull: (controller) => {
-          if (file.sent === parts) return controller.close();
-          const part = Buffer.from(randomBytes(8192).toString("hex"));
-          file.digest.update(part);
-          file.sent += 1;
-          controller.enqueue(part);
-        },
-        cancel: () => {
-          file.isCancelled = true;
-        },
-      });
-      const csv = { fetch: () => new Response(body, { headers: { "Content-Type": "text/csv" } }) };
-      const { port, close } = await listenHttp(csv, { port: 0, host: "127.0.0.1" });
-      const options = { host: "127.0.0.1", port, headers: { "Accept-Encoding": coding } };
-      const response = await new Promise<IncomingMessage>((resolve) => requestOf(options, resolve));
-      expect(response.headers["content-encoding"]).toBe(coding);
-      return { file, response, close };
-    };
-
-    it("whole", async () => {
-      const { file, response, close } = await download(100);
-      const bytes = await buffer(response);
-      expect(bytes.length).toBeLessThan(0.7 * 100 * 16_384);
-      expect(createHash("sha256").update(decompress(bytes)).digest()).toEqual(file.digest.digest());
-      await close(0);
+  it("compresses a file as far as the client reads, in bounded memory, and until it disconnects", async () => {
+    let sent = 0;
+    let before = -1;
+    let isCancelled = false;
+    const body = new ReadableStream<Uint8Array>({
+      pull: (controller) => {
+        sent += 1;
+        controller.enqueue(randomBytes(16_384));
+      },
+      cancel: () => {
+        isCancelled = true;
+      },
     });
-
-    it("as far as the client reads, in bounded memory, and until it disconnects", async () => {
-      const { file, response, close } = await download(Number.POSITIVE_INFINITY);
-      let before = -1;
-      const isStalled = () => {
-        const sent = before;
-        before = file.sent;
-        return sent === before;
-      };
-      await expect.poll(isStalled).toBe(true);
-      const ahead = file.sent;
-      // The kernel's buffers of a loopback connection, twice as much before it was compressed.
-      expect(ahead * 16_384).toBeLessThan(48 * 1024 * 1024);
-      response.on("data", () => file.sent > ahead + 1000 && response.destroy());
-      await expect.poll(() => file.isCancelled).toBe(true);
-      expect(file.sent).toBeGreaterThan(ahead + 1000);
-      await close(0);
-    });
+    const csv = { fetch: () => new Response(body, { headers: { "Content-Type": "text/csv" } }) };
+    const { port, close } = await listenHttp(csv, { port: 0, host: "127.0.0.1" });
+    const options = { host: "127.0.0.1", port, headers: { "Accept-Encoding": "zstd" } };
+    const response = await new Promise<IncomingMessage>((resolve) => requestOf(options, resolve));
+    expect(response.headers["content-encoding"]).toBe("zstd");
+    await expect
+      .poll(() => {
+        const previous = before;
+        before = sent;
+        return previous === sent;
+      })
+      .toBe(true);
+    const ahead = sent;
+    // The kernel's buffers of a loopback connection.
+    expect(ahead * 16_384).toBeLessThan(24 * 1024 * 1024);
+    response.on("data", () => sent > ahead + 1000 && response.destroy());
+    await expect.poll(() => isCancelled).toBe(true);
+    await close(0);
   });
 });

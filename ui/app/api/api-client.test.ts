@@ -40,26 +40,18 @@ describe("the API client", () => {
   });
 
   it("returns the kept answer, with its new time, when the server says that it is unchanged", async () => {
-    const asked: (string | null)[] = [];
-    const generated = "2026-11-28T12:00:00.000Z";
-    const unchanged = () => new Response(null, { status: 304, headers: { "X-Generated-At": generated } });
-    const answers = [
-      Response.json({ count: 3, generated_at: "2026-11-28T11:59:50.000Z" }, { headers: { ETag: 'W/"a"' } }),
-      unchanged(),
-      Response.json({ count: 4, generated_at: generated }),
-      Response.json({ count: 5, generated_at: generated }),
-    ];
+    const time = "2026-11-28T12:00:00.000Z";
     const api = createApiClient({
-      fetch: async (_, init) => {
-        asked.push(new Headers(init?.headers).get("If-None-Match"));
-        return answers.shift() ?? unchanged();
-      },
+      fetch: async (_, init) =>
+        new Headers(init?.headers).get("If-None-Match") === 'W/"a"'
+          ? new Response(null, { status: 304, headers: { "X-Generated-At": time } })
+          : Response.json({ count: 3, generated_at: "" }, { headers: { ETag: 'W/"a"' } }),
     });
     const get = () => api.get("/api/x", v.object({ count: v.number(), generated_at: v.string() }));
-    const found = [(await get()).count, await get(), (await get()).count, (await get()).count];
-    expect(found).toEqual([3, { count: 3, generated_at: generated }, 4, 5]);
-    expect(asked).toEqual([null, 'W/"a"', 'W/"a"', null]);
-    await expect(get()).rejects.toMatchObject({ code: "unreadable", status: 304 });
+    expect([await get(), await get()]).toEqual([
+      { count: 3, generated_at: "" },
+      { count: 3, generated_at: time },
+    ]);
   });
 
   it("drops members that only a newer core sends", async () => {

@@ -72,14 +72,8 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
     if (!response.ok && response.status !== 304) throw await readProblem(response);
     return response;
   };
-  /** The newest answers by their paths: browsers store none. */
+  /** Browsers store no answer. */
   const answers = new Map<string, { etag: string; body: object }>();
-  const keep = (path: string, etag: string | null, body: unknown) => {
-    answers.delete(path);
-    if (etag !== null && typeof body === "object" && body !== null) answers.set(path, { etag, body });
-    const [oldest = ""] = answers.keys();
-    if (answers.size > answersMax) answers.delete(oldest);
-  };
   /** Ends work that is late, and does not wait for its end: a request that was begun ahead cannot be aborted. */
   const inTime = async <Result>(
     given: AbortSignal | undefined,
@@ -103,19 +97,17 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
     get: (path, schema, given) =>
       inTime(given, async (signal) => {
         const known = answers.get(path);
-        const response = await request(path, {
-          headers: { Accept: "application/json", ...(known && { "If-None-Match": known.etag }) },
-          signal,
-        });
-        if (response.status === 304 && known) {
-          const generatedAt = response.headers.get("X-Generated-At");
-          const body = generatedAt === null ? known.body : { ...known.body, generated_at: generatedAt };
-          return parseAnswer(schema, body, response);
-        }
-        const body: unknown = await response.json().catch((error: unknown) => {
+        const headers = { Accept: "application/json", ...(known?.etag && { "If-None-Match": known.etag }) };
+        const response = await request(path, { headers, signal });
+        const { status, headers: given } = response;
+        const generated = given.get("X-Generated-At");
+        if (status === 304)
+          return parseAnswer(schema, { ...known?.body, ...(generated && { generated_at: generated }) }, response);
+        const body = await response.json().catch((error: unknown) => {
           if (!(error instanceof SyntaxError)) throwUnreachable(error, signal);
         });
-        keep(path, response.headers.get("ETag"), body);
+        if (answers.size > answersMax) answers.clear();
+        answers.set(path, { etag: given.get("ETag") ?? "", body });
         return parseAnswer(schema, body, response);
       }),
     send: (path, { method, body, signal: given }) =>

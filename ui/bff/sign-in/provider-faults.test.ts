@@ -116,9 +116,7 @@ describe("the provider's redirect", () => {
 
   it.each([
     ["server_error", "sign_in_unavailable", "The identity provider, Example ID, gives no usable answer."],
-    ["temporarily_unavailable", "sign_in_unavailable", "The identity provider, Example ID, gives no usable answer."],
     ["consent_required", "sign_in_rejected", "Example ID answered <code>consent_required</code>."],
-    ["login_required", "sign_in_rejected", "Example ID answered <code>login_required</code>."],
     ["<b>of its own", "sign_in_rejected", "The identity provider refused the sign-in"],
   ])("W6: names the provider where it answers %s, in place of this browser", async (error, reason, words) => {
     const { agent, location, ...ended } = await signIn(withError(error));
@@ -250,7 +248,6 @@ describe("a failing provider", () => {
 
   it.each([
     [undefined, "select_account"],
-    [["none", "login", "select_account"], "select_account"],
     [["none", "login", "consent"], "login"],
     [["none", "consent"], null],
   ])("W6: that lists the prompts %j is asked for another account by %s", async (prompt_values_supported, prompt) => {

@@ -15,10 +15,8 @@ export interface ProviderMetadata {
   jwksUri: string;
   /** Whether every authorization response must carry `iss` (RFC 9207). */
   namesIssuerInResponse: boolean;
-  /** Whether it supports `prompt=select_account`: yes, unless it lists the prompts that it supports without this one. */
-  supportsSelectAccount: boolean;
-  /** Whether it lists `prompt=login`. */
-  supportsLogin: boolean;
+  /** The prompts that it supports; `select_account` alone if it lists none. */
+  prompts: readonly string[];
   /** Where a person signs out there (OpenID Connect RP-Initiated Logout 1.0); null if nowhere. */
   endSessionEndpoint: string | null;
 }
@@ -199,8 +197,7 @@ const readMetadata = async (issuer: string, request: ProviderRequest): Promise<P
     tokenEndpoint: metadata.token_endpoint,
     jwksUri: metadata.jwks_uri,
     namesIssuerInResponse: metadata.authorization_response_iss_parameter_supported,
-    supportsSelectAccount: metadata.prompt_values_supported.includes("select_account"),
-    supportsLogin: metadata.prompt_values_supported.includes("login"),
+    prompts: metadata.prompt_values_supported,
     endSessionEndpoint: endSessionEndpoint ?? null,
   };
 };

@@ -76,15 +76,15 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
       const query = queryOf(c);
       const returnTo = localPath(query.get("return_to") ?? undefined);
       try {
-        const { authorizationEndpoint, supportsSelectAccount, supportsLogin } = await provider.metadata();
+        const { authorizationEndpoint, prompts: supported } = await provider.metadata();
         const isFresh = needsFreshSignIn(returnTo);
         const isOtherAccount = query.get("prompt") === "select_account";
+        const isChoice = isOtherAccount && supported.includes("select_account");
         // Keycloak has no select_account; signing in anew, a person can choose as well.
-        const asksAnew = isFresh || (isOtherAccount && !supportsSelectAccount);
-        const prompts = [
-          ...(asksAnew && supportsLogin ? (["login"] as const) : []),
-          ...(isOtherAccount && supportsSelectAccount ? (["select_account"] as const) : []),
-        ];
+        const asked = { login: isFresh || (isOtherAccount && !isChoice), select_account: isChoice };
+        const prompts = (["login", "select_account"] as const).filter(
+          (name) => asked[name] && supported.includes(name),
+        );
         const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
         for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
         return c.redirect(
