@@ -16,7 +16,7 @@ export interface ForwarderTls {
   serverName?: string;
 }
 
-const pings = { pingIntervalMs: 30_000, pingTimeoutMs: 10_000 };
+const pings = { pingIntervalMs: 20_000, pingTimeoutMs: 10_000 };
 /** An ack with a rejection for every envelope of a large frame fits. */
 const ackBytesMax = 4 * 1024 * 1024;
 
@@ -24,7 +24,7 @@ const ackBytesMax = 4 * 1024 * 1024;
 export const createConnector = (
   endpoint: string,
   { serverName, ...tls }: ForwarderTls,
-  clock: Pick<Clock, "sleep">,
+  clock: Pick<Clock, "monotonic" | "sleep">,
 ): ((options: { compress: boolean }) => GrpcConnection) => {
   const authority = `https://${endpoint}`;
   const createConnection = createResumingConnection(new URL(authority), {

@@ -17,7 +17,9 @@ import { systemClock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders } from "../../proto/grpc-status.ts";
+import { createTestClock } from "../../tests/fakes/clock.ts";
 import { eventually } from "../../tests/support/eventually.ts";
+import { frameTypes, http2Frame } from "../../tests/support/raw-http2.ts";
 import { createCompressor } from "./compressor.ts";
 import { type GrpcCall, type GrpcConnectionOptions, openGrpcConnection } from "./grpc-stream.ts";
 
@@ -272,6 +274,33 @@ it("does not ask for messages while the server is unreachable", async () => {
     message: expect.stringContaining("ECONNREFUSED"),
   });
   expect(requested).toBe(0);
+});
+
+it("notices within 30 s of its last bytes that a peer is frozen", async () => {
+  const clock = createTestClock();
+  const type = Buffer.from("application/grpc+proto");
+  const head = Buffer.concat([Buffer.of(0x88, 0x0f, 0x10, type.length), type]);
+  const server = createServer();
+  const accepted = once(server, "connection") as Promise<[Socket]>;
+  const authority = await listen(server);
+  const connection = openGrpcConnection({ authority, ...options, pingIntervalMs: 20_000, clock });
+  const { signal } = new AbortController();
+  const received = Promise.withResolvers<void>();
+  const running = connection.run({ path: "/", requests: openRequests(), onResponse: () => received.resolve(), signal });
+  let failure: unknown;
+  running.catch((error) => (failure = error));
+  const [socket] = await accepted;
+  socket.resume().write(http2Frame(frameTypes.settings, 0, 0, Buffer.alloc(0)));
+  while (socket.bytesRead < 100) await once(socket, "data");
+  await clock.advance(1_000);
+  socket.write(http2Frame(frameTypes.headers, 4, 1, head));
+  socket.write(http2Frame(frameTypes.data, 0, 1, Buffer.alloc(5)));
+  await received.promise;
+  await clock.advance(29_000);
+  expect(failure).toBeUndefined();
+  await clock.advance(1_000);
+  await expect(running).rejects.toThrow("core does not answer pings");
+  socket.destroy();
 });
 
 it("a peer that does not answer ends the stream, and not the process", async () => {

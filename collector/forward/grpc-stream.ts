@@ -58,7 +58,7 @@ export interface GrpcConnectionOptions {
   /** A connection that was silent for so long is pinged, and fails `pingTimeoutMs` later without an answer. */
   pingIntervalMs: number;
   pingTimeoutMs: number;
-  clock: Pick<Clock, "sleep">;
+  clock: Pick<Clock, "monotonic" | "sleep">;
 }
 
 /** Opens a connection. Its failure rejects `run`, and nothing else. */
@@ -201,11 +201,12 @@ const pingOrFail = (
   { clock, pingIntervalMs, pingTimeoutMs }: Pick<GrpcConnectionOptions, "clock" | "pingIntervalMs" | "pingTimeoutMs">,
   fail: (reason: GrpcError) => void,
 ): (() => void) => {
-  let silent = true;
+  let receivedAt = clock.monotonic();
   let cancelTimeout: (() => void) | undefined;
   let cancelCheck = (): void => undefined;
   const check = () => {
-    if (silent && cancelTimeout === undefined && !session.connecting && !session.destroyed) {
+    const leftMs = pingIntervalMs - (clock.monotonic() - receivedAt);
+    if (leftMs <= 0 && cancelTimeout === undefined && !session.connecting && !session.destroyed) {
       cancelTimeout = callAfter(clock, pingTimeoutMs, () =>
         fail(new GrpcError("unavailable", "core does not answer pings")),
       );
@@ -214,8 +215,7 @@ const pingOrFail = (
         cancelTimeout = undefined;
       });
     }
-    silent = true;
-    cancelCheck = callAfter(clock, pingIntervalMs, check);
+    cancelCheck = callAfter(clock, leftMs > 0 ? leftMs : pingIntervalMs, check);
   };
   cancelCheck = callAfter(clock, pingIntervalMs, check);
   session.once("close", () => {
@@ -223,7 +223,7 @@ const pingOrFail = (
     cancelTimeout?.();
   });
   return () => {
-    silent = false;
+    receivedAt = clock.monotonic();
   };
 };
 
