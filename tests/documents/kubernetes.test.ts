@@ -72,6 +72,11 @@ describe("the manifests of docs/deploy/kubernetes", () => {
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(sleep + shutdownSeconds);
   });
 
+  it("probe a port of the collector that exists", () => {
+    const { ports, readinessProbe } = containerOf(podOf(collector, "collector"), "collector");
+    expect(ports?.map(({ name }) => name)).toContain(readinessProbe?.tcpSocket?.port);
+  });
+
   it.each(["core", "web"])("probe routes and ports of %s that exist", (name) => {
     const container = containerOf(podOf(server, name), name);
     const { livenessProbe, readinessProbe, startupProbe = livenessProbe } = container;
