@@ -171,6 +171,13 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
     expect(certificates).toHaveLength(2);
   });
 
+  through("takes of TLS 1.2 only the ciphers that HTTP/2 allows", async () => {
+    const old = { maxVersion: "TLSv1.2" } as const;
+    expect((await send(proxy.url, { ...old, ciphers: "ECDHE+AESGCM" })).status).toBe(404);
+    const refused = send(proxy.url, { ...old, ciphers: "ALL:!AESGCM:!CHACHA20:@SECLEVEL=0" });
+    await expect(refused).rejects.toThrow("handshake failure");
+  });
+
   through("P1: core ignores the header of the proxy unless it is configured", async () => {
     const host = await enrollHost(proxy);
     const ready = await logged(headerless, "ready");
