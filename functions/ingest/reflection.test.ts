@@ -50,6 +50,7 @@ describe.each(["v1", "v1alpha"])("server reflection %s", (version) => {
       "svc.ingest.v1.IngestService",
       "grpc.reflection.v1.ServerReflection",
       "grpc.reflection.v1alpha.ServerReflection",
+      "grpc.health.v1.Health",
     ]);
     const file = answers[1]?.file_descriptor_response?.file_descriptor_proto.map((bytes) =>
       fromBinary(FileDescriptorProtoSchema, bytes),

@@ -7,6 +7,7 @@ import { type DescFile, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import type { Clock } from "../../kit/clock.ts";
+import { Health } from "../../proto/gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../proto/gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as EarlierReflection } from "../../proto/gen/grpc/reflection/v1alpha/reflection_pb.js";
 import { IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
@@ -21,6 +22,8 @@ export const serveReflection = (router: ConnectRouter, clock: Pick<Clock, "sleep
   router.service(ServerReflection, { serverReflectionInfo: (requests) => answerAll(requests, clock) }, options);
   router.service(EarlierReflection, { serverReflectionInfo: (requests) => answerAll(requests, clock) }, options);
 };
+
+const served = [IngestService, ServerReflection, EarlierReflection, Health];
 
 /** The part of a request that both versions have. */
 interface Asked {
@@ -52,7 +55,7 @@ const answerAll = async function* <Request extends Asked>(
 
 const answerOf = ({ case: kind, value }: Asked["messageRequest"]) => {
   if (kind === "listServices") {
-    const service = [IngestService, ServerReflection, EarlierReflection].map(({ typeName }) => ({ name: typeName }));
+    const service = served.map(({ typeName }) => ({ name: typeName }));
     return { case: "listServicesResponse" as const, value: { service } };
   }
   if (typeof value === "string" && (kind === "fileByFilename" || kind === "fileContainingSymbol")) {
@@ -71,9 +74,7 @@ const withImports = (file: DescFile): DescFile[] => [
   ...new Set([...file.dependencies.flatMap((each) => withImports(each)), file]),
 ];
 
-const files = [
-  ...new Set([IngestService, ServerReflection, EarlierReflection].flatMap(({ file }) => withImports(file))),
-];
+const files = [...new Set(served.flatMap(({ file }) => withImports(file)))];
 
 /** Whether a file defines a service, one of its methods, a message or an enum by this full name. */
 const defines = ({ services, messages, enums }: DescFile, symbol: string): boolean =>

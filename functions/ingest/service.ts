@@ -43,6 +43,7 @@ import { limitMessages, type MessageLimits } from "./limit-messages.ts";
 import type { OpenedQueue } from "./open-queue.ts";
 import type { OpenStream, OpenStreams } from "./open-streams.ts";
 import { serveReflection } from "./reflection.ts";
+import { serveHealth } from "./serve-health.ts";
 import type { Sink } from "./sink.ts";
 import type { Statuses } from "./statuses.ts";
 
@@ -282,6 +283,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       });
       router.handlers.splice(0, router.handlers.length, ...handlers);
       serveReflection(router, clock);
+      serveHealth(router, () => sink.health().healthy);
     },
     readMaxBytes,
     stop: streams.stop,

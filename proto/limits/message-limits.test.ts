@@ -4,6 +4,7 @@ import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { describe, expect, it } from "vitest";
 import { repositoryFiles } from "../../scripts/repository-files.ts";
 import { isTest } from "../../scripts/verify/imports.ts";
+import { Health } from "../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as EarlierReflection } from "../gen/grpc/reflection/v1alpha/reflection_pb.js";
 import { ExportLogsServiceRequestSchema } from "../gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
@@ -17,7 +18,9 @@ import { createWireCheck } from "./wire-check.ts";
 
 /** What core and the collector decode of others. */
 const received: readonly DescMessage[] = [
-  ...[IngestService, ServerReflection, EarlierReflection].flatMap(({ methods }) => methods.map(({ input }) => input)),
+  ...[IngestService, ServerReflection, EarlierReflection, Health].flatMap(({ methods }) =>
+    methods.map(({ input }) => input),
+  ),
   EnvelopesSchema,
   AccountBodySchema,
   ExportTraceServiceRequestSchema,

@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
 import { connect as connectHttp2 } from "node:http2";
 import { request as requestHttps } from "node:https";
 import { text } from "node:stream/consumers";
@@ -20,9 +21,12 @@ import {
   resetStream,
 } from "../../../tests/support/raw-http2.ts";
 import { rejectedFrames } from "../../../tests/support/rejected-frames.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "../../ingest/postgres-sink.ts";
+import type { Sink } from "../../ingest/sink.ts";
 import { callerLimits } from "./ingest-connections.ts";
 
 let test: TestIngest;
+let sink: Sink;
 
 const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient => {
   const client = connectForeign(to, certificate);
@@ -33,7 +37,11 @@ const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient
 describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }) => {
   beforeAll(async () => {
     const config = { frameBytesMax: 1_000_000, payloadBytesMax: 100_000 };
-    test = await startTestIngest({ config, needs: { fastPath } });
+    const createSink = (needs: PostgresSinkNeeds) => {
+      sink = createPostgresSink(needs);
+      return sink;
+    };
+    test = await startTestIngest({ config, needs: { fastPath }, sink: createSink });
   });
   afterAll(() => test.close());
 
@@ -329,6 +337,38 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       }
     },
   );
+
+  it("answers the health checks of gRPC", async () => {
+    const certificate = await test.client({});
+    const headers = { ":path": "/grpc.health.v1.Health/Check", "content-type": "application/json" };
+    const check = async (service: string) => {
+      const { body, ":status": status } = await post(certificate, headers, Buffer.from(JSON.stringify({ service })));
+      return [status, JSON.parse(body)];
+    };
+    expect(await check("")).toEqual([200, { status: "SERVING" }]);
+    const { health } = sink;
+    sink.health = () => ({ healthy: false, detail: "" });
+    expect(await check("svc.ingest.v1.IngestService")).toEqual([200, { status: "NOT_SERVING" }]);
+    sink.health = health;
+    expect(await check("svc.Other")).toMatchObject([404, { code: "not_found" }]);
+  });
+
+  it("speaks TLS 1.2 only with ciphers that HTTP/2 allows, also after a reload", async () => {
+    const { cert, key } = await test.issueServer();
+    await writeFile(test.files.serverCertFile, cert);
+    await writeFile(test.files.serverKeyFile, key);
+    await test.tls.check();
+    const cipherOf = (ciphers: string) => {
+      const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, maxVersion: "TLSv1.2", ciphers });
+      onTestFinished(() => void socket.destroy());
+      return once(socket, "secureConnect").then(
+        () => socket.getCipher().name,
+        (error) => error.code,
+      );
+    };
+    expect(await cipherOf("ECDHE+AESGCM")).toMatch(/^ECDHE-ECDSA-AES\d+-GCM/);
+    expect(await cipherOf("ALL:!AESGCM:!CHACHA20:@SECLEVEL=0")).toContain("HANDSHAKE_FAILURE");
+  });
 
   it("keeps an idle HTTP/1.1 connection as long as an HTTP/2 one", async () => {
     const certificate = await test.client({});
