@@ -3,9 +3,9 @@ import type { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { RefusedHosts } from "../host/host-events.tsx";
 import { TimeCell } from "../shell/time.tsx";
 import { type CountedReason, reasonWords, refusalEventsPath, refusalReasons } from "./enrollment-view.ts";
-import { RefusedHosts } from "./refused-hosts.tsx";
 
 /** The enrollments that core rejected in the last day, by reason and policy, each with its audit events. */
 export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {

@@ -45,7 +45,7 @@ const pastIntervalMs = 86_400_000;
 // Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
 const Notices = lazy(async () => ({ default: (await import("./summary/notices.tsx")).Notices }));
 const NoRows = lazy(async () => ({ default: (await import("./no-rows.tsx")).NoRows }));
-const RefusedHosts = lazy(async () => ({ default: (await import("../enrollment/refused-hosts.tsx")).RefusedHosts }));
+const RefusedHosts = lazy(async () => ({ default: (await import("../host/host-events.tsx")).RefusedHosts }));
 const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */

@@ -1,4 +1,5 @@
 import { createMemo, Show } from "solid-js";
+import { Dynamic } from "solid-js/web";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
 import type { OutageView } from "../../../proto/fleet-health/outage.ts";
 import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
@@ -33,9 +34,20 @@ const outcomes: Readonly<Record<Drift, string>> = {
   unknown: "The host has not reported its config.",
 };
 
+/** The newest enrollments of the last day that core refused, of hosts with `name` in theirs; nothing without any. */
+export const RefusedHosts = (props: { name?: string }) => (
+  <HostEvents
+    title="Refused enrollments"
+    kind="failure"
+    of={{ actions: ["collector.enroll"], withinSeconds: 86_400, ...(props.name && { text: props.name }) }}
+  />
+);
+
 /** The events of a host and its certificates of one kind, newest first, as sentences; the timeline page by page. */
 export const HostEvents = (props: {
-  id: string;
+  id?: string;
+  /** Of other hosts: nothing is shown without events. */
+  of?: Partial<AuditView>;
   title: string;
   kind: keyof typeof kinds;
   cursor?: string | undefined;
@@ -48,7 +60,8 @@ export const HostEvents = (props: {
   const view = (): AuditView => ({
     actions: [],
     ...kinds[props.kind],
-    target: props.id,
+    ...(props.id && { target: props.id }),
+    ...props.of,
     ...(props.cursor === undefined ? {} : { cursor: props.cursor }),
   });
   const report = createReport({
@@ -75,47 +88,51 @@ export const HostEvents = (props: {
       : items.slice(0, 5).map((event): TimelineEntry<(typeof items)[number]> => ({ event }));
   const titleId = () => `host-events-${props.kind}`;
   return (
-    <section class="page-section" aria-labelledby={titleId()}>
-      <div class="page-tools">
-        <h3 id={titleId()}>{props.title}</h3>
-        <div class="page-tools-end">
-          <a href={auditPath(changeView(view(), {}))}>Show in audit</a>
-          <a href={auditExportPath("csv", view())} download="">
-            <Icon name="export" /> CSV
-          </a>
+    <Show when={!props.of || page()?.items.length}>
+      <section class="page-section" aria-labelledby={titleId()}>
+        <div class="page-tools">
+          <Dynamic component={props.of ? "h2" : "h3"} id={titleId()}>
+            {props.title}
+          </Dynamic>
+          <div class="page-tools-end">
+            <a href={auditPath(changeView(view(), {}))}>Show in audit</a>
+            <a href={auditExportPath("csv", view())} download="">
+              <Icon name="export" /> CSV
+            </a>
+          </div>
         </div>
-      </div>
-      <Loaded report={report} what="events" value={page()}>
-        {(known) => (
-          <Show when={entriesOf(known()).length > 0} fallback={<p class="quiet">{none[props.kind]}</p>}>
-            <EventTimeline
-              entries={entriesOf(known())}
-              names={known().names}
-              asOf={report.asOf()}
-              noteOf={({ action }, index) => outcomeOf(index, action)}
-            />
-            <Show
-              when={props.kind === "all"}
-              fallback={
-                <Show when={known().items.length > 5}>
-                  <a href={auditPath(changeView(view(), {}))}>Older ones</a>
+        <Loaded report={report} what="events" value={page()}>
+          {(known) => (
+            <Show when={entriesOf(known()).length > 0} fallback={<p class="quiet">{none[props.kind]}</p>}>
+              <EventTimeline
+                entries={entriesOf(known())}
+                names={known().names}
+                asOf={report.asOf()}
+                noteOf={({ action }, index) => outcomeOf(index, action)}
+              />
+              <Show
+                when={props.kind === "all"}
+                fallback={
+                  <Show when={known().items.length > 5}>
+                    <a href={auditPath(changeView(view(), {}))}>Older ones</a>
+                  </Show>
+                }
+              >
+                <Show when={known().items.length > 0}>
+                  <ListPager
+                    label="Pages of the timeline"
+                    rows={known().items.length}
+                    isContinued={props.cursor !== undefined}
+                    firstPath={hostPath()}
+                    nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
+                    noun="event"
+                  />
                 </Show>
-              }
-            >
-              <Show when={known().items.length > 0}>
-                <ListPager
-                  label="Pages of the timeline"
-                  rows={known().items.length}
-                  isContinued={props.cursor !== undefined}
-                  firstPath={hostPath()}
-                  nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
-                  noun="event"
-                />
               </Show>
             </Show>
-          </Show>
-        )}
-      </Loaded>
-    </section>
+          )}
+        </Loaded>
+      </section>
+    </Show>
   );
 };

@@ -8,7 +8,6 @@ import { CopyButton } from "../design/copy-button.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks } from "../design/label-links.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
-import { RefusedHosts } from "../enrollment/refused-hosts.tsx";
 import { Detail } from "../fleet/drawer/detail.tsx";
 import { plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
@@ -17,7 +16,7 @@ import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Certificates } from "./certificates.tsx";
 import { Diagnostics } from "./diagnostics.tsx";
-import { HostEvents } from "./host-events.tsx";
+import { HostEvents, RefusedHosts } from "./host-events.tsx";
 import "../design/page.css";
 import "./host.css";
 
