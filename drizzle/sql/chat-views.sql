@@ -119,7 +119,7 @@ BEGIN
 		SELECT d.details::jsonb -> h.at::text AS note,
 			(sum((s.part ->> 1)::bigint) FILTER (WHERE (s.part ->> 0)::int NOT IN (6, 8)))::bigint AS records_short,
 			string_agg((ARRAY['account_refused', 'accounts_lost', 'dropped', 'rejected', 'lost_in_restore', 'missing', 'file_gap',
-				'export_rejected', 'export_rejected_items'])[(s.part ->> 0)::int + 1], ', ' ORDER BY s.at) AS short_of
+				'export_rejected', 'export_rejected_items', 'unknown'])[(s.part ->> 0)::int + 1], ', ' ORDER BY s.at) AS short_of
 		FROM jsonb_array_elements(d.details::jsonb -> h.at::text) WITH ORDINALITY s (part, at) WHERE s.at > 2) n
 	WHERE d.incomplete_hours > 0 AND d.day > floor(extract(epoch FROM now()) / 86400)::int - 31 AND get_byte(d.states, h.at) IN (3, 4, 5, 7);
 
