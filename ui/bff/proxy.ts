@@ -63,6 +63,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", "/collector/completeness/export.csv"],
   ["GET", "/collector/completeness/statements/:hour{[0-9A-Za-z%:.-]{1,64}}"],
   ["GET", `/collector/hosts/${id}/completeness`],
+  ["GET", `/collector/hosts/${id}/queues`],
   ["GET", "/collector/rollouts"],
   ["GET", `/collector/rollouts/${id}`],
   ["GET", `/collector/rollouts/${id}/targets`],
