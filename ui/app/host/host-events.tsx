@@ -96,9 +96,11 @@ export const HostEvents = (props: {
           </Dynamic>
           <div class="page-tools-end">
             <a href={auditPath(changeView(view(), {}))}>Show in audit</a>
-            <a href={auditExportPath("csv", view())} download="">
-              <Icon name="export" /> CSV
-            </a>
+            <Show when={!props.of}>
+              <a href={auditExportPath("csv", view())} download="">
+                <Icon name="export" /> CSV
+              </a>
+            </Show>
           </div>
         </div>
         <Loaded report={report} what="events" value={page()}>
