@@ -77,7 +77,7 @@ export const runQuery = async (
     isConnected = true;
     countReceived(client, () => stopped.resolve("too_large"));
     await client.query(`begin transaction isolation level repeatable read, read only;
-      ${setForTransaction()}; set local statement_timeout = ${limits.statementMs}; set local search_path = chat, pg_catalog;
+      ${setForTransaction}; set local statement_timeout = ${limits.statementMs}; set local search_path = chat, pg_catalog;
       ${planSettings}`);
     const { text, values } = statement;
     const plan = await client.query(`explain (verbose, format json) ${text}`, [...values]);

@@ -207,7 +207,7 @@ export const disabledCheck = (name: string, detail: string): Check => ({ name, f
 
 const causes: Readonly<Record<string, string>> = {
   SERVER_REFUSED: acceptsNoWrites,
-  53300: `the server refuses further connections, and a core opens up to ${coreConnectionsMax}: raise the limit of the role, of the database, or max_connections`,
+  53300: `the server refuses further connections, and a core opens up to ${coreConnectionsMax}: raise the limit of the role or of the server`,
 };
 
 const withDatabase = async (find: () => Promise<CheckResult>): Promise<CheckResult> => {

@@ -39,12 +39,8 @@ const otherDefaults: Readonly<Record<string, string>> = {
   TimeZone: "America/St_Johns",
   client_encoding: "LATIN1",
   standard_conforming_strings: "off",
-  backslash_quote: "off",
   extra_float_digits: "0",
-  transform_null_equals: "on",
-  quote_all_identifiers: "on",
   search_path: "elsewhere, public",
-  default_transaction_deferrable: "on",
   statement_timeout: "9s",
   lock_timeout: "9s",
   idle_in_transaction_session_timeout: "9s",
@@ -88,217 +84,219 @@ const deployments: PooledDeployment[] = [
   { mode: "transaction", settings: { default_pool_size: 5 }, withSessionUrl: true, role: "postgres" },
 ];
 
-const possible = deployments.filter(({ mode }) => canStart || mode === "direct");
-describe.for(possible)("core and web on a database with other defaults, in $mode mode", (deployment) => {
-  const { mode, settings, withSessionUrl, role } = deployment;
-  let pooler: Pick<RunningPgBouncer, "url" | "stop">;
-  let database: ConnectedDatabase;
-  let core: Program;
-  let web: Program;
-  let edge: Edge;
-  let identityProvider: IdentityProvider;
-  let origin: string;
-  let operator: OperatorApi;
-  let ingestPort: number;
-  let agent: UserAgent;
-  let env: Record<string, string>;
-  const host = () => join(dir, mode);
-  const config = () => join(host(), "collector.yaml");
-  const cleanup = new AsyncDisposableStack();
+describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
+  "core and web on a database with other defaults, in $mode mode",
+  (deployment) => {
+    const { mode, settings, withSessionUrl, role } = deployment;
+    let pooler: Pick<RunningPgBouncer, "url" | "stop">;
+    let database: ConnectedDatabase;
+    let core: Program;
+    let web: Program;
+    let edge: Edge;
+    let identityProvider: IdentityProvider;
+    let origin: string;
+    let operator: OperatorApi;
+    let ingestPort: number;
+    let agent: UserAgent;
+    let env: Record<string, string>;
+    const host = () => join(dir, mode);
+    const config = () => join(host(), "collector.yaml");
+    const cleanup = new AsyncDisposableStack();
 
-  beforeAll(async () => {
-    const admin = connectDatabase({ url: server.url(), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
-    await admin.sql.unsafe(`create role owner_${mode} login`);
-    await admin.sql.unsafe(`create database ${mode} owner ${role}`);
-    await admin.sql.unsafe(`create role web_${mode} login; alter role web_${mode} set statement_timeout = '5s'`);
+    beforeAll(async () => {
+      const admin = connectDatabase({ url: server.url(), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
+      await admin.sql.unsafe(`create role owner_${mode} login`);
+      await admin.sql.unsafe(`create database ${mode} owner ${role}`);
+      await admin.sql.unsafe(`create role web_${mode} login; alter role web_${mode} set statement_timeout = '5s'`);
 
-    const defaults = Object.entries({ ...otherDefaults, ...(mode === "transaction" ? {} : sessionDefaults) });
-    for (const [name, value] of defaults)
-      await admin.sql.unsafe(`alter database ${mode} set ${name} = ${name === "search_path" ? value : `'${value}'`}`);
-    await admin.close();
-    database = connectDatabase({ url: server.url(mode), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
-    cleanup.defer(() => database.close());
-    await database.sql`create schema elsewhere`;
-    const roles = [`web_${mode}`, `owner_${mode}`];
-    pooler =
-      mode === "direct"
-        ? { url: (url) => url, stop: async () => undefined }
-        : await startPgBouncer(server.url(), { mode, settings, roles });
-    cleanup.defer(() => pooler.stop());
-    const url = pooler.url(server.url(mode)).replace("//postgres@", `//${role}@`);
-    env = {
-      ...labCoreEnvironment({ databaseUrl: url, pki, authTokenSecret: secret }),
-      ...(withSessionUrl ? { SVC_DATABASE_SESSION_URL: server.tcpUrl(mode) } : {}),
-      SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: await directory.writeKeyFile(dir),
-      SVC_DIRECTORY_API_URL: directory.url,
-      SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
-      SVC_HEARTBEAT_INTERVAL: "11s",
-      SVC_INFERENCE_CHAT_MODEL: "mock",
-    };
-    core = startProgram("functions/main.ts", [], env);
-    cleanup.defer(async () => void (await stopProgram(core)));
-    const ready = await logged(core, "ready");
-    ingestPort = Number(ready.ingest_port);
-    const coreUrl = `http://127.0.0.1:${ready.port}`;
-    operator = createOperatorApi(coreUrl, secret, await awaitPeople(database.sql, waiting));
-    edge = await startEdge({
-      certPem: await readFile(pki.edge.certFile, "utf8"),
-      keyPem: await readFile(pki.edge.keyFile, "utf8"),
-      clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-      coreUrl,
-      clientCertificateHeader: header,
-    });
-    cleanup.defer(() => edge.close());
+      const defaults = Object.entries({ ...otherDefaults, ...(mode === "transaction" ? {} : sessionDefaults) });
+      for (const [name, value] of defaults)
+        await admin.sql.unsafe(`alter database ${mode} set ${name} = ${name === "search_path" ? value : `'${value}'`}`);
+      await admin.close();
+      database = connectDatabase({ url: server.url(mode), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
+      cleanup.defer(() => database.close());
+      await database.sql`create schema elsewhere`;
+      const roles = [`web_${mode}`, `owner_${mode}`];
+      pooler =
+        mode === "direct"
+          ? { url: (url) => url, stop: async () => undefined }
+          : await startPgBouncer(server.url(), { mode, settings, roles });
+      cleanup.defer(() => pooler.stop());
+      const url = pooler.url(server.url(mode)).replace("//postgres@", `//${role}@`);
+      env = {
+        ...labCoreEnvironment({ databaseUrl: url, pki, authTokenSecret: secret }),
+        ...(withSessionUrl ? { SVC_DATABASE_SESSION_URL: server.tcpUrl(mode) } : {}),
+        SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: await directory.writeKeyFile(dir),
+        SVC_DIRECTORY_API_URL: directory.url,
+        SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
+        SVC_HEARTBEAT_INTERVAL: "11s",
+        SVC_INFERENCE_CHAT_MODEL: "mock",
+      };
+      core = startProgram("functions/main.ts", [], env);
+      cleanup.defer(async () => void (await stopProgram(core)));
+      const ready = await logged(core, "ready");
+      ingestPort = Number(ready.ingest_port);
+      const coreUrl = `http://127.0.0.1:${ready.port}`;
+      operator = createOperatorApi(coreUrl, secret, await awaitPeople(database.sql, waiting));
+      edge = await startEdge({
+        certPem: await readFile(pki.edge.certFile, "utf8"),
+        keyPem: await readFile(pki.edge.keyFile, "utf8"),
+        clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+        coreUrl,
+        clientCertificateHeader: header,
+      });
+      cleanup.defer(() => edge.close());
 
-    await database.sql.unsafe(`grant usage on schema public to web_${mode};
+      await database.sql.unsafe(`grant usage on schema public to web_${mode};
       grant select on authentication_identity, person to web_${mode}`);
-    const [webPort = 0] = await findPorts(1);
-    origin = `http://127.0.0.1:${webPort}`;
-    const { subject, email, displayName } = people.auditor;
-    identityProvider = await startIdentityProvider({
-      accounts: [{ subject, email, name: displayName }],
-      webOrigins: [origin],
+      const [webPort = 0] = await findPorts(1);
+      origin = `http://127.0.0.1:${webPort}`;
+      const { subject, email, displayName } = people.auditor;
+      identityProvider = await startIdentityProvider({
+        accounts: [{ subject, email, name: displayName }],
+        webOrigins: [origin],
+      });
+      cleanup.defer(() => identityProvider.close());
+      web = startProgram("ui/bff/main.ts", [], {
+        PORT: String(webPort),
+        SVC_HTTP_HOST: "127.0.0.1",
+        SVC_SHUTDOWN_DELAY: "0s",
+        WEBAUTH_URL: origin,
+        WEBAUTH_SECRET: "a session secret of more than 32 bytes",
+        IDP_ISSUER: identityProvider.issuer,
+        IDP_CLIENT_ID: identityProvider.clientId,
+        IDP_CLIENT_SECRET: identityProvider.clientSecret,
+        SVC_API_URL: `${coreUrl}/v1`,
+        SVC_AUTH_TOKEN_SECRET: secret,
+        SVC_DATABASE_URL: url.replace(`//${role}@`, `//web_${mode}@`),
+        SVC_TENANT_ID: testTenantId,
+      });
+      cleanup.defer(async () => void (await stopProgram(web)));
+      await logged(web, "ready");
     });
-    cleanup.defer(() => identityProvider.close());
-    web = startProgram("ui/bff/main.ts", [], {
-      PORT: String(webPort),
-      SVC_HTTP_HOST: "127.0.0.1",
-      SVC_SHUTDOWN_DELAY: "0s",
-      WEBAUTH_URL: origin,
-      WEBAUTH_SECRET: "a session secret of more than 32 bytes",
-      IDP_ISSUER: identityProvider.issuer,
-      IDP_CLIENT_ID: identityProvider.clientId,
-      IDP_CLIENT_SECRET: identityProvider.clientSecret,
-      SVC_API_URL: `${coreUrl}/v1`,
-      SVC_AUTH_TOKEN_SECRET: secret,
-      SVC_DATABASE_URL: url.replace(`//${role}@`, `//web_${mode}@`),
-      SVC_TENANT_ID: testTenantId,
+    afterAll(() => cleanup.disposeAsync());
+
+    const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
+    const payloads = async () => (await findStored(database.sql)).map(({ text }) => text);
+
+    it("answers statements that are called together, in a transaction and outside", async () => {
+      const url = env.SVC_DATABASE_URL ?? "";
+      const { sql, close } = connectDatabase({ url, pooled: withSessionUrl, connectionsMax: 1, deadlineMs: 10_000 });
+      // The driver sends a statement without parameters in one message, and others in two steps.
+      const ask = (client: typeof sql) =>
+        Promise.all(
+          Array.from({ length: 20 }, async (_, index) => {
+            const [row] = await (index % 2 === 0
+              ? client<{ n: number }[]>`select 0 as n`
+              : client<{ n: number }[]>`select ${index}::int as n`);
+            return row?.n;
+          }),
+        );
+      const expected = Array.from({ length: 20 }, (_, index) => (index % 2 === 0 ? 0 : index));
+      expect(await ask(sql)).toEqual(expected);
+      expect(await sql.begin((tx) => ask(tx as unknown as typeof sql))).toEqual(expected);
+      await close();
     });
-    cleanup.defer(async () => void (await stopProgram(web)));
-    await logged(web, "ready");
-  });
-  afterAll(() => cleanup.disposeAsync());
 
-  const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
-  const payloads = async () => (await findStored(database.sql)).map(({ text }) => text);
+    it("D10: migrates the database and syncs the directory", async () => {
+      const isSync = ({ msg, job }: Record<string, unknown>) => msg === "job done" && job === "directory sync";
+      await expect.poll(() => core.records.find(isSync)).toMatchObject({ outcome: "synced", users: 3 });
+    });
 
-  it("answers statements that are called together, in a transaction and outside", async () => {
-    const url = env.SVC_DATABASE_URL ?? "";
-    const { sql, close } = connectDatabase({ url, pooled: withSessionUrl, connectionsMax: 1, deadlineMs: 10_000 });
-    // The driver sends a statement without parameters in one message, and others in two steps.
-    const ask = (client: typeof sql) =>
-      Promise.all(
-        Array.from({ length: 20 }, async (_, index) => {
-          const [row] = await (index % 2 === 0
-            ? client<{ n: number }[]>`select 0 as n`
-            : client<{ n: number }[]>`select ${index}::int as n`);
-          return row?.n;
+    it("D10: enrolls a host", async () => {
+      const { token } = await createPolicyWithToken(
+        operator,
+        { name: "hosts", allowed_identity_prefixes: [identityPrefix] },
+        {},
+      );
+      await writeFile(join(dir, `${mode}-token`), token, { mode: 0o600 });
+      const enroll = collector(
+        ...["enroll", "--core", edge.url, "--ingest", `localhost:${ingestPort}`],
+        ...["--token-file", join(dir, `${mode}-token`), "--device-id", mode, "--identity-prefix", identityPrefix],
+        ...["--ca-bundle", pki.serverCaFile, "--config-dir", host()],
+        ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
+      );
+      expect(await enroll.exited, enroll.stderr).toBe(0);
+    });
+
+    it("D10: stores what the host sends, its heartbeats too, until its identity is revoked", async () => {
+      const log = join(dir, `${mode}.log`);
+      const document = parseDocument(await readFile(config(), "utf8"));
+      document.set("sources", document.createNode([{ type: "file", include: [log], start_at: "beginning" }]));
+      await writeFile(config(), document.toString());
+      await writeFile(log, "one\ntwo\n");
+      const run = collector("run", "--config", config());
+      await expect.poll(payloads, { message: run.stderr }).toEqual(["one", "two"]);
+      await expect.poll(async () => (await database.sql`select 1 from collector_health`).length).toBe(1);
+      await appendFile(log, "three\n");
+      await expect.poll(payloads).toEqual(["one", "two", "three"]);
+      const [row] = await database.sql<{ id: string }[]>`select id from collector_identity`;
+      await operator("admin", "POST", `/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
+      await expect.poll(() => JSON.stringify(run.records)).toMatch(/identity_revoked|certificate_revoked/);
+      expect(await stopProgram(run)).toBe(0);
+    });
+
+    it("D10: exports what is stored", async () => {
+      const backend = await startOtlpBackend();
+      cleanup.defer(() => backend.close());
+      const { SVC_DATABASE_URL = "", SVC_DATABASE_SESSION_URL = SVC_DATABASE_URL } = env;
+      const settings = { SVC_DATABASE_URL: SVC_DATABASE_SESSION_URL, SVC_EXPORT_ENDPOINT: backend.httpUrl };
+      const program = startProgram("functions/main.ts", ["export"], settings);
+      await expect.poll(() => backend.lines(), { message: program.stderr }).toEqual(["one", "two", "three"]);
+      expect(await stopProgram(program), program.stderr).toBe(0);
+    });
+
+    it("D10: signs an operator in, and shows the host as revoked on the fleet page", async () => {
+      agent = createUserAgent();
+      await walkSignIn(agent, { origin, account: people.auditor.subject });
+      expect((await agent.fetch(`${origin}/api/core/whoami`)).status).toBe(200);
+      const health = await agent.fetch(`${origin}/api/core/collector/health`);
+      expect(await health.json()).toMatchObject({ items: [{ identity: identityPrefix + mode, state: "revoked" }] });
+    });
+
+    // Through PgBouncer the role that core makes for the chat cannot log in: its file of users does not name it.
+    if (role === "postgres")
+      it("D10: lets the chat read the fleet", async () => {
+        const headers = { Origin: origin };
+        const conversation = await startConversation((path, init) =>
+          agent.fetch(`${origin}/api/core/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } }),
+        );
+        const { results } = await conversation.ask("Which versions run in the fleet?");
+        expect(results.map(({ kind }) => kind)).toContain("rows");
+      });
+
+    it("D10: verifies the audit log", async () => {
+      const verify = startProgram("functions/main.ts", ["verify-audit"], env);
+      expect(await verify.exited, verify.stderr).toBe(0);
+      expect(verify.records).toMatchObject([{ ok: true }]);
+    });
+
+    it("leaves no setting and no prepared statement to other clients, and reports no failure", async () => {
+      const clients = await Promise.all(Array.from({ length: 5 }, () => openCopyClient(pooler.url(server.url(mode)))));
+      const left = await Promise.all(
+        clients.map(async (client) => {
+          await client.query("begin");
+          // Until each has a process of its own.
+          const { rows } = await client.query("select pg_backend_pid() as pid, pg_sleep(0.2)::text");
+          const changed = await client.query("select name, setting from pg_settings where source = 'session'");
+          const prepared = await client.query("select name from pg_prepared_statements");
+          await client.query("commit");
+          return { pid: rows[0].pid, names: [...changed.rows, ...prepared.rows].map(({ name }) => name) };
         }),
       );
-    const expected = Array.from({ length: 20 }, (_, index) => (index % 2 === 0 ? 0 : index));
-    expect(await ask(sql)).toEqual(expected);
-    expect(await sql.begin((tx) => ask(tx as unknown as typeof sql))).toEqual(expected);
-    await close();
-  });
-
-  it("D10: migrates the database and syncs the directory", async () => {
-    const isSync = ({ msg, job }: Record<string, unknown>) => msg === "job done" && job === "directory sync";
-    await expect.poll(() => core.records.find(isSync)).toMatchObject({ outcome: "synced", users: 3 });
-  });
-
-  it("D10: enrolls a host", async () => {
-    const { token } = await createPolicyWithToken(
-      operator,
-      { name: "hosts", allowed_identity_prefixes: [identityPrefix] },
-      {},
-    );
-    await writeFile(join(dir, `${mode}-token`), token, { mode: 0o600 });
-    const enroll = collector(
-      ...["enroll", "--core", edge.url, "--ingest", `localhost:${ingestPort}`],
-      ...["--token-file", join(dir, `${mode}-token`), "--device-id", mode, "--identity-prefix", identityPrefix],
-      ...["--ca-bundle", pki.serverCaFile, "--config-dir", host()],
-      ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
-    );
-    expect(await enroll.exited, enroll.stderr).toBe(0);
-  });
-
-  it("D10: stores what the host sends, its heartbeats too, until its identity is revoked", async () => {
-    const log = join(dir, `${mode}.log`);
-    const document = parseDocument(await readFile(config(), "utf8"));
-    document.set("sources", document.createNode([{ type: "file", include: [log], start_at: "beginning" }]));
-    await writeFile(config(), document.toString());
-    await writeFile(log, "one\ntwo\n");
-    const run = collector("run", "--config", config());
-    await expect.poll(payloads, { message: run.stderr }).toEqual(["one", "two"]);
-    await expect.poll(async () => (await database.sql`select 1 from collector_health`).length).toBe(1);
-    await appendFile(log, "three\n");
-    await expect.poll(payloads).toEqual(["one", "two", "three"]);
-    const [row] = await database.sql<{ id: string }[]>`select id from collector_identity`;
-    await operator("admin", "POST", `/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
-    await expect.poll(() => JSON.stringify(run.records)).toMatch(/identity_revoked|certificate_revoked/);
-    expect(await stopProgram(run)).toBe(0);
-  });
-
-  it("D10: exports what is stored", async () => {
-    const backend = await startOtlpBackend();
-    cleanup.defer(() => backend.close());
-    const { SVC_DATABASE_URL = "", SVC_DATABASE_SESSION_URL = SVC_DATABASE_URL } = env;
-    const settings = { SVC_DATABASE_URL: SVC_DATABASE_SESSION_URL, SVC_EXPORT_ENDPOINT: backend.httpUrl };
-    const program = startProgram("functions/main.ts", ["export"], settings);
-    await expect.poll(() => backend.lines(), { message: program.stderr }).toEqual(["one", "two", "three"]);
-    expect(await stopProgram(program), program.stderr).toBe(0);
-  });
-
-  it("D10: signs an operator in, and shows the host as revoked on the fleet page", async () => {
-    agent = createUserAgent();
-    await walkSignIn(agent, { origin, account: people.auditor.subject });
-    expect((await agent.fetch(`${origin}/api/core/whoami`)).status).toBe(200);
-    const health = await agent.fetch(`${origin}/api/core/collector/health`);
-    expect(await health.json()).toMatchObject({ items: [{ identity: identityPrefix + mode, state: "revoked" }] });
-  });
-
-  // Through PgBouncer the role that core makes for the chat cannot log in: its file of users does not name it.
-  if (role === "postgres")
-    it("D10: lets the chat read the fleet", async () => {
-      const headers = { Origin: origin };
-      const conversation = await startConversation((path, init) =>
-        agent.fetch(`${origin}/api/core/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } }),
-      );
-      const { results } = await conversation.ask("Which versions run in the fleet?");
-      expect(results.map(({ kind }) => kind)).toContain("rows");
+      for (const client of clients) destroyClient(client);
+      expect(new Set(left.map(({ pid }) => pid)).size).toBe(5);
+      // Those that PgBouncer sets for each client, and the transaction's own.
+      const expected =
+        /^(application_name|client_encoding|DateStyle|TimeZone|standard_conforming_strings|transaction_.*)$/;
+      expect(left.flatMap(({ names }) => names).filter((name) => !expected.test(name))).toEqual([]);
+      for (const { records } of [core, web])
+        expect(records.filter(({ level }) => level === "error" || level === "fatal")).toEqual([]);
     });
 
-  it("D10: verifies the audit log", async () => {
-    const verify = startProgram("functions/main.ts", ["verify-audit"], env);
-    expect(await verify.exited, verify.stderr).toBe(0);
-    expect(verify.records).toMatchObject([{ ok: true }]);
-  });
-
-  it("leaves no setting and no prepared statement to other clients, and reports no failure", async () => {
-    const clients = await Promise.all(Array.from({ length: 5 }, () => openCopyClient(pooler.url(server.url(mode)))));
-    const left = await Promise.all(
-      clients.map(async (client) => {
-        await client.query("begin");
-        // Until each has a process of its own.
-        const { rows } = await client.query("select pg_backend_pid() as pid, pg_sleep(0.2)::text");
-        const changed = await client.query("select name, setting from pg_settings where source = 'session'");
-        const prepared = await client.query("select name from pg_prepared_statements");
-        await client.query("commit");
-        return { pid: rows[0].pid, names: [...changed.rows, ...prepared.rows].map(({ name }) => name) };
-      }),
-    );
-    for (const client of clients) destroyClient(client);
-    expect(new Set(left.map(({ pid }) => pid)).size).toBe(5);
-    // Those that PgBouncer sets for each client, and the transaction's own.
-    const expected =
-      /^(application_name|client_encoding|DateStyle|TimeZone|standard_conforming_strings|transaction_.*)$/;
-    expect(left.flatMap(({ names }) => names).filter((name) => !expected.test(name))).toEqual([]);
-    for (const { records } of [core, web])
-      expect(records.filter(({ level }) => level === "error" || level === "fatal")).toEqual([]);
-  });
-
-  it("stops cleanly", async () => {
-    expect(await stopProgram(core)).toBe(0);
-    expect(await stopProgram(web)).toBe(0);
-  });
-});
+    it("stops cleanly", async () => {
+      expect(await stopProgram(core)).toBe(0);
+      expect(await stopProgram(web)).toBe(0);
+    });
+  },
+);

@@ -45,14 +45,13 @@ describe("connectDatabase", () => {
     expect(read?.createdAt.getTime()).toBe(1_700_000_000_123);
   });
 
-  it("D10: reads bytes in both forms of bytea_output", async () => {
-    const bytes = Uint8Array.from({ length: 512 }, (_, index) => index % 256);
-    for (const form of ["hex", "escape"])
-      await database.connect().sql.begin(async (tx) => {
-        await tx.unsafe(`set local bytea_output = ${form}`);
-        const [row] = await tx<{ bytes: Uint8Array }[]>`select ${bytes}::bytea as bytes`;
-        expect(row?.bytes.toHex()).toBe(bytes.toHex());
-      });
+  it("D10: reads bytes where bytea_output is escape", async () => {
+    const bytes = Uint8Array.from({ length: 512 }, (_, index) => index);
+    const [row] = await database.connect().sql.begin(async (tx) => {
+      await tx`set local bytea_output = escape`;
+      return tx<{ bytes: Uint8Array }[]>`select ${bytes}::bytea as bytes`;
+    });
+    expect(row?.bytes.toHex()).toBe(bytes.toHex());
   });
 
   it("D5: an unavailable server is database_unavailable, and its pool recovers its connections", async () => {

@@ -98,7 +98,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
   const sql = createSqlClient({
     pool,
     parts,
-    transactionSetup: pooled ? `${setTimeouts("local", deadlineMs)}; ${setForTransaction()}` : "",
+    transactionSetup: pooled ? `${setTimeouts("local", deadlineMs)}; ${setForTransaction}` : "",
     trace: tracer && ((text) => traceStatement(tracer, text)),
   });
   return {

@@ -17,7 +17,7 @@ export interface ServerSettings {
  * outside of a transaction relies. A server of which all is read-only is a standby, and not a fault.
  */
 export const selectFaults = `
-  select format('a database with the encoding %s, and core needs UTF8: create database NAME template template0 encoding ''UTF8''',
+  select format('a database with the encoding %s, not UTF8: create database NAME template template0 encoding ''UTF8''',
     current_setting('server_encoding')) as fault where current_setting('server_encoding') <> 'UTF8'
   union all select format('a database without schema public: create schema public authorization %I', session_user)
     where to_regnamespace('public') is null

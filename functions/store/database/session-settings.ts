@@ -5,35 +5,36 @@
  */
 
 /** For the startup message; drivers send `client_encoding`. In full, as the server reports them: a pooler compares the texts. */
-export const startupSettings = { DateStyle: "ISO, MDY", TimeZone: "UTC", standard_conforming_strings: "on" } as const;
+export const startupSettings = { DateStyle: "ISO, MDY", TimeZone: "UTC", standard_conforming_strings: "on" };
 
 /**
- * Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. JIT compiles a statement at
- * each call and takes half a second, longer than any of these runs.
+ * With those of the startup message, which pg cannot send. Parallel workers would cost a scan of the fleet half as much CPU again, and take it
+ * from heartbeats and ingest. JIT compiles a statement at each call and takes half a second, longer than any of these runs.
  */
 const settings = {
+  ...startupSettings,
   search_path: "public",
   bytea_output: "hex",
   IntervalStyle: "postgres",
-  extra_float_digits: "1",
+  extra_float_digits: 1,
   array_nulls: "on",
-  max_parallel_workers_per_gather: "0",
+  max_parallel_workers_per_gather: 0,
   jit: "off",
-} as const;
+};
 
-const sessionOnly = { default_transaction_isolation: "read committed", idle_session_timeout: "0" } as const;
-
-const assign = (scope: "session" | "local", values: Readonly<Record<string, string>>): string =>
+const assign = (scope: "session" | "local", values: Readonly<Record<string, string | number>>): string =>
   Object.entries(values)
-    .map(([name, value]) => `set ${scope} ${name} = ${/^\d+$/.test(value) ? value : `'${value}'`}`)
+    .map(([name, value]) => `set ${scope} ${name} = '${value}'`)
     .join("; ");
 
-/** Returns statements that set the settings of a transaction; those of the startup message too, which pg cannot send. */
-export const setForTransaction = (): string => assign("local", { ...startupSettings, ...settings });
+/** Statements that set the settings of a transaction. */
+export const setForTransaction = assign("local", settings);
 
-/** Returns statements that set the same for a session, and its timeouts. `transaction_timeout` is unknown before PostgreSQL 17. */
+const sessionSettings = { ...settings, default_transaction_isolation: "read committed", idle_session_timeout: 0 };
+
+/** Returns statements that set the settings of a session, and its timeouts. `transaction_timeout` is unknown before PostgreSQL 17. */
 export const setForSession = (deadlineMs: number): string => `
-  ${assign("session", { ...startupSettings, ...settings, ...sessionOnly })}; ${setTimeouts("session", deadlineMs)};
+  ${assign("session", sessionSettings)}; ${setTimeouts("session", deadlineMs)};
   do $$ begin set transaction_timeout = 0; exception when undefined_object then null; end $$`;
 
 /**
@@ -42,9 +43,9 @@ export const setForSession = (deadlineMs: number): string => `
  */
 export const setTimeouts = (scope: "session" | "local", deadlineMs: number): string =>
   assign(scope, {
-    statement_timeout: String(Math.floor(deadlineMs * 0.9)),
-    lock_timeout: String(Math.floor(deadlineMs * 0.8)),
-    idle_in_transaction_session_timeout: String(deadlineMs === 0 ? 0 : idleInTransactionMs),
+    statement_timeout: Math.floor(deadlineMs * 0.9),
+    lock_timeout: Math.floor(deadlineMs * 0.8),
+    idle_in_transaction_session_timeout: deadlineMs === 0 ? 0 : idleInTransactionMs,
   });
 
 /** After it, the server releases the locks of a core that is stopped or unreachable. */
