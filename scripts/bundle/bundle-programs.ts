@@ -33,11 +33,14 @@ export const programPaths = {
   "svc-web": join(dist, "svc-web", "main.mjs"),
 } as const satisfies Record<ProgramName, string>;
 
+/** SIGUSR1, which some log rotation sends, would open Node's debugger. The launcher ignores it too, wherever a program is started otherwise. */
+export const nodeFlags = ["--disable-sigusr1"] as const;
+
 /**
  * Options of Node for the collector, in its executable and its image: a young generation of 1 MB keeps it a fifth smaller
  * under load (docs/decisions/2026-11-22-agent-size.md).
  */
-export const collectorNodeFlags = ["--max-semi-space-size=1"] as const;
+export const collectorNodeFlags = [...nodeFlags, "--max-semi-space-size=1"] as const;
 
 /** The names of all programs. */
 export const programNames = Object.keys(programEntries) as ProgramName[];
@@ -130,7 +133,10 @@ const launcherOf = (entry: string): string => {
 if (parseInt(process.versions.node, 10) < ${needed}) {
   console.error("${name} needs Node ${needed} or later: install it in place of " + process.execPath + ", which is " + process.version);
   process.exitCode = 78;
-} else import("./program.mjs");
+} else {
+  process.on("SIGUSR1", function () {});
+  import("./program.mjs");
+}
 `;
 };
 

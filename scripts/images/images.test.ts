@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { collectorNodeFlags } from "../bundle/bundle-programs.ts";
+import { collectorNodeFlags, nodeFlags } from "../bundle/bundle-programs.ts";
 import { readPinnedBase } from "./base-image.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -92,6 +92,14 @@ describe("Dockerfiles", () => {
     expect(await read("Dockerfile.core")).toContain(
       `ENTRYPOINT ["node", ${flags}"/opt/svc/dist/svc-collector/main.mjs"]`,
     );
+  });
+
+  it("start no program that opens Node's debugger on SIGUSR1, nor do the units", async () => {
+    const units = ["packaging/systemd/svc-server.service", "packaging/systemd/svc-web.service"];
+    const texts = await Promise.all([...dockerfiles, ...units].map(read));
+    const starts = texts.join("\n").match(/^(ENTRYPOINT|ExecStart=).*main\.mjs.*$/gm) ?? [];
+    expect(starts.filter((line) => line.includes("/opt/svc/dist/")).length).toBe(5);
+    for (const line of starts) if (line.includes("/opt/svc/dist/")) expect(line).toContain(nodeFlags[0]);
   });
 
   it("end as a numeric user without root, with a health check that needs no shell", async () => {

@@ -58,6 +58,7 @@ describe("svc-web", () => {
     const { port } = await logged(web, "ready");
     const ask = (path: string, headers: Record<string, string> = {}) =>
       fetch(`http://127.0.0.1:${port}${path}`, { headers, redirect: "manual" });
+    web.child.kill("SIGUSR1");
     expect((await ask("/healthz")).status).toBe(200);
     expect(await (await ask("/readyz")).json()).toMatchObject({
       status: "not_ready",
@@ -75,6 +76,7 @@ describe("svc-web", () => {
     );
     expect((await ask("/api/auth/callback/idp?code=a-secret-code&state=x")).status).toBe(303);
     expect(await stopProgram(web)).toBe(0);
+    expect(web.stderr).not.toContain("Debugger");
     const log = JSON.stringify(web.records);
     expect(log).toContain("sign-in refused");
     expect(log).not.toMatch(/-secret/);
