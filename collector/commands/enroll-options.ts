@@ -5,9 +5,9 @@ import { errorCode, fileFault } from "../../kit/describe-error.ts";
 import { Secret } from "../../kit/secret.ts";
 import { hostPortForm, rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";
-import { decodePemBundle } from "../../proto/pem.ts";
 import type { CollectorEnv } from "../env.ts";
 import { readTrustedText, UnsafeFileError } from "../files/private-files.ts";
+import { readableCertificates } from "../identity/credentials.ts";
 import type { FlagValues } from "./command.ts";
 import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
 
@@ -144,11 +144,12 @@ const checkRoot = (acknowledgement: string | undefined, effectiveUid: number | u
 
 /** Reads the PEM of authorities. Throws a command failure if it has none, cannot be read, or may be written by others. */
 export const readBundle = async (name: string, path: string): Promise<string> => {
-  const pem = await readTrustedText(path).catch((error: unknown) => {
+  const text = await readTrustedText(path).catch((error: unknown) => {
     const fault = error instanceof UnsafeFileError ? error.message : "cannot be read";
     throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${name} ${fault}`);
   });
-  if ((decodePemBundle(pem, "CERTIFICATE")?.length ?? 0) === 0)
+  const pem = readableCertificates(text);
+  if (pem === "")
     throw new CommandFailure(exitCode.failed, "file_invalid", `the file of --${name} contains no PEM certificate`);
   return pem;
 };

@@ -84,6 +84,18 @@ describe("loadConfig", () => {
     expect(errors[0]?.message).toBe("must be outside the directories of the config, the identity and the buffer");
   });
 
+  it("reads the authorities before and after a broken one", async () => {
+    const host = await enrolledHost();
+    const block = (base64: string) => `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----\n`;
+    const own = host.ca.pem.trim();
+    await writeFile(
+      join(host.dir, "core-ca.pem"),
+      `${block("AAAA")}${own}\n${block("!")}-----BEGIN CERTIFICATE-----\n${own}\n`,
+    );
+    const { errors, ingestCaPem } = await loadConfig(host.config, asUser);
+    expect([errors, ingestCaPem?.split(own).length]).toEqual([[], 3]);
+  });
+
   it.each(faults)("rejects %s at %j, and names no file", async (_name, path, change) => {
     const host = await enrolledHost();
     await change(host);

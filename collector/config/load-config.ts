@@ -12,9 +12,14 @@ import {
   type ParsedTree,
   parseTree,
 } from "../../proto/collector-config/tree.ts";
-import { decodePemBundle } from "../../proto/pem.ts";
 import { readPrivateText, readTrustedText, UnsafeFileError } from "../files/private-files.ts";
-import { type Credentials, CredentialsError, joinCredentials, readPemCertificate } from "../identity/credentials.ts";
+import {
+  type Credentials,
+  CredentialsError,
+  joinCredentials,
+  readableCertificates,
+  readPemCertificate,
+} from "../identity/credentials.ts";
 import { ownPaths } from "./source-settings.ts";
 
 /** The config without `--config`. */
@@ -180,8 +185,8 @@ const loadCredentials = async (loaded: LoadedConfig, config: CollectorConfig, er
 const loadAuthorities = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
   const read = async (file: string, path: readonly string[]): Promise<string | undefined> => {
     try {
-      const pem = await readTrustedText(file);
-      if ((decodePemBundle(pem, "CERTIFICATE")?.length ?? 0) > 0) return pem;
+      const pem = readableCertificates(await readTrustedText(file));
+      if (pem !== "") return pem;
       loaded.errors.push(errorAt(path, "contains no PEM certificate"));
     } catch (error) {
       loaded.errors.push(errorAt(path, error instanceof UnsafeFileError ? error.message : describeReadFailure(error)));

@@ -43,6 +43,19 @@ export const readPemCertificate = (pem: string): { certificate: X509Certificate;
   return { certificate: new X509Certificate(der), identity: result.identity };
 };
 
+/** Returns the certificates of a PEM bundle that can be read: OpenSSL would also ignore every one that follows a broken one. */
+export const readableCertificates = (pem: string): string => {
+  const isReadable = (block: string) => {
+    try {
+      return new X509Certificate(block).ca !== undefined;
+    } catch {
+      return false;
+    }
+  };
+  const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n?/g);
+  return blocks?.filter(isReadable).join("\n") ?? "";
+};
+
 /** Reads a private key in PEM; throws `CredentialsError`. */
 export const readPrivateKey = (pem: string): KeyObject => {
   try {
