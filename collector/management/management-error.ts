@@ -37,6 +37,7 @@ export interface ManagementResponse {
   status: number;
   contentType: string;
   retryAfter: string | undefined;
+  date?: string | undefined;
   text: string;
 }
 

@@ -39,6 +39,7 @@ describe.each([
       contentType: "application/problem+json",
       retryAfter: "7",
       text: '{"code":"rate_limited"}',
+      date: expect.any(String),
     });
     expect(server.calls[0]).toMatchObject({
       path: "/prefix/v1/x",
@@ -93,6 +94,19 @@ describe.each([
       failure: { code: "server_untrusted", message: expect.stringMatching(/: [^;]+; compare the CA bundle given/) },
     });
     expect(server.calls).toHaveLength(1);
+  });
+
+  it("names both clocks, not the CA bundle, where the certificate is not valid at this host's time", async () => {
+    const server = await startServer({ http2, notBefore: new Date("2098-01-01") });
+    await expect(postJson(to(server), { ...request, bearer: "a-token" })).rejects.toMatchObject({
+      failure: {
+        code: "server_untrusted",
+        action: "fix_clock",
+        message: expect.stringMatching(/is not yet valid: this host's clock says .{25} GMT, the server's .{25} GMT$/),
+      },
+    });
+    // Nothing was sent but a question for the time.
+    expect(server.calls).toMatchObject([{ body: {}, authorization: undefined }]);
   });
 
   it("says in one line that a port has no TLS", async () => {

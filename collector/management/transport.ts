@@ -25,6 +25,8 @@ export interface TransportOptions {
   session?: () => ClientHttp2Session | undefined;
   /** Records each exchange as a trace, which core continues; nothing is recorded without it. */
   tracer?: Tracer;
+  /** Accepts any certificate, for the time of the answer alone. */
+  isProbe?: boolean;
 }
 
 interface PostedRequest {
@@ -105,7 +107,15 @@ const exchangeJson = async (
     if (error instanceof ManagementError) throw error;
     if (timeout.aborted)
       throw new ManagementError({ code: "timeout", action: "retry", message: "core did not answer in time" });
-    throw new ManagementError(connectionFailure(error), { cause: error });
+    const failure = connectionFailure(error);
+    if (/^CERT_(NOT_YET_VALID|HAS_EXPIRED)$/.test(errorCode(error) ?? "") && !options.isProbe) {
+      const { resume: _, ...others } = options;
+      const probe = exchangeJson({ ...others, isProbe: true }, { path: "/", body: {} }, undefined);
+      const date = await probe.then((answer) => answer.date).catch(() => undefined);
+      failure.action = "fix_clock";
+      failure.message = `the server's ${(error as Error).message}: this host's clock says ${new Date(Date.now()).toUTCString()}, the server's ${date ?? "nothing"}`;
+    }
+    throw new ManagementError(failure, { cause: error });
   } finally {
     signal.removeEventListener("abort", abort);
     end();
@@ -150,6 +160,7 @@ const openConnection = (url: URL, options: TransportOptions, credentials: PemCre
     checkServerIdentity: (_host: string, certificate: PeerCertificate) => checkServerIdentity(name, certificate),
     ALPNProtocols: ["h2", "http/1.1"],
     minVersion: "TLSv1.2" as const,
+    rejectUnauthorized: options.isProbe !== true,
     ...(options.caPem === undefined ? {} : { ca: options.caPem }),
     ...(credentials === undefined ? {} : { cert: credentials.certificatePem, key: credentials.keyPem }),
   };
@@ -231,6 +242,7 @@ const readResponse = async (
     status,
     contentType: headers["content-type"] ?? "",
     retryAfter: headers["retry-after"],
+    date: headers.date,
     text: Buffer.concat(chunks).toString("utf8"),
   };
 };

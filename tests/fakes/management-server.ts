@@ -48,7 +48,7 @@ export interface ManagementServer {
 
 /** Starts a server; with `http2` it speaks HTTP/2 alone, as core's ingest listener may. Requests client certificates and does not check them. */
 export const startManagementServer = async (
-  options: { http2?: boolean; name?: string } = {},
+  options: { http2?: boolean; name?: string; notBefore?: Date } = {},
 ): Promise<ManagementServer> => {
   const ca = await createTestCa({ name: "Server CA" });
   const key = await createTestKey();
@@ -60,7 +60,7 @@ export const startManagementServer = async (
       new x509.SubjectAlternativeNameExtension([{ type: "dns", value: options.name ?? "localhost" }]),
       new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
     ],
-    notBefore: new Date("2020-01-01"),
+    notBefore: options.notBefore ?? new Date("2020-01-01"),
     notAfter: new Date("2099-01-01"),
   });
   const calls: ManagementCall[] = [];
