@@ -25,7 +25,6 @@ import { newOrigin } from "./format.ts";
 import type { QueueAccounts } from "./queue-accounts.ts";
 import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
-import { createReportedFault } from "./reported-fault.ts";
 import type { QueueSessions } from "./sessions.ts";
 import type { QueueLimits, QueueStats } from "./stats.ts";
 import { openFailingStore } from "./store.ts";
@@ -103,13 +102,9 @@ export const openQueue = (options: QueueOptions): Queue => {
   }
 };
 
-/** Opens a queue in memory in place of one that cannot be opened: it is empty, and stores nothing. */
+/** Opens a queue in memory in place of one that cannot be opened: it is empty, and each write fails with `cause`. */
 export const openStandIn = (options: QueueOptions, cause: unknown): Queue => {
-  const { dir, entropy, clock } = options;
-  const fault = createReportedFault("queue_unwritable", clock);
-  fault.failed(cause, dir);
-  const origin = newOrigin(entropy, { ageMs: 0, wallMs: clock.now() });
+  const origin = newOrigin(options.entropy, { ageMs: 0, wallMs: options.clock.now() });
   const openStore = () => openFailingStore(origin, cause);
-  const queue = createQueue({ ...options, dropNewestOnFull: false }, { openStore, onClosed: () => undefined });
-  return { ...queue, condition: fault.condition };
+  return createQueue({ ...options, dropNewestOnFull: false }, { openStore, onClosed: () => undefined });
 };

@@ -74,7 +74,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       apply_desired_config: config.applyDesiredConfig,
     },
     queue: queueReport(queue, conditions),
-    conditions: conditions.map(({ reason, ...condition }) => ({ ...condition, reason: freeText(reason) })),
+    conditions: [...conditions],
     process: usage,
     forwarder: {
       connected: forwarder.connected,
