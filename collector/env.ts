@@ -5,7 +5,9 @@ import type { Environment } from "../kit/env.ts";
 
 /** A stream that a command writes to. */
 export interface Output {
-  write(text: string): void;
+  write(text: string): unknown;
+  /** What its reader has left. */
+  readonly writableLength?: number;
 }
 
 /** The parts of the host that a command uses besides files and sockets, so that tests control them. */
@@ -34,10 +36,7 @@ export const platformName = (os: string, cpu: string): string =>
   `${operatingSystems[os] ?? os}/${architectures[cpu] ?? cpu}`;
 
 /** Ignores errors: forwarding continues when the reader of the output disconnects. */
-const writeTo = (stream: NodeJS.WriteStream): Output => {
-  stream.on("error", () => undefined);
-  return { write: (text) => void stream.write(text) };
-};
+const withoutErrors = (stream: NodeJS.WriteStream): Output => stream.on("error", () => undefined);
 
 /** The environment of the real host. */
 export const systemEnv = (): CollectorEnv => ({
@@ -45,8 +44,8 @@ export const systemEnv = (): CollectorEnv => ({
   entropy: systemEntropy,
   // Opened on use: only one command reads it.
   stdin: { [Symbol.asyncIterator]: () => process.stdin[Symbol.asyncIterator]() },
-  stdout: writeTo(process.stdout),
-  stderr: writeTo(process.stderr),
+  stdout: withoutErrors(process.stdout),
+  stderr: withoutErrors(process.stderr),
   effectiveUid: process.geteuid?.(),
   hostname: hostname(),
   variables: process.env,

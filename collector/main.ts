@@ -12,3 +12,5 @@ const [{ runCommandLine }, { systemEnv }] = await Promise.all([
   import("./env.ts"),
 ]);
 process.exitCode = await runCommandLine(process.argv.slice(2), systemEnv());
+// Lines of the log that nothing reads would keep the process; the output of other commands is waited for.
+if (process.argv[2] === "run") setTimeout(() => process.exit(), 1_000).unref();

@@ -1,4 +1,4 @@
-/** A structured log; fields come first, as in pino. */
+/** A structured log; fields come first. */
 export interface Log {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

@@ -1,12 +1,12 @@
 import { flushCompileCache } from "node:module";
 import { setFlagsFromString } from "node:v8";
 import { drainOnEscape } from "../../kit/contain-failures.ts";
+import { createLineLog } from "../../kit/line-log.ts";
 import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
 import { resumePendingConfig } from "../config/desired-state.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
-import { createCollectorLog } from "../runtime/log.ts";
 import { superviseCollector } from "../runtime/supervisor.ts";
 import { createFileSource, type FileSourceDependencies } from "../sources/file/file-source.ts";
 import { createHostMetricsSource } from "../sources/host-metrics/host-metrics-source.ts";
@@ -41,7 +41,7 @@ With SVC_TRACES_URL it sends traces of its own work there.
       platform: env.platform,
       startedAt: env.clock.now(),
     };
-    const log = createCollectorLog(loaded.config.log, env.stdout, env.clock);
+    const log = createLineLog(loaded.config.log, env.stdout, env.clock);
     const tracer = await openTracer(env);
     flushCompileCache();
     // V8 would let garbage double the heap before a collection, and telemetry passing through is mostly garbage. This takes a third
@@ -55,6 +55,7 @@ With SVC_TRACES_URL it sends traces of its own work there.
       throw asRunFailure(error);
     } finally {
       await tracer.close();
+      log.flush();
     }
     return { exitCode: exitCode.done, lines: ["stopped"], json: { ok: true } };
   },
@@ -80,12 +81,14 @@ const createSource = (config: SourceSettings, dependencies: FileSourceDependenci
   }
 };
 
+const runFailures = [
+  [QueueLockedError, exitCode.failed, "queue_locked"],
+  [QueueVersionError, exitCode.config, "queue_version"],
+  [SourceStartError, exitCode.failed, "source_failed"],
+] as const;
+
 const asRunFailure = (error: unknown): unknown => {
-  if (error instanceof QueueLockedError)
-    return new CommandFailure(exitCode.failed, "queue_locked", error.message, { cause: error });
-  if (error instanceof QueueVersionError)
-    return new CommandFailure(exitCode.config, "queue_version", error.message, { cause: error });
-  if (error instanceof SourceStartError)
-    return new CommandFailure(exitCode.failed, "source_failed", error.message, { cause: error });
+  for (const [kind, exit, code] of runFailures)
+    if (error instanceof kind) return new CommandFailure(exit, code, error.message, { cause: error });
   return error;
 };

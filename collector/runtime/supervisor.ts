@@ -8,6 +8,8 @@
  *   Only the parts that a change concerns are stopped; the queue closes for a change of `buffer` alone.
  */
 import { isDeepStrictEqual } from "node:util";
+import type { LineLog } from "../../kit/line-log.ts";
+import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import { watchFiles } from "../config/file-watch.ts";
@@ -26,7 +28,6 @@ import { type CoreSession, openCoreSession } from "./core-session.ts";
 import { composeDiagAnswer } from "./diag-answers.ts";
 import type { ProcessFacts } from "./heartbeat-report.ts";
 import { endAccounts, keepAccounts } from "./keep-accounts.ts";
-import type { ReloadableLog } from "./log.ts";
 import { configReportOf, createRunState, isSame, type RunState, recordErrors, rejectConfig } from "./run-state.ts";
 
 /** How long a stop waits for a connected forwarder to empty the queue. */
@@ -38,7 +39,7 @@ export interface SupervisorOptions {
   loaded: UsableConfig;
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;
-  log: ReloadableLog;
+  log: Pick<LineLog, "reload"> & Log;
   tracer: Tracer;
   createSource(config: SourceSettings, dependencies: FileSourceDependencies): Source;
 }
@@ -55,11 +56,8 @@ export const superviseCollector = async (options: SupervisorOptions, signal: Abo
     for (;;) {
       try {
         const isTrial = lastStarted !== undefined && lastStarted !== state.loaded;
-        const next = await runWithQueue(options, state, signal, {
-          isTrial,
-          onStarted: () => {
-            lastStarted = state.loaded;
-          },
+        const next = await runWithQueue(options, state, signal, isTrial, () => {
+          lastStarted = state.loaded;
         });
         if (next === undefined) return;
         state.loaded = next;
@@ -80,7 +78,8 @@ const runWithQueue = async (
   options: SupervisorOptions,
   state: RunState,
   signal: AbortSignal,
-  { isTrial, onStarted }: { isTrial: boolean; onStarted(): void },
+  isTrial: boolean,
+  onStarted: () => void,
 ): Promise<UsableConfig | undefined> => {
   const { env, log, tracer } = options;
   const onQuarantined = (folder: string, err: unknown) =>

@@ -1,37 +1,26 @@
-import { spawnSync } from "node:child_process";
-import { describe, expect, it } from "vitest";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { expect, it, onTestFinished } from "vitest";
 import { ConfigError } from "../../kit/env.ts";
 import { listenFor, StartFault } from "./run-configured.ts";
 
-const logged = (statement: string): string[] => {
+it("W4: a program whose stdout nothing reads serves on, and SIGTERM ends it with 0", async () => {
   const module = new URL("./run-configured.ts", import.meta.url).href;
-  const program = `import { createStdoutLog } from ${JSON.stringify(module)}; const log = createStdoutLog("info"); ${statement}`;
-  const { stdout } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], { encoding: "utf8" });
-  return stdout.split(/[\n\r\u0085\u2028\u2029]/).filter((line) => line !== "");
-};
-
-describe("the log of a program", () => {
-  it("I5: writes one JSON line per record, whatever a field holds", () => {
-    const lines = logged(String.raw`log.info({ host: "a\r\nb\u2028c\u2029d\u0085e" }, "line\nbreak\u2028");`);
-    expect(lines.length).toBe(1);
-    expect(JSON.parse(lines[0] ?? "")).toMatchObject({
-      level: "info",
-      host: "a\r\nb\u2028c\u2029d\u0085e",
-      msg: "line\nbreak\u2028",
-    });
-  });
-
-  it("writes the causes of an error, and no property but code and message", () => {
-    const [line] = logged(
-      `const cause = Object.assign(new Error("refused"), { code: "ECONNREFUSED", secret: "hidden" });
-       log.error({ err: new Error("Failed query: select 1\\nparams: hidden", { cause }) }, "failed");`,
-    );
-    expect(line).not.toContain("hidden");
-    expect(JSON.parse(line ?? "").err).toMatchObject({
-      message: "Failed query: select 1",
-      cause: { code: "ECONNREFUSED", message: "refused" },
-    });
-  });
+  const program = `import { runConfigured, stopSignal } from ${JSON.stringify(module)};
+    const serve = async (_config, log) => {
+      for (let line = 0; line < 20_000; line++) log.info({ line }, "x".repeat(100));
+      const stopped = stopSignal();
+      process.stderr.write("serving");
+      await stopped;
+    };
+    const parse = () => ({ config: { logLevel: "info" }, warnings: [] });
+    process.exitCode = await runConfigured({ usage: "", parse, load: async () => 0, serve }, { env: {} });`;
+  const args = ["--input-type=module", "--eval", program];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  await once(child.stderr, "data");
+  child.kill("SIGTERM");
+  expect(await once(child, "exit")).toEqual([0, null]);
 });
 
 it.each([

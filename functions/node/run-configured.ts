@@ -1,12 +1,16 @@
-import { pino } from "pino";
+import { systemClock } from "../../kit/clock.ts";
 import { drainOnEscape } from "../../kit/contain-failures.ts";
-import { describeError, errorCode } from "../../kit/describe-error.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import { ConfigError, type Environment } from "../../kit/env.ts";
-import { type Log, oneLine } from "../../kit/log.ts";
+import { createLineLog, type LineLog } from "../../kit/line-log.ts";
+import type { Log } from "../../kit/log.ts";
 import { readTrustedFile } from "./read-key-file.ts";
 
 /** EX_CONFIG of sysexits(3): the units do not start such a program again. */
 const exitConfig = 78;
+
+/** How long the end of a program waits for the reader of its log. */
+const logEndMs = 1_000;
 
 /** A program that the environment configures. */
 export interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> {
@@ -48,8 +52,14 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
     if (run !== undefined) return await run(config);
     const log = createStdoutLog(config.logLevel);
     for (const warning of warnings) log.warn({}, warning);
-    const loaded = await load(config, log);
-    return (await drainOnEscape(log, () => serve(config, log, loaded))) ? 1 : 0;
+    try {
+      const loaded = await load(config, log);
+      return (await drainOnEscape(log, () => serve(config, log, loaded))) ? 1 : 0;
+    } finally {
+      log.flush();
+      // Lines that nothing reads would keep the process.
+      setTimeout(() => process.exit(), logEndMs).unref();
+    }
   } catch (error) {
     if (!(error instanceof ConfigError || error instanceof StartFault)) throw error;
     process.stderr.write(`${error.message}\n`);
@@ -60,15 +70,11 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
 const silentLog: Log = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
 
 /** Creates a log that writes one JSON object per line to stdout, at `level` and above. */
-export const createStdoutLog = (level: string): Log =>
-  pino({
-    level,
-    base: null,
-    timestamp: pino.stdTimeFunctions.isoTime,
-    formatters: { level: (label) => ({ level: label }) },
-    serializers: { err: (error: unknown) => describeError(error) },
-    hooks: { streamWrite: oneLine },
-  });
+export const createStdoutLog = (level: string): LineLog => {
+  // As when the reader of the log ends.
+  process.stdout.on("error", () => undefined);
+  return createLineLog({ level, format: "json" }, process.stdout, systemClock, 12);
+};
 
 /** Resolves with the first SIGTERM or SIGINT of the process. */
 export const stopSignal = (): Promise<string> =>

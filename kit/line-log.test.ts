@@ -1,17 +1,18 @@
 import { describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { createCollectorLog } from "./log.ts";
+import { createTestClock } from "../tests/fakes/clock.ts";
+import { systemClock } from "./clock.ts";
+import { createLineLog } from "./line-log.ts";
 
 const write = (format: "json" | "text", fields: object, message: string): string => {
   const lines: string[] = [];
-  createCollectorLog({ level: "info", format }, { write: (text) => void lines.push(text) }, systemClock).warn(
+  createLineLog({ level: "info", format }, { write: (text) => void lines.push(text) }, systemClock).warn(
     fields,
     message,
   );
   return lines.join("");
 };
 
-describe("createCollectorLog", () => {
+describe("createLineLog", () => {
   it.each(["json", "text"] as const)(
     "I5: writes one line for texts with CR, LF, U+0085, U+2028 and U+2029, as %s",
     (format) => {
@@ -46,7 +47,7 @@ describe("createCollectorLog", () => {
 
   it("writes only records of its level or above, and follows a change of level and format", () => {
     const lines: string[] = [];
-    const log = createCollectorLog(
+    const log = createLineLog(
       { level: "info", format: "json" },
       { write: (text) => void lines.push(text) },
       systemClock,
@@ -70,5 +71,44 @@ describe("createCollectorLog", () => {
       code: "ECODE",
       cause: { type: "Error", message: "inner" },
     });
+  });
+
+  it("writes the causes of an error, and no property but code and message", () => {
+    const cause = Object.assign(new Error("refused"), { code: "ECONNREFUSED", secret: "hidden" });
+    const line = write("json", { err: new Error("Failed query: select 1\nparams: hidden", { cause }) }, "failed");
+    expect(line).not.toContain("hidden");
+    expect(line).toContain('"cause":{"type":"Error","code":"ECONNREFUSED","message":"refused"}');
+  });
+
+  it("W3: counts an equal warning or error for a minute instead of repeating it", async () => {
+    const clock = createTestClock();
+    const lines: string[] = [];
+    const log = createLineLog({ level: "info", format: "json" }, { write: (text) => void lines.push(text) }, clock);
+    const written = () => lines.splice(0).map((line) => [JSON.parse(line).msg, JSON.parse(line).repeated]);
+    for (let count = 0; count < 7314; count++) log.error({ err: new Error("database or disk is full") }, "failed");
+    log.error({ err: new Error("other") }, "failed");
+    for (let count = 0; count < 2; count++) log.info({}, "reloaded");
+    expect(written()).toEqual([["failed"], ["failed"], ["reloaded"], ["reloaded"]].map(([msg]) => [msg, undefined]));
+    await clock.advance(60_000);
+    expect(written()).toEqual([["failed", 7313]]);
+    for (let count = 0; count < 2; count++) log.warn({}, "away");
+    log.flush();
+    expect(written()).toEqual([
+      ["away", undefined],
+      ["away", 1],
+    ]);
+  });
+
+  it("W4: drops and counts lines while more than 1 MiB waits for its reader", () => {
+    const lines: string[] = [];
+    const output = { write: (text: string) => lines.push(text), writableLength: 1024 * 1024 + 1 };
+    const log = createLineLog({ level: "info", format: "text" }, output, createTestClock());
+    for (let count = 0; count < 3; count++) log.info({}, "lost");
+    output.writableLength = 0;
+    log.info({}, "read");
+    expect(lines).toEqual([
+      expect.stringMatching(/lines were dropped {"dropped":3}\n$/),
+      expect.stringMatching(/read\n$/),
+    ]);
   });
 });
