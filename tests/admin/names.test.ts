@@ -123,7 +123,12 @@ describe("the bundle that ships", () => {
       "identities list": "",
       "identities show": "out-1",
     },
-    ...{ "identities revoke": "out-5 --yes", "certificates list": "out-1", "certificates revoke": "" },
+    ...{
+      "identities revoke": "out-5 --yes",
+      "certificates list": "out-1",
+      "queues list": "out-1",
+      "certificates revoke": "",
+    },
     ...{
       "inventory put": `${file}.csv --yes`,
       "inventory list": "",
@@ -158,6 +163,7 @@ describe("the bundle that ships", () => {
     "budgets delete",
     "completeness",
     "completeness statement",
+    "queues close",
     "completion",
   ];
 
