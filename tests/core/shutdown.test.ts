@@ -45,3 +45,20 @@ it("is not ready before it closes its listeners, and serves until then", async (
   expect(performance.now() - signaledAt).toBeGreaterThan(2_900);
   expect(await core.exited).toBe(0);
 });
+
+it("W1: stops after an error that no request contains, serves until then, and exits with 1", async () => {
+  const plant = "process.on('SIGUSR2', () => { throw new Error('planted'); })";
+  const core = startProgram("functions/main.ts", [], {
+    ...coreEnvironment(database.url),
+    PORT: "0",
+    SVC_HTTP_HOST: "127.0.0.1",
+    SVC_SHUTDOWN_DELAY: "3s",
+    NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(plant)}`,
+  });
+  const { port } = await logged(core, "ready");
+  core.child.kill("SIGUSR2");
+  expect(await logged(core, "an error escaped, and stops the program")).toMatchObject({ level: "error" });
+  expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200);
+  expect(await core.exited).toBe(1);
+  expect(core.records.at(-1)).toMatchObject({ msg: "stopped" });
+});

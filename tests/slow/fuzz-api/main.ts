@@ -1,7 +1,8 @@
 /**
- * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/core/api-properties.test.ts, and of the forms and cookies of
- * tests/core/anonymous-bytes.test.ts, with `--runs` random requests to each operation, and with a seed that it prints to reproduce its
- * findings. Prints one JSON object; exit code 1 when a response was not documented, 2 for a usage error.
+ * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/core/api-properties.test.ts, of the forms and cookies of
+ * tests/core/anonymous-bytes.test.ts, and of tests/core/listeners.test.ts, with `--runs` random requests to each operation, ten times
+ * as many to each listener, and a seed that it prints to reproduce its findings. Prints one JSON object; exit code 1 when a response was
+ * not documented or a listener failed, 2 for a usage error.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -30,7 +31,8 @@ const run = async ({ seed, runs }: { seed: number; runs: number }): Promise<bool
   const report = join(folder, "answers.json");
   const startedAt = performance.now();
   try {
-    const tests = ["tests/core/api-properties.test.ts", "tests/core/anonymous-bytes.test.ts"];
+    const names = ["api-properties", "anonymous-bytes", "listeners"];
+    const tests = names.map((name) => `tests/core/${name}.test.ts`);
     const child = spawn(process.execPath, ["node_modules/vitest/vitest.mjs", "run", ...tests], {
       stdio: ["ignore", process.stderr, process.stderr],
       env: { ...process.env, SVC_FUZZ_SEED: String(seed), SVC_FUZZ_RUNS: String(runs), SVC_FUZZ_REPORT: report },
@@ -38,7 +40,11 @@ const run = async ({ seed, runs }: { seed: number; runs: number }): Promise<bool
     const [code] = await once(child, "exit");
     const read = async (file: string): Promise<Record<string, Record<string, number>>> =>
       existsSync(file) ? JSON.parse(await readFile(file, "utf8")) : {};
-    const answers = { ...(await read(report)), ...(await read(`${report}.web`)) };
+    const answers = {
+      ...(await read(report)),
+      ...(await read(`${report}.web`)),
+      ...(await read(`${report}.listeners`)),
+    };
     const counts = Object.values(answers).flatMap((byStatus) => Object.values(byStatus));
     const requests = counts.reduce((sum, count) => sum + count, 0);
     const seconds = Number(((performance.now() - startedAt) / 1000).toFixed(1));
