@@ -79,6 +79,11 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
       );
       return [{ stored: String(within.length) }];
     }
+    if (text === "select kind, source from volume_source where host_id = $1 and day = $2::int")
+      return [...server.tables.volumes.keys()]
+        .map((name) => name.split("\0"))
+        .filter(([hostId, day]) => hostId === params[0] && day === String(params[1]))
+        .map(([, , kind = "", source = ""]) => ({ kind, source }));
     if (text === addSourceVolumes) {
       const [hostId, day, rows] = params;
       const counts = JSON.parse(String(rows)) as Record<"kind" | "source" | "records" | "bytes", string>[];

@@ -189,6 +189,36 @@ describe("accepting an account", () => {
     ]);
   });
 
+  it("O4: keeps no row for sources of no records, and those of one day in a bounded number of rows", async () => {
+    let previousSha256 = new Uint8Array();
+    /** Accounts, one a minute, each of 64 sources that none before has. */
+    const send = async (number: number, records: number) => {
+      const accepted = Array.from({ length: 64 }, (_, index) => ({
+        kind: "a",
+        source: `${number} ${index}`,
+        records: BigInt(records),
+      }));
+      const lastSequence = BigInt(Math.max(0, number - 1) * 64);
+      const body = bodyOf({
+        ...{ number: BigInt(number), previousSha256, accepted },
+        ...{ fromMs: BigInt(hour + number * 60_000), toMs: BigInt(hour + (number + 1) * 60_000) },
+        ...{ firstSequence: lastSequence + 1n - BigInt(64 * records), lastSequence },
+      });
+      previousSha256 = Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
+      return (await accept(signed(body))).refused;
+    };
+    const rowsOf = () => sql`select source, envelopes::int from volume_source where host_id = ${host.identity}`;
+    await count(64);
+    expect(await send(1, 0)).toBe("");
+    expect([...(await rowsOf())]).toEqual([]);
+    expect(await send(2, 1)).toBe("");
+    await count(128, { stored: 64 });
+    expect(await send(3, 1)).toBe("");
+    const rows = await rowsOf();
+    expect(rows.length).toBe(65);
+    expect(rows.filter(({ source }) => source === "other")).toEqual([{ source: "other", envelopes: 64 }]);
+  });
+
   it("counts the sources of a host whose clock is years off on the day that its account comes", async () => {
     const at = BigInt(hour + 3_000 * 86_400_000);
     await count(100);

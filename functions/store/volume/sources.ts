@@ -9,7 +9,7 @@ export interface SourceVolume {
   payloadBytes: bigint;
 }
 
-/** The sources of an account that are counted by name: others are counted together, so that a host cannot fill the table. */
+/** The sources of a host that are counted by name on a day: others are counted together, so that a host cannot fill the table. */
 const sourcesMax = 64;
 const nameMax = 200;
 /** A host may state any number: a sum is at most this. */
@@ -24,11 +24,19 @@ export const addSourceVolumes = async (
   { hostId, sources }: { hostId: string; sources: readonly SourceVolume[] },
   day: number,
 ): Promise<void> => {
-  if (sources.length === 0) return;
-  const rows = sources.map(({ kind, source, records, payloadBytes }, index) => ({
-    ...(index < sourcesMax ? { kind: nameOf(kind), source: nameOf(source) } : { kind: "other", source: "other" }),
-    ...{ records: String(records), bytes: String(payloadBytes) },
-  }));
+  const counted = sources.filter(({ records }) => records > 0n);
+  if (counted.length === 0) return;
+  const known = await tx.execute<{ kind: string; source: string }>(
+    sql`select kind, source from volume_source where host_id = ${hostId} and day = ${day}::int`,
+  );
+  const names = new Set(known.map((row) => JSON.stringify([row.kind, row.source])));
+  const rows = counted.map(({ kind, source, records, payloadBytes }) => {
+    const named = { kind: nameOf(kind), source: nameOf(source) };
+    const name = JSON.stringify([named.kind, named.source]);
+    if (names.size < sourcesMax) names.add(name);
+    const counts = { records: String(records), bytes: String(payloadBytes) };
+    return names.has(name) ? { ...named, ...counts } : { kind: "other", source: "other", ...counts };
+  });
   const least = (sum: string) => sql.raw(`least(${sum}, ${sumMax})`);
   await tx.execute(sql`
     insert into volume_source as v (host_id, day, kind, source, envelopes, payload_bytes)
