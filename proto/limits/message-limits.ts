@@ -14,6 +14,11 @@ export const messageLimits = {
   fields: 1_000_000,
   /** Fields of one message that are not repeated, or unknown: a sender that writes one twice is no library. */
   singular: 64,
+  /**
+   * The same for OTLP that the collector passes on: a histogram has thousands of packed numbers, and a newer OTLP fields that are unknown and
+   * repeated. Of each string that is not UTF-8 it makes another.
+   */
+  passed: { fields: 4_000_000, singular: 50_000, repairedTexts: 50_000 },
   values: {
     "svc.ingest.v1.Open.previous_session_ids": 16,
     "svc.ingest.v1.Open.left_queues": 8,
@@ -22,6 +27,11 @@ export const messageLimits = {
     "svc.ingest.v1.Envelope.attributes": entriesMax,
     "svc.ingest.v1.AccountBody": 1_000,
     "opentelemetry.proto": 500_000,
+    // Resources, and scopes.
+    "opentelemetry.proto.collector": 100_000,
+    "opentelemetry.proto.trace.v1.ResourceSpans": 100_000,
+    "opentelemetry.proto.logs.v1.ResourceLogs": 100_000,
+    "opentelemetry.proto.metrics.v1.ResourceMetrics": 100_000,
   },
   /** Bytes, by the type of a message. */
   bytes: {

@@ -17,7 +17,8 @@ export interface WireCheck {
 
 /**
  * Creates the check for `schema`: all that the collector has to know of OTLP requests, which it passes on unchanged, and what core does
- * before it decodes a message, in a tenth of the time of decoding. Without `isUtf8` all strings pass.
+ * before it decodes a message, in a tenth of the time of decoding. With `isUtf8` it counts as for a message that is passed on, and finds the
+ * strings to repair; without, all strings pass.
  */
 export const createWireCheck = (schema: DescMessage, isUtf8?: (bytes: Uint8Array) => boolean): WireCheck => {
   const { shape, counters } = createShape(schema);
@@ -25,12 +26,13 @@ export const createWireCheck = (schema: DescMessage, isUtf8?: (bytes: Uint8Array
     check: (bytes) =>
       readWire(bytes, (reader) => {
         for (const counter of counters) counter.count = 0;
-        const checking: Checking = { reader, bytes, isUtf8, invalidTexts: 0, fields: 0 };
+        const max = isUtf8 ? messageLimits.passed : messageLimits;
+        const checking: Checking = { reader, bytes, isUtf8, max, invalidTexts: 0, fields: 0 };
         checkMessage(checking, 0, bytes.length, shape, 0);
         return checking.invalidTexts;
       }),
     repairText: (bytes) =>
-      readWire(bytes, (reader) => Buffer.concat(repairMessage(reader, bytes, bytes.length, shape))),
+      readWire(bytes, (reader) => repairMessage({ reader, bytes, isUtf8 }, bytes.length, shape) ?? bytes),
   };
 };
 
@@ -39,13 +41,14 @@ interface Checking {
   readonly reader: BinaryReader;
   readonly bytes: Uint8Array;
   readonly isUtf8: ((bytes: Uint8Array) => boolean) | undefined;
+  readonly max: { readonly fields: number; readonly singular: number };
   fields: number;
   invalidTexts: number;
 }
 
 /** Checks what is from `start` to `end`. Tags and lengths of one byte, nearly all, are read here: this runs for every field of every span. */
 const checkMessage = (checking: Checking, start: number, end: number, shape: Shape, depth: number): void => {
-  const { reader, bytes } = checking;
+  const { reader, bytes, max } = checking;
   if (depth > messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
   if (end - start > shape.bytesMax)
     throw new WireLimitError(`${shape.name} is over the limit of ${shape.bytesMax} bytes`);
@@ -70,7 +73,7 @@ const checkMessage = (checking: Checking, start: number, end: number, shape: Sha
     }
     countField(checking);
     const field = shape.fields[tag >>> 3];
-    if (field?.counter === undefined && ++singular > messageLimits.singular)
+    if (field?.counter === undefined && ++singular > max.singular)
       throw new WireLimitError(`${shape.name} repeats fields that occur once`, shape.name);
     if (field !== undefined) {
       const isPacked = field.packable && wireType === WireType.LengthDelimited;
@@ -87,8 +90,8 @@ const checkMessage = (checking: Checking, start: number, end: number, shape: Sha
 
 const countField = (checking: Checking): void => {
   checking.fields += 1;
-  if (checking.fields > messageLimits.fields)
-    throw new WireLimitError(`the message is over the limit of ${messageLimits.fields} fields`);
+  const { fields } = checking.max;
+  if (checking.fields > fields) throw new WireLimitError(`the message is over the limit of ${fields} fields`);
 };
 
 const checkPacked = (checking: Checking, start: number, end: number, field: FieldShape): void => {
@@ -97,7 +100,7 @@ const checkPacked = (checking: Checking, start: number, end: number, field: Fiel
   while (reader.pos < end) {
     reader.pos = readValueEnd(reader, field.wireType, end);
     countField(checking);
-    if (field.counter !== undefined) countValue(field.counter);
+    if (field.counter !== undefined && !checking.isUtf8) countValue(field.counter);
   }
 };
 
@@ -106,7 +109,11 @@ const checkText = (checking: Checking, start: number, end: number): void => {
   if (isUtf8 === undefined) return;
   for (let at = start; at < end; at++) {
     if ((bytes[at] ?? 0) < 0x80) continue;
-    if (!isUtf8(bytes.subarray(at, end))) checking.invalidTexts += 1;
+    if (isUtf8(bytes.subarray(at, end))) return;
+    checking.invalidTexts += 1;
+    const { repairedTexts } = messageLimits.passed;
+    if (checking.invalidTexts > repairedTexts)
+      throw new WireLimitError(`the message is over the limit of ${repairedTexts} strings that are not UTF-8`);
     return;
   }
 };
@@ -114,18 +121,29 @@ const checkText = (checking: Checking, start: number, end: number): void => {
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 const encoder = new TextEncoder();
 
-/** Returns the parts of the message that ends at `end`, with repaired strings. */
-const repairMessage = (reader: BinaryReader, bytes: Uint8Array, end: number, shape: Shape): Uint8Array[] => {
+/** Returns the message that ends at `end` with repaired strings; undefined if there is nothing to repair. */
+const repairMessage = (
+  repairing: Pick<Checking, "reader" | "bytes" | "isUtf8">,
+  end: number,
+  shape: Shape,
+): Uint8Array | undefined => {
+  const { reader, bytes, isUtf8 } = repairing;
   const parts: Uint8Array[] = [];
   let fieldStart = reader.pos;
+  let copied = reader.pos;
   eachField(reader, end, (tag, to) => {
     const field = shape.fields[tag >>> 3];
     let body: Uint8Array | undefined;
-    if (field?.isText) body = encoder.encode(lenient.decode(bytes.subarray(reader.pos, to)));
-    else if (field?.message !== undefined) body = Buffer.concat(repairMessage(reader, bytes, to, field.message));
-    if (body === undefined) parts.push(bytes.subarray(fieldStart, to));
-    else parts.push(new BinaryWriter().uint32(tag).uint32(body.length).finish(), body);
+    if (field?.isText) {
+      const text = bytes.subarray(reader.pos, to);
+      if (!isUtf8?.(text)) body = encoder.encode(lenient.decode(text));
+    } else if (field?.message !== undefined) body = repairMessage(repairing, to, field.message);
+    if (body !== undefined) {
+      const head = new BinaryWriter().uint32(tag).uint32(body.length).finish();
+      parts.push(bytes.subarray(copied, fieldStart), head, body);
+      copied = to;
+    }
     fieldStart = to;
   });
-  return parts;
+  return parts.length === 0 ? undefined : Buffer.concat([...parts, bytes.subarray(copied, end)]);
 };

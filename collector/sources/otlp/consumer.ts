@@ -1,5 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
+import { WireLimitError } from "../../../proto/limits/message-shape.ts";
 import type { WireCheck } from "../../../proto/limits/wire-check.ts";
 import { ProtobufError } from "../../../proto/wire.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
@@ -102,6 +103,10 @@ export const createConsumer = (
     try {
       checked = checkPayload(wire, received);
     } catch (error) {
+      if (error instanceof WireLimitError) {
+        countRefused("too_large", signal, 1);
+        return { status: "too_large", message: `${error.message}: send fewer items at once` };
+      }
       if (error instanceof ProtobufError) return { status: "invalid", message: error.message };
       throw error;
     }

@@ -94,6 +94,18 @@ it.each([
   expect((await otlp.post("/v1/traces", traceRequest(["a"]))).status).toBe(200);
 });
 
+it("O3: rejects millions of empty objects, and of empty messages, by what their bytes hold", async () => {
+  await start();
+  const objects = new TextEncoder().encode(`{"resourceSpans":[${"{},".repeat(300_000)}{}]}`);
+  const json = await otlp.post("/v1/traces", objects, { "content-type": "application/json" });
+  expect(json.status).toBe(413);
+  expect(await json.json()).toMatchObject({ message: expect.stringMatching(/250000 members .*: send fewer items/) });
+  const messages = new Uint8Array(300_000).map((_, index) => (index % 2 === 0 ? 0x0a : 0));
+  const protobuf = await otlp.post("/v1/traces", messages);
+  expect(protobuf.status).toBe(413);
+  expect(otlp.envelopes()).toEqual([]);
+});
+
 it("G1: rejects a gzip bomb and an oversized body with 413", async () => {
   await start({ limits: { bodyBytesMax: 100_000 } });
   const bomb = gzipSync(Buffer.alloc(50_000_000));

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonValue } from "@bufbuild/protobuf";
+import { JsonLimitError, jsonLimits, parseForeignJson } from "../../../kit/foreign-json.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
 import type { CallerCheck } from "./caller-check.ts";
@@ -179,9 +180,12 @@ const refusals: Record<GunzipError["reason"], () => HttpRefusal> = {
 const parseJson = async (signal: Signal, body: Uint8Array): Promise<Uint8Array> => {
   const { requestFromJson } = await import("./schemas.ts");
   try {
-    const json: JsonValue = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
-    return requestFromJson(signal, withBase64Ids(json, 0));
-  } catch {
+    const json = parseForeignJson(body, jsonLimits.otlp) as JsonValue;
+    encodeIds(json);
+    return requestFromJson(signal, json);
+  } catch (error) {
+    if (error instanceof JsonLimitError)
+      throw new HttpRefusal(413, "resource_exhausted", `${error.message}: send fewer items at once`);
     // Any error of the parsers: they have no types of their own, and their messages quote the body.
     throw new HttpRefusal(400, "invalid_argument", "the body is not an OTLP/JSON export request");
   }
@@ -189,19 +193,19 @@ const parseJson = async (signal: Signal, body: Uint8Array): Promise<Uint8Array> 
 
 /** The fields that OTLP/JSON writes in hex where protobuf's JSON has base64. As member names they occur nowhere else. */
 const idFields = new Set(["traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"]);
-const depthMax = 100;
 
-const withBase64Ids = (value: JsonValue, depth: number): JsonValue => {
-  if (depth > depthMax) throw new RangeError("the document is nested too deeply");
-  if (Array.isArray(value)) return value.map((item) => withBase64Ids(item, depth + 1));
-  if (typeof value !== "object" || value === null) return value;
-  const copy: Record<string, JsonValue> = Object.create(null);
-  for (const [name, member] of Object.entries(value))
-    copy[name] =
-      typeof member === "string" && idFields.has(name)
-        ? Uint8Array.fromHex(member).toBase64()
-        : withBase64Ids(member, depth + 1);
-  return copy;
+/** Turns the ids into base64, in place: a copy would take as much again. */
+const encodeIds = (value: JsonValue): void => {
+  if (typeof value !== "object" || value === null) return;
+  if (Array.isArray(value)) {
+    for (const item of value) encodeIds(item);
+    return;
+  }
+  for (const name of Object.keys(value)) {
+    const member = value[name] as JsonValue;
+    if (typeof member === "string" && idFields.has(name)) value[name] = Uint8Array.fromHex(member).toBase64();
+    else encodeIds(member);
+  }
 };
 
 const createSend =

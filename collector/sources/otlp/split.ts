@@ -1,14 +1,6 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { eachField, readWire, wireTag } from "../../../proto/wire.ts";
 
-/** A message: its children, and its other fields. */
-interface Group {
-  /** The fields that all children share: resource or scope, and schema URL. */
-  readonly header: Uint8Array;
-  /** `[start, end)` of the children's bodies. */
-  readonly children: readonly (readonly [number, number])[];
-}
-
 /** Field numbers, the same for every signal: of the resources in a request, and of the children in a resource and in a scope. */
 const resourcesField = 1;
 const childrenField = 2;
@@ -28,9 +20,18 @@ export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8
   let resources: Uint8Array[] = [];
   let scopes: Uint8Array[] = [];
   let items: Uint8Array[] = [];
+  let itemsEnd = 0;
   let size = 0;
   let partsBytes = 0;
 
+  const addItem = (start: number, end: number) => {
+    const last = items.at(-1);
+    // Items that follow one another are one piece: a request may have a hundred thousand.
+    if (last === undefined || itemsEnd !== start) items.push(request.subarray(start, end));
+    else items[items.length - 1] = request.subarray(last.byteOffset - request.byteOffset, end);
+    itemsEnd = end;
+    size += end - start;
+  };
   const closeScope = (header: Uint8Array) => {
     if (items.length > 0) scopes.push(wrap(childrenField, [header, ...items]));
     items = [];
@@ -45,46 +46,54 @@ export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8
     size = 0;
   };
 
-  for (const [resourceStart, resourceEnd] of groupOf(request, 0, request.length, resourcesField).children) {
-    const resource = groupOf(request, resourceStart, resourceEnd, childrenField);
-    for (const [scopeStart, scopeEnd] of resource.children) {
-      const scope = groupOf(request, scopeStart, scopeEnd, childrenField);
-      const headers = resource.header.length + scope.header.length + framingBytes;
+  eachChild(request, [0, request.length], resourcesField, (_, resource) => {
+    const resourceHeader = headerOf(request, resource);
+    eachChild(request, resource, childrenField, (_, scope) => {
+      const scopeHeader = headerOf(request, scope);
+      const headers = resourceHeader.length + scopeHeader.length + framingBytes;
       size += headers;
-      for (const [start, end] of scope.children) {
-        const item = wrap(childrenField, [request.subarray(start, end)]);
-        if (size + item.length > bytesMax && (items.length > 0 || scopes.length > 0 || resources.length > 0)) {
-          closeScope(scope.header);
-          closeResource(resource.header);
+      eachChild(request, scope, childrenField, (start, [, end]) => {
+        const isFirst = items.length === 0 && scopes.length === 0 && resources.length === 0;
+        if (size + end - start > bytesMax && !isFirst && partsBytes <= partsBytesMax) {
+          closeScope(scopeHeader);
+          closeResource(resourceHeader);
           partsBytes += size;
           closePart();
-          if (partsBytes > partsBytesMax) return null;
           size = headers;
         }
-        items.push(item);
-        size += item.length;
-      }
-      closeScope(scope.header);
-    }
-    closeResource(resource.header);
-  }
+        addItem(start, end);
+      });
+      closeScope(scopeHeader);
+    });
+    closeResource(resourceHeader);
+  });
   closePart();
-  return parts;
+  return partsBytes > partsBytesMax ? null : parts;
 };
 
-const groupOf = (bytes: Uint8Array, start: number, end: number, childField: number): Group => {
-  const header: Uint8Array[] = [];
-  const children: [number, number][] = [];
+/** `[start, end)` of a message's body. */
+type Span = readonly [start: number, end: number];
+
+/** Calls `visit` with the start of each field of that number, and its body. */
+const eachChild = (bytes: Uint8Array, [start, end]: Span, number: number, visit: (start: number, body: Span) => void) =>
   readWire(bytes, (reader) => {
     let fieldStart = start;
     reader.pos = start;
     eachField(reader, end, (tag, valueEnd) => {
-      if (tag >>> 3 === childField) children.push([reader.pos, valueEnd]);
-      else header.push(bytes.subarray(fieldStart, valueEnd));
+      if (tag >>> 3 === number) visit(fieldStart, [reader.pos, valueEnd]);
       fieldStart = valueEnd;
     });
   });
-  return { header: Buffer.concat(header), children };
+
+/** Returns the fields that all children share: resource or scope, and schema URL. */
+const headerOf = (bytes: Uint8Array, message: Span): Uint8Array => {
+  const header: Uint8Array[] = [];
+  let [copied] = message;
+  eachChild(bytes, message, childrenField, (start, [, end]) => {
+    if (start > copied) header.push(bytes.subarray(copied, start));
+    copied = end;
+  });
+  return Buffer.concat([...header, bytes.subarray(copied, message[1])]);
 };
 
 /** Encodes the parts as one length-delimited field. */
