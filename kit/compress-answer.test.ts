@@ -23,6 +23,7 @@ it.each([
 it("leaves events, what may have a secret beside what was sent, and what is compressed", () => {
   for (const type of ["text/event-stream", "text/html; charset=utf-8", "application/problem+json"])
     expect([type, codingOf("zstd", { "Content-Type": type })]).toEqual([type, null]);
+  expect(codingOf("zstd", { "Content-Type": "text/x-ndjson", "X-Accel-Buffering": "no" })).toBeNull();
   expect(codingOf("zstd", json, ["POST", 200])).toBeNull();
   expect(codingOf("zstd", { ...json, "Content-Encoding": "br" })).toBe("br");
 });

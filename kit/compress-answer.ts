@@ -7,7 +7,7 @@ export interface ContentCoding {
 const compressed = /^(application\/(json|yaml)|text\/(csv|x-ndjson))(;|$)/;
 
 /**
- * Compresses data that answers a GET by the first of `codings` that the client accepts, as a stream. Not events, which must leave at once,
+ * Compresses data that answers a GET by the first of `codings` that the client accepts, as a stream. Not what must leave at once,
  * nor pages and answers to other methods: there a secret may stand beside what a stranger chose, and its length tells it (BREACH).
  */
 export const compressAnswer = (
@@ -17,7 +17,7 @@ export const compressAnswer = (
 ) => {
   const { body, headers, status } = answer;
   if (method !== "GET" || status !== 200 || !compressed.test(headers.get("Content-Type") ?? "")) return answer;
-  if (body === null || headers.has("Content-Encoding")) return answer;
+  if (body === null || headers.has("Content-Encoding") || headers.get("X-Accel-Buffering") === "no") return answer;
   headers.append("Vary", "Accept-Encoding");
   const parts = (asked.get("Accept-Encoding") ?? "").split(",").filter((part) => !/;\s*q=0(\.0*)?\s*$/.test(part));
   const names = parts.map((part) => part.split(";")[0]?.trim());

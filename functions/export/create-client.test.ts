@@ -130,7 +130,7 @@ it.each(["http/protobuf", "grpc"])(
         files: "export headers",
         err: { faults: [{ variable: "SVC_EXPORT_HEADERS_FILE", message: "the file cannot be read" }] },
       },
-      { files: "export headers", err: { faults: [{ variable: "SVC_EXPORT_HEADERS" }] } },
+      { files: "export headers", err: { faults: [{ variable: "SVC_EXPORT_HEADERS_FILE" }] } },
     ]);
     await rotate("token-5");
     await client.check();
