@@ -10,6 +10,8 @@ import { createOtlpSource } from "./otlp/otlp-source.ts";
 const failures = {
   queue_unwritable: ["unavailable"],
   source_failed: ["failures"],
+  // A callback of a request that throws: a fault of ours, logged, and its sender sends again.
+  logged: ["failed"],
   // Of a full queue, which is at risk before that, and of what core finds in the numbers of the queue.
   queue_at_risk: ["dropped", "skipped", "gaps", "gap_bytes", "oldest_record_age_seconds", "dropped_records_total"],
   also_at_risk: ["dead_letters", "file_gaps_total", "file_gap_bytes_total"],

@@ -19,7 +19,7 @@ const hasAnalyze = spawnSync("systemd-analyze", ["--version"], { timeout: 60_000
 it.each(units)("the unit of $name starts the program with the env file that $page writes", ({ name, page }) => {
   const unit = readUnit(name);
   expect(programNames).toContain(name);
-  expect(unit).toContain(`\nExecStart=/usr/bin/node /opt/svc/dist/${name}/main.mjs\n`);
+  expect(unit).toContain(`\nExecStart=/usr/bin/node --disable-sigusr1 /opt/svc/dist/${name}/main.mjs\n`);
   const [, file = ""] = /\nEnvironmentFile=(.*)\n/.exec(unit) ?? [];
   expect(unit).toContain(`\nConditionPathExists=${file}\n`);
   expect(readFileSync(page, "utf8")).toContain(`\`${file}\``);
