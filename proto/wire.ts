@@ -12,6 +12,18 @@ export class ProtobufError extends Error {
   }
 }
 
+/** A message is well formed so far, and holds more than `messageLimits`. The text does not quote it. */
+export class WireLimitError extends ProtobufError {
+  override name = "WireLimitError";
+  /** The repeated field or map that has too many values; undefined when the message as a whole is too large. */
+  readonly field: string | undefined;
+
+  constructor(message: string, field?: string) {
+    super(message);
+    this.field = field;
+  }
+}
+
 /** Returns the tag of a field of up to 15, one byte: its number and its wire type. */
 export const wireTag = (number: number, type: WireType): number => (number << 3) | type;
 

@@ -1,13 +1,7 @@
 import type { DescMessage } from "@bufbuild/protobuf";
+import { WireLimitError } from "../wire.ts";
 import { messageLimits } from "./message-limits.ts";
-import {
-  countValue,
-  createShape,
-  type FieldShape,
-  type Shape,
-  type ValueCounter,
-  WireLimitError,
-} from "./message-shape.ts";
+import { countValue, createShape, type FieldShape, type Shape, type ValueCounter } from "./message-shape.ts";
 
 /** An object or array that is open, and the field whose value is next: of the member, or of each element. */
 interface Level {

@@ -11,9 +11,9 @@ import { ExportLogsServiceRequestSchema } from "../gen/opentelemetry/proto/colle
 import { ExportMetricsServiceRequestSchema } from "../gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "../gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { AccountBodySchema, EnvelopesSchema, IngestService } from "../gen/svc/ingest/v1/ingest_pb.js";
+import { WireLimitError } from "../wire.ts";
 import { createJsonCheck } from "./json-check.ts";
 import { bytesMaxOf, messageLimits, valuesMaxOf } from "./message-limits.ts";
-import { WireLimitError } from "./message-shape.ts";
 import { createWireCheck } from "./wire-check.ts";
 
 /** What core and the collector decode of others. */

@@ -1,19 +1,7 @@
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { WireType } from "@bufbuild/protobuf/wire";
-import { ProtobufError } from "../wire.ts";
+import { WireLimitError } from "../wire.ts";
 import { bytesMaxOf, valuesMaxOf } from "./message-limits.ts";
-
-/** A message is well formed so far, and holds more than `messageLimits`. The text does not quote it. */
-export class WireLimitError extends ProtobufError {
-  override name = "WireLimitError";
-  /** The repeated field or map that has too many values; undefined when the message as a whole is too large. */
-  readonly field: string | undefined;
-
-  constructor(message: string, field?: string) {
-    super(message);
-    this.field = field;
-  }
-}
 
 /** What a check of messages needs of their schema. */
 export interface Shape {

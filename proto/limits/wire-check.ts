@@ -1,8 +1,8 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { eachField, ProtobufError, readTag, readValueEnd, readWire } from "../wire.ts";
+import { eachField, ProtobufError, readTag, readValueEnd, readWire, WireLimitError } from "../wire.ts";
 import { messageLimits } from "./message-limits.ts";
-import { countValue, createShape, type FieldShape, type Shape, WireLimitError } from "./message-shape.ts";
+import { countValue, createShape, type FieldShape, type Shape } from "./message-shape.ts";
 
 /** Checks messages of one schema without decoding them. */
 export interface WireCheck {

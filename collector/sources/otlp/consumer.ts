@@ -1,8 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
-import { WireLimitError } from "../../../proto/limits/message-shape.ts";
 import type { WireCheck } from "../../../proto/limits/wire-check.ts";
-import { ProtobufError } from "../../../proto/wire.ts";
+import { ProtobufError, WireLimitError } from "../../../proto/wire.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
 import { countItems, type Signal } from "./signals.ts";
