@@ -31,7 +31,11 @@ export const createFrameAcceptor =
   }): ((examined: ExaminedFrame) => Promise<Ack>) =>
   async (examined) => {
     const { frame, bytes } = examined;
-    if (!budget.reserve(bytes)) throw new Problem("overloaded");
+    const { hostId } = frame;
+    if (!budget.reserve(bytes, "frame", hostId)) {
+      examined.release?.();
+      throw new Problem("overloaded");
+    }
     try {
       const committed = await sink.commit(withUnstored(examined), bytes);
       const { outcome, before, cursor } = committed;
@@ -41,7 +45,7 @@ export const createFrameAcceptor =
       const rejected = examined.rejected.map((rejection) => create(RejectionSchema, rejection));
       return create(AckSchema, { queueId: frame.queueId, ackedThrough: cursor, rejected });
     } finally {
-      budget.release(bytes);
+      budget.release(bytes, "frame", hostId);
       examined.release?.();
     }
   };

@@ -135,6 +135,27 @@ describe("examineBlock", () => {
     expect(settle(() => examine(block))).not.toBe("frame_invalid");
   });
 
+  it("O2: allocates nothing for a block that states another length, and frees the data of one that it rejects", () => {
+    const raw = new Uint8Array(90_000);
+    const block = { ...blockOf(lines(1)), rawBytes: raw.length, data: zstdCodec.compress(raw) };
+    const unpacked: (Uint8Array | null)[] = [];
+    const keeping = {
+      ...zstdCodec,
+      decompress(data: Uint8Array, rawBytes: number) {
+        const bytes = zstdCodec.decompress(data, rawBytes);
+        unpacked.push(bytes);
+        return bytes;
+      },
+    };
+    expect(settle(() => examine(block, keeping))).toBe("frame_invalid");
+    expect(unpacked.map((bytes) => bytes?.length)).toEqual([0]);
+    for (const rawBytes of [89_999, 90_001]) {
+      const before = process.memoryUsage().arrayBuffers;
+      for (let time = 0; time < 50; time++) expect(settle(() => examine({ ...block, rawBytes }))).toBe("frame_invalid");
+      expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(20 * raw.length);
+    }
+  });
+
   it("G1: rejects a block of more than 100,000 envelopes", () => {
     const wide = { ...limits, frameBytesMax: 10_000_000 };
     const of = (count: number) =>

@@ -40,12 +40,22 @@ export const examineSent = (sent: Frame | Block, examination: Examination): Exam
  * what the block says of them.
  */
 export const examineBlock = (sent: Block, examination: Examination): ExaminedFrame => {
-  const { identity, limits, receivedAt, codec } = examination;
+  const { identity, limits, codec } = examination;
   checkClaims(sent, identity, limits);
+  const bytes = decode(sent, limits.frameBytesMax, codec);
+  try {
+    return examineContent(sent, bytes, examination);
+  } catch (error) {
+    if (bytes !== sent.data) codec.free(bytes);
+    throw error;
+  }
+};
+
+const examineContent = (sent: Block, bytes: Uint8Array, examination: Examination): ExaminedFrame => {
+  const { identity, limits, receivedAt, codec } = examination;
   const { previousSequence } = sent;
   // Outlives the message that it is a part of.
   const queueId = Uint8Array.from(sent.queueId);
-  const bytes = decode(sent, limits.frameBytesMax, codec);
   const read = scanEnvelopes(bytes, limits, previousSequence);
   const examined = read
     ? frameOf(read, { hostId: identity, queueId, previousSequence, receivedAt })

@@ -32,7 +32,7 @@ const start = ({ open = async () => "opened" } = {}) => {
   }
   const frames = new Map<string, PromiseWithResolvers<string>>();
   const [abort, disconnected] = [new AbortController(), new AbortController()];
-  let readable = Promise.resolve();
+  let readable: Promise<void> | undefined;
   const aside = createAside<string>();
   const answers = forward<string>(
     requests(),
@@ -65,6 +65,7 @@ const start = ({ open = async () => "opened" } = {}) => {
     accepted: () => [...frames.keys()],
     setReadable: (promise: Promise<void>) => {
       readable = promise;
+      void promise.then(() => (readable = undefined)).catch(() => undefined);
     },
     send: async (...messages: (ForwardMessage | DecodeMessage)[]) => {
       post(messages.map((message) => (typeof message === "function" ? message : () => message)));
@@ -203,6 +204,22 @@ describe("forward", () => {
     await expect(pending).rejects.toThrow("revoked");
     await stream.send(frame(2));
     expect(stream.accepted()).toEqual(["1"]);
+  });
+
+  it("O2: decodes no message of a chunk while those before it fill the budget", async () => {
+    const stream = start();
+    const readable = Promise.withResolvers<void>();
+    const opened = stream.answers.next();
+    const filling = () => {
+      stream.setReadable(readable.promise);
+      return frame(1);
+    };
+    await stream.send(open, filling, frame(2));
+    await opened;
+    expect(stream.accepted()).toEqual(["1"]);
+    readable.resolve();
+    await stream.send(frame(3));
+    expect(stream.accepted()).toEqual(["1", "2", "3"]);
   });
 
   it("pauses reading on request, and 256 frames ahead of the acks", async () => {

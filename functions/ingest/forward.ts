@@ -129,14 +129,16 @@ export async function* forward<Answer>(
     const isOver = () => abort.aborted || disconnected.aborted;
     const hasRoom = () => isOver() || (entries.length < framesInFlightMax && rejections < rejectionsInFlightMax);
     const iterator = requests[Symbol.asyncIterator]();
+    const pause = () => steps.untilReadable(abort, disconnected);
     while (!isOver()) {
-      const paused = steps.untilReadable(abort, disconnected);
-      if (paused) await paused;
+      for (let paused = pause(); paused; paused = pause()) await paused;
       while (!hasRoom()) await drained.wait();
       const next = await iterator.next();
       if (next.done) return;
       for (const decode of next.value) {
-        if (!steps.mayAccept()) return;
+        // Each may be a block of which a few bytes fill the budget.
+        for (let paused = pause(); paused; paused = pause()) await paused;
+        if (isOver() || !steps.mayAccept()) return;
         const opening = serve(decode());
         if (opening && !(await opening)) return;
       }

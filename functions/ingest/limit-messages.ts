@@ -2,6 +2,7 @@ import type { ContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { unpooled } from "../../kit/buffer-pool.ts";
 import { readBytes } from "../../kit/bytes.ts";
+import { freeBytes } from "../../kit/free-bytes.ts";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
 import { createJsonCheck } from "../../proto/limits/json-check.ts";
 import { createWireCheck } from "../../proto/limits/wire-check.ts";
@@ -54,6 +55,7 @@ export const limitMessages = (handler: UniversalHandler, limits: MessageLimits):
         checkLimits(codec === "json" ? checks.json : checks.proto, message);
         return limits.decode?.(message, codec, request.contextValues) ?? message;
       } catch (error) {
+        freeRejected(message);
         throw toConnectError(error);
       }
     };
@@ -65,6 +67,10 @@ export const limitMessages = (handler: UniversalHandler, limits: MessageLimits):
   };
   return Object.assign(limited, handler);
 };
+
+/** Frees a message that may be a thousand times as large as what was sent: it fills its buffer, but for the byte that gzip leaves. */
+export const freeRejected = (message: Bytes): void =>
+  freeBytes(message, { whole: message.buffer.byteLength === message.length + 1 });
 
 /** The header that names a message's compression, for each protocol. */
 const encodingHeaders: Readonly<Record<string, string>> = {

@@ -205,7 +205,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
           },
           status: channel.receive,
           account: openDesk(caller, () => ({ queue, lastFrame })),
-          untilReadable: budget.untilReadable,
+          untilReadable: (...signals: AbortSignal[]) => budget.untilReadable(caller.identity, ...signals),
         };
         for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected, aside })) {
           yield answers;
@@ -269,7 +269,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
 
   return {
     routes(router, gzip) {
-      router.service(IngestService, service, { binaryOptions: { readUnknownFields: false } });
+      router.service(IngestService, service);
       const handlers = router.handlers.map((handler) => {
         const isForward = handler.method === IngestService.method.forward;
         const begin: MessageLimits["begin"] = ({ contextValues, signal }) =>

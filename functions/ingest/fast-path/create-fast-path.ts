@@ -10,6 +10,7 @@ import { type Caller, callerCertificateKey } from "../admission.ts";
 import { toConnectError } from "../connect-error.ts";
 import { directBodiesKey } from "../direct-bodies.ts";
 import type { DecodeMessage, ForwardAnswer, ForwardMessage } from "../forward.ts";
+import { freeRejected } from "../limit-messages.ts";
 import type { SharedWithFastPath } from "../service.ts";
 import { readFrame } from "./read-frame.ts";
 
@@ -32,7 +33,15 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
     const { bytesMax, gzip, limits, clock } = shared;
     const reception = shared.incomplete.begin(caller.identity, signal);
     const reader = createGrpcMessageReader(bytesMax, buffers, () => new Problem("frame_too_large"));
-    const decoding = (data: Bytes) => (): ForwardMessage => {
+    const decoding = (data: Bytes, isDecompressed: boolean) => (): ForwardMessage => {
+      try {
+        return decode(data);
+      } catch (error) {
+        if (isDecompressed) freeRejected(data);
+        throw error;
+      }
+    };
+    const decode = (data: Bytes): ForwardMessage => {
       const frame = readFrame(data, { identity: caller.identity, limits, receivedAt: clock.now() });
       if (frame !== undefined) return { case: "frame", value: { ...frame, release: () => buffers.release(data) } };
       const decoded = shared.decode(data, caller);
@@ -57,8 +66,9 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
       if (messages.length === 0) continue;
       // One at a time: only one decompressed message is outside the byte budget.
       if (messages.some(({ compressed }) => compressed))
-        for (const { compressed, data } of messages) yield [decoding(compressed ? await decompress(data) : data)];
-      else yield messages.map(({ data }) => decoding(data));
+        for (const { compressed, data } of messages)
+          yield [decoding(compressed ? await decompress(data) : data, compressed)];
+      else yield messages.map(({ data }) => decoding(data, false));
     }
     if (reader.incompleteBytes() > 0) throw new ConnectError("the stream ends inside a message", Code.InvalidArgument);
   }

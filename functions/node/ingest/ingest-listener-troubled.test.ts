@@ -2,10 +2,12 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTls, type TLSSocket } from "node:tls";
+import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
-import { frame, newQueue, open } from "../../../tests/support/frames.ts";
+import { EnvelopesSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { frame, newQueue, open, testHost } from "../../../tests/support/frames.ts";
 import {
   connectForeign,
   type ForeignClient,
@@ -15,6 +17,7 @@ import {
 } from "../../../tests/support/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../../tests/support/ingest.ts";
 import { createPostgresSink } from "../../ingest/postgres-sink.ts";
+import { zstdCodec } from "./zstd-codec.ts";
 
 const connect = (certificate: TestClient, to: TestIngest): ForeignClient => {
   const client = connectForeign(to, certificate);
@@ -25,13 +28,18 @@ const connect = (certificate: TestClient, to: TestIngest): ForeignClient => {
 describe.each(ingestPaths)("ingest under load, failure and reload, on the $path", ({ fastPath }) => {
   it("pauses reading while frames wait for their commit, rejects more with overloaded, and resumes after", async () => {
     const small = await startTestIngest({ needs: { inFlightBytesMax: 100_000, fastPath } });
-    const queue = newQueue();
-    const big = (from: number) => ({
-      ...frame(queue, from, from),
+    const big = (from: number, { host, queue } = first) => ({
+      ...frame(queue, from, from, host),
       envelopes: [{ sequence: from, kind: "log_line", payload: Buffer.alloc(40_000) }],
     });
-    const client = connect(await small.client({}), small);
-    await submit(client, frame(queue, 1, 1));
+    const prepare = async (host: string) => {
+      const queue = newQueue();
+      const client = connect(await small.client({ uri: host }), small);
+      await submit(client, frame(queue, 1, 1, host));
+      return { host, queue, client };
+    };
+    const first = await prepare(testHost);
+    const second = await prepare("spiffe://fleet.test/host-2");
     // Nothing commits while another transaction locks the cursor.
     const lock = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
@@ -41,20 +49,54 @@ describe.each(ingestPaths)("ingest under load, failure and reload, on the $path"
       await lock.promise;
     });
     await locked.promise;
-    const stream = openForward(client);
-    stream.call.write(open(queue));
-    for (const sequence of [2, 3, 4, 5]) stream.call.write({ frame: big(sequence) });
+    const streams = [first, second].map((of) => {
+      const stream = openForward(of.client);
+      stream.call.write(open(of.queue, of.host));
+      for (const sequence of [2, 3, 4, 5]) stream.call.write({ frame: big(sequence, of) });
+      return stream;
+    });
+    // A frame of each: core reads no other of a host whose frames fill a quarter.
     await expect.poll(() => small.ingest.gauges().inFlightBytes).toBeGreaterThan(80_000);
-    const refused = await submit(client, big(2));
+    const refused = await submit(first.client, big(2));
     expect(refused.error).toMatchObject({ code: status.UNAVAILABLE, reason: "overloaded" });
     expect(small.ingest.gauges().inFlightBytes).toBeLessThan(100_000);
     lock.resolve();
     await holding;
-    stream.call.end();
-    expect((await stream.ended).error).toBeUndefined();
-    expect(stream.messages.map(({ ack }) => ack?.acked_through)).toEqual([undefined, "2", "3", "4", "5"]);
+    for (const stream of streams) {
+      stream.call.end();
+      expect((await stream.ended).error).toBeUndefined();
+      expect(stream.messages.map(({ ack }) => ack?.acked_through)).toEqual([undefined, "2", "3", "4", "5"]);
+    }
     expect(small.ingest.gauges().inFlightBytes).toBe(0);
     await small.close();
+  });
+
+  it("O2: acknowledges blocks that unpack to four times the budget, and holds a quarter of it and one block at most", async () => {
+    const budgetBytes = 16_000_000;
+    let most = 0;
+    const own = await startTestIngest({
+      needs: { inFlightBytesMax: budgetBytes, fastPath },
+      sink: (needs) => {
+        const sink = createPostgresSink(needs);
+        const commit: typeof sink.commit = (frameToCommit, bytes) => {
+          most = Math.max(most, own.ingest.gauges().inFlightBytes);
+          return sink.commit(frameToCommit, bytes);
+        };
+        return { ...sink, commit };
+      },
+    });
+    const queue = newQueue();
+    const blocks = Array.from({ length: 20 }, (_, index) => {
+      const envelopes = [{ sequence: BigInt(index + 1), kind: "log_line", payload: new Uint8Array(4_000_000) }];
+      const raw = toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes }));
+      const range = { previous_sequence: index, last_sequence: index + 1, envelopes: 1, raw_bytes: raw.length };
+      return { block: { host_id: testHost, queue_id: queue, ...range, encoding: 2, data: zstdCodec.compress(raw) } };
+    });
+    const { error, messages } = await forwardAll(connect(await own.client({}), own), [open(queue), ...blocks]);
+    expect(error).toBeUndefined();
+    expect(messages.at(-1)?.ack?.acked_through).toBe("20");
+    expect(most).toBeLessThan(budgetBytes / 4 + 4_100_000);
+    await own.close();
   });
 
   it("D5: answers UNAVAILABLE with database_unavailable while the database is unavailable", async () => {

@@ -129,6 +129,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       errorHandler: answerAdapterError,
     },
   );
+  const limitedGzip = createLimitedGzip();
   const adapter = connectNodeAdapter({
     routes: (router) => ingest.routes(router, limitedGzip),
     readMaxBytes: ingest.readMaxBytes,
@@ -281,21 +282,36 @@ const unpoolProtocols = (server: object): void => {
 };
 
 const inflate = promisify(gunzip);
-const inflateChunkBytes = 256 * 1024;
+/** The least of a chunk: a smaller one would be a part of Node's pool. */
+const inflateChunkBytes = 64 * 1024;
+/** zlib interleaves concurrent calls: many at once would fill the memory with almost complete outputs. */
+const inflatedAtOnceMax = 2;
 
 /**
- * gzip that bounds its output before it makes it (G1), and whose errors have a reason. In large chunks: zlib returns to the event loop
- * for each, and by default a frame of 1 MiB has 64 of them.
+ * Makes gzip that bounds its output before it makes it (G1), and whose errors have a reason. In one chunk, with room for one byte more, as the
+ * trailer has the length (RFC 1952): zlib returns to the event loop for each, and copies several.
  */
-const limitedGzip: typeof compressionGzip = {
-  ...compressionGzip,
-  decompress: async (bytes, readMaxBytes) => {
-    if (bytes.length === 0) return new Uint8Array();
-    try {
-      return await inflate(bytes, { maxOutputLength: readMaxBytes, chunkSize: inflateChunkBytes });
-    } catch (cause) {
-      const tooLarge = errorCode(cause) === "ERR_BUFFER_TOO_LARGE";
-      throw toConnectError(new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }));
-    }
-  },
+const createLimitedGzip = (): typeof compressionGzip => {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return {
+    ...compressionGzip,
+    decompress: async (bytes, readMaxBytes) => {
+      if (bytes.length === 0) return new Uint8Array();
+      if (running < inflatedAtOnceMax) running += 1;
+      else await new Promise<void>((resolve) => waiting.push(resolve));
+      try {
+        const length = new DataView(bytes.buffer, bytes.byteOffset + Math.max(0, bytes.length - 4)).getUint32(0, true);
+        const chunkSize = Math.max(inflateChunkBytes, Math.min(length, readMaxBytes) + 1);
+        return await inflate(bytes, { maxOutputLength: readMaxBytes, chunkSize });
+      } catch (cause) {
+        const tooLarge = errorCode(cause) === "ERR_BUFFER_TOO_LARGE";
+        throw toConnectError(new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }));
+      } finally {
+        const next = waiting.shift();
+        if (next === undefined) running -= 1;
+        else next();
+      }
+    },
+  };
 };

@@ -12,25 +12,46 @@ interface Inflated {
 /** With a checksum, so that damage is no other data. */
 const params = { [constants.ZSTD_c_compressionLevel]: 1, [constants.ZSTD_c_checksumFlag]: 1 };
 
+/**
+ * Returns the length that a frame of zstd states of its content (RFC 8878, 3.1.1.1): undefined for one that states none. A frame that lies is
+ * rejected before memory is allocated for it.
+ */
+const statedBytes = (data: Uint8Array): number | undefined => {
+  const descriptor = data[4] ?? 0;
+  const isSingle = (descriptor & 0x20) !== 0;
+  const dictionaryBytes = [0, 1, 2, 4][descriptor & 3] ?? 0;
+  const at = 5 + (isSingle ? 0 : 1) + dictionaryBytes;
+  const size = [isSingle ? 1 : 0, 2, 4, 8][descriptor >>> 6] ?? 0;
+  if (size === 0 || data.length < at + size) return undefined;
+  const bytes = Buffer.from(data.buffer, data.byteOffset, data.length);
+  if (size === 8) return Number(bytes.readBigUInt64LE(at));
+  return bytes.readUIntLE(at, size) + (size === 2 ? 256 : 0);
+};
+
+/** Frees a chunk with room for one byte more than `rawBytes`; a smaller one is a part of Node's pool. */
+const free = (bytes: Uint8Array, rawBytes: number): void => {
+  if (bytes.buffer.byteLength === rawBytes + 1) freeBytes(bytes, { whole: true });
+};
+
 /** The codec of blocks. At once, not in the thread pool: handing a block over costs as much as the work itself. */
 export const zstdCodec: BlockCodec = {
   // In chunks of the default size, which come from Node's pool: one large enough for the whole is garbage that costs half as much again.
   compress: (raw) => zstdCompressSync(raw, { params }),
   decompress(data, rawBytes) {
+    if ((statedBytes(data) ?? rawBytes) !== rawBytes) return null;
     try {
       // With room for one byte more than allowed, the whole fits one chunk.
       const options = { maxOutputLength: Math.max(1, rawBytes), chunkSize: Math.max(64, rawBytes + 1), info: true };
       const { buffer, engine } = zstdDecompressSync(data, options) as unknown as Inflated;
+      const bytes = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.length);
       // Node ignores what follows the frame.
-      if (buffer.length !== rawBytes || engine.bytesWritten !== data.length) return null;
-      return new Uint8Array(buffer.buffer, buffer.byteOffset, rawBytes);
+      if (buffer.length === rawBytes && engine.bytesWritten === data.length) return bytes;
+      free(bytes, rawBytes);
+      return null;
     } catch {
       return null;
     }
   },
-  free(decompressed) {
-    // A smaller one is a part of Node's pool.
-    if (decompressed.buffer.byteLength === decompressed.length + 1) freeBytes(decompressed, { whole: true });
-  },
+  free: (decompressed) => free(decompressed, decompressed.length),
   digest: (raw) => hash("sha256", raw, "buffer"),
 };
