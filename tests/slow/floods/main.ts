@@ -2,9 +2,8 @@
  * `bun run floods -- [--seconds 10] [--only NAME]`: attacks the ingest listener of a real core and the HTTP listeners of core and web, one
  * attack after another, each on new processes, beside well-behaved clients: a collector that commits a frame every 10 ms and, at the
  * HTTP listeners, a person who reads from core through web. Prints one JSON object with the peak RSS, the p99 of the clients and the
- * delay of the event loop beside each attack and alone. Exit code 1 when an RSS exceeds 350 MB, a p99 twice the one alone (and 50 ms; at the
- * HTTP listeners 250 ms, of the event loop 100 ms), a
- * client is not served, or a program ends.
+ * delay of the event loop beside each attack and alone. Exit code 1 when an RSS exceeds 350 MB, a p99 twice the one alone (and 50 ms; beside
+ * messages and at the HTTP listeners 250 ms, of the event loop 100 ms), a client is not served, or a program ends.
  */
 import { parseArgs } from "node:util";
 import { attacks } from "./attacks.ts";
