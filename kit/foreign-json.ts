@@ -13,10 +13,27 @@ export interface JsonLimits {
 
 const mebibyte = 1024 * 1024;
 
+/** A value has eight bytes at least, on average: members with names and their commas have more. */
+const limits = (bytes: number, values = bytes / 8, depth = 32): JsonLimits => ({ bytes, values, depth });
+
 /** The limits of each kind of JSON that comes from others (docs/protocol-limits.md). */
 export const jsonLimits = {
+  /** A request to core's API or SCIM. */
+  request: limits(mebibyte),
+  /** An inventory, or what a set of files has applied. */
+  upload: limits(12 * mebibyte),
   /** OTLP to a collector: 10,000 spans with four attributes each. */
-  otlp: { bytes: 16 * mebibyte, values: 250_000, depth: 100 } satisfies JsonLimits,
+  otlp: limits(8 * mebibyte, 250_000, 100),
+  /** What a collector gets from the server at the address of core. */
+  managementAnswer: limits(mebibyte),
+  /** Metadata, keys and tokens of an identity provider or of the issuer of workloads. */
+  providerAnswer: limits(mebibyte, 20_000),
+  /** A page of 500 people of a directory. */
+  directoryPage: limits(4 * mebibyte),
+  /** All parts of a round of a language model. */
+  modelAnswer: limits(8 * mebibyte),
+  /** The answer of a backend to an export. */
+  backendAnswer: limits(64 * 1024, 1_000),
 };
 
 /** A text has more bytes or values than its limits. The message quotes nothing of it. */

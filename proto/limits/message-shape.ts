@@ -45,10 +45,11 @@ export const createShape = (schema: DescMessage): { shape: Shape; counters: read
 
 /** Counts a value. Throws `WireLimitError`. */
 export const countValue = (counter: ValueCounter): void => {
-  counter.count += 1;
-  const { name, max, count } = counter;
-  if (count > max) throw new WireLimitError(`${name} is over the limit of ${max} values`, name);
+  if (++counter.count > counter.max) throw tooManyValues(counter);
 };
+
+const tooManyValues = ({ name, max }: ValueCounter): WireLimitError =>
+  new WireLimitError(`${name} is over the limit of ${max} values`, name);
 
 const shapeOf = (schema: DescMessage, known: Known): Shape => {
   const found = known.shapes.get(schema.typeName);

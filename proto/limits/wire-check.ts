@@ -52,6 +52,7 @@ const checkMessage = (checking: Checking, start: number, end: number, shape: Sha
   if (depth > messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
   if (end - start > shape.bytesMax)
     throw new WireLimitError(`${shape.name} is over the limit of ${shape.bytesMax} bytes`);
+  let fields = 0;
   let singular = 0;
   let at = start;
   while (at < end) {
@@ -71,51 +72,56 @@ const checkMessage = (checking: Checking, start: number, end: number, shape: Sha
       to = readValueEnd(reader, tag, end);
       at = reader.pos;
     }
-    countField(checking);
+    fields++;
     const field = shape.fields[tag >>> 3];
-    if (field?.counter === undefined && ++singular > max.singular)
-      throw new WireLimitError(`${shape.name} repeats fields that occur once`, shape.name);
+    if (field?.counter === undefined) singular++;
     if (field !== undefined) {
+      const { counter, message, isText } = field;
       const isPacked = field.packable && wireType === WireType.LengthDelimited;
       if (field.wireType !== wireType && !isPacked)
         throw new ProtobufError("a field has another type than the schema says");
-      if (isPacked) checkPacked(checking, at, to, field);
-      else if (field.counter !== undefined) countValue(field.counter);
-      if (field.isText) checkText(checking, at, to);
-      else if (field.message !== undefined) checkMessage(checking, at, to, field.message, depth + 1);
+      if (counter !== undefined && !isPacked) countValue(counter);
+      if (isText) {
+        if (!isAscii(bytes, at, to)) checkText(checking, at, to);
+      } else if (message !== undefined) checkMessage(checking, at, to, message, depth + 1);
+      else if (isPacked) checkPacked(checking, at, to, field);
     }
     at = to;
   }
+  if (singular > max.singular) throw new WireLimitError(`${shape.name} repeats fields that occur once`, shape.name);
+  countFields(checking, fields);
 };
 
-const countField = (checking: Checking): void => {
-  checking.fields += 1;
+/** Counts the fields of a message at once, as a check for each takes a third of the time. */
+const countFields = (checking: Checking, count: number): void => {
+  checking.fields += count;
   const { fields } = checking.max;
   if (checking.fields > fields) throw new WireLimitError(`the message is over the limit of ${fields} fields`);
 };
 
 const checkPacked = (checking: Checking, start: number, end: number, field: FieldShape): void => {
-  const { reader } = checking;
+  const { reader, isUtf8 } = checking;
+  let values = 0;
   reader.pos = start;
   while (reader.pos < end) {
     reader.pos = readValueEnd(reader, field.wireType, end);
-    countField(checking);
-    if (field.counter !== undefined && !checking.isUtf8) countValue(field.counter);
+    values++;
+    if (field.counter !== undefined && !isUtf8) countValue(field.counter);
   }
+  countFields(checking, values);
+};
+
+const isAscii = (bytes: Uint8Array, start: number, end: number): boolean => {
+  for (let at = start; at < end; at++) if ((bytes[at] ?? 0) >= 0x80) return false;
+  return true;
 };
 
 const checkText = (checking: Checking, start: number, end: number): void => {
-  const { bytes, isUtf8 } = checking;
-  if (isUtf8 === undefined) return;
-  for (let at = start; at < end; at++) {
-    if ((bytes[at] ?? 0) < 0x80) continue;
-    if (isUtf8(bytes.subarray(at, end))) return;
-    checking.invalidTexts += 1;
-    const { repairedTexts } = messageLimits.passed;
-    if (checking.invalidTexts > repairedTexts)
-      throw new WireLimitError(`the message is over the limit of ${repairedTexts} strings that are not UTF-8`);
-    return;
-  }
+  if (checking.isUtf8?.(checking.bytes.subarray(start, end)) ?? true) return;
+  checking.invalidTexts += 1;
+  const { repairedTexts } = messageLimits.passed;
+  if (checking.invalidTexts > repairedTexts)
+    throw new WireLimitError(`the message is over the limit of ${repairedTexts} strings that are not UTF-8`);
 };
 
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });

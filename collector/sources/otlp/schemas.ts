@@ -22,21 +22,27 @@ const requests: Record<Signal["kind"], DescMessage> = {
 export const createRequestCheck = ({ kind }: Signal): WireCheck => createWireCheck(requests[kind], isUtf8);
 
 /** Converts an export request from OTLP/JSON, whose ids are base64 already, to protobuf. Ignores unknown members. */
-export const requestFromJson = ({ kind }: Signal, json: JsonValue): Uint8Array => encode(requests[kind], json, 3);
+export const requestFromJson = ({ kind }: Signal, json: JsonValue): Uint8Array => encode(requests[kind], json, 2);
 
-/** Resources, scopes and items are converted each by itself: the messages of all spans together would take ten times as much as their JSON. */
+const itemsAtOnce = 500;
+
+/** Resources and scopes are converted each by itself, and a few items at once: all messages together would take ten times as much as their JSON. */
 const encode = (schema: DescMessage, json: JsonValue, levels: number): Uint8Array => {
+  const convert = (own: JsonValue) => toBinary(schema, fromJson(schema, own, { ignoreUnknownFields: true }));
+  if (typeof json !== "object" || json === null || Array.isArray(json)) return convert(json);
+  const own = { ...json };
   const writer = new BinaryWriter();
-  const lists = levels > 0 ? schema.fields.filter(({ fieldKind, message }) => fieldKind === "list" && message) : [];
-  let rest = json;
-  for (const { message, number, jsonName, name } of lists)
+  for (const { fieldKind, message, number, jsonName, name } of schema.fields)
     for (const member of [jsonName, name]) {
-      if (message === undefined || typeof rest !== "object" || rest === null || Array.isArray(rest)) continue;
-      const { [member]: items, ...others } = rest;
-      if (!Array.isArray(items)) continue;
-      for (const item of items)
-        writer.uint32(wireTag(number, WireType.LengthDelimited)).bytes(encode(message, item, levels - 1));
-      rest = others;
+      const items = own[member];
+      if (fieldKind !== "list" || message === undefined || !Array.isArray(items)) continue;
+      delete own[member];
+      if (levels === 0)
+        for (let at = 0; at < items.length; at += itemsAtOnce)
+          writer.raw(convert({ [member]: items.slice(at, at + itemsAtOnce) }));
+      else
+        for (const item of items)
+          writer.uint32(wireTag(number, WireType.LengthDelimited)).bytes(encode(message, item, levels - 1));
     }
-  return writer.raw(toBinary(schema, fromJson(schema, rest, { ignoreUnknownFields: true }))).finish();
+  return writer.raw(convert(own)).finish();
 };

@@ -1,4 +1,4 @@
-import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { eachField, readWire, wireTag } from "../../../proto/wire.ts";
 
 /** Field numbers, the same for every signal: of the resources in a request, and of the children in a resource and in a scope. */
@@ -46,26 +46,28 @@ export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8
     size = 0;
   };
 
-  eachChild(request, [0, request.length], resourcesField, (_, resource) => {
-    const resourceHeader = headerOf(request, resource);
-    eachChild(request, resource, childrenField, (_, scope) => {
-      const scopeHeader = headerOf(request, scope);
-      const headers = resourceHeader.length + scopeHeader.length + framingBytes;
-      size += headers;
-      eachChild(request, scope, childrenField, (start, [, end]) => {
-        const isFirst = items.length === 0 && scopes.length === 0 && resources.length === 0;
-        if (size + end - start > bytesMax && !isFirst && partsBytes <= partsBytesMax) {
-          closeScope(scopeHeader);
-          closeResource(resourceHeader);
-          partsBytes += size;
-          closePart();
-          size = headers;
-        }
-        addItem(start, end);
+  readWire(request, (reader) => {
+    eachChild(reader, [0, request.length], resourcesField, (_, resource) => {
+      const resourceHeader = headerOf(request, reader, resource);
+      eachChild(reader, resource, childrenField, (_, scope) => {
+        const scopeHeader = headerOf(request, reader, scope);
+        const headers = resourceHeader.length + scopeHeader.length + framingBytes;
+        size += headers;
+        eachChild(reader, scope, childrenField, (start, [, end]) => {
+          const isFirst = items.length === 0 && scopes.length === 0 && resources.length === 0;
+          if (size + end - start > bytesMax && !isFirst && partsBytes <= partsBytesMax) {
+            closeScope(scopeHeader);
+            closeResource(resourceHeader);
+            partsBytes += size;
+            closePart();
+            size = headers;
+          }
+          addItem(start, end);
+        });
+        closeScope(scopeHeader);
       });
-      closeScope(scopeHeader);
+      closeResource(resourceHeader);
     });
-    closeResource(resourceHeader);
   });
   closePart();
   return partsBytes > partsBytesMax ? null : parts;
@@ -75,25 +77,31 @@ export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8
 type Span = readonly [start: number, end: number];
 
 /** Calls `visit` with the start of each field of that number, and its body. */
-const eachChild = (bytes: Uint8Array, [start, end]: Span, number: number, visit: (start: number, body: Span) => void) =>
-  readWire(bytes, (reader) => {
-    let fieldStart = start;
-    reader.pos = start;
-    eachField(reader, end, (tag, valueEnd) => {
-      if (tag >>> 3 === number) visit(fieldStart, [reader.pos, valueEnd]);
-      fieldStart = valueEnd;
-    });
+const eachChild = (
+  reader: BinaryReader,
+  [start, end]: Span,
+  number: number,
+  visit: (start: number, body: Span) => void,
+): void => {
+  let fieldStart = start;
+  reader.pos = start;
+  eachField(reader, end, (tag, valueEnd) => {
+    if (tag >>> 3 === number) visit(fieldStart, [reader.pos, valueEnd]);
+    fieldStart = valueEnd;
   });
+};
 
 /** Returns the fields that all children share: resource or scope, and schema URL. */
-const headerOf = (bytes: Uint8Array, message: Span): Uint8Array => {
+const headerOf = (bytes: Uint8Array, reader: BinaryReader, message: Span): Uint8Array => {
   const header: Uint8Array[] = [];
-  let [copied] = message;
-  eachChild(bytes, message, childrenField, (start, [, end]) => {
-    if (start > copied) header.push(bytes.subarray(copied, start));
-    copied = end;
+  const [start, end] = message;
+  let copied = start;
+  eachChild(reader, message, childrenField, (childStart, [, childEnd]) => {
+    if (childStart > copied) header.push(bytes.subarray(copied, childStart));
+    copied = childEnd;
   });
-  return Buffer.concat([...header, bytes.subarray(copied, message[1])]);
+  if (copied < end) header.push(bytes.subarray(copied, end));
+  return header.length === 1 && header[0] ? header[0] : Buffer.concat(header);
 };
 
 /** Encodes the parts as one length-delimited field. */

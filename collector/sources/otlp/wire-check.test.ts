@@ -1,10 +1,12 @@
 import { isUtf8 } from "node:buffer";
 import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ExportMetricsServiceRequestSchema as Schema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { createWireCheck } from "../../../proto/limits/wire-check.ts";
-import { ProtobufError } from "../../../proto/wire.ts";
+import { ProtobufError, WireLimitError } from "../../../proto/wire.ts";
+import { cpuMillisecondsOf } from "../../../tests/support/cpu-time.ts";
 import { countItems, signals } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
 
@@ -125,6 +127,28 @@ describe("createWireCheck", () => {
     expect(accepts(Uint8Array.of(0xfd, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0))).toBe(true);
   });
 
+  it("O3: counts values, and strings to repair, and accepts the packed numbers and unknown fields of large requests", () => {
+    const refusalOf = (bytes: Uint8Array) => {
+      try {
+        return check(bytes);
+      } catch (error) {
+        return error instanceof WireLimitError ? error.message : error;
+      }
+    };
+    const inScope = (body: Uint8Array) => wrap(0x0a, wrap(0x12, body));
+    const unnamed = [0x12, 3, 0x0a, 1, 0xff];
+    expect(refusalOf(repeat([0x0a, 0], 100_001))).toBe("resource_metrics is over the limit of 100000 values");
+    expect(refusalOf(wrap(0x0a, repeat([0x12, 0], 100_001)))).toBe("scope_metrics is over the limit of 100000 values");
+    expect(refusalOf(inScope(repeat([0x12, 0], 500_001)))).toBe("metrics is over the limit of 500000 values");
+    expect(refusalOf(inScope(repeat(unnamed, 50_001)))).toContain("50000 strings that are not UTF-8");
+    expect(refusalOf(inScope(repeat(unnamed, 50_000)))).toBe(50_000);
+    // Field 15 is one of a newer OTLP; the buckets of an exponential histogram are numbers of a byte.
+    expect(refusalOf(wrap(0x0a, repeat([0x7a, 0], 50_001)))).toContain("ResourceMetrics repeats fields");
+    expect(refusalOf(wrap(0x0a, repeat([0x7a, 0], 50_000)))).toBe(0);
+    const buckets = [0x12, 0x52, 0x0a, 0x42, 0x12].reduceRight((body, tag) => wrap(tag, body), repeat([0], 2_000_000));
+    expect(refusalOf(inScope(buckets))).toBe(0);
+  });
+
   it("rejects deep nesting instead of exhausting the stack", () => {
     let bytes: Uint8Array = new Uint8Array();
     // AnyValue.kvlist_value → KeyValueList.values → KeyValue.value, again and again.
@@ -149,6 +173,26 @@ describe("splitExportRequest", () => {
   });
 });
 
+it("O3: splits and repairs as many empty values as pass the check in 400 ms", async () => {
+  const large = wrap(0x0a, wrap(0x12, wrap(0x12, wrap(0x0a, repeat([0x61], 1_000_000)))));
+  // Spans, as an empty metric has no data point.
+  const itemsIn = (part: Uint8Array) => countItems(signals[0] ?? metricsSignal, part);
+  const small = [
+    wrap(0x0a, wrap(0x12, repeat([0x12, 0], 490_000))),
+    wrap(0x0a, wrap(0x12, repeat([0x12, 3, 0x0a, 1, 0xff], 50_000))),
+  ];
+  for (const body of small) {
+    const bytes = Buffer.concat([body, large]);
+    let parts: Uint8Array[] = [];
+    const handle = () => {
+      parts = splitExportRequest(check(bytes) === 0 ? bytes : repairText(bytes), 1_048_576) ?? [];
+    };
+    expect(await cpuMillisecondsOf(400, handle)).toBeLessThan(400);
+    expect(parts.length).toBeGreaterThan(1);
+    expect(parts.reduce((sum, part) => sum + itemsIn(part), 0)).toBe(itemsIn(bytes));
+  }
+});
+
 it("does not split a request whose parts would be much larger than itself", () => {
   const attributes = [
     { key: "large", value: { value: { case: "stringValue" as const, value: "x".repeat(1_000_000) } } },
@@ -168,7 +212,7 @@ const itemsOf = (bytes: Uint8Array): unknown[] =>
   );
 
 /** A length-delimited field. */
-const wrap = (tag: number, body: Uint8Array): Uint8Array => {
-  const length = body.length < 128 ? [body.length] : [(body.length & 0x7f) | 0x80, body.length >> 7];
-  return Uint8Array.from([tag, ...length, ...body]);
-};
+const wrap = (tag: number, body: Uint8Array): Uint8Array => new BinaryWriter().uint32(tag).bytes(body).finish();
+
+const repeat = (unit: readonly number[], times: number): Uint8Array =>
+  Buffer.alloc(unit.length * times, Buffer.from(unit));
