@@ -15,7 +15,7 @@ export interface LineLog extends Log {
 }
 
 type Level = keyof Log;
-const levels: readonly string[] = ["debug", "info", "warn", "error"] satisfies Level[];
+const levels: readonly string[] = ["debug", "info", "warn", "error", "silent"];
 
 /** How long repeated warnings and errors are counted before the count is written, and how many different ones at once. */
 const counting = { ms: 60_000, linesMax: 1_000 };

@@ -96,8 +96,6 @@ const runWithQueue = async (
   const settings = { ...state.loaded.config.buffer, ...env, ...reports };
   const keeping = new AbortController();
   const { queue, usable } = openOrStandIn(() => openQueue(settings), { ...options, settings, isTrial }, keeping.signal);
-  /** Files wait where they are: their positions are in the queue. */
-  const wanted = () => sourceSettings(state.loaded).filter(({ type }) => usable === undefined || type === "otlp");
   const { checkpoints } = queue;
   const { refused } = queue.accounts;
   const append = traceAppend(queue.append, tracer);
@@ -124,7 +122,8 @@ const runWithQueue = async (
   };
   try {
     session = await openSession(options, { state, queue, conditions, usable });
-    await sources.apply(wanted());
+    // Files wait where they are: their positions are in the queue.
+    await sources.apply(sourceSettings(state.loaded).filter(({ type }) => usable === undefined || type === "otlp"));
     state.effectiveHash = state.loaded.runningConfigHash;
     socket = await serveStatus(state.loaded.config.buffer.dir, compose, log);
     onStarted();

@@ -44,7 +44,7 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
     const { config, warnings } = parse(env, (path) => readTrustedFile(path).toString("utf8"));
     if (command === "check-config") {
       for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
-      await load(config, silentLog);
+      await load(config, createStdoutLog("silent"));
       process.stdout.write("configuration is valid\n");
       return 0;
     }
@@ -67,9 +67,7 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
   }
 };
 
-const silentLog: Log = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
-
-/** Creates a log that writes one JSON object per line to stdout, at `level` and above. */
+/** Creates a log that writes one JSON object per line to stdout, at `level` and above; none at `silent`. */
 export const createStdoutLog = (level: string): LineLog => {
   // As when the reader of the log ends.
   process.stdout.on("error", () => undefined);

@@ -9,11 +9,8 @@ import { Counter, FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Ti
 /** The status of the collector's renewal; `failed` stays until an operator acts. */
 export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
 
-/** The first configuration errors of a heartbeat are stored, at most this many. */
-const configErrorsMax = 20;
-
-/** The first conditions of a heartbeat are stored, at most this many. */
-const conditionsMax = 20;
+/** The first configuration errors and conditions of a heartbeat are stored, at most this many of each. */
+const reportedMax = 20;
 
 /** Begins an error of a heartbeat's `config.errors` that says why the host does not apply its desired config. Core reads it. */
 export const desiredErrorPrefix = "desired config: ";
@@ -65,7 +62,7 @@ export const HeartbeatRequest = v.object({
     valid: v.boolean("must be true or false"),
     errors: v.pipe(
       v.array(FreeText, "must be an array"),
-      v.transform((errors) => errors.slice(0, configErrorsMax)),
+      v.transform((errors) => errors.slice(0, reportedMax)),
     ),
     running_config_hash: v.nullable(Sha256Hex),
     desired_config_hash: v.optional(Sha256Hex),
@@ -92,7 +89,7 @@ export const HeartbeatRequest = v.object({
   conditions: v.optional(
     v.pipe(
       v.array(ReportedCondition, "must be an array"),
-      v.transform((conditions) => conditions.slice(0, conditionsMax)),
+      v.transform((conditions) => conditions.slice(0, reportedMax)),
     ),
     [],
   ),

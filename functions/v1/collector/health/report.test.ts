@@ -122,6 +122,8 @@ describe("the states of the health report", () => {
     await test.beat(host, { conditions: [unwritable, { code: "source_failed", since, reason: "file: EIO" }] });
     const evidence = `queue_unwritable since ${since}: database or disk is full (/var/lib/queue); source_failed since ${since}: file: EIO`;
     expect(await stateOf(host)).toMatchObject({ state: "queue_at_risk", conditions: [{ evidence }] });
+    // As watches and the metric of the alert count it.
+    expect((await test.report("?condition=queue_at_risk")).items).toHaveLength(1);
     await test.clock.advance(10_000);
     await test.beat(host);
     expect(await stateOf(host)).toMatchObject({ state: "healthy", conditions: [] });
