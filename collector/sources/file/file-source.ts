@@ -112,6 +112,11 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     return await positionAt(file, location, patternIsNew && config.startAt === "end" ? stat.size : 0);
   };
 
+  const storeBegun = async () => {
+    if (begun.length > 0) await append([], { checkpoints: [...begun], signal });
+    begun.length = 0;
+  };
+
   const discover = async () => {
     found.clear();
     const known = checkpoints();
@@ -131,8 +136,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       }
       // In one transaction with the marker: after a crash in between, "end" would mean a later end.
       if (patternIsNew) begun.push({ source: checkpointSource, key: markerOf(pattern), value: "" });
-      if (begun.length > 0) await append([], { checkpoints: [...begun], signal });
-      begun.length = 0;
+      await storeBegun();
     }
     discoveredAt = clock.monotonic();
     if (!isResumed) await resume();
@@ -223,8 +227,9 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       }
     };
     if (clock.monotonic() - discoveredAt >= discoveryMs) await attempt(undefined, () => discover().then(closeRotated));
-    // One batch of each file in turn, so that neither a busy nor a failing file starves the others.
-    for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
+    await attempt(undefined, storeBegun);
+    // One batch of each file in turn, so that neither a busy nor a failing file starves the others. None before its start is stored.
+    if (begun.length === 0) for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
     pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
     if (failed.size === 0) fault.succeeded();
     if (failed.size > 0) await clock.sleep(retryMs, signal);
