@@ -24,8 +24,7 @@ export const serverUsage = `svc-server: core of the collector fleet
 
   svc-server                serve, configured by the environment (docs/configuration.md)
   svc-server check-config   check the environment and its files and exit: 0, or 78 with every fault by name
-  svc-server confirm-access [--all | ADDRESS…]   after a restore: list the people whose access is held, or confirm it (docs/restore.md)
-  svc-server backup | restore   write all of core into one encrypted file, and restore it; without arguments: how (docs/backup.md)
+  svc-server confirm-access [--all | ADDRESS…]   after a restore: list the people whose access is held, or confirm it (docs/backup.md)
   svc-server hold-access    after a restore that core cannot notice: hold all access until the directory states it again
   svc-server confirm-clock  the database's clock is right: end a pause of retention, and drop expired days each hour for a day
   svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault

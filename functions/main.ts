@@ -13,9 +13,6 @@ if (command === "verify-receipts") {
 } else if (command === "export") {
   const { exportCommand } = await import("./export-program.ts");
   process.exitCode = await exportCommand(args);
-} else if (command === "backup" || command === "restore") {
-  const { backupCommand } = await import("./backup/program.ts");
-  process.exitCode = await backupCommand(command, args, process.env);
 } else {
   const { runServer } = await import("./server.ts");
   process.exitCode = await runServer(command, args);

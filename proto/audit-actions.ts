@@ -54,8 +54,6 @@ export const auditActions = [
   "completeness.read",
   "telemetry.read",
   "telemetry.copy",
-  "backup.create",
-  "backup.restore",
   "chat.tool_call",
   "operator.sign_in",
   "operator.sign_out",

@@ -155,7 +155,6 @@ export const parts: readonly Part[] = [
       "functions/account-register.ts",
       "functions/load-core-files.ts",
       "functions/commands.ts",
-      "functions/backup/",
       "functions/export-program.ts",
       "functions/verify-receipts.ts",
       "functions/verify-completeness.ts",

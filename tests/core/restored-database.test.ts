@@ -12,7 +12,7 @@ import { createHostProgram } from "../support/host-program.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
-/* docs/restore.md with the real programs: a database restored to before hosts enrolled and renewed, and the way back for these hosts. */
+/* docs/backup.md with the real programs: a database restored to before hosts enrolled and renewed, and the way back for these hosts. */
 
 const secret = "a-test-secret-of-more-than-32-bytes";
 const prefix = "https://fleet.test/d/";

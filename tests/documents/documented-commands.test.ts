@@ -1,6 +1,6 @@
 /*
  * Commands of the documents, run as they are printed: docs/chat.md, docs/chat-receipts.md, docs/collector-config.md, docs/deploy.md,
- * docs/enroll.md, docs/restore.md, docs/signers.md. The programs are this repository's; absolute paths are those of a folder of the test.
+ * docs/enroll.md, docs/backup.md, docs/signers.md. The programs are this repository's; absolute paths are those of a folder of the test.
  */
 import { execFileSync } from "node:child_process";
 import { createPrivateKey, X509Certificate } from "node:crypto";
@@ -90,7 +90,7 @@ describe("the commands of the documents", () => {
     });
   });
 
-  it.skipIf(!commandExists("jq"))("restore.md: list the hosts that core does not know (needs jq)", () => {
+  it.skipIf(!commandExists("jq"))("backup.md: list the hosts that core does not know (needs jq)", () => {
     const hosts = ["https://fleet.example.com/d/b", "https://fleet.example.com/d/a", "https://fleet.example.com/d/b"];
     const lines = [
       ...hosts.map((host_id) => ({ msg: "connection rejected", reason: "certificate_unknown", host_id })),
@@ -98,7 +98,7 @@ describe("the commands of the documents", () => {
       { msg: "request rejected", code: "certificate_unknown" },
     ];
     writeFileSync(join(dir, "core.log"), lines.map((line) => JSON.stringify(line)).join("\n"));
-    const { status, stdout } = run("docs/restore.md", "grep -h");
+    const { status, stdout } = run("docs/backup.md", "grep -h");
     expect([status, stdout]).toEqual([0, "https://fleet.example.com/d/a\nhttps://fleet.example.com/d/b\n"]);
   });
 

@@ -72,7 +72,7 @@ export const createRestoreCheck = (core: RestoreCore): (() => Promise<RestoreRea
     if (reason !== null)
       core.log.error(
         { reason },
-        "the database was restored from a backup: all access that it grants is held (docs/restore.md)",
+        "the database was restored from a backup: all access that it grants is held (docs/backup.md)",
       );
     return reason ?? elsewhere;
   };

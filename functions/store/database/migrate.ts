@@ -229,9 +229,6 @@ const minorOf = (version: string): [number, number] => {
   return [major, minor];
 };
 
-/** Whether a record is of no migration: it says which definitions a core applied, or its version. */
-export const isSchemaNote = (name: string): boolean => /^definitions_\d+$/.test(name) || name.startsWith(versionPrefix);
-
 /** Returns the names of what a newer core has applied, in order. */
 const laterMigrations = (applied: SchemaRecords["migrations"], files: SchemaFiles): string[] => {
   const known = new Set([...files.migrations, files.baselineEdits].map(({ name }) => name));

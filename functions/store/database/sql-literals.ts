@@ -12,6 +12,3 @@ export const numberArray = (values: readonly (bigint | number)[]): string => `'{
 
 /** Returns a timestamp, in milliseconds since the Unix epoch, as a literal. */
 export const timestampLiteral = (ms: number): string => `'${new Date(ms).toISOString()}'`;
-
-/** A name of a table or column. */
-export const identifier = (name: string): string => `"${name.replaceAll('"', '""')}"`;

@@ -42,7 +42,7 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
         whileStopped: async (dataDir) => void execFileSync("cp", ["-Rp", dataDir, `${dataDir}-backup`]),
       });
       await systemClock.sleep(seconds(draw, 1, 5));
-      // As docs/restore.md has it: stop core, restore, start.
+      // As docs/backup.md has it: stop core, restore, start.
       await Promise.all(cores.map((core) => core.end()));
       await discardDatabase(row?.xid ?? "0");
       await postgres.restart({

@@ -20,7 +20,6 @@ const usualFiles = [
   "collector/copied-queue",
   "core/enroll-crash",
   "core/enroll-by-hand",
-  "core/online-backup",
   "core/wrong-clock",
   "core/scim-process",
   "core/secret-rotation",

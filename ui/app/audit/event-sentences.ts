@@ -146,11 +146,6 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "copied telemetry to the table {target}[: {envelopes} envelopes]",
     "could not copy telemetry to the table {target}",
   ],
-  "backup.create": [
-    "wrote the backup {target}[ with the telemetry: {with_telemetry}]",
-    "could not write the backup {target}",
-  ],
-  "backup.restore": ["restored the backup {target} of {at}", "could not restore the backup {target}"],
   "chat.tool_call": [
     "let chat read the fleet[ with {tool}][, {row_count} rows]",
     "let chat ask for the fleet[ with {tool}], which failed",

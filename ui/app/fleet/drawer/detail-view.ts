@@ -201,8 +201,6 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "completeness.read": ["Statement of an hour read", "Reading a statement failed"],
   "telemetry.read": ["Telemetry read", "Reading telemetry failed"],
   "telemetry.copy": ["Telemetry copied to a table", "Copying telemetry failed"],
-  "backup.create": ["Backup written", "Writing a backup failed"],
-  "backup.restore": ["Backup restored", "Restoring a backup failed"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],
   "operator.sign_in": ["Signed in", "Sign-in rejected"],
   "operator.sign_out": ["Signed out", "Signing out failed"],
