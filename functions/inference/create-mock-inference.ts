@@ -1,19 +1,18 @@
-import type { RelationSummary, ToolName, ToolResult } from "../../proto/chat/tools.ts";
+import type { ToolName, ToolResult } from "../../proto/chat/tools.ts";
+import { filterToParams } from "../../proto/fleet-health/filter.ts";
+import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import type { Inference, InferenceMessage, InferencePart } from "./inference.ts";
-import { type Row, shown } from "./mock/answer-words.ts";
-import { readQuestion } from "./mock/question.ts";
-import { topics } from "./mock/topics.ts";
 
 /**
- * Creates a model that needs no provider: it plans SQL from the words of the question, and writes its answer from the results. The same
- * conversation always has the same answer. Only the person's own words decide what it does; results are data.
+ * Creates a model that needs no provider and reads no question: it calls each tool once, and answers with the hosts in each state. The same
+ * fleet always has the same answer.
  */
 export const createMockInference = (model: string): Inference => ({
   provider: "mock",
   model,
   async *stream({ messages, tools, signal }) {
     for (const part of reply(messages, tools.length > 0)) {
-      // Yields to the event loop between words, so that a signal can abort a long answer.
+      // Yields to the event loop between words, so that a signal can abort an answer.
       await Promise.resolve();
       signal.throwIfAborted();
       yield part;
@@ -21,54 +20,43 @@ export const createMockInference = (model: string): Inference => ({
   },
 });
 
+const script: readonly { name: ToolName; input: Record<string, unknown> }[] = [
+  { name: "list_tables", input: {} },
+  { name: "describe_table", input: { name: "collectors" } },
+  {
+    name: "query_sql",
+    input: {
+      statement: "select state, count(*) as hosts from collectors group by state order by hosts desc, state",
+    },
+  },
+];
+
 const reply = (messages: readonly InferenceMessage[], toolsOffered: boolean): InferencePart[] => {
   const start = messages.findLastIndex(({ role }) => role === "user");
-  const asked = messages[start];
-  const question = readQuestion(asked?.role === "user" ? asked.text : "");
   const results = messages.slice(start + 1).flatMap((message) => (message.role === "tool" ? message.results : []));
-  const failed = results.map(({ result }) => result).find((result) => result.kind === "error");
-  if (failed)
-    return words(`I cannot answer this: the query failed (${shown(failed.code)}). ${shown(failed.message, 500)}`);
-
-  const call = (index: number, name: ToolName, input: Record<string, unknown>): InferencePart => ({
-    type: "tool_call",
-    callId: `call_${start + 1}_${results.length + index + 1}`,
-    name,
-    input,
-  });
-  const topic = topics.find(({ matches }) => matches(question));
-  if (topic === undefined) {
-    const [first] = results;
-    if (first === undefined && toolsOffered) return [call(0, "list_tables", {})];
-    return words(unknownQuestion(first?.result.kind === "relations" ? first.result.relations : []));
-  }
-  if (results.length > 0)
-    return words(
-      topic
-        .answer(
-          question,
-          results.map(({ result }) => rowsOf(result)),
-        )
-        .join("\n"),
-    );
+  const last = results.at(-1)?.result;
+  if (last?.kind === "error") return words(`I cannot answer this: the query failed (${last.code}). ${last.message}`);
+  const step = script[results.length];
+  if (step === undefined) return words(answerOf(last));
   if (!toolsOffered)
     return words("I cannot answer this: it needs the fleet's data, and the SQL tools are not available now.");
-  const calls = topic.statements(question).map((statement, index) => call(index, "query_sql", { statement }));
-  return [...words("I query the fleet's tables.\n"), ...calls];
+  const call = { type: "tool_call", callId: `call_${start + 1}_${results.length + 1}`, ...step } as const;
+  return results.length === 0 ? [...words("I query the fleet's tables.\n"), call] : [call];
 };
 
-const rowsOf = (result: ToolResult): Row[] =>
-  result.kind === "rows"
-    ? result.rows.map((row) => Object.fromEntries(result.columns.map(({ name }, at) => [name, row[at]])))
-    : [];
+const isTrouble = (state: unknown): boolean => state !== "healthy" && state !== "enrolling";
 
-const unknownQuestion = (relations: readonly RelationSummary[]): string =>
-  [
-    "I am the built-in mock, not a language model, and do not understand this question. Ask for example:",
-    ...topics.map(({ example }) => `- ${example}`),
-    ...(relations.length > 0 ? ["The tables that I can read:"] : []),
-    ...relations.map(({ name, description }) => `- ${name}: ${description}`),
+const answerOf = (result: ToolResult | undefined): string => {
+  const rows = result?.kind === "rows" ? result.rows.map(([state, hosts]) => ({ state, hosts: Number(hosts) })) : [];
+  const sum = (of: typeof rows) => of.reduce((total, { hosts }) => total + hosts, 0);
+  const trouble = rows.filter(({ state }) => isTrouble(state));
+  return [
+    `${sum(trouble)} hosts of ${sum(rows)} need attention:`,
+    ...rows.map(({ state, hosts }) => `- ${state}: ${hosts} ${hosts === 1 ? "host" : "hosts"}`),
+    `All that need it: /fleet?${filterToParams({ states: fleetStates.filter(isTrouble) })}`,
+    "I am the built-in mock, not a language model: this is my answer to every question.",
   ].join("\n");
+};
 
 /** Splits a text into its words, each with the white space after it. */
 const words = (text: string): InferencePart[] =>

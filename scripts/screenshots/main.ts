@@ -44,11 +44,11 @@ interface Picture {
 const light = { width: 1440, scheme: "light" } as const;
 const dark = { width: 1440, scheme: "dark" } as const;
 
-/** Asks a question, and opens the first of its queries. */
+/** Asks a question, and opens its query. */
 const askInChat = async (page: Page): Promise<void> => {
-  await page.getByRole("button", { name: "Which certificates expire within 7 days?" }).click();
+  await page.getByRole("button", { name: "Which hosts need attention, and why?" }).click();
   await page.locator(".receipt > summary", { hasText: "Verified" }).waitFor();
-  await page.locator(".tool-call > summary").first().click();
+  await page.locator(".tool-call > summary").last().click();
 };
 
 /** Returns the picture in light and, as `<name>-dark`, in dark. */

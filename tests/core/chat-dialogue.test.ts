@@ -9,14 +9,13 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ReceiptFile } from "../../proto/chat/receipt.ts";
 import { verifyReceipts } from "../../proto/chat/verify-receipts.ts";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { type ChatClient, readReceiptKeys, type SendChat, startConversation } from "../../scripts/lab/chat-client.ts";
 import { prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
-import { bridgeTokenOf, createOperatorApi, type OperatorApi } from "../../scripts/lab/operator-api.ts";
+import { bridgeTokenOf } from "../../scripts/lab/operator-api.ts";
 import { seedPeople } from "../../scripts/lab/people.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { openEmbeddedDatabase } from "../../scripts/postgres/embedded-database.ts";
-import { readTruth, type TruthName, type Truths } from "../support/fleet-truth.ts";
+import { readStates } from "../support/fleet-truth.ts";
 import { programFile } from "../support/program.ts";
 
 const secret = "a-secret-of-the-dialogue-of-more-than-32-bytes";
@@ -29,25 +28,11 @@ cleanup.defer(() => rmSync(folder, { recursive: true }));
 const database = cleanup.use(await openEmbeddedDatabase());
 const { sql } = database;
 let send: SendChat;
-let api: OperatorApi;
 let conversation: ChatClient;
 
 beforeAll(async () => {
   await seedPeople(database.db, Date.now());
   await seedFleet(database.db, { count: 320, now: new Date() });
-  // A rollout stopped the forwarding of these an hour ago. The triggers move the time in fleet_status forwards only.
-  const [rollout, earlier] = [
-    sql`select identity from fleet where platform = 'windows/amd64' and version = '1.11.0'`,
-    sql`select identity from fleet where device_id = 'host-1'`,
-  ];
-  for (const [hosts, age] of [
-    [rollout, "1 hour"],
-    [earlier, "2 days"],
-  ] as const) {
-    await sql`update ingest_host set last_envelope_at = now() - ${age}::interval where host_id in (${hosts})`;
-    await sql`update fleet_status set last_envelope_at = now() - ${age}::interval
-      where identity in (${hosts}) and last_envelope_at > '-infinity'`;
-  }
   const files = await prepareIngestCore(database.url, {
     env: {
       SVC_AUTH_TOKEN_SECRET: secret,
@@ -60,105 +45,35 @@ beforeAll(async () => {
   const core = await files.start();
   cleanup.defer(() => void core.process.kill("SIGKILL"));
   const origin = `http://127.0.0.1:${core.port}`;
-  api = createOperatorApi(origin, secret);
   const headers = { Authorization: `Bearer ${await bridgeTokenOf(secret, "auditor")}` };
   send = (path, init) => fetch(`${origin}/v1/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } });
 
-  const { items } = await api<FleetHealthReport>("auditor", "GET", "/v1/collector/health?device=host-2");
-  await api("admin", "POST", `/v1/collector/identities/${items[0]?.identity_id}/revoke`, {
-    reason_code: "stolen_device",
-  });
-  const stranger = await fetch(`${origin}/v1/collector/enroll`, { method: "POST", body: "{}" });
-  expect(stranger.status).toBe(401);
   conversation = await startConversation(send);
 });
 
-/** A question, and what its answer must say by what the tables hold. */
-const asked = <Name extends TruthName>(
-  question: string,
-  name: Name,
-  claims: (truth: Truths[Name]) => readonly (string | RegExp)[],
-) => ({
-  question,
-  /** Asks until the truth is the same before and after the answer: a host may become stale meanwhile. */
-  ask: async () => {
-    for (;;) {
-      const before = await readTruth(sql, name);
-      const { text } = await conversation.ask(question);
-      if (JSON.stringify(before) === JSON.stringify(await readTruth(sql, name)))
-        return { text, claims: claims(before) };
-    }
-  },
-});
-
-const dialogue = [
-  asked("How many hosts need attention right now?", "states", (states) => {
+describe("a dialogue with core", () => {
+  it("answers what the tables hold", async () => {
+    // Until the truth is the same before and after the answer: a host may become stale meanwhile.
+    const ask = async () => {
+      for (;;) {
+        const before = await readStates(sql);
+        const { text, results } = await conversation.ask("How many hosts need attention right now?");
+        if (JSON.stringify(before) === JSON.stringify(await readStates(sql))) return { text, results, states: before };
+      }
+    };
+    const { text, results, states } = await ask();
     const sum = (rows: typeof states) => rows.reduce((total, { hosts }) => total + hosts, 0);
     const troubled = states.filter(({ state }) => state !== "healthy" && state !== "enrolling");
-    return [
-      `${sum(troubled)} hosts of ${sum(states)} need attention`,
-      ...troubled.map(({ state, hosts }) => `- ${state}: ${hosts} host`),
-    ];
-  }),
-  asked("Which hosts are stale?", "stale", (hosts) => [
-    new RegExp(`${hosts.length} hosts of \\d+ in the state stale`),
-    ...hosts.slice(0, 10).map(({ device_id }) => `- ${device_id}:`),
-  ]),
-  asked(
-    "Which hosts stopped forwarding in the last 2 hours since the rollout, and what do they have in common?",
-    "stopped",
-    ([found]) => [
-      new RegExp(`${found?.hosts} hosts of \\d+ stopped forwarding in the last 2 h`),
-      `- version ${found?.version}: ${found?.hosts} of them`,
-      `- platform ${found?.platform}: ${found?.hosts} of them`,
-    ],
-  ),
-  asked("Which hosts never sent us anything?", "never", (hosts) => [
-    new RegExp(`${hosts.length} hosts of \\d+ sent heartbeats and never`),
-  ]),
-  asked("Which certificates run out in the next 12 days?", "expiring", ([found]) => [
-    new RegExp(`${found?.expiring} hosts of \\d+ have a certificate that expires within 12 d`),
-  ]),
-  asked("What versions are out there?", "versions", (versions) =>
-    versions.map(({ version, hosts }) => `- ${version}: ${hosts} hosts`),
-  ),
-  asked("Which hosts drifted from the config we assigned?", "drift", (kinds) =>
-    kinds
-      .filter(({ drift }) => drift === "drifted" || drift === "on_last_known_good")
-      .map(({ drift, hosts }) => `- ${drift}: ${hosts} hosts`),
-  ),
-  asked("Are any queues at risk?", "queues", ([found]) => [
-    new RegExp(`${found?.at_risk} hosts of \\d+ have a queue at risk`),
-  ]),
-  asked("Do hosts drop records?", "queues", ([found]) => [new RegExp(`${found?.dropping} hosts of \\d+ lost data`)]),
-  asked("What is wrong with host-104?", "host", ([found]) => [
-    `host-104: state ${found?.state}`,
-    `identity ${found?.identity}`,
-    `version ${found?.version}`,
-  ]),
-  asked("Who changed what in the last hour?", "changes", (changes) =>
-    changes.map(
-      ({ actor, action, host, reason }) => `- ${action}: of ${host}, by ${actor}, outcome success, reason ${reason}`,
-    ),
-  ),
-  asked("Which enrollments were refused today?", "refusals", (refusals) =>
-    refusals.map(({ action, reason, events }) => new RegExp(`- ${action}: .*reason ${reason}, ${events} event`)),
-  ),
-];
-
-describe("a dialogue with core", () => {
-  it.each(dialogue)("answers what the tables hold: $question", async ({ ask }) => {
-    const { text, claims } = await ask();
-    expect(claims.length).toBeGreaterThan(0);
-    expect(claims.join()).not.toMatch(/undefined|null|NaN/);
-    for (const claim of claims)
-      expect(text).toEqual(typeof claim === "string" ? expect.stringContaining(claim) : expect.stringMatching(claim));
+    expect(troubled.length).toBeGreaterThan(4);
+    expect(results.map(({ kind }) => kind)).toEqual(["relations", "relation", "rows"]);
+    expect(text).toContain(`${sum(troubled)} hosts of ${sum(states)} need attention`);
+    for (const { state, hosts } of states) expect(text).toContain(`- ${state}: ${hosts} host`);
   });
 
   it("has receipts that verify offline, by the keys of core", async () => {
     const { raw, file } = await conversation.receipts();
     const turns = file.items.filter(({ kind }) => kind === "closing").length;
-    expect(turns).toBeGreaterThanOrEqual(dialogue.length);
+    expect(turns).toBeGreaterThanOrEqual(1);
     expect(verify(raw, await readReceiptKeys(send))).toMatchObject({
       status: 0,
       result: { ok: true, checked: file.items.length, turns, keys: "given", ephemeral: true, fault: null },

@@ -127,7 +127,7 @@ describe("the chat panel in a browser", () => {
     await panel.getByRole("button", { name: "Which certificates expire within 7 days?" }).click();
     await badges(page, "Verified");
     expect(conversationOf(page)).toMatch(/^[0-9a-f-]{36}$/);
-    const call = panel.locator(".tool-call").first();
+    const call = panel.locator(".tool-call").last();
     const outcome = (await call.locator(".tool-outcome").textContent()) ?? "";
     expect(outcome).toMatch(/^\d+ rows?$/);
     await call.locator("summary").click();
