@@ -1,41 +1,78 @@
-// Verifies the file of a statement with nothing but Node 22.15 or later: node verify-statement.mjs FILE KEYS [BLOCKS]
+// Verifies the file of a statement with nothing but Node 22.15 or later:
+//   node verify-statement.mjs FILE KEYS [BLOCKS] [--witness FILE] [--unbound]
 // KEYS has the log's key (name+id+base64) and the certificates of the authority of hosts. docs/completeness-proof.md has the formats.
 import { createHash, createPublicKey, verify, X509Certificate } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 import zlib from "node:zlib";
 
-if (zlib.zstdDecompressSync === undefined) {
-  console.error(`verify-statement.mjs needs Node 22.15 or later (this is ${process.version})`);
-  process.exit(1);
-}
-const [filePath, keysPath, blocksPath] = process.argv.slice(2);
-if (keysPath === undefined) {
-  console.error("usage: node verify-statement.mjs FILE KEYS [BLOCKS]");
-  process.exit(2);
-}
-const faults = [];
-const check = (ok, what) => ok || faults.push(what);
+const hourMs = 3_600_000;
 const sha = (...parts) => parts.reduce((hash, part) => hash.update(part), createHash("sha256")).digest();
-const bytes = (text) => Buffer.from(text === "-" ? "" : text, "base64");
 const leafOf = (data) => sha(Buffer.of(0), data);
 const nodeOf = (left, right) => sha(Buffer.of(1), left, right);
+const isCount = (text) => /^(0|[1-9]\d{0,15})$/.test(text) && Number.isSafeInteger(Number(text));
 
-// RFC 6962: the root of leaf hashes, and the root that follows from a leaf and its path (RFC 9162, 2.1.3.2).
-const rootOf = (hashes) => {
-  if (hashes.length < 2) return hashes[0] ?? sha("");
-  const split = 2 ** Math.ceil(Math.log2(hashes.length) - 1);
-  return nodeOf(rootOf(hashes.slice(0, split)), rootOf(hashes.slice(split)));
+/** The file is none of a statement. */
+export class Malformed extends Error {}
+const need = (ok, what) => {
+  if (!ok) throw new Malformed(what);
 };
+
+// Base64 has one spelling here: with padding, and without other characters.
+const isBase64 = (text) => text === Buffer.from(text, "base64").toString("base64");
+const bytes = (text) => {
+  need(isBase64(text), "something is not base64");
+  return Buffer.from(text, "base64");
+};
+const bytesOrNone = (text) => bytes(text === "-" ? "" : text);
+const hashes = (texts) => {
+  const all = texts.map(bytes);
+  need(
+    all.every(({ length }) => length === 32),
+    "a hash does not have 32 bytes",
+  );
+  return all;
+};
+
+// RFC 6962: the root of leaf hashes; the root that follows from a leaf and its path (RFC 9162, 2.1.3.2); consistency (2.1.4.2).
+const rootOf = (leaves) => {
+  if (leaves.length < 2) return leaves[0] ?? sha("");
+  const split = 2 ** Math.ceil(Math.log2(leaves.length) - 1);
+  return nodeOf(rootOf(leaves.slice(0, split)), rootOf(leaves.slice(split)));
+};
+const none = Buffer.alloc(0);
+const half = (number) => Math.floor(number / 2);
 const climb = (leaf, index, size, path) => {
+  if (index >= size) return none;
   let [at, last, root] = [index, size - 1, leaf];
   for (const hash of path) {
-    if (last === 0) return Buffer.alloc(0);
+    if (last === 0) return none;
     const isRight = at % 2 === 1 || at === last;
     root = isRight ? nodeOf(hash, root) : nodeOf(root, hash);
-    if (isRight) while (at % 2 === 0 && at > 0) [at, last] = [at >> 1, last >> 1];
-    [at, last] = [at >> 1, last >> 1];
+    if (isRight) while (at % 2 === 0 && at > 0) [at, last] = [half(at), half(last)];
+    [at, last] = [half(at), half(last)];
   }
-  return last === 0 ? root : Buffer.alloc(0);
+  return last === 0 ? root : none;
+};
+const isContinued = (before, after, path) => {
+  if (before.size > after.size || before.size === 0) return before.size === 0 && path.length === 0;
+  if (before.size === after.size) return path.length === 0 && before.root.equals(after.root);
+  if (path.length === 0) return false;
+  let [at, last] = [before.size - 1, after.size - 1];
+  while (at % 2 === 1) [at, last] = [half(at), half(last)];
+  const rest = at === 0 ? path : path.slice(1);
+  const start = at === 0 ? before.root : path[0];
+  let [old, now] = [start, start];
+  for (const hash of rest) {
+    if (last === 0) return false;
+    if (at % 2 === 1 || at === last) {
+      [old, now] = [nodeOf(hash, old), nodeOf(hash, now)];
+      while (at % 2 === 0 && at > 0) [at, last] = [half(at), half(last)];
+    } else now = nodeOf(now, hash);
+    [at, last] = [half(at), half(last)];
+  }
+  return last === 0 && old.equals(before.root) && now.equals(after.root);
 };
 
 // The fields of a protobuf message, by number.
@@ -44,12 +81,12 @@ const decode = (data) => {
   let at = 0;
   const varint = () => {
     let [value, shift] = [0n, 0n];
-    for (;;) {
+    for (; at < data.length; shift += 7n) {
       const byte = data[at++];
       value |= BigInt(byte & 127) << shift;
       if (byte < 128) return value;
-      shift += 7n;
     }
+    return value;
   };
   while (at < data.length) {
     const tag = Number(varint());
@@ -64,119 +101,463 @@ const decode = (data) => {
   return fields;
 };
 
-const keys = readFileSync(keysPath, "utf8");
-const authorities = (keys.match(/-----BEGIN[^-]+-----[^-]+-----END[^-]+-----/g) ?? []).map(
-  (pem) => new X509Certificate(pem),
-);
-const [, keyName, keyId, keyBase64] = /^(\S+?)\+([0-9a-f]{8})\+(\S+)$/m.exec(keys);
-const logKeyDer = Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), bytes(keyBase64).subarray(1)]);
-const logKey = createPublicKey({ key: logKeyDer, format: "der", type: "spki" });
+// Keys: of logs, with the id that their name and bytes give, and of the authorities of hosts.
+const pemPattern = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
+const readKeys = (text) => {
+  const authorities = (text.match(pemPattern) ?? []).map((pem) => new X509Certificate(pem));
+  const named = text.replaceAll(pemPattern, "").split("\n");
+  const logKeys = named
+    .map((line) => line.trim())
+    .filter((line) => line !== "" && !line.startsWith("#"))
+    .map((line) => {
+      const [, name, id, encoded = ""] = /^([^\s+]+)\+([0-9a-f]{8})\+(\S+)$/.exec(line) ?? [];
+      const key = bytes(encoded);
+      const isKey = key.length === 33 && key[0] === 1 && sha(`${name}\n`, key).toString("hex", 0, 4) === id;
+      need(isKey, "KEYS: a line is no key of a log and no certificate");
+      const der = Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), key.subarray(1)]);
+      return { name, id, key: createPublicKey({ key: der, format: "der", type: "spki" }) };
+    });
+  need(logKeys.length > 0, "KEYS: there is no key of a log");
+  return { authorities, logKeys };
+};
+
+// A head of a log as a signed note (c2sp.org/tlog-checkpoint): origin, size and root, an empty line, signatures.
+const openHead = (note, logKeys) => {
+  const end = note.lastIndexOf("\n\n");
+  const text = note.slice(0, end + 1);
+  const [origin, size = "", root = "", ...rest] = text.split("\n");
+  const isHead = isCount(size) && isBase64(root) && Buffer.from(root, "base64").length === 32 && rest.pop() === "";
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: notes have none
+  const isText = note.length <= 1_000_000 && !/[\u0000-\u0009\u000b-\u001f]/.test(note) && note.endsWith("\n");
+  if (!isHead || !isText || end < 0 || origin === "" || rest.includes("")) return undefined;
+  const signatures = note.slice(end + 2, -1).split("\n");
+  const isGood = signatures.map((line) => {
+    const [, name, encoded = ""] = /^— ([^\s\u0085+]+) (\S+)$/u.exec(line) ?? [];
+    const data = isBase64(encoded) ? Buffer.from(encoded, "base64") : none;
+    if (data.length <= 4) return false;
+    const known = logKeys.find((key) => key.name === name && data.toString("hex", 0, 4) === key.id);
+    if (known === undefined) return null;
+    return verify(null, Buffer.from(text), known.key, data.subarray(4)) && name;
+  });
+  const isSigned = signatures.length <= 100 && !isGood.includes(false) && isGood.includes(origin);
+  return { origin, size: Number(size), root: Buffer.from(root, "base64"), isSigned };
+};
+
+// A name has one spelling, with `:`, `/` and `@` as they are.
+const decodeName = (text) => {
+  try {
+    const name = decodeURIComponent(text);
+    const again = encodeURIComponent(name).replaceAll("%3A", ":").replaceAll("%2F", "/").replaceAll("%40", "@");
+    return again === text ? name : undefined;
+  } catch {
+    return undefined;
+  }
+};
+const timeOf = (text) => {
+  const ms = Date.parse(text);
+  const isHour = ms % hourMs === 0 && new Date(ms).toISOString().replace(".000Z", "Z") === text;
+  return isHour ? ms : undefined;
+};
+const readEntry = (text) => {
+  const [, name, hour, lines, root] = /^svc-completeness-v([12]) (\S+) (\S+) (\S+)$/.exec(text) ?? [];
+  const isRoot = root !== undefined && isBase64(root) && Buffer.from(root, "base64").length === 32;
+  if (name === undefined || timeOf(hour) === undefined || !isCount(lines) || !isRoot) return undefined;
+  return { version: Number(name), hour, ms: timeOf(hour), lines: Number(lines), root: bytes(root) };
+};
+
+// The fields of a line, in their order: version 2 has more, and passes over those that it does not know.
+const counts = [
+  ...["accepted", "stored", "rejected", "discarded", "lost", "missing", "expired", "damaged", "file_gap_bytes"],
+  ...["queue_full", "too_large", "malformed", "retry", "export_rejected", "export_rejected_items"],
+];
+const laterCounts = ["file_gaps", "filtered", "redacted"];
+const others = ["short", "clock", "sink", "delivered"];
+const namesOf = {
+  1: ["hour", ...counts, ...others, "of"],
+  2: ["hour", ...counts, ...laterCounts, ...others, "queues", "of"],
+};
+const states = ["complete", "undelivered", "short", "late", "silent", "not_running", "core_out", "not_accounted"];
+const lossCounts = [
+  ...["rejected", "lost", "missing", "file_gap_bytes", "file_gaps", "queue_full", "too_large"],
+  ...["export_rejected", "export_rejected_items"],
+];
+const words = (text) => text.split(",").every((word) => /^[a-z_]+(:[a-z_]+)?$/.test(word));
+const readQueue = (text, ms) => {
+  const [, id, from = "0", to = String(hourMs)] =
+    /^(any|others|[0-9a-f]{32})(?::(0|[1-9]\d{0,6})-(0|[1-9]\d{0,6}))?$/.exec(text) ?? [];
+  const isWritten = id !== undefined && text !== `${id}:0-${hourMs}`;
+  return isWritten ? { id, from: ms + Number(from), to: ms + Number(to) } : undefined;
+};
+const readLine = (text, { version, ms }) => {
+  const [name, state = "", ...rest] = text.split(" ");
+  const pairs = rest.map((field) => /^([a-z_]+)=(.+)$/.exec(field)?.slice(1) ?? []);
+  const fields = new Map(pairs);
+  const known = [...fields.keys()].filter((field) => namesOf[version].includes(field));
+  const unknown = [...fields.keys()].filter((field) => !namesOf[version].includes(field));
+  const own = fields.has("hour") ? timeOf(fields.get("hour")) : ms;
+  const queues =
+    fields
+      .get("queues")
+      ?.split(",")
+      .map((queue) => readQueue(queue, own)) ?? [];
+  const isCounted = (field) => !fields.has(field) || (isCount(fields.get(field)) && fields.get(field) !== "0");
+  const of = fields.get("of");
+  const isGood = [
+    pairs.every(({ length }) => length === 2) && fields.size === rest.length,
+    version === 1 ? states.includes(state) && unknown.length === 0 : /^[a-z_]+$/.test(state),
+    known.join() === namesOf[version].filter((field) => fields.has(field)).join(),
+    decodeName(name) !== undefined && own !== undefined && !queues.includes(undefined),
+    [...counts, ...laterCounts].every(isCounted) && ["ahead", undefined].includes(fields.get("clock")),
+    words(fields.get("short") ?? "a") && words(fields.get("sink") ?? "a"),
+    (fields.get("delivered") ?? "a").split(",").every((each) => decodeName(each) !== undefined),
+    of === undefined || (isBase64(of) && Buffer.from(of, "base64").length === 32),
+  ].every(Boolean);
+  if (!isGood) return undefined;
+  return { host: decodeName(name), state, fields, unknown, queues, own, isCorrection: fields.has("hour"), of };
+};
+const orderOf = (a, b) =>
+  Number(a.isCorrection) - Number(b.isCorrection) ||
+  Buffer.compare(Buffer.from(a.host), Buffer.from(b.host)) ||
+  a.own - b.own;
 
 // The file: entry and items, the proof of the entry, the note.
-const [head, proof, ...rest] = readFileSync(filePath, "utf8").split("\n\n");
-const [entry, ...items] = head.split("\n");
-const note = rest.join("\n\n");
-const [, hour, lineCount, statementRoot] = entry.split(" ");
-
-// The note: text, an empty line, signatures. The first four bytes of each are the key's id.
-const text = `${note.slice(0, note.lastIndexOf("\n\n"))}\n`;
-const [origin, size, logRoot] = text.split("\n");
-const signature = note.split("\n").find((line) => line.startsWith(`— ${keyName} `));
-const signed = bytes(signature?.split(" ")[2] ?? "");
-check(
-  origin === keyName &&
-    signed.subarray(0, 4).toString("hex") === keyId &&
-    verify(null, Buffer.from(text), logKey, signed.subarray(4)),
-  "the head of the log is not signed by the key",
-);
-const [, index, ...path] = proof.split("\n").map((line) => line.replace("index ", ""));
-const entryRoot = climb(leafOf(entry), Number(index), Number(size), path.map(bytes));
-check(entryRoot.equals(bytes(logRoot)), "the entry is not in the log");
-
-// The lines, each with its accounts and their blocks.
-const lines = [];
-const certificates = new Map();
-for (const item of items) {
+const readFile = (text) => {
+  const [head, proof, ...rest] = text.split("\n\n");
+  const [entryText, ...items] = head.split("\n");
+  need(proof !== undefined && rest.length > 0, "the file has no proof and no head of a log");
+  const entry = readEntry(entryText);
+  const file = { entryText, entry, only: undefined, lines: [], certificates: [], consistency: [], first: undefined };
+  for (const item of items) readItem(file, item);
+  const [name, index = "", ...path] = proof.split("\n");
+  const isProof = name === "c2sp.org/tlog-proof@v1" && index.startsWith("index ") && isCount(index.slice(6));
+  need(isProof, "the file has no proof of its entry");
+  return { ...file, index: Number(index.slice(6)), path: hashes(path), note: rest.join("\n\n") };
+};
+const readItem = (file, item) => {
   const [kind, ...fields] = item.split(" ");
-  const line = lines.at(-1);
-  if (kind === "line") lines.push({ at: Number(fields[0]), text: item.slice(6 + fields[0].length), accounts: [] });
-  else if (kind === "path") line.path = fields.map(bytes);
-  else if (kind === "account") line.accounts.push({ fields, blocks: [] });
-  else if (kind === "block") line.accounts.at(-1).blocks.push(fields);
-  else if (kind === "certificate")
-    certificates.set(sha(bytes(fields[0])).toString("hex"), new X509Certificate(bytes(fields[0])));
-}
-const isWhole = lines.length === Number(lineCount) && lines.every(({ at }, place) => at === place);
-const linesRoot = rootOf(lines.map((line) => leafOf(line.text)));
-if (isWhole) check(linesRoot.equals(bytes(statementRoot)), "the lines are not those of the entry");
-const fieldOf = (line, name) => line.text.split(` ${name}=`)[1]?.split(" ")[0];
-const names = lines.map((line) => `${line.text.split(" ")[0]} ${fieldOf(line, "hour")}`);
-check(new Set(names).size === names.length, "a host is in the file twice");
-const hourMs = 3_600_000;
-for (const line of lines) {
-  const [hostText, state] = line.text.split(" ");
-  const host = decodeURIComponent(hostText);
+  const line = file.lines.at(-1);
+  const place = `"${item.slice(0, 40)}" is no part of a statement`;
+  if (kind === "only") {
+    need(fields.length === 1 && file.only === undefined && file.lines.length === 0, place);
+    file.only = decodeName(fields[0]);
+    need(file.only !== undefined, place);
+  } else if (kind === "line") {
+    need(isCount(fields[0] ?? ""), place);
+    file.lines.push({ at: Number(fields[0]), text: fields.slice(1).join(" "), items: [] });
+  } else if (kind === "path") {
+    need(line !== undefined && line.path === undefined, place);
+    line.path = hashes(fields);
+  } else if (kind === "account") {
+    const [body, signature, digest, refused, ...more] = fields;
+    need(line !== undefined && digest !== undefined && more.length === 0, place);
+    const range = digest === "-" ? null : hashes([digest])[0];
+    line.items.push({ body: bytesOrNone(body), signature: bytesOrNone(signature), range, refused, blocks: [] });
+  } else if (kind === "block") {
+    const [first, last, size, digest, ...more] = fields;
+    const blocks = line?.items.findLast(({ body }) => body)?.blocks;
+    const isBlock =
+      [first, last].every((sequence) => /^(0|[1-9]\d{0,18})$/.test(sequence ?? "")) && isCount(size ?? "");
+    need(blocks !== undefined && isBlock && digest !== undefined && more.length === 0, place);
+    blocks.push({ first: BigInt(first), last: BigInt(last), size: Number(size), digest: hashes([digest])[0] });
+  } else if (kind === "certificate") file.certificates.push(bytes(fields.join(" ")));
+  else if (kind === "consistency") {
+    need(isCount(fields[0] ?? ""), place);
+    file.consistency.push({ size: Number(fields[0]), path: hashes(fields.slice(1)) });
+  } else if (kind === "first") {
+    need(file.first === undefined, place);
+    file.first = { text: fields.slice(0, 4).join(" "), path: hashes(fields.slice(4)) };
+  } else {
+    // Of a later version, below its line: the digest of the line covers it.
+    need(line !== undefined && file.entry?.version !== 1 && /^[a-z][a-z_-]*$/.test(kind), place);
+    line.items.push({ kind, text: item });
+  }
+};
+
+/** Verifies the text of a file; `readBlock(name)` returns the bytes of a block's file, or undefined. Throws `Malformed`. */
+export const verifyStatement = ({ file: text, keys, witness, isUnbound = false, readBlock }) => {
+  const faults = [];
+  const notices = [];
+  const check = (ok, what) => ok || faults.push(what);
+  const { authorities, logKeys } = readKeys(keys);
+  const file = readFile(text);
+  const { entry, first, only } = file;
+  const head = openHead(file.note, logKeys);
+  check(head?.isSigned, "the head of the log is not signed by the key");
+  check(entry, "the entry is malformed");
+  if (head === undefined || entry === undefined) return { faults, notices, summary: "" };
+  const isInLog = (entryText, index, path) => climb(leafOf(entryText), index, head.size, path).equals(head.root);
+  check(isInLog(file.entryText, file.index, file.path), "the entry is not in the log");
+  const kept = witness === undefined ? undefined : openHead(witness, logKeys);
+  if (witness !== undefined) {
+    const path = file.consistency.find(({ size }) => size === kept?.size)?.path;
+    const isSame = kept?.isSigned && kept.origin === head.origin;
+    const hasPath = path !== undefined || kept?.size === head.size;
+    check(isSame && hasPath && isContinued(kept, head, path ?? []), "the log does not continue what the witness kept");
+  }
+  // Hours have no gap: the place of an entry is that of its hour.
+  if (first === undefined && file.index > 0)
+    check(entry.version === 1 && isUnbound, "the hour is not bound: the file lacks the first entry of the log");
+  else {
+    const { text: firstText, path } = first ?? { text: file.entryText, path: file.path };
+    const isFirst = isInLog(firstText, 0, path) && readEntry(firstText);
+    check(isFirst && isFirst.ms + file.index * hourMs === entry.ms, "the entry is not at the place of its hour");
+  }
+  const lines = file.lines.map((line) => ({ ...line, ...readLine(line.text, entry) }));
+  checkLines(lines, { entry, only, check });
+  for (const { host, state, unknown = [], items } of lines) {
+    if (state !== undefined && !states.includes(state)) notices.push(`state ${state} of ${host}`);
+    for (const name of unknown) notices.push(`field ${name} of ${host}`);
+    for (const { kind } of items) if (kind) notices.push(`item ${kind} of ${host}`);
+  }
+  const certificates = new Map(file.certificates.map((der) => [sha(der).toString("hex"), readCertificate(der)]));
+  const accounts = new Map();
+  for (const line of lines)
+    if (line.host !== undefined) checkLine(line, { entry, certificates, authorities, accounts, readBlock, check });
+  return { faults, notices, summary: `${entry.hour}: ${lines.length} of ${entry.lines} lines verify` };
+};
+
+const readCertificate = (der) => {
+  try {
+    return new X509Certificate(der);
+  } catch {
+    return undefined;
+  }
+};
+
+const checkLines = (lines, { entry, only, check }) => {
+  for (const { at, host, text } of lines) check(host !== undefined, `line ${at} is malformed: ${text.slice(0, 80)}`);
+  const read = lines.filter(({ host }) => host !== undefined);
+  const follows = (line, before) => before === undefined || (orderOf(before, line) < 0 && before.at < line.at);
+  for (const [place, line] of read.entries()) {
+    const isEarlier = !line.isCorrection || line.own < entry.ms;
+    check(isEarlier && follows(line, read[place - 1]), `line ${line.at} of ${line.host} is not in its place`);
+  }
+  const isWhole = lines.length === entry.lines && lines.every(({ at }, place) => at === place);
+  const isRoot = isWhole && rootOf(lines.map((line) => leafOf(line.text))).equals(entry.root);
+  for (const { at, text, path } of lines) {
+    const isProven = path === undefined ? isRoot : climb(leafOf(text), at, entry.lines, path).equals(entry.root);
+    check(isProven, `line ${at} of ${decodeName(text.split(" ")[0])} is not in the statement`);
+  }
+  if (isWhole) return check(isRoot, "the lines are not those of the entry");
+  if (only === undefined)
+    return check(entry.version === 1 && lines.length > 0, "the file has neither all lines nor those of one host");
+  // Beside the lines of the host are those before and after it, without a gap: it has no others.
+  for (const isCorrection of [false, true]) {
+    const places = isCorrection ? [0, Number.POSITIVE_INFINITY] : [entry.ms, entry.ms];
+    const [low, high] = places.map((own) => ({ host: only, isCorrection, own }));
+    const from = read.findLast((line) => orderOf(line, low) < 0)?.at ?? -1;
+    const to = read.find((line) => orderOf(line, high) > 0)?.at ?? entry.lines;
+    const between = read.filter(({ at }) => at > from && at < to);
+    check(between.length === to - from - 1, `the file lacks a line beside those of ${only}`);
+  }
+};
+
+const checkLine = (line, context) => {
+  const { host, state, fields, queues, items, own, of } = line;
+  const { entry, accounts, check } = context;
   const says = (ok, what) => check(ok, `the line of ${host} says ${state}, and ${what}`);
   const isDone = state === "complete" || state === "undelivered";
-  const from = Date.parse(fieldOf(line, "hour") ?? hour);
-  if (line.path || !isWhole) {
-    const root = climb(leafOf(line.text), line.at, Number(lineCount), line.path ?? []);
-    check(root.equals(bytes(statementRoot)), `line ${line.at} of ${host} is not in the statement`);
+  const count = (name) => Number(fields.get(name) ?? 0);
+  if (isDone) {
+    says(of !== undefined, "of no account");
+    says(!fields.has("short") && lossCounts.every((name) => count(name) === 0), "its counts do not");
+    says(entry.version === 1 || queues.length > 0, "of no queue");
   }
-  const of = fieldOf(line, "of") ?? "";
-  if (isDone) says(of, "of no account");
-  if (line.accounts.length === 0) continue;
-  const made = line.accounts.map(({ fields: [body, , digest] }) =>
-    Buffer.concat([sha("svc-account-v1\n", bytes(body)), digest === "-" ? Buffer.alloc(32) : bytes(digest)]),
+  if (items.length === 0) return;
+  const parts = items.map(({ body, range, text }) =>
+    body ? Buffer.concat([sha("svc-account-v1\n", body), range ?? Buffer.alloc(32)]) : sha(text),
   );
-  check(sha(...made).equals(bytes(of)), `the line of ${host} was made of other accounts`);
-  let accepted = 0n;
-  const times = [];
-  for (const { fields, blocks } of line.accounts) {
-    const [body, signatureText, digest, refused] = fields;
-    if (refused) {
-      if (isDone) says(false, "core refused an account of it");
+  check(of !== undefined && sha(...parts).equals(bytes(of)), `the line of ${host} was made of other accounts`);
+  const stated = [];
+  let before = 0n;
+  for (const item of items.filter(({ body }) => body)) {
+    const account = readAccount(item, host);
+    const { queue, number, hash } = account;
+    if (item.refused !== undefined) {
+      says(!isDone, "core refused an account of it");
+      if (account.host === host) accounts.set(`${host} ${queue}/${number}`, hash);
       continue;
     }
-    const account = decode(bytes(body));
-    const name = `account ${account[3]} of ${host}`;
-    const [fromMs, toMs] = [6, 7].map((field) => Number(account[field]?.[0] ?? 0n));
-    if (account[10]?.[0] !== 1n) {
-      check(fromMs - (fromMs % hourMs) === from, `${name} is of another hour`);
-      for (const count of account[12] ?? []) accepted += decode(count)[3]?.[0] ?? 0n;
+    if (account.host !== host) {
+      check(false, `an account of ${host} is not its own`);
+      continue;
     }
-    times.push([Math.max(fromMs, from), Math.min(toMs, from + hourMs)]);
-    const certificate = certificates.get(account[19][0].toString("hex"));
-    const isIssued = authorities.some(
-      (authority) => certificate?.checkIssued(authority) && certificate.verify(authority.publicKey),
-    );
-    check(isIssued && certificate.subjectAltName.replace(/^\w+:/, "") === host, `${name}: its key is not this host's`);
-    const algorithm =
-      { prime256v1: "sha256", secp384r1: "sha384" }[certificate?.publicKey.asymmetricKeyDetails?.namedCurve] ?? null;
-    const data = Buffer.concat([Buffer.from("svc-account-v1\n"), bytes(body)]);
-    check(
-      certificate && verify(algorithm, data, certificate.publicKey, bytes(signatureText)),
-      `${name} is not signed by its host`,
-    );
-    const range = blocks.reduce((before, block) => sha(before, bytes(block[3])), Buffer.alloc(0));
-    if (blocks.length > 0) check(range.equals(bytes(digest)), `${name} states other blocks`);
-    for (const [first, last, rawBytes, blockDigest] of blocksPath ? blocks : []) {
-      const stem = `${blocksPath}/${account[2][0].toString("hex")}-${first}-${last}`;
-      const isPacked = existsSync(`${stem}.zst`);
-      let stored = readFileSync(isPacked ? `${stem}.zst` : `${stem}.raw`);
-      try {
-        if (isPacked) stored = zlib.zstdDecompressSync(stored, { maxOutputLength: Number(rawBytes) });
-      } catch {
-        stored = Buffer.alloc(0);
-      }
-      check(sha(stored).equals(bytes(blockDigest)), `block ${first}-${last} of ${host} is not the one that was stored`);
-    }
+    accounts.set(`${host} ${queue}/${number}`, hash);
+    checkSignature(account, item, { ...context, isDone });
+    checkBlocks(account, item, context);
+    check(account.isStopped || account.from - (account.from % hourMs) === own, `${account.name} is of another hour`);
+    before += account.ackedBefore;
+    stated.push(account);
   }
-  says(String(accepted) === (fieldOf(line, "accepted") ?? "0"), `its accounts accepted ${accepted}`);
-  let through = times.reduce((first, [start]) => Math.min(first, start), from + hourMs);
-  for (const [start, end] of times.sort(([one], [other]) => one - other))
-    if (start <= through + 1000) through = Math.max(through, end);
-  if (isDone) says(through >= from + hourMs - 1000, "its accounts lack a part of the hour");
-}
-console.log(faults.length === 0 ? `${hour}: ${lines.length} of ${lineCount} lines verify` : faults.join("\n"));
-process.exitCode = faults.length === 0 ? 0 : 1;
+  for (const { name, queue, number, previous } of stated) {
+    const predecessor = accounts.get(`${host} ${queue}/${number - 1n}`);
+    check(predecessor === undefined || predecessor.equals(previous), `${name} does not follow the one before`);
+  }
+  const ofHour = stated.filter(({ isStopped, from }) => !isStopped && from - (from % hourMs) === own);
+  for (const name of hostCounts[entry.version]) {
+    const sum = ofHour.reduce((total, account) => total + account.counts[name], 0n);
+    says(String(sum) === (fields.get(name) ?? "0"), `its accounts ${name} ${sum}`);
+  }
+  if (!isDone) return;
+  const isStored = count("stored") + count("discarded") + Number(before) === count("accepted");
+  says(isStored, "its counts do not");
+  const times = stated.map(({ queue, from, to }) => ({
+    queue,
+    from: Math.max(from, own),
+    to: Math.min(to, own + hourMs),
+  }));
+  const firstFrom = Math.min(...stated.map(({ from }) => from));
+  const binding = entry.version === 1 ? [{ id: "any", from: Math.max(own, firstFrom), to: own + hourMs }] : queues;
+  for (const { id, from, to } of binding) {
+    let through = from;
+    for (const time of times.toSorted((one, other) => one.from - other.from))
+      if ((id === "any" || time.queue === id) && time.from <= through + 1000) through = Math.max(through, time.to);
+    says(through >= to - 1000, "its accounts lack a part of the hour");
+  }
+  const isNamed = (queue) => binding.some(({ id }) => id === "any" || id === queue);
+  says(
+    stated.every(({ isStopped, queue }) => isStopped || isNamed(queue)),
+    "it has accounts of a queue that it does not name",
+  );
+};
+
+// The counts that are the host's own; the others are core's.
+const firstHostCounts = [
+  "accepted",
+  "expired",
+  "damaged",
+  "file_gap_bytes",
+  "queue_full",
+  "too_large",
+  "malformed",
+  "retry",
+];
+const hostCounts = { 1: firstHostCounts, 2: [...firstHostCounts, ...laterCounts] };
+const reasons = [undefined, "queue_full", "too_large", "malformed", "retry"];
+const readAccount = ({ body }, ofHost) => {
+  const fields = decode(body);
+  const number = (field) => fields[field]?.at(-1) ?? 0n;
+  const records = (field, at) =>
+    (fields[field] ?? []).reduce((sum, each) => sum + (decode(each)[at]?.at(-1) ?? 0n), 0n);
+  const refused = { queue_full: 0n, too_large: 0n, malformed: 0n, retry: 0n };
+  for (const each of (fields[13] ?? []).map(decode)) {
+    const reason = reasons[Number(each[1]?.at(-1) ?? 0n)];
+    if (reason) refused[reason] += each[3]?.at(-1) ?? 0n;
+  }
+  const [first, last, acked] = [8, 9, 18].map(number);
+  let through = last;
+  if (acked < last) through = acked;
+  return {
+    host: String(fields[1]?.at(-1) ?? ""),
+    queue: (fields[2]?.at(-1) ?? none).toString("hex"),
+    number: number(3),
+    name: `account ${number(3)} of ${ofHost}`,
+    hash: sha("svc-account-v1\n", body),
+    previous: fields[4]?.at(-1) ?? none,
+    from: Number(number(6)),
+    to: Number(number(7)),
+    ...{ first, last },
+    isStopped: number(10) === 1n,
+    ackedBefore: through < first ? 0n : through - first + 1n,
+    certificate: (fields[19]?.at(-1) ?? none).toString("hex"),
+    counts: {
+      ...refused,
+      accepted: records(12, 3),
+      ...{ expired: number(14), damaged: number(15), file_gap_bytes: number(16), file_gaps: number(21) },
+      ...{ filtered: records(23, 4), redacted: records(24, 4) },
+    },
+  };
+};
+
+const checkSignature = ({ name, host, certificate: fingerprint }, { body, signature }, context) => {
+  const { entry, certificates, authorities, isDone, check } = context;
+  if (!certificates.has(fingerprint))
+    return check(entry.version === 1 || !isDone, `${name}: the file lacks its certificate`);
+  const certificate = certificates.get(fingerprint);
+  const isIssued =
+    authorities.length === 0 ||
+    authorities.some((authority) => certificate?.checkIssued(authority) && certificate.verify(authority.publicKey));
+  const isIts = isIssued && certificate?.subjectAltName?.replace(/^\w+:/, "") === host;
+  if (!isIts) return check(false, `${name}: its key is not this host's`);
+  const { publicKey } = certificate;
+  const algorithm = { prime256v1: "sha256", secp384r1: "sha384" }[publicKey.asymmetricKeyDetails?.namedCurve] ?? null;
+  const isKnown = algorithm !== null || publicKey.asymmetricKeyType === "ed25519";
+  const data = Buffer.concat([Buffer.from("svc-account-v1\n"), body]);
+  check(isKnown && verify(algorithm, data, publicKey, signature), `${name} is not signed by its host`);
+};
+
+const checkBlocks = ({ name, host, queue, first, last }, { blocks, range }, { readBlock, check }) => {
+  if (blocks.length === 0) return;
+  let through = first - 1n;
+  let digest = none;
+  for (const block of blocks) {
+    const isIn = block.first > through && block.last >= block.first && block.last <= last;
+    check(isIn, `block ${block.first}-${block.last} of ${host} is not of its account's range`);
+    through = block.last;
+    digest = sha(digest, block.digest);
+    const stored = readBlock?.(`${queue}-${block.first}-${block.last}`, block.size);
+    const isSame = stored === undefined || sha(stored).equals(block.digest);
+    check(isSame, `block ${block.first}-${block.last} of ${host} is not the one that was stored`);
+  }
+  check(range !== null && digest.equals(range), `${name} states other blocks`);
+};
+
+// The longest text of V8.
+const textBytesMax = 512 * 1024 * 1024 - 32;
+const readText = (path) => {
+  need(statSync(path).size <= textBytesMax, `${path} has more than ${textBytesMax} bytes: export one host's lines`);
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(readFileSync(path));
+  } catch (error) {
+    if (error instanceof TypeError) throw new Malformed(`${path} is not UTF-8`);
+    throw error;
+  }
+};
+
+const readStored = (folder) => (name, size) => {
+  const stem = `${folder}/${name}`;
+  if (!existsSync(`${stem}.zst`)) return existsSync(`${stem}.raw`) ? readFileSync(`${stem}.raw`) : undefined;
+  try {
+    return zlib.zstdDecompressSync(readFileSync(`${stem}.zst`), { maxOutputLength: size });
+  } catch {
+    return none;
+  }
+};
+
+const main = () => {
+  if (zlib.zstdDecompressSync === undefined) {
+    console.error(`verify-statement.mjs needs Node 22.15 or later (this is ${process.version})`);
+    return 1;
+  }
+  const options = { witness: { type: "string" }, unbound: { type: "boolean" } };
+  let given;
+  try {
+    given = parseArgs({ options, allowPositionals: true });
+  } catch {
+    given = { positionals: [] };
+  }
+  const [path, keysPath, folder, ...more] = given.positionals;
+  if (keysPath === undefined || more.length > 0) {
+    console.error("usage: node verify-statement.mjs FILE KEYS [BLOCKS] [--witness FILE] [--unbound]");
+    return 2;
+  }
+  const { witness, unbound } = given.values;
+  try {
+    const { faults, notices, summary } = verifyStatement({
+      file: readText(path),
+      keys: readText(keysPath),
+      witness: witness === undefined ? undefined : readText(witness),
+      isUnbound: unbound,
+      readBlock: folder === undefined ? undefined : readStored(folder),
+    });
+    for (const notice of notices.slice(0, 100)) console.error(`of a later version: ${notice}`);
+    console.log(faults.length === 0 ? summary : faults.slice(0, 100).join("\n"));
+    return faults.length === 0 ? 0 : 1;
+  } catch (error) {
+    if (!(error instanceof Malformed) && error.code === undefined) throw error;
+    console.error(error.message);
+    return 65;
+  }
+};
+
+if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) process.exitCode = main();

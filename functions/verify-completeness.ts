@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { DerError, readCertificate } from "../proto/certificate-der.ts";
@@ -25,13 +25,14 @@ import { proofAlgorithm, readPublicKey } from "./signer/cryptography.ts";
 const exitData = 65;
 const exitUsage = 2;
 
-const usage = `svc-server verify-completeness FILE --keys FILE [--witness FILE] [--blocks DIR]
+const usage = `svc-server verify-completeness FILE --keys FILE [--witness FILE] [--blocks DIR] [--unbound]
 
   Verifies the statement of an hour, offline. FILE is what svc-server export-completeness wrote (docs/completeness-proof.md).
   --keys FILE      from a source that you trust: the log's key as a line \`name+id+base64\`, and the certificates of the authority that issues
                    those of hosts, in PEM; without the latter the certificates in FILE are used, which core could have made
   --witness FILE   a signed head of the log that you kept: the log must continue it
   --blocks DIR     blocks of telemetry, which export-completeness --blocks wrote: they must be those that were stored
+  --unbound        accept a statement of a core up to 0.3.0, whose file lacks the first entry of the log, which binds its hour
   exit code        0: it verifies; 1: it does not, and \`faults\` names what; 2: usage; 65: not a file of a statement, or of keys
 `;
 
@@ -44,22 +45,21 @@ export const verifyCompletenessCommand = async (args: readonly string[]): Promis
     return isAsked ? 0 : exitUsage;
   }
   try {
-    const file = parseStatementFile(readFileSync(given.file, "utf8"));
-    const { logKeys, authorities } = await readKeys(readFileSync(given.keys, "utf8"));
-    const result = await verifyStatement(file, {
-      sha256,
-      logKeys,
-      witness: given.witness === undefined ? null : readFileSync(given.witness, "utf8"),
-      verifyAccount: createAccountVerifier(file, authorities),
-      ...(given.blocks === undefined ? {} : { readBlock: blockReader(given.blocks) }),
+    const { file, authorities, result } = await verifyFile({
+      file: readText(given.file),
+      keys: readText(given.keys),
+      witness: given.witness === undefined ? null : readText(given.witness),
+      isHourUnbound: given.unbound,
+      readBlock: given.blocks === undefined ? undefined : blockReader(given.blocks),
     });
-    const { entry, head, signedBy, continuesWitness, lines, accounts, blocks, faults } = result;
+    const { entry, head, signedBy, continuesWitness, lines, accounts, blocks, faults, notices } = result;
     const view = {
       ok: faults.length === 0,
+      version: entry?.version ?? null,
       hour: entry && hourText(entry.hourMs),
       log: head && { origin: head.origin, size: head.size, root: head.root.toBase64(), signed_by: signedBy },
       continues_witness: continuesWitness,
-      lines: { checked: lines.checked, whole: lines.isWhole, of: entry?.lines ?? null },
+      lines: { checked: lines.checked, whole: lines.isWhole, of: entry?.lines ?? null, only: file.only },
       accounts: {
         checked: accounts.checked,
         signed: accounts.signed,
@@ -69,6 +69,7 @@ export const verifyCompletenessCommand = async (args: readonly string[]): Promis
       host_keys: authorities === null ? "from_file" : "given",
       blocks,
       faults,
+      notices,
     };
     process.stdout.write(`${JSON.stringify(view)}\n`);
     return faults.length === 0 ? 0 : 1;
@@ -82,6 +83,43 @@ export const verifyCompletenessCommand = async (args: readonly string[]): Promis
   }
 };
 
+/** What a verification takes: texts, and what reads blocks. */
+export interface VerifiedFile {
+  file: string;
+  keys: string;
+  witness: string | null;
+  isHourUnbound: boolean;
+  readBlock: StatementChecks["readBlock"] | undefined;
+}
+
+/** Verifies the text of a file. Throws `StatementFileMalformed` and `KeysMalformed`. */
+export const verifyFile = async ({ file: text, keys, readBlock, ...checks }: VerifiedFile) => {
+  const file = parseStatementFile(text);
+  const { logKeys, authorities } = await readKeys(keys);
+  const verifyAccount = createAccountVerifier(file, authorities);
+  const given = { ...checks, sha256, logKeys, verifyAccount };
+  const result = await verifyStatement(file, readBlock === undefined ? given : { ...given, readBlock });
+  return { file, authorities, result };
+};
+
+/** The longest text of V8 has 512 MiB. */
+const textBytesMax = 512 * 1024 * 1024 - 32;
+
+/** Reads a file as UTF-8; an unreadable one of any size is refused by name. */
+const readText = (path: string): string => {
+  const { size } = statSync(path);
+  if (size > textBytesMax)
+    throw new StatementFileMalformed(
+      `${path} has ${size} bytes, and at most ${textBytesMax} are read: export one host's lines`,
+    );
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(readFileSync(path));
+  } catch (error) {
+    if (error instanceof TypeError) throw new StatementFileMalformed(`${path} is not UTF-8`);
+    throw error;
+  }
+};
+
 const sha256 = (bytes: Uint8Array): Uint8Array => hash("sha256", bytes, "buffer");
 
 const readArguments = (args: readonly string[]) => {
@@ -89,19 +127,19 @@ const readArguments = (args: readonly string[]) => {
   try {
     const { values, positionals } = parseArgs({
       args: [...args],
-      options: { keys: text, witness: text, blocks: text },
+      options: { keys: text, witness: text, blocks: text, unbound: { type: "boolean", default: false } },
       allowPositionals: true,
     });
     const [file, ...others] = positionals;
-    const { keys, witness, blocks } = values;
-    return file === undefined || keys === undefined || others.length > 0 ? null : { file, keys, witness, blocks };
+    const { keys } = values;
+    return file === undefined || keys === undefined || others.length > 0 ? null : { ...values, file, keys };
   } catch {
     return null;
   }
 };
 
 /** The file of keys has none, or something else. */
-class KeysMalformed extends Error {
+export class KeysMalformed extends Error {
   override readonly name = "KeysMalformed";
 }
 

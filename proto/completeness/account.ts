@@ -1,4 +1,5 @@
-/** Accounts of hosts (`Account` in ingest.proto): what their signature and their hash cover. */
+/** Accounts of hosts (`Account` in ingest.proto): what their signature and their hash cover, and what they state. */
+import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
 
 /** Why a collector did not accept records, in the order of `AccountRefusalReason`, which begins at 1. */
 export const sourceRefusals = ["queue_full", "too_large", "malformed", "retry"] as const;
@@ -15,3 +16,49 @@ export const accountPayload = (body: Uint8Array): Uint8Array<ArrayBuffer> => {
   payload.set(body, prefix.length);
   return payload;
 };
+
+/** What a host says that it did not accept, lost, or changed, in a time. */
+export interface StatedLosses {
+  refused: Readonly<Partial<Record<SourceRefusal, number>>>;
+  expired: number;
+  damaged: number;
+  fileGapBytes: number;
+  /** Gaps of log files of any size, also of one that nobody knows. */
+  fileGaps: number;
+  /** What rules of its config did not accept, or changed. */
+  filtered: number;
+  redacted: number;
+}
+
+/** What states no loss. */
+export const noLosses: StatedLosses = {
+  refused: {},
+  expired: 0,
+  damaged: 0,
+  fileGapBytes: 0,
+  fileGaps: 0,
+  filtered: 0,
+  redacted: 0,
+};
+
+/** Returns the losses that an account states, each at most 2^53 - 1. */
+export const statedLosses = (body: AccountBody): StatedLosses => {
+  const totals: Partial<Record<SourceRefusal, number>> = {};
+  for (const { reason, records } of body.refused) {
+    const name = sourceRefusals[reason - 1];
+    if (name) totals[name] = limited(BigInt(totals[name] ?? 0) + records);
+  }
+  const sumOf = (rules: AccountBody["filtered"]) => limited(rules.reduce((sum, { records }) => sum + records, 0n));
+  return {
+    refused: totals,
+    expired: limited(body.expired),
+    damaged: limited(body.damaged),
+    fileGapBytes: limited(body.fileGapBytes),
+    fileGaps: limited(body.fileGaps),
+    filtered: sumOf(body.filtered),
+    redacted: sumOf(body.redacted),
+  };
+};
+
+const limited = (count: bigint): number =>
+  count > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(count);

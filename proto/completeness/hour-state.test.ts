@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { noLosses } from "./account.ts";
 import {
   type AccountFacts,
   anyQueue,
@@ -21,7 +22,7 @@ const account = (changes: Partial<AccountFacts> = {}): AccountFacts => ({
   ...{ fromMs: hour, toMs: end, receivedMs: end + 1_000, isStopped: false, refused: null, isChecked: true },
   ...{ sink: "postgres", xid: 70n, streamEnd: null, accepted: 1_000, stored: 1_000 },
   ...{ rejected: 0, discarded: 0, lost: 0, missing: 0, exportRejections: [] },
-  stated: { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0, fileGaps: 0 },
+  stated: noLosses,
   ...changes,
 });
 
@@ -51,7 +52,12 @@ const stateWith = (
 
 describe("the state of a host's hour", () => {
   test("is complete when all that the host accepted is stored and delivered", () => {
-    expect(stateWith([account()])).toEqual({ state: "complete", shortages: [], isClockWrong: false });
+    expect(stateWith([account()])).toEqual({
+      state: "complete",
+      shortages: [],
+      binding: [{ queueId: null, fromMs: hour, toMs: end }],
+      isClockWrong: false,
+    });
     const parts = [account({ toMs: hour + minute, accepted: 1 }), account({ fromMs: hour + minute, accepted: 7 })];
     expect(stateWith(parts)?.state).toBe("complete");
     expect(stateWith([account({ accepted: 0, stored: 0 })], { exportedBelow: [] })?.state).toBe("complete");
@@ -81,9 +87,9 @@ describe("the state of a host's hour", () => {
 
   test("is short of what the host dropped, core rejected or lost, and what never came", () => {
     const refused = { queue_full: 310, too_large: 2, malformed: 5, retry: 9 };
-    const stated = { refused, expired: 4, damaged: 0, fileGapBytes: 77, fileGaps: 1 };
+    const stated = { ...noLosses, refused, expired: 4, fileGapBytes: 77, fileGaps: 1 };
     const counts = { stored: 900, rejected: 60, lost: 30, missing: 10 };
-    expect(stateWith([account({ stated, ...counts })])).toEqual({
+    expect(stateWith([account({ stated, ...counts })])).toMatchObject({
       state: "short",
       isClockWrong: false,
       shortages: [
@@ -117,7 +123,7 @@ describe("the state of a host's hour", () => {
   });
 
   test("is not short of what was discarded as configured, sent again, or malformed", () => {
-    const stated = { refused: { malformed: 5, retry: 9 }, expired: 4, damaged: 3, fileGapBytes: 0, fileGaps: 0 };
+    const stated = { ...noLosses, refused: { malformed: 5, retry: 9 }, expired: 4, damaged: 3 };
     expect(stateWith([account({ stated, stored: 900, discarded: 100 })])?.state).toBe("complete");
   });
 
@@ -246,7 +252,7 @@ describe("the state of a host's hour", () => {
   });
 
   test("L5: is short of any gap of a log file, of any size", () => {
-    const stated = { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0, fileGaps: 1 };
+    const stated = { ...noLosses, fileGaps: 1 };
     expect(stateOf([queue()], [account({ stated })])?.shortages).toEqual([{ kind: "file_gap", count: null }]);
   });
 

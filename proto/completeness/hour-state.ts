@@ -1,5 +1,5 @@
 /** The state of a host's hour: its only definition, for API, statements and page. */
-import type { SourceRefusal } from "./account.ts";
+import type { SourceRefusal, StatedLosses } from "./account.ts";
 
 /** The states, in the words of the API. `undelivered`: complete, and not yet with every export. */
 export const hourStates = [
@@ -124,13 +124,7 @@ export interface AccountFacts {
   lost: number;
   missing: number;
   exportRejections: readonly ExportRejection[];
-  stated: {
-    refused: Readonly<Partial<Record<SourceRefusal, number>>>;
-    expired: number;
-    damaged: number;
-    fileGapBytes: number;
-    fileGaps: number;
-  };
+  stated: StatedLosses;
 }
 
 /** A time that accounts of a queue cover. */
@@ -157,6 +151,9 @@ export interface HourAccounts {
   fileGapBytes: number;
   /** Gaps of log files of any size, also of one that nobody knows. */
   fileGaps: number;
+  /** What rules of the host's config did not accept, or changed. */
+  filtered: number;
+  redacted: number;
   refused: Partial<Record<SourceRefusal, number>>;
   /** By export. */
   exportRejections: ExportRejection[];
@@ -190,11 +187,19 @@ export interface HourFacts {
   exports: readonly ExportPlace[];
 }
 
+/** A queue that binds a time of an hour, in milliseconds since the Unix epoch. */
+export interface BindingQueue extends Pick<QueueFacts, "queueId"> {
+  fromMs: number;
+  toMs: number;
+}
+
 /** The state of an hour, and what explains it. */
 export interface HourStatus {
   state: HourState;
   /** Empty unless the state is `short`. */
   shortages: Shortage[];
+  /** The queues that must be accounted for. */
+  binding: BindingQueue[];
   /** The host's clock is ahead of core's by more than two minutes. */
   isClockWrong: boolean;
 }
@@ -229,6 +234,8 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
       damaged: 0,
       fileGapBytes: 0,
       fileGaps: 0,
+      filtered: 0,
+      redacted: 0,
       refused: {},
       exportRejections: [],
       faults: [],
@@ -264,7 +271,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     for (const name of ["accepted", "stored", "rejected", "discarded", "lost", "missing"] as const)
       sum[name] += account[name];
     const { refused, ...losses } = account.stated;
-    for (const name of ["expired", "damaged", "fileGapBytes", "fileGaps"] as const) sum[name] += losses[name];
+    for (const name of Object.keys(losses) as (keyof typeof losses)[]) sum[name] += losses[name];
     for (const [reason, records] of Object.entries(refused) as [SourceRefusal, number][])
       sum.refused[reason] = (sum.refused[reason] ?? 0) + records;
     for (const rejection of account.exportRejections) addRejection(sum.exportRejections, rejection);
@@ -333,9 +340,14 @@ const shortagesOf = (sums: HourAccounts): Shortage[] => {
 /** Whether a queue is accounted for through an hour, or why not. */
 type QueueStatus = "accounted" | "pending" | "unknown" | "accounts_lost" | "not_accounted";
 
+const bindingOf = ({ queueId, fromMs, endMs }: QueueFacts, hourMs: number): BindingQueue => ({
+  queueId,
+  fromMs: Math.max(hourMs, fromMs),
+  toMs: Math.min(hourMs + hourLengthMs, endMs ?? Number.POSITIVE_INFINITY),
+});
+
 const statusOfQueue = (queue: QueueFacts, { hourMs, accounts, queues }: HourFacts): QueueStatus => {
-  const fromMs = Math.max(hourMs, queue.fromMs);
-  const toMs = Math.min(hourMs + hourLengthMs, queue.endMs ?? Number.POSITIVE_INFINITY);
+  const { fromMs, toMs } = bindingOf(queue, hourMs);
   if (isCovered(accounts, queue.queueId, { fromMs, toMs })) return "accounted";
   if (!queue.sendsAccounts && queues.every(({ accountedThroughMs }) => accountedThroughMs === null))
     return "not_accounted";
@@ -356,9 +368,14 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
     (facts.enrolledMs === null || facts.enrolledMs < endMs) && (facts.revokedMs === null || facts.revokedMs > hourMs);
   if (nowMs < endMs || !isEnrolled) return null;
   const isClockWrong = accounts.clockAheadMs > clockSkewMs;
-  const status = (state: HourState, shortages: Shortage[] = []): HourStatus => ({ state, shortages, isClockWrong });
-
   const binding = facts.queues.filter((queue) => queue.fromMs < endMs && (queue.endMs ?? endMs) > hourMs);
+  const status = (state: HourState, shortages: Shortage[] = []): HourStatus => ({
+    state,
+    shortages,
+    binding: binding.map((queue) => bindingOf(queue, hourMs)),
+    isClockWrong,
+  });
+
   const statuses = new Set(binding.map((queue) => statusOfQueue(queue, facts)));
   const shortages = shortagesOf(accounts);
   // An account that core refuses is not lost.

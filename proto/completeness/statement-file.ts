@@ -3,6 +3,7 @@
  * (c2sp.org/tlog-proof) that the entry is in the log.
  */
 import { decodeBase64, isSizeText } from "./signed-note.ts";
+import { decodeName, encodeName, parseEntry } from "./statement-line.ts";
 
 /** A block of telemetry whose sequences an account states. */
 export interface FileBlock {
@@ -33,16 +34,22 @@ export interface FileLine {
   /** Null where the file has all lines, which need none. */
   proof: Uint8Array[] | null;
   accounts: FileAccount[];
+  /** Items that only a later version knows, each with the number of accounts before it. */
+  unknown: { after: number; text: string }[];
 }
 
 /** A file of a statement. */
 export interface StatementFile {
   entry: string;
+  /** The host whose lines it has, between their neighbours; null for a file of all lines. */
+  only: string | null;
   lines: FileLine[];
   /** DER, of the hosts' keys. */
   certificates: Uint8Array<ArrayBuffer>[];
   /** That the log continues what it was at these sizes. */
   consistency: { size: number; proof: Uint8Array[] }[];
+  /** The first entry of the log, which binds the hour of every other, with its proof. */
+  first: { entry: string; proof: Uint8Array[] } | null;
   /** The entry's place in the log, and the proof of it. */
   index: number;
   proof: Uint8Array[];
@@ -55,8 +62,11 @@ const hashBytes = 32;
 
 const encodeHashes = (hashes: readonly Uint8Array[]): string => hashes.map((hash) => ` ${hash.toBase64()}`).join("");
 
+/** Writes whose lines a file has. */
+export const formatFileOnly = (host: string): string => `only ${encodeName(host)}\n`;
+
 /** Writes a line with its accounts. */
-export const formatFileLine = ({ index, text, proof, accounts }: FileLine): string =>
+export const formatFileLine = ({ index, text, proof, accounts }: Omit<FileLine, "unknown">): string =>
   [
     `line ${index} ${text}\n`,
     proof === null ? "" : `path${encodeHashes(proof)}\n`,
@@ -78,14 +88,16 @@ const formatFileAccount = ({ body, signature, rangeDigest, refused, blocks }: Fi
 /** Writes the certificate of a host. */
 export const formatFileCertificate = (der: Uint8Array): string => `certificate ${der.toBase64()}\n`;
 
-/** Writes what follows the lines: proofs of consistency and the proof of inclusion with the head of the log. */
+/** Writes what follows the lines: proofs of the first entry, of consistency and of inclusion, with the head of the log. */
 export const formatFileEnd = ({
+  first,
   consistency,
   index,
   proof,
   note,
-}: Pick<StatementFile, "consistency" | "index" | "proof" | "note">): string =>
+}: Pick<StatementFile, "first" | "consistency" | "index" | "proof" | "note">): string =>
   [
+    first === null ? "" : `first ${first.entry}${encodeHashes(first.proof)}\n`,
     ...consistency.map(({ size, proof: hashes }) => `consistency ${size}${encodeHashes(hashes)}\n`),
     `\n${proofName}\nindex ${index}\n`,
     ...proof.map((hash) => `${hash.toBase64()}\n`),
@@ -106,65 +118,73 @@ export const parseStatementFile = (text: string): StatementFile => {
     throw new StatementFileMalformed(`line ${at + 1} is no part of a statement`);
   };
   if (end < 0) fail(0);
-  const file: Omit<StatementFile, "index" | "proof" | "note"> = { entry, lines: [], certificates: [], consistency: [] };
-  for (const [at, item] of items.entries()) if (!addItem(file, item)) fail(at + 1);
+  const file: FileItems = { only: null, lines: [], certificates: [], consistency: [], first: null };
+  const isLater = parseEntry(entry)?.version !== 1;
+  for (const [at, item] of items.entries()) if (!addItem(file, item, isLater)) fail(at + 1);
   const rest = text.slice(end + 2);
   const proofEnd = rest.indexOf("\n\n");
   const [name, index = "", ...hashes] = rest.slice(0, Math.max(proofEnd, 0)).split("\n");
   const place = index.startsWith("index ") ? index.slice("index ".length) : "";
   const proof = decodeHashes(hashes);
   if (name !== proofName || !isSizeText(place) || proof === undefined) return fail(head.length);
-  return { ...file, index: Number(place), proof, note: rest.slice(proofEnd + 2) };
+  return { entry, ...file, index: Number(place), proof, note: rest.slice(proofEnd + 2) };
 };
+
+type FileItems = Omit<StatementFile, "entry" | "index" | "proof" | "note">;
 
 const decodeHashes = (texts: readonly string[]): Uint8Array[] | undefined => {
   const hashes = texts.map((text) => decodeBase64(text) ?? new Uint8Array());
   return hashes.every(({ length }) => length === hashBytes) ? hashes : undefined;
 };
 
-const addItem = (file: Pick<StatementFile, "lines" | "certificates" | "consistency">, item: string): boolean => {
-  const [kind, ...fields] = item.split(" ");
+/** Adds an item to what it belongs to; false if it belongs to nothing. Of a later version it may have an unknown kind, below its line. */
+const addItem = (file: FileItems, item: string, isLater: boolean): boolean => {
+  const [kind = "", ...fields] = item.split(" ");
   const line = file.lines.at(-1);
-  switch (kind) {
-    case "line": {
-      const [index = "", ...words] = fields;
-      if (!isSizeText(index)) return false;
-      file.lines.push({ index: Number(index), text: words.join(" "), proof: null, accounts: [] });
-      return true;
-    }
-    case "path": {
-      const proof = decodeHashes(fields);
-      if (line === undefined || proof === undefined || line.proof !== null) return false;
-      line.proof = proof;
-      return true;
-    }
-    case "account": {
-      const account = readAccount(fields);
-      if (account) line?.accounts.push(account);
-      return line !== undefined && account !== undefined;
-    }
-    case "block": {
-      const block = readBlock(fields);
-      const account = line?.accounts.at(-1);
-      if (block) account?.blocks.push(block);
-      return account !== undefined && block !== undefined;
-    }
-    case "certificate": {
-      const der = decodeBase64(fields.join(" "));
-      if (der) file.certificates.push(der);
-      return der !== undefined;
-    }
-    case "consistency": {
-      const [size = "", ...hashes] = fields;
-      const proof = decodeHashes(hashes);
-      if (!isSizeText(size) || proof === undefined) return false;
-      file.consistency.push({ size: Number(size), proof });
-      return true;
-    }
-    default:
-      return false;
-  }
+  if (Object.hasOwn(readers, kind)) return readers[kind as keyof typeof readers](file, fields, line);
+  if (line === undefined || !isLater || !/^[a-z][a-z_-]*$/.test(kind)) return false;
+  line.unknown.push({ after: line.accounts.length, text: item });
+  return true;
 };
+
+const add = <Item>(list: Item[] | undefined, item: Item | undefined): boolean => {
+  if (item !== undefined) list?.push(item);
+  return list !== undefined && item !== undefined;
+};
+
+/** Each kind of item, by its first word. */
+const readers = {
+  only: (file: FileItems, [encoded = "", ...others]: string[]) => {
+    const host = decodeName(encoded);
+    if (host === undefined || others.length > 0 || file.only !== null || file.lines.length > 0) return false;
+    file.only = host;
+    return true;
+  },
+  line: (file: FileItems, [index = "", ...words]: string[]) =>
+    isSizeText(index) &&
+    add(file.lines, { index: Number(index), text: words.join(" "), proof: null, accounts: [], unknown: [] }),
+  path: (_: FileItems, fields: string[], line: FileLine | undefined) => {
+    const proof = decodeHashes(fields);
+    if (line === undefined || proof === undefined || line.proof !== null) return false;
+    line.proof = proof;
+    return true;
+  },
+  account: (_: FileItems, fields: string[], line: FileLine | undefined) => add(line?.accounts, readAccount(fields)),
+  block: (_: FileItems, fields: string[], line: FileLine | undefined) =>
+    add(line?.accounts.at(-1)?.blocks, readBlock(fields)),
+  certificate: (file: FileItems, fields: string[]) => add(file.certificates, decodeBase64(fields.join(" "))),
+  consistency: (file: FileItems, [size = "", ...hashes]: string[]) => {
+    const proof = decodeHashes(hashes);
+    return isSizeText(size) && add(file.consistency, proof && { size: Number(size), proof });
+  },
+  first: (file: FileItems, fields: string[]) => {
+    const proof = decodeHashes(fields.slice(entryWords));
+    if (proof === undefined || file.first !== null) return false;
+    file.first = { entry: fields.slice(0, entryWords).join(" "), proof };
+    return true;
+  },
+};
+const entryWords = 4;
 
 const readAccount = (fields: readonly string[]): FileAccount | undefined => {
   const [bodyText = "", signatureText = "", digestText = "", refused, ...others] = fields;
@@ -176,7 +196,12 @@ const readAccount = (fields: readonly string[]): FileAccount | undefined => {
 
 const readBlock = ([first = "", last = "", size = "", encoded = "", ...others]: string[]): FileBlock | undefined => {
   const [digest] = decodeHashes([encoded]) ?? [];
-  if (![first, last].every((text) => /^\d{1,19}$/.test(text)) || !isSizeText(size) || !digest || others.length > 0)
+  if (
+    ![first, last].every((text) => /^(0|[1-9]\d{0,18})$/.test(text)) ||
+    !isSizeText(size) ||
+    !digest ||
+    others.length > 0
+  )
     return undefined;
   return { firstSequence: BigInt(first), lastSequence: BigInt(last), rawBytes: Number(size), digest };
 };

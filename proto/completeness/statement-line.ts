@@ -1,10 +1,13 @@
 /** The lines of an hour's statement and the entry of the log that states their tree (docs/completeness-proof.md). */
-import type { HourAccounts, HourStatus } from "./hour-state.ts";
-import { hourStates, sumRejections } from "./hour-state.ts";
+import { hourMs as hourLengthMs } from "../../kit/clock.ts";
+import { type BindingQueue, type HourAccounts, type HourStatus, hourStates, sumRejections } from "./hour-state.ts";
 import { decodeBase64, isSizeText } from "./signed-note.ts";
 
-/** The counts of a line in their order; a line leaves zeroes out. */
-export const lineCounts = [
+/** The versions of statements. */
+export type StatementVersion = 1 | 2;
+
+/** The counts of a line of version 1 in their order; a line leaves zeroes out. */
+const firstCounts = [
   "accepted",
   "stored",
   "rejected",
@@ -22,13 +25,17 @@ export const lineCounts = [
   "export_rejected_items",
 ] as const;
 
+/** The counts of a line in their order. */
+export const lineCounts = [...firstCounts, "file_gaps", "filtered", "redacted"] as const;
+
 /** One of `lineCounts`. */
 export type LineCount = (typeof lineCounts)[number];
 
 /** What core states of a host's hour. */
 export interface StatementLine {
   host: string;
-  state: HourStatus["state"];
+  /** One of `hourStates`, or of a later version. */
+  state: string;
   /** The hour that it corrects, in milliseconds since the Unix epoch; null for the statement's own. */
   correctedMs: number | null;
   counts: Readonly<Partial<Record<LineCount, number>>>;
@@ -40,118 +47,173 @@ export interface StatementLine {
   sinks: readonly string[];
   /** The exports that have delivered the hour. */
   delivered: readonly string[];
+  /** The queues that bind the hour; none in version 1. */
+  queues: readonly BindingQueue[];
   /** The digest of its accounts (`accountsDigest`); null without one. */
   of: Uint8Array | null;
+}
+
+/** A line as it was read. */
+export interface ReadLine extends StatementLine {
+  /** The names of its fields that only a later version knows. */
+  unknown: readonly string[];
 }
 
 /** Returns the line of a state and the accounts that it follows from. */
 export const lineOf = (
   status: HourStatus,
-  { refused, fileGapBytes, sinks, exportRejections, ...sums }: HourAccounts,
+  sums: HourAccounts,
   rest: Pick<StatementLine, "host" | "correctedMs" | "delivered" | "of">,
 ): StatementLine => {
-  const { accepted, stored, rejected, discarded, lost, missing, expired, damaged } = sums;
+  const { refused, fileGapBytes, fileGaps, sinks, exportRejections, ...counted } = sums;
+  const { accepted, stored, rejected, discarded, lost, missing, expired, damaged, filtered, redacted } = counted;
   const short = status.shortages.map(({ kind, reason }) => (reason === undefined ? kind : `${kind}:${reason}`));
+  const counts = { accepted, stored, rejected, discarded, lost, missing, expired, damaged, filtered, redacted };
   return {
     ...rest,
     state: status.state,
     counts: {
-      ...{ accepted, stored, rejected, discarded, lost, missing, expired, damaged, file_gap_bytes: fileGapBytes },
+      ...counts,
+      file_gap_bytes: fileGapBytes,
+      file_gaps: fileGaps,
       ...refused,
       ...sumRejections(exportRejections),
     },
     short: [...new Set(short)],
     isClockAhead: status.isClockWrong,
     sinks: sinks.filter((sink) => sink !== "postgres").toSorted(),
+    queues: status.binding,
   };
 };
 
 const namePattern = /^[a-z_]+(:[a-z_]+)?$/;
 
-/** Host names keep `:` and `/`, so that URIs stay readable. */
-const encodeName = (name: string): string =>
+/** Encodes a name as one word. Host names keep `:` and `/`, so that URIs stay readable. */
+export const encodeName = (name: string): string =>
   encodeURIComponent(name).replaceAll("%3A", ":").replaceAll("%2F", "/").replaceAll("%40", "@");
 
-/** Writes a line, without its line feed. */
-export const formatLine = (line: StatementLine): string => {
-  const { host, state, correctedMs, counts, short, isClockAhead, sinks, delivered, of } = line;
-  return [
-    encodeName(host),
-    state,
-    ...(correctedMs === null ? [] : [`hour=${hourText(correctedMs)}`]),
-    ...lineCounts.flatMap((name) => (counts[name] ? [`${name}=${counts[name]}`] : [])),
-    ...(short.length > 0 ? [`short=${short.join()}`] : []),
-    ...(isClockAhead ? ["clock=ahead"] : []),
-    ...(sinks.length > 0 ? [`sink=${sinks.join()}`] : []),
-    ...(delivered.length > 0 ? [`delivered=${delivered.map(encodeName).join()}`] : []),
-    ...(of === null ? [] : [`of=${of.toBase64()}`]),
-  ].join(" ");
-};
-
-/** Reads a line; undefined unless it is exactly what `formatLine` writes. */
-export const parseLine = (text: string): StatementLine | undefined => {
-  const [host = "", state, ...rest] = text.split(" ");
-  const fields = new Map(rest.map((field) => splitOnce(field, "=")));
-  const take = (name: string): string | undefined => {
-    const value = fields.get(name);
-    fields.delete(name);
-    return value;
-  };
-  const hour = take("hour");
-  const counts: Partial<Record<LineCount, number>> = {};
-  for (const name of lineCounts) {
-    const value = take(name);
-    if (value !== undefined && isSizeText(value)) counts[name] = Number(value);
-  }
-  const list = (name: string) => take(name)?.split(",") ?? [];
-  const known = hourStates.find((name) => name === state);
-  const [short, sinks] = [list("short"), list("sink")];
+/** Decodes a name; undefined unless it is exactly what `encodeName` writes. */
+export const decodeName = (text: string): string | undefined => {
   try {
-    if (known === undefined || ![...short, ...sinks].every((name) => namePattern.test(name))) return undefined;
-    const line: StatementLine = {
-      host: decodeURIComponent(host),
-      state: known,
-      correctedMs: hour === undefined ? null : Date.parse(hour),
-      ...{ counts, short },
-      isClockAhead: take("clock") === "ahead",
-      sinks,
-      delivered: list("delivered").map(decodeURIComponent),
-      of: decodeBase64(take("of") ?? "") ?? null,
-    };
-    const normal = { ...line, of: line.of?.length === 32 ? line.of : null };
-    // Whatever was not understood is missing from what is written again.
-    return formatLine(normal) === text ? normal : undefined;
+    const name = decodeURIComponent(text);
+    return encodeName(name) === text ? name : undefined;
   } catch {
     return undefined;
   }
 };
 
-const splitOnce = (text: string, separator: string): [string, string] => {
-  const at = text.indexOf(separator);
-  return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+/** Returns a queue as text, by its place in its hour: `QUEUE:FROM-TO` in milliseconds, or `QUEUE` if it binds all of it. */
+const formatQueue = ({ queueId, fromMs, toMs }: BindingQueue, hourMs: number): string => {
+  const name = queueId === null ? "any" : queueId || "others";
+  const [from, to] = [fromMs - hourMs, toMs - hourMs];
+  return from === 0 && to === hourLengthMs ? name : `${name}:${from}-${to}`;
 };
+
+const queuePattern = /^(any|others|[0-9a-f]{32})(?::(\d{1,7})-(\d{1,7}))?$/;
+
+const parseQueue = (text: string, hourMs: number): BindingQueue => {
+  const [, name = "", from = "0", to = String(hourLengthMs)] = queuePattern.exec(text) ?? [];
+  const queueId = name === "any" ? null : name === "others" ? "" : name;
+  return { queueId, fromMs: hourMs + Number(from), toMs: hourMs + Number(to) };
+};
+
+/** Writes a line of the statement of an hour, without its line feed. */
+export const formatLine = (line: StatementLine, hourMs: number): string => {
+  const { host, state, correctedMs, counts, short, isClockAhead, sinks, delivered, queues, of } = line;
+  const fields: [name: string, values: readonly (string | number)[]][] = [
+    ["hour", correctedMs === null ? [] : [hourText(correctedMs)]],
+    ...lineCounts.map((name): [string, number[]] => [name, counts[name] ? [counts[name]] : []]),
+    ["short", short],
+    ["clock", isClockAhead ? ["ahead"] : []],
+    ["sink", sinks],
+    ["delivered", delivered.map(encodeName)],
+    ["queues", queues.map((queue) => formatQueue(queue, correctedMs ?? hourMs))],
+    ["of", of === null ? [] : [of.toBase64()]],
+  ];
+  const written = fields.flatMap(([name, values]) => (values.length > 0 ? [`${name}=${values.join()}`] : []));
+  return [encodeName(host), state, ...written].join(" ");
+};
+
+const knownFields = (version: StatementVersion): ReadonlySet<string> =>
+  new Set(
+    version === 1
+      ? ["hour", ...firstCounts, "short", "clock", "sink", "delivered", "of"]
+      : ["hour", ...lineCounts, "short", "clock", "sink", "delivered", "queues", "of"],
+  );
+const known = { 1: knownFields(1), 2: knownFields(2) };
+const fieldPattern = /^([a-z_]+)=(.+)$/;
+
+/**
+ * Reads a line of the statement of an hour; undefined unless it is exactly what `formatLine` writes. From version 2 on it may have another state
+ * and other fields, whose names are in `unknown`: the root covers them.
+ */
+export const parseLine = (
+  text: string,
+  { hourMs, version }: Pick<LogEntry, "hourMs" | "version">,
+): ReadLine | undefined => {
+  const [host = "", state = "", ...rest] = text.split(" ");
+  const fields = new Map(
+    rest.map((field) => [fieldPattern.exec(field)?.[1] ?? "", field.slice(field.indexOf("=") + 1)]),
+  );
+  const unknown = [...fields.keys()].filter((name) => !known[version].has(name));
+  if (fields.size < rest.length || fields.has("") || (version === 1 && unknown.length > 0)) return undefined;
+  if (!(version === 1 ? hourStates.some((name) => name === state) : /^[a-z_]+$/.test(state))) return undefined;
+  const list = (name: string) => fields.get(name)?.split(",") ?? [];
+  const hour = fields.get("hour");
+  const correctedMs = hour === undefined ? null : Date.parse(hour);
+  const counts: Partial<Record<LineCount, number>> = {};
+  for (const name of lineCounts) {
+    const value = fields.get(name);
+    if (value !== undefined && isSizeText(value)) counts[name] = Number(value);
+  }
+  const of = decodeBase64(fields.get("of") ?? "");
+  if (![...list("short"), ...list("sink")].every((name) => namePattern.test(name))) return undefined;
+  try {
+    const line: StatementLine = {
+      host: decodeURIComponent(host),
+      state,
+      correctedMs,
+      counts,
+      short: list("short"),
+      isClockAhead: fields.get("clock") === "ahead",
+      sinks: list("sink"),
+      delivered: list("delivered").map(decodeURIComponent),
+      queues: list("queues").map((queue) => parseQueue(queue, correctedMs ?? hourMs)),
+      of: of?.length === 32 ? of : null,
+    };
+    const isUnknown = (field: string) => unknown.some((name) => field.startsWith(`${name}=`));
+    const understood = [host, state, ...rest.filter((field) => !isUnknown(field))].join(" ");
+    // Whatever was not understood is missing from what is written again.
+    return isHour(correctedMs ?? hourMs) && formatLine(line, hourMs) === understood ? { ...line, unknown } : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+const isHour = (ms: number): boolean => ms % hourLengthMs === 0;
 
 /** Returns the start of an hour as text: RFC 3339 without a fraction. */
 export const hourText = (hourMs: number): string => new Date(hourMs).toISOString().replace(".000Z", "Z");
 
 /** A leaf of the log: an hour and the tree of its lines. */
 export interface LogEntry {
+  version: StatementVersion;
   hourMs: number;
   lines: number;
   root: Uint8Array;
 }
 
-const entryName = "svc-completeness-v1";
-
 /** Writes the entry of an hour: the leaf of the log, without a line feed. */
-export const formatEntry = ({ hourMs, lines, root }: LogEntry): string =>
-  `${entryName} ${hourText(hourMs)} ${lines} ${root.toBase64()}`;
+export const formatEntry = ({ version, hourMs, lines, root }: LogEntry): string =>
+  `svc-completeness-v${version} ${hourText(hourMs)} ${lines} ${root.toBase64()}`;
 
-/** Reads an entry; undefined unless it is exactly what `formatEntry` writes. */
+/** Reads an entry; undefined unless it is exactly what `formatEntry` writes, of a whole hour. */
 export const parseEntry = (text: string): LogEntry | undefined => {
-  const [, hour = "", lines = "", encoded = ""] = text.split(" ");
-  const entry = { hourMs: Date.parse(hour), lines: Number(lines), root: decodeBase64(encoded) ?? new Uint8Array() };
-  if (!Number.isFinite(entry.hourMs) || !isSizeText(lines) || entry.root.length !== 32) return undefined;
+  const [name = "", hour = "", lines = "", encoded = ""] = text.split(" ");
+  const version = name.endsWith("-v1") ? 1 : 2;
+  const root = decodeBase64(encoded);
+  const entry = { version, hourMs: Date.parse(hour), lines: Number(lines), root: root ?? new Uint8Array() } as const;
+  if (!isHour(entry.hourMs) || !isSizeText(lines) || entry.root.length !== 32) return undefined;
   return formatEntry(entry) === text ? entry : undefined;
 };
 
@@ -163,14 +225,26 @@ export interface AccountDigest {
 
 const hashBytes = 32;
 
-/** Returns the bytes whose SHA-256 is the `of` of a line: for each account, in their order, its hash and the digest of its blocks or zeroes. */
-export const accountsPayload = (accounts: readonly AccountDigest[]): Uint8Array => {
-  const payload = new Uint8Array(2 * hashBytes * accounts.length);
-  for (const [at, { sha256, rangeDigest }] of accounts.entries()) {
-    payload.set(sha256, 2 * hashBytes * at);
-    if (rangeDigest !== null) payload.set(rangeDigest, 2 * hashBytes * at + hashBytes);
+/** Returns 64 bytes of an account: its hash, and the digest of its blocks or zeroes. */
+export const accountPart = ({ sha256, rangeDigest }: AccountDigest): Uint8Array => {
+  const part = new Uint8Array(2 * hashBytes);
+  part.set(sha256);
+  if (rangeDigest !== null) part.set(rangeDigest, hashBytes);
+  return part;
+};
+
+/** Returns the bytes whose SHA-256 is the `of` of a line: a part for each account, in their order. */
+export const accountsPayload = (accounts: readonly AccountDigest[]): Uint8Array => joinParts(accounts.map(accountPart));
+
+/** Returns parts one after the other. */
+export const joinParts = (parts: readonly Uint8Array[]): Uint8Array => {
+  const joined = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    joined.set(part, at);
+    at += part.length;
   }
-  return payload;
+  return joined;
 };
 
 /** In the order of UTF-8, surrogates come last. */
@@ -183,4 +257,14 @@ export const compareHosts = (a: string, b: string): number => {
     if (left !== right) return orderOf(left) - orderOf(right);
   }
   return a.length - b.length;
+};
+
+/** The place of a line in its statement. */
+export type LinePlace = Pick<StatementLine, "host" | "correctedMs">;
+
+/** Compares lines in their order: own lines come before corrections, each sorted by the host and then by the hour. */
+export const compareLines = (a: LinePlace, b: LinePlace): number => {
+  const ofHour = Number(a.correctedMs !== null) - Number(b.correctedMs !== null);
+  const ofHost = compareHosts(a.host, b.host);
+  return ofHour || ofHost || (a.correctedMs ?? 0) - (b.correctedMs ?? 0);
 };

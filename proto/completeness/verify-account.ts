@@ -2,11 +2,11 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { equalBytes } from "../../kit/bytes.ts";
 import { hourMs as hourLengthMs } from "../../kit/clock.ts";
 import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
-import { accountPayload, sourceRefusals } from "./account.ts";
-import { type AccountFacts, isCovered, sumHour } from "./hour-state.ts";
+import { accountPayload, statedLosses } from "./account.ts";
+import { type AccountFacts, type HourStatus, isCovered, sumHour } from "./hour-state.ts";
 import type { Sha256 } from "./merkle.ts";
-import type { FileAccount } from "./statement-file.ts";
-import { accountsPayload, type LineCount, type LogEntry, lineOf, type StatementLine } from "./statement-line.ts";
+import type { FileAccount, FileLine } from "./statement-file.ts";
+import { accountPart, joinParts, type LineCount, type LogEntry, lineOf, type StatementLine } from "./statement-line.ts";
 import type { ReportFault, StatementChecks, StatementVerification } from "./verify-statement.ts";
 
 /** The counts that are the host's own; the others are core's. */
@@ -19,7 +19,13 @@ const countsOfHost: readonly LineCount[] = [
   "too_large",
   "malformed",
   "retry",
+  "file_gaps",
+  "filtered",
+  "redacted",
 ];
+
+/** Of which version 1 has so many. */
+const countsOfFirst = 8;
 
 /** Those with which no hour is complete. */
 const lossCounts: readonly LineCount[] = [
@@ -27,6 +33,7 @@ const lossCounts: readonly LineCount[] = [
   "lost",
   "missing",
   "file_gap_bytes",
+  "file_gaps",
   "queue_full",
   "too_large",
   "export_rejected",
@@ -37,13 +44,14 @@ const lossCounts: readonly LineCount[] = [
 export const createAccountCheck = (
   checks: StatementChecks,
   { entry, result, fault }: { entry: LogEntry; result: StatementVerification; fault: ReportFault },
-): ((line: StatementLine, accounts: readonly FileAccount[]) => Promise<void>) => {
+): ((line: StatementLine, of: FileLine) => Promise<void>) => {
   const { sha256 } = checks;
   /** The hash of each account, by queue and number. */
   const hashes = new Map<string, Uint8Array>();
   const chained: { body: AccountBody; host: string; account: string }[] = [];
 
-  const checkOne = async (host: string, file: FileAccount): Promise<AccountBody | undefined> => {
+  const checkOne = async (line: StatementLine, file: FileAccount): Promise<AccountBody | undefined> => {
+    const { host } = line;
     result.accounts.checked += 1;
     const body = readAccountBody(file.body);
     // What core refuses is evidence: it may be anybody's, and say anything.
@@ -60,7 +68,11 @@ export const createAccountCheck = (
     const outcome = await checks.verifyAccount(host, file, body);
     if (outcome === "bad") fault("account_signature", "the host has not signed this account", { host, account });
     else if (outcome === "good") result.accounts.signed += 1;
-    else result.accounts.unknownKey += 1;
+    else {
+      result.accounts.unknownKey += 1;
+      if (entry.version > 1 && isWhole(line))
+        fault("account_signature", "the file lacks the certificate of this account's key", { host, account });
+    }
     hashes.set(nameOf(host, body), sha256(accountPayload(file.body)));
     chained.push({ body, host, account });
     checkBlocks(checks, file, { body, host, account, result, fault });
@@ -75,27 +87,33 @@ export const createAccountCheck = (
     }
   };
 
-  return async (line, accounts) => {
+  return async (line, file) => {
     const { host } = line;
-    if (accounts.length === 0) {
-      if (line.of === null && isWhole(line)) fault("state", `the line says ${line.state} of no account`, { host });
-      return;
-    }
-    if (line.of === null || !equalBytes(digestOfAccounts(sha256, accounts), line.of))
+    const { accounts } = file;
+    if (isWhole(line)) checkWhole(line, entry, fault);
+    if (accounts.length === 0 && file.unknown.length === 0) return;
+    if (line.of === null || !equalBytes(digestOfItems(sha256, file), line.of))
       fault("accounts", "the line was made of other accounts, or of other blocks", { host });
     const bodies: AccountBody[] = [];
     for (const account of accounts) {
-      const body = await checkOne(host, account);
+      const body = await checkOne(line, account);
       if (body) bodies.push(body);
     }
     checkChain();
-    checkCounts(line, {
-      bodies,
-      refused: accounts.length - bodies.length,
-      hourMs: line.correctedMs ?? entry.hourMs,
-      fault,
-    });
+    checkCounts(line, { bodies, refused: accounts.length - bodies.length, entry, fault });
   };
+};
+
+/** Checks that a line itself allows what it says. */
+const checkWhole = (
+  { host, state, of, short, queues, counts }: StatementLine,
+  { version }: LogEntry,
+  fault: ReportFault,
+): void => {
+  if (of === null) fault("state", `the line says ${state} of no account`, { host });
+  const isShort = short.length > 0 || lossCounts.some((name) => (counts[name] ?? 0) > 0);
+  if (isShort) fault("state", `the line says ${state}, and its counts do not`, { host });
+  if (version > 1 && queues.length === 0) fault("state", `the line says ${state} of no queue`, { host });
 };
 
 const nameOf = (host: string, { queueId, number }: Pick<AccountBody, "queueId" | "number">): string =>
@@ -142,26 +160,34 @@ const checkCounts = (
   {
     bodies,
     refused,
-    hourMs,
+    entry: { version, hourMs: ownMs },
     fault,
-  }: { bodies: readonly AccountBody[]; refused: number; hourMs: number; fault: ReportFault },
+  }: { bodies: readonly AccountBody[]; refused: number; entry: LogEntry; fault: ReportFault },
 ): void => {
   const { host, state } = line;
+  const hourMs = line.correctedMs ?? ownMs;
   const sums = sumHour(hourMs, bodies.map(factsOf));
-  const status = { state, shortages: [], isClockWrong: false };
+  const isOwn = ({ fromMs }: AccountBody) => Math.floor(Number(fromMs) / hourLengthMs) * hourLengthMs === hourMs;
+  if (!bodies.every((body) => body.stopped || isOwn(body)))
+    fault("accounts", "an account is of another hour", { host });
+  const status: HourStatus = { state: "complete", shortages: [], binding: [], isClockWrong: false };
   const { counts } = lineOf(status, sums, { host, correctedMs: null, delivered: [], of: null });
   const count = (name: LineCount): number => line.counts[name] ?? 0;
-  for (const name of countsOfHost)
+  for (const name of version > 1 ? countsOfHost : countsOfHost.slice(0, countsOfFirst))
     if (count(name) !== (counts[name] ?? 0))
       fault("counts", `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`, { host });
   if (!isWhole(line)) return;
   const before = bodies.reduce((sum, body) => sum + acknowledgedBefore(body), 0);
-  const isShort = lossCounts.some((name) => count(name) > 0);
-  if (isShort || refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
+  if (refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
     fault("state", `the line says ${state}, and its counts do not`, { host });
   const firstMs = Math.min(...bodies.map(({ fromMs }) => Number(fromMs)));
-  if (!isCovered(sums, null, { fromMs: Math.max(hourMs, firstMs), toMs: hourMs + hourLengthMs }))
+  const binding =
+    version > 1 ? line.queues : [{ queueId: null, fromMs: Math.max(hourMs, firstMs), toMs: hourMs + hourLengthMs }];
+  if (!binding.every((queue) => isCovered(sums, queue.queueId, queue)))
     fault("state", `the line says ${state}, and its accounts lack a part of the hour`, { host });
+  const isNamed = (queueId: string) => binding.some((queue) => queue.queueId === null || queue.queueId === queueId);
+  if (!bodies.every(({ stopped, queueId }) => stopped || isNamed(queueId.toHex())))
+    fault("state", `the line says ${state}, and has accounts of a queue that it does not name`, { host });
 };
 
 /** Whether a line says that all of the hour is stored. */
@@ -174,38 +200,25 @@ const acknowledgedBefore = ({ firstSequence, lastSequence, ackedBeforeThrough }:
 };
 
 /** Returns what an account itself says; what core counted is left out. */
-const factsOf = (body: AccountBody): AccountFacts => {
-  const refused: AccountFacts["stated"]["refused"] = Object.fromEntries(
-    sourceRefusals.flatMap((name, at) => {
-      const records = body.refused
-        .filter(({ reason }) => reason === at + 1)
-        .reduce((sum, one) => sum + one.records, 0n);
-      return records === 0n ? [] : [[name, Number(records)]];
-    }),
-  );
-  return {
-    queueId: body.queueId.toHex(),
-    fromMs: Number(body.fromMs),
-    toMs: Number(body.toMs),
-    receivedMs: Number(body.toMs),
-    ...{ isStopped: body.stopped, refused: null, isChecked: true, sink: "", xid: 0n, streamEnd: null },
-    accepted: Number(body.accepted.reduce((sum, { records }) => sum + records, 0n)),
-    ...{ stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0, exportRejections: [] },
-    stated: {
-      refused,
-      expired: Number(body.expired),
-      damaged: Number(body.damaged),
-      fileGapBytes: Number(body.fileGapBytes),
-      fileGaps: Number(body.fileGaps),
-    },
-  };
-};
+const factsOf = (body: AccountBody): AccountFacts => ({
+  queueId: body.queueId.toHex(),
+  fromMs: Number(body.fromMs),
+  toMs: Number(body.toMs),
+  receivedMs: Number(body.toMs),
+  ...{ isStopped: body.stopped, refused: null, isChecked: true, sink: "", xid: 0n, streamEnd: null },
+  accepted: Number(body.accepted.reduce((sum, { records }) => sum + records, 0n)),
+  ...{ stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0, exportRejections: [] },
+  stated: statedLosses(body),
+});
 
-/** Returns the digest of a line's accounts. */
-const digestOfAccounts = (sha256: Sha256, accounts: readonly FileAccount[]): Uint8Array =>
-  sha256(
-    accountsPayload(accounts.map(({ body, rangeDigest }) => ({ sha256: sha256(accountPayload(body)), rangeDigest }))),
+/** Returns the digest of what is below a line: accounts, and items of a later version as their text. */
+const digestOfItems = (sha256: Sha256, { accounts, unknown }: FileLine): Uint8Array => {
+  const parts = accounts.map(({ body, rangeDigest }) =>
+    accountPart({ sha256: sha256(accountPayload(body)), rangeDigest }),
   );
+  for (const { after, text } of unknown.toReversed()) parts.splice(after, 0, sha256(new TextEncoder().encode(text)));
+  return sha256(joinParts(parts));
+};
 
 /** Decodes the body of an account; undefined if it is none. */
 const readAccountBody = (body: Uint8Array): AccountBody | undefined => {

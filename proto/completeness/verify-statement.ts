@@ -1,22 +1,32 @@
 /** Verifies the file of a statement (docs/completeness-proof.md) without core: every fault is named by what it concerns. */
 import { equalBytes } from "../../kit/bytes.ts";
+import { hourMs as hourLengthMs } from "../../kit/clock.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
+import { hourStates } from "./hour-state.ts";
 import { isConsistent, leafHash, merkleRoot, rootOfInclusion, type Sha256 } from "./merkle.ts";
 import { type LogCheckpoint, type NoteKey, openNote, parseCheckpoint } from "./signed-note.ts";
 import type { FileAccount, FileBlock, FileLine, StatementFile } from "./statement-file.ts";
-import { compareHosts, type LogEntry, parseEntry, parseLine, type StatementLine } from "./statement-line.ts";
+import {
+  compareLines,
+  type LogEntry,
+  parseEntry,
+  parseLine,
+  type ReadLine,
+  type StatementLine,
+} from "./statement-line.ts";
 import { createAccountCheck } from "./verify-account.ts";
 
 /**
- * What does not verify. `log_signature`: no trusted key has signed the head of the log; `log_entry`: the entry is not in that log; `consistency`:
- * the log does not continue what a witness kept; `lines`: they are not those of the entry; `line`: this one is not; `accounts`: a line was made of
- * other accounts; `account_host`, `account_signature`, `account_chain`, `account_blocks`: an account is another host's, was not signed by its
- * host, does not follow the one before, or states other blocks; `counts`, `state`: a line contradicts its accounts; `block`: a block is not the
- * one that was stored.
+ * What does not verify. `log_signature`: no trusted key has signed the head of the log; `log_entry`: the entry is not in that log; `hour`: its
+ * place there is not that of its hour, or nothing says so; `consistency`: the log does not continue what a witness kept; `lines`: they are not
+ * those of the entry, or one of a host is missing; `line`: this one is not; `accounts`: a line was made of other accounts; `account_host`,
+ * `account_signature`, `account_chain`, `account_blocks`: an account is another host's, was not signed by its host, does not follow the one
+ * before, or states other blocks; `counts`, `state`: a line contradicts its accounts; `block`: a block is not the one that was stored.
  */
 export type StatementFaultKind =
   | "log_signature"
   | "log_entry"
+  | "hour"
   | "consistency"
   | "lines"
   | "line"
@@ -40,6 +50,13 @@ export interface StatementFault {
   block?: string;
 }
 
+/** What only a later version knows: it is signed, and this one cannot judge it. */
+export interface StatementNotice {
+  kind: "state" | "field" | "item";
+  name: string;
+  host: string;
+}
+
 /** The outcome of a check: good, bad, or what is needed for it is not there. */
 export type CheckOutcome = "good" | "bad" | "unknown";
 
@@ -49,6 +66,8 @@ export interface StatementChecks {
   logKeys: readonly NoteKey[];
   /** A signed head that a witness kept; null to check none. */
   witness: string | null;
+  /** Accepts a statement of version 1 without the first entry of its log, as cores up to 0.3.0 wrote them. */
+  isHourUnbound: boolean;
   /** Whether the host has signed an account. */
   verifyAccount(host: string, account: FileAccount, body: AccountBody): Promise<CheckOutcome>;
   /** Returns the encoded envelopes of a block; null if it is not there, undefined if it cannot be read. Absent: no block is checked. */
@@ -67,9 +86,11 @@ export interface StatementVerification {
   accounts: { checked: number; signed: number; unknownKey: number; refused: number };
   blocks: { checked: number; absent: number };
   faults: StatementFault[];
+  notices: StatementNotice[];
 }
 
-const faultsMax = 100;
+/** How many faults, and how many notices, a result has at most. */
+const listMax = 100;
 
 /** Verifies a file. */
 export const verifyStatement = async (file: StatementFile, checks: StatementChecks): Promise<StatementVerification> => {
@@ -81,9 +102,10 @@ export const verifyStatement = async (file: StatementFile, checks: StatementChec
     accounts: { checked: 0, signed: 0, unknownKey: 0, refused: 0 },
     blocks: { checked: 0, absent: 0 },
     faults: [],
+    notices: [],
   };
   const fault = (kind: StatementFaultKind, detail: string, place: Partial<StatementFault> = {}): void => {
-    if (result.faults.length < faultsMax) result.faults.push({ kind, detail, ...place });
+    if (result.faults.length < listMax) result.faults.push({ kind, detail, ...place });
   };
   await verifyHead(file, checks, { result, fault });
   const { entry } = result;
@@ -91,12 +113,24 @@ export const verifyStatement = async (file: StatementFile, checks: StatementChec
     fault("log_entry", "the entry is malformed");
     return result;
   }
+  verifyHour(file, entry, checks, { result, fault });
   const lines = readLines(file.lines, entry, fault);
-  verifyLines(file.lines, { entry, sha256, result, fault });
-  const checkAccount = createAccountCheck(checks, { entry, result, fault });
-  for (const { line, of } of lines) await checkAccount(line, of.accounts);
+  for (const { line, of } of lines) result.notices.push(...noticesOf(line, of));
+  result.notices.splice(listMax);
+  verifyLines(file, { entry, sha256, result, fault });
+  if (!result.lines.isWhole && file.only !== null) verifyNeighbours(file.only, lines, entry, fault);
+  else if (!result.lines.isWhole && entry.version > 1)
+    fault("lines", "the file has neither all lines nor those of one host");
+  const checkAccounts = createAccountCheck(checks, { entry, result, fault });
+  for (const { line, of } of lines) await checkAccounts(line, of);
   return result;
 };
+
+const noticesOf = ({ host, state, unknown }: ReadLine, of: FileLine): StatementNotice[] => [
+  ...(hourStates.some((name) => name === state) ? [] : [{ kind: "state", name: state, host } as const]),
+  ...unknown.map((name) => ({ kind: "field", name, host }) as const),
+  ...of.unknown.map(({ text }) => ({ kind: "item", name: text.split(" ")[0] ?? "", host }) as const),
+];
 
 /** Reports a fault. */
 export type ReportFault = (kind: StatementFaultKind, detail: string, place?: Partial<StatementFault>) => void;
@@ -134,12 +168,37 @@ const verifyHead = async (
     fault("consistency", `the log is not a continuation of what the witness kept at ${before.size} entries`);
 };
 
+/** Hours have no gap, so that the place of an entry is that of its hour: the log cannot have two of one. */
+const verifyHour = (
+  { entry, index, proof, first }: StatementFile,
+  { version, hourMs }: LogEntry,
+  { sha256, isHourUnbound }: StatementChecks,
+  { result: { head }, fault }: { result: StatementVerification; fault: ReportFault },
+): void => {
+  const { entry: text, proof: path } = first ?? { entry, proof };
+  if (first === null && index > 0) {
+    if (version > 1 || !isHourUnbound)
+      fault("hour", "the hour is not bound: the file lacks the first entry of the log");
+    return;
+  }
+  const leaf = leafHash(sha256, new TextEncoder().encode(text));
+  const root = head && rootOfInclusion(sha256, { index: 0, size: head.size }, { leaf, proof: path });
+  if (!root || !head || !equalBytes(root, head.root)) {
+    fault("hour", "the first entry is not that of the log");
+    return;
+  }
+  const firstMs = parseEntry(text)?.hourMs;
+  if (firstMs === undefined || firstMs + index * hourLengthMs !== hourMs)
+    fault("hour", `entry ${index} of the log is that of another hour`);
+};
+
 /** Reads the lines, which must be in their order. */
-const readLines = (lines: readonly FileLine[], { hourMs }: LogEntry, fault: ReportFault) => {
-  const read: { line: StatementLine; of: FileLine }[] = [];
+const readLines = (lines: readonly FileLine[], entry: LogEntry, fault: ReportFault) => {
+  const { hourMs } = entry;
+  const read: { line: ReadLine; of: FileLine }[] = [];
   let before: StatementLine | undefined;
   for (const [at, of] of lines.entries()) {
-    const line = parseLine(of.text);
+    const line = parseLine(of.text, entry);
     const host = of.text.split(" ")[0] ?? "";
     if (line === undefined) fault("line", `line ${of.index} is malformed`, { host });
     else {
@@ -154,15 +213,32 @@ const readLines = (lines: readonly FileLine[], { hourMs }: LogEntry, fault: Repo
   return read;
 };
 
-/** Own lines come before corrections, each sorted by the bytes of the host and then by the hour. */
-const compareLines = (a: StatementLine, b: StatementLine): number => {
-  const ofHour = Number(a.correctedMs !== null) - Number(b.correctedMs !== null);
-  const ofHost = compareHosts(a.host, b.host);
-  return ofHour || ofHost || (a.correctedMs ?? 0) - (b.correctedMs ?? 0);
+/**
+ * Checks that a file of some lines has all lines of its host: among the own lines, and among the corrections, it has those in the host's place and
+ * one before and one after it, without a gap.
+ */
+const verifyNeighbours = (
+  host: string,
+  lines: readonly { line: ReadLine; of: FileLine }[],
+  entry: LogEntry,
+  fault: ReportFault,
+): void => {
+  for (const [fromMs, toMs] of [
+    [null, null],
+    [0, Number.POSITIVE_INFINITY],
+  ]) {
+    const before = lines.findLast(({ line }) => compareLines(line, { host, correctedMs: fromMs ?? null }) < 0);
+    const after = lines.find(({ line }) => compareLines(line, { host, correctedMs: toMs ?? null }) > 0);
+    const from = before?.of.index ?? -1;
+    const to = after?.of.index ?? entry.lines;
+    const between = lines.filter(({ of }) => of.index > from && of.index < to);
+    if (between.length !== to - from - 1)
+      fault("lines", "the file lacks a line beside those of its host, which may be one of its own", { host });
+  }
 };
 
 const verifyLines = (
-  lines: readonly FileLine[],
+  { lines }: StatementFile,
   {
     entry,
     sha256,
@@ -179,7 +255,7 @@ const verifyLines = (
   const isRoot = result.lines.isWhole && equalBytes(merkleRoot(sha256, hashes), entry.root);
   let named = 0;
   for (const [at, { index, text, proof }] of lines.entries()) {
-    if (isRoot || proof === null) continue;
+    if (proof === null) continue;
     const leaf = hashes[at] ?? new Uint8Array();
     const root = rootOfInclusion(sha256, { index, size: entry.lines }, { leaf, proof });
     if (root !== undefined && equalBytes(root, entry.root)) continue;

@@ -52,7 +52,8 @@ export const checkCompleteness = async (
   const stated: { statement: ExportedStatement; lines: StatementLine[] }[] = [];
   for (const hour of hours) {
     const statement = await exportHour(deployment, hour, join(dir, `statement-${hour}`));
-    const lines = statement.file.lines.flatMap(({ text }) => parseLine(text) ?? []);
+    const entry = { version: 2, hourMs: hour } as const;
+    const lines = statement.file.lines.flatMap(({ text }) => parseLine(text, entry) ?? []);
     stated.push({
       statement,
       lines: lines.filter(({ host, correctedMs }) => correctedMs === null && identities.includes(host)),

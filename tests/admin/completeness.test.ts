@@ -50,7 +50,8 @@ it("writes the statement of an hour, of all hosts or of one with its accounts", 
   expect(exitCode).toBe(0);
   expect(parseStatementFile(out).lines).toHaveLength(2);
   const own = parseStatementFile((await admin.run("completeness", "statement", hour, "--host", "web-17")).out);
-  expect(own.lines).toMatchObject([{ text: expect.stringContaining("queue_full=310"), accounts: [{ refused: null }] }]);
+  const stated = { text: expect.stringContaining("queue_full=310"), accounts: [{ refused: null }] };
+  expect(own).toMatchObject({ only: expect.stringContaining("web-17"), lines: [stated, { accounts: [] }] });
   const none = await admin.run("completeness", "statement", "2020-01-01T10:00:00Z");
   expect(none).toMatchObject({ exitCode: 1, err: expect.stringContaining("no statement") });
 });

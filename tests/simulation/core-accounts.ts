@@ -1,5 +1,5 @@
 /** The accounts that core has, as it takes them into an hour. */
-import { type ReadAccount, readAccount, statedLosses } from "../../functions/domain/telemetry/read-account.ts";
+import { type ReadAccount, readAccount, readLosses } from "../../functions/domain/telemetry/read-account.ts";
 import type { AccountFacts } from "../../proto/completeness/hour-state.ts";
 import { withLosses } from "../../proto/completeness/lost-ranges.ts";
 import type { Values } from "./sql-expressions.ts";
@@ -41,12 +41,12 @@ export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges"
   return {
     ...{ ...read, refused, isChecked, counts },
     place: number(sink === "nats" ? "stream_end" : "xid"),
-    dropped: Object.values(statedLosses(body).refused).reduce((sum, records) => sum + records, 0),
+    dropped: Object.values(readLosses(body).refused).reduce((sum, records) => sum + records, 0),
     facts: {
       queueId: read.queueId.toHex(),
       ...{ fromMs: read.fromMs, toMs: read.toMs, receivedMs: Date.parse(String(row.received_at)) },
       ...{ isStopped: read.isStopped, refused, isChecked, sink, xid: BigInt(number("xid")), streamEnd: null },
-      ...{ ...counts, accepted, discarded, exportRejections: [], stated: statedLosses(body) },
+      ...{ ...counts, accepted, discarded, exportRejections: [], stated: readLosses(body) },
     },
   };
 };

@@ -7,8 +7,16 @@ import {
   formatFileCertificate,
   formatFileEnd,
   formatFileLine,
+  formatFileOnly,
 } from "../../../proto/completeness/statement-file.ts";
-import { parseLine, type StatementLine } from "../../../proto/completeness/statement-line.ts";
+import {
+  compareLines,
+  hourText,
+  type LogEntry,
+  parseEntry,
+  parseLine,
+  type StatementLine,
+} from "../../../proto/completeness/statement-line.ts";
 import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodePemBundle } from "../../../proto/pem.ts";
 import type { Core } from "../../core.ts";
@@ -45,17 +53,21 @@ export async function* exportStatement(needs: Needs, order: StatementOrder): Asy
   const head = await findLogHead(db);
   if (statement === undefined || head === undefined) throw noStatement();
   const log = await listLogHashes(db, head.size);
-  const { entryIndex, lines } = statement;
-  const [entry = ""] = await listLogEntries(db, entryIndex, 1);
+  const { id, entryIndex, lines } = statement;
+  const [text = ""] = await listLogEntries(db, entryIndex, 1);
+  const entry = parseEntry(text);
+  if (entry === undefined) throw new Error(`entry ${entryIndex} of the log of statements is damaged`);
+  const { host } = order;
   // A host's lines need the hashes of all others.
-  const hashes = order.host !== undefined || lines <= provenLinesMax ? await hashLines(needs, statement) : undefined;
-  if (hashes !== undefined && hashes.length !== lines) throw noStatement();
-  const lineProver = hashes && createProver(codec.digest, hashes);
+  const scanned =
+    host !== undefined || lines <= provenLinesMax ? await scanLines(needs, { id, entry, host }) : undefined;
+  if (scanned !== undefined && scanned.hashes.length !== lines) throw noStatement();
+  const lineProver = scanned && createProver(codec.digest, scanned.hashes);
   const prover = createProver(codec.digest, log);
-  yield `${entry}\n`;
+  yield `${text}\n${host === undefined ? "" : formatFileOnly(host)}`;
   const certificates = new Set<string>();
-  for await (const page of readLines(needs, statement)) {
-    const wanted = page.filter(({ line }) => order.host === undefined || line?.host === order.host);
+  for await (const page of readLines(needs, { id, entry })) {
+    const wanted = page.filter(({ index }) => host === undefined || scanned?.wanted.has(index));
     for (let at = 0; at < wanted.length; at += linesOfRead)
       yield await formatPage(needs, order, {
         page: wanted.slice(at, at + linesOfRead),
@@ -66,7 +78,9 @@ export async function* exportStatement(needs: Needs, order: StatementOrder): Asy
   const { since } = order;
   const isOlder = since !== undefined && since < head.size;
   const note = head.note ?? `${formatCheckpoint({ origin: "unsigned", size: head.size, root: head.root })}\n`;
+  const [first = ""] = await listLogEntries(db, 0, 1);
   yield formatFileEnd({
+    first: { entry: first, proof: prover.inclusion(0) },
     consistency: isOlder ? [{ size: since, proof: prover.consistency(since) }] : [],
     index: entryIndex,
     proof: prover.inclusion(entryIndex),
@@ -77,55 +91,85 @@ export async function* exportStatement(needs: Needs, order: StatementOrder): Asy
 const noStatement = () =>
   new Problem("not_found", { detail: "There is no statement of this hour, or its lines were dropped" });
 
-interface ReadLine {
+interface IndexedLine {
   index: number;
   text: string;
-  line: StatementLine | undefined;
+  line: StatementLine;
 }
 
-async function* readLines({ db, codec }: Needs, { id }: { id: string }): AsyncGenerator<ReadLine[]> {
+interface ReadStatement {
+  id: string;
+  entry: LogEntry;
+}
+
+async function* readLines({ db, codec }: Needs, { id, entry }: ReadStatement): AsyncGenerator<IndexedLine[]> {
   const decoder = new TextDecoder();
   for (let fromLine = 0; ; ) {
     const chunks = await listChunks(db, { id, fromLine, limit: chunksOfRead });
     if (chunks.length === 0) return;
     for (const { firstLine, rawBytes, lines } of chunks) {
       const raw = codec.decompress(lines, rawBytes);
-      if (raw === null) throw new Error(`the lines from ${firstLine} on of a statement are damaged`);
+      if (raw === null) throw damaged(entry, firstLine);
       const texts = decoder.decode(raw).split("\n");
-      yield texts.map((text, at) => ({ index: firstLine + at, text, line: parseLine(text) }));
+      yield texts.map((text, at) => {
+        const line = parseLine(text, entry);
+        if (line === undefined) throw damaged(entry, firstLine + at);
+        return { index: firstLine + at, text, line };
+      });
       fromLine = firstLine + texts.length;
     }
   }
 }
 
-const hashLines = async (needs: Needs, statement: { id: string }): Promise<Uint8Array[]> => {
+const damaged = ({ hourMs }: LogEntry, line: number) =>
+  new Error(`the statement of ${hourText(hourMs)} is damaged from line ${line} on`);
+
+/** Hashes all lines, and selects those of a host with the lines before and after them, which show that it has no other. */
+const scanLines = async (
+  needs: Needs,
+  { host = "", ...statement }: ReadStatement & { host: string | undefined },
+): Promise<{ hashes: Uint8Array[]; wanted: ReadonlySet<number> }> => {
   const encoder = new TextEncoder();
   const hashes: Uint8Array[] = [];
+  const wanted = new Set<number>();
+  let before: IndexedLine | undefined;
+  /** Among the own lines, and among the corrections. */
+  const places = new Set([null, 0].map((correctedMs) => ({ host, correctedMs })));
   for await (const page of readLines(needs, statement))
-    for (const { text } of page) hashes.push(leafHash(needs.codec.digest, encoder.encode(text)));
-  return hashes;
+    for (const read of page) {
+      hashes.push(leafHash(needs.codec.digest, encoder.encode(read.text)));
+      const reached = [...places].filter((place) => compareLines(read.line, place) >= 0);
+      for (const place of reached) places.delete(place);
+      if (before && reached.length > 0) wanted.add(before.index);
+      if (reached.length > 0 || read.line.host === host || before?.line.host === host) wanted.add(read.index);
+      before = read;
+    }
+  if (before && places.size > 0) wanted.add(before.index);
+  return { hashes, wanted };
 };
 
 const formatPage = async (
   needs: Needs,
-  { hour, withAccounts, onBlock }: StatementOrder,
+  { hour, host, withAccounts, onBlock }: StatementOrder,
   {
     page,
     prover,
     certificates,
-  }: { page: readonly ReadLine[]; prover: TreeProver | undefined; certificates: Set<string> },
+  }: { page: readonly IndexedLine[]; prover: TreeProver | undefined; certificates: Set<string> },
 ): Promise<string> => {
   const { db } = needs;
   const hourOf = (line: StatementLine): number => line.correctedMs ?? hour.getTime();
-  const wanted = page.flatMap(({ line }) => (line ? [{ host: line.host, hourMs: hourOf(line) }] : []));
+  // Lines of other hosts only show which host's is there.
+  const isOwn = ({ host: name, of }: StatementLine) => of !== null && (host === undefined || name === host);
+  const wanted = page.flatMap(({ line }) => (isOwn(line) ? [{ host: line.host, hourMs: hourOf(line) }] : []));
   const accounts = withAccounts ? await findHourAccounts(db, wanted) : new Map<string, HourAccount[]>();
   let text = "";
   for (const { index, text: lineText, line } of page) {
-    const found = line?.of ? (accounts.get(hourKey({ host: line.host, hourMs: hourOf(line) })) ?? []) : [];
+    const found = accounts.get(hourKey({ host: line.host, hourMs: hourOf(line) })) ?? [];
     const files: FileAccount[] = [];
     for (const account of found) {
-      if (line) text += await certificateOf(needs, { host: line.host, account, certificates });
-      files.push(await fileAccountOf(needs, { host: line?.host ?? "", account, onBlock }));
+      text += await certificateOf(needs, { host: line.host, account, certificates });
+      files.push(await fileAccountOf(needs, { host: line.host, account, onBlock }));
     }
     const proof = prover?.inclusion(index) ?? null;
     text += formatFileLine({ index, text: lineText, proof, accounts: files });

@@ -1,3 +1,4 @@
+import { noLosses } from "../../../proto/completeness/account.ts";
 import {
   type AccountFacts,
   type HourAccounts,
@@ -17,7 +18,7 @@ import {
 } from "../../store/completeness/hour-facts.ts";
 import { countedBefore } from "../../store/fleet/counted-time.ts";
 import { readCountingRules } from "../fleet/rules.ts";
-import { statedLosses } from "../telemetry/read-account.ts";
+import { readLosses } from "../telemetry/read-account.ts";
 
 /** What decides on hours of all hosts. */
 export interface HourRules {
@@ -69,12 +70,10 @@ export const readHourStatuses = async (
   });
 };
 
-const noLosses: AccountFacts["stated"] = { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0, fileGaps: 0 };
-
 /** Returns what decides on the state of an account's hour. */
 export const factsOf = (account: HourAccount): AccountFacts => ({
   ...account,
   queueId: account.queueId.toHex(),
   // The body of one that core refuses may be anything.
-  stated: account.refused === null ? statedLosses(account.body) : noLosses,
+  stated: account.refused === null ? readLosses(account.body) : noLosses,
 });

@@ -1,11 +1,10 @@
 import { execFile } from "node:child_process";
-import { hash, sign } from "node:crypto";
+import { hash } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { encodeAccountBody } from "../../../collector/queue/account.ts";
 import { hourMs } from "../../../kit/clock.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
 import { leafHash, merkleRoot } from "../../../proto/completeness/merkle.ts";
@@ -18,17 +17,16 @@ import {
   parseStatementFile,
 } from "../../../proto/completeness/statement-file.ts";
 import { accountsPayload, formatEntry } from "../../../proto/completeness/statement-line.ts";
-import { encodePem } from "../../../proto/pem.ts";
-import { createTestCa, createTestKey, issueTestCertificate, type TestCa } from "../../../scripts/lab/ca/test-pki.ts";
+import { createTestCa, createTestKey, type TestCa } from "../../../scripts/lab/ca/test-pki.ts";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { storeAccount } from "../../../tests/support/accounts.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { programFile } from "../../../tests/support/program.ts";
-import { openEnvelopeStore, storedQueue } from "../../../tests/support/stored-envelopes.ts";
+import { createStatedHost, type StatedHost } from "../../../tests/support/stated-host.ts";
+import { storedQueue } from "../../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { createNodeSigningKey } from "../../node/node-cryptography.ts";
 import { findDeliveredAccounts } from "../../store/completeness/settled-hours.ts";
-import { createAccountAcceptor } from "../telemetry/accept-account.ts";
 import { blockFileName } from "./block-file.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
 import { createLogSigner, type LogSigner } from "./log-signer.ts";
@@ -40,6 +38,7 @@ const host = "https://fleet.example.test/dc-1/host-1";
 const owner = "01920000-0000-7000-8000-00000000000a";
 const otherOwner = "01920000-0000-7000-8000-00000000000b";
 const origin = "core.example/completeness";
+const binding = `queues=${storedQueue.toHex()}`;
 
 /**
  * Writes the statement once no transaction of another test is older than what this one stored: until then a statement may repeat it in the next
@@ -52,79 +51,11 @@ const state = async (core: StatementCore) => {
   return writeStatement(core, owner);
 };
 
-/** A host that states its hours, and whose records core stores. */
-interface TestHost {
-  store(...texts: string[]): Promise<void>;
-  /** States the hour that begins at `fromMs`, with the records since the last account. */
-  account(
-    fromMs: number,
-    stated?: { records?: number; dropped?: number; isForged?: boolean; toMs?: number },
-  ): Promise<string>;
-}
-
-const createTestHost = async (test: TestCore, ca: TestCa): Promise<TestHost & { close(): Promise<void> }> => {
-  const key = await createTestKey();
-  const der = await issueTestCertificate({ ca, key, uri: host });
-  const fingerprint = hash("sha256", der, "buffer");
-  await test.db.execute(
-    `update certificate set certificate_pem = '${encodePem(der, "CERTIFICATE")}', fingerprint_sha256 = '\\x${fingerprint.toString("hex")}'
-     where id = (select c.id from certificate c join collector_identity i on i.id = c.identity_id where i.identity = '${host}')`,
-  );
-  const accept = createAccountAcceptor(test.core);
-  const store = await openEnvelopeStore(test.database, test.clock.now);
-  let previousSha256: Uint8Array = new Uint8Array();
-  let number = 0;
-  let sequence = 0;
-  let stored = 0;
-  return {
-    store: async (...texts) => {
-      await store.lines(host, texts);
-      stored += texts.length;
-    },
-    account: async (
-      fromMs,
-      { records = stored - sequence, dropped = 0, isForged = false, toMs = fromMs + hourMs } = {},
-    ) => {
-      number += 1;
-      const body = Uint8Array.from(
-        encodeAccountBody(
-          {
-            ...{
-              fromMs,
-              toMs,
-              stopped: false,
-              atLeast: false,
-              expired: 0,
-              damaged: 0,
-              fileGapBytes: 0,
-              waitedMs: 0,
-            },
-            ...{ firstSequence: sequence + 1, lastSequence: sequence + records, ackedBeforeThrough: 0 },
-            accepted: records === 0 ? [] : [{ kind: "log_line", source: "app", records, bytes: 10 * records }],
-            refused: dropped === 0 ? [] : [{ reason: "queue_full", kind: "log_line", source: "app", records: dropped }],
-          },
-          {
-            ...{ hostId: host, queueId: storedQueue, number, previousSha256 },
-            ...{ previousQueueId: new Uint8Array(), certificateSha256: fingerprint },
-          },
-        ),
-      );
-      sequence += records;
-      const payload = accountPayload(body);
-      previousSha256 = hash("sha256", payload, "buffer");
-      const signature = Uint8Array.from(sign("sha256", isForged ? body : payload, key.pem));
-      const caller = { identity: host, fingerprintSha256: fingerprint.toString("hex"), der };
-      return (await accept(caller, { body, signature, earlierAreLost: false })).refused;
-    },
-    close: store.close,
-  };
-};
-
 let directory: string;
 let ca: TestCa;
 let logSigner: LogSigner;
 let test: TestCore;
-let tested: Awaited<ReturnType<typeof createTestHost>>;
+let tested: StatedHost;
 const opened: { close(): Promise<void> }[] = [];
 
 beforeAll(async () => {
@@ -136,8 +67,9 @@ beforeAll(async () => {
 const open = async (): Promise<StatementCore> => {
   test = await createTestCore({ now: ten + hourMs + 14 * minuteMs });
   await seedFleet(test.db, { count: 6, now: new Date(test.clock.now()) });
-  tested = await createTestHost(test, ca);
-  opened.push(tested, test);
+  const stated = await createStatedHost(test, { host, ca });
+  opened.push(stated, test);
+  tested = stated;
   return { ...test.core, codec: zstdCodec, logSigner };
 };
 afterAll(async () => {
@@ -221,7 +153,7 @@ describe("the statement of an hour", () => {
     const report = await state(core);
     expect(report).toEqual({ hour: "2026-11-25T10:00:00.000Z", lines: 6, corrections: 0 });
     const file = await exported("fleet");
-    expect(await readFile(file, "utf8")).toContain(`${host} undelivered accepted=4 stored=4 of=`);
+    expect(await readFile(file, "utf8")).toContain(`${host} undelivered accepted=4 stored=4 ${binding} of=`);
     const good = await verify(file, "--blocks", directory);
     expect(good).toMatchObject({
       ...{ code: 0, ok: true, hour: "2026-11-25T10:00:00Z", continues_witness: null, faults: [] },
@@ -237,7 +169,7 @@ describe("the statement of an hour", () => {
     const own = await exported("host", { host });
     expect(await verifyIndependently(own, directory)).toMatchObject({ code: 0 });
     expect(await verify(own, "--blocks", directory)).toMatchObject({
-      ...{ code: 0, lines: { checked: 1, whole: false, of: 6 }, blocks: { checked: 2, absent: 0 } },
+      ...{ code: 0, lines: { checked: 3, whole: false, of: 6, only: host }, blocks: { checked: 2, absent: 0 } },
     });
 
     const line = await edited(own, "line", (text) => text.replace("stored=4", "stored=5"));
@@ -341,7 +273,7 @@ describe("the statement of an hour", () => {
     await test.clock.advance(minuteMs);
     await state(core);
     const late = await readFile(await exported("late", { host }), "utf8");
-    expect(late).toMatch(new RegExp(`^line \\d ${host} late$`, "m"));
+    expect(late).toMatch(new RegExp(`^line \\d ${host} late ${binding}$`, "m"));
 
     await test.clock.advance(hourMs - 5 * minuteMs);
     await tested.account(ten);
@@ -349,7 +281,7 @@ describe("the statement of an hour", () => {
     await test.clock.advance(5 * minuteMs);
     expect(await state(core)).toMatchObject({ corrections: 1 });
     const second = await exported("second", { host, hour: new Date(ten + hourMs) });
-    const line = `${host} undelivered hour=2026-11-25T10:00:00Z accepted=2 stored=2 of=`;
+    const line = `${host} undelivered hour=2026-11-25T10:00:00Z accepted=2 stored=2 ${binding} of=`;
     expect(await readFile(second, "utf8")).toContain(line);
     expect(await verify(second)).toMatchObject({ code: 0, accounts: { checked: 2, signed: 2 } });
 
@@ -359,7 +291,7 @@ describe("the statement of an hour", () => {
     await test.clock.advance(hourMs);
     expect(await state(core)).toMatchObject({ corrections: 1 });
     const third = await exported("third", { host, hour: new Date(ten + 2 * hourMs) });
-    const settled = `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 delivered=backend of=`;
+    const settled = `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 delivered=backend ${binding} of=`;
     expect(await readFile(third, "utf8")).toContain(settled);
     expect(await verify(third)).toMatchObject({ code: 0 });
     await test.clock.advance(hourMs);
@@ -377,13 +309,13 @@ describe("the statement of an hour", () => {
     await test.clock.advance(minuteMs);
     await state(core);
     const first = await readFile(await exported("first", { host }), "utf8");
-    expect(first).toContain(`${host} undelivered accepted=2 stored=2 sink=nats of=`);
+    expect(first).toContain(`${host} undelivered accepted=2 stored=2 sink=nats queues=any of=`);
     await position(500);
     await test.clock.advance(hourMs);
     expect(await state(core)).toMatchObject({ corrections: 1 });
     const second = await readFile(await exported("second", { host, hour: new Date(ten + hourMs) }), "utf8");
     expect(second).toContain(
-      `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 sink=nats delivered=backend of=`,
+      `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 sink=nats delivered=backend queues=any of=`,
     );
     await test.clock.advance(hourMs);
     expect(await state(core)).toMatchObject({ corrections: 0 });
@@ -398,13 +330,15 @@ describe("the statement of an hour", () => {
     await state(core);
     const dropped = await exported("dropped", { host });
     expect(await readFile(dropped, "utf8")).toContain(
-      `${host} short accepted=2 stored=2 queue_full=310 short=dropped of=`,
+      `${host} short accepted=2 stored=2 queue_full=310 short=dropped ${binding} of=`,
     );
     expect(await verify(dropped)).toMatchObject({ code: 0 });
     await test.clock.advance(hourMs);
     await state(core);
     const refused = await exported("refused", { host, hour: new Date(ten + hourMs) });
-    expect(await readFile(refused, "utf8")).toContain(`${host} short short=account_refused:signature_invalid of=`);
+    expect(await readFile(refused, "utf8")).toContain(
+      `${host} short short=account_refused:signature_invalid ${binding} of=`,
+    );
     expect(await verify(refused)).toMatchObject({ code: 0, accounts: { checked: 1, signed: 0, refused: 1 } });
   });
 
@@ -444,17 +378,17 @@ describe("the statement of an hour", () => {
         digest,
         stated.map(({ text }) => leafHash(digest, bytesOf(text))),
       );
-      const entry = formatEntry({ hourMs: ten, lines: lines.length, root });
+      const entry = formatEntry({ version: 2, hourMs: ten, lines: lines.length, root });
       const head = formatCheckpoint({ origin, size: 1, root: leafHash(digest, bytesOf(entry)) });
       const note = await signNote(head, logSigner.key, logSigner.sign);
-      const end = formatFileEnd({ consistency: [], index: 0, proof: [], note });
+      const end = formatFileEnd({ first: null, consistency: [], index: 0, proof: [], note });
       const path = join(directory, name);
       const items = [...stated.map(formatFileLine), ...own.certificates.map(formatFileCertificate)];
       await writeFile(path, `${entry}\n${items.join("")}${end}`);
       const [verified, independently] = await Promise.all([verify(path), verifyIndependently(path)]);
       return { kinds: verified.faults.map(({ kind }) => kind), ...independently };
     };
-    const says = (accepted: number) => `${host} complete accepted=${accepted} stored=${accepted}`;
+    const says = (accepted: number) => `${host} complete accepted=${accepted} stored=${accepted} ${binding}`;
     const accounts = line.accounts.map((account) => ({ ...account, blocks: [] }));
     const ends = [accounts[0], accounts[2]].filter((account) => account !== undefined);
     const evidence = accounts.map((account) => ({ ...account, refused: "malformed" }));
@@ -476,7 +410,7 @@ describe("the statement of an hour", () => {
       { ...fault("of no account"), kinds: ["state"] },
       { ...fault("core refused an account of it"), kinds: expect.arrayContaining(["state"]) },
       { code: 1, text: `account 4 of ${host} is of another hour\n` },
-      { code: 1, text: "a host is in the file twice\n", kinds: ["line"] },
+      { code: 1, text: `line 1 of ${host} is not in its place\n`, kinds: ["line"] },
     ]);
   });
 

@@ -99,7 +99,7 @@ const writeHour = async (
   const encoder = new TextEncoder();
   const store = async (lines: readonly StatementLine[], isCorrection: boolean): Promise<void> => {
     if (lines.length === 0) return;
-    const texts = lines.map(formatLine);
+    const texts = lines.map((line) => formatLine(line, hour));
     const raw = encoder.encode(texts.join("\n"));
     const firstLine = tree.size;
     for (const text of texts) tree.append(leafHash(codec.digest, encoder.encode(text)));
@@ -116,7 +116,7 @@ const writeHour = async (
     const hours = settled.hours.slice(at, at + linesOfChunk);
     await store(await readHourLines(core, rules, { hours, areCorrections: true }), true);
   }
-  const entry = formatEntry({ hourMs: hour, lines: tree.size, root: tree.root() });
+  const entry = formatEntry({ version: 2, hourMs: hour, lines: tree.size, root: tree.root() });
   await db.transaction(async (tx) => {
     if (!(await lockWriter(tx, owner))) throw new WriterSuperseded("another core writes the statement");
     const hashes = await listLogHashes(tx);

@@ -18,7 +18,7 @@ import { readCountingRules } from "../fleet/rules.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
 import { createStreamBooks } from "./account-books.ts";
 import { noCounts } from "./decide-account.ts";
-import { statedLosses } from "./read-account.ts";
+import { readLosses } from "./read-account.ts";
 
 type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
 
@@ -108,7 +108,7 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
         exportRejections: [],
         streamEnd: null,
       },
-      stated: row.refused === null ? statedLosses(row.body) : statedLosses(new Uint8Array()),
+      stated: row.refused === null ? readLosses(row.body) : readLosses(new Uint8Array()),
     };
   });
   const linked = facts.filter(({ refused }) => refused === null);

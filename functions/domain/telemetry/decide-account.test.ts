@@ -1,8 +1,9 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
+import { noLosses } from "../../../proto/completeness/account.ts";
 import { AccountBodySchema, AccountCountSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decideAccount, type QueueRange, type RangeFacts, type StoredAccount } from "./decide-account.ts";
-import { type AccountFault, type ReadAccount, readAccount, statedLosses } from "./read-account.ts";
+import { type AccountFault, type ReadAccount, readAccount, readLosses } from "./read-account.ts";
 
 const hour = Date.UTC(2026, 10, 25, 10);
 const minute = 60_000n;
@@ -180,6 +181,6 @@ describe("an account", () => {
     ];
     const sent = toBinary(AccountBodySchema, create(AccountBodySchema, { refused: refusals, expired: 5n }));
     const refused = { queue_full: Number.MAX_SAFE_INTEGER, retry: 3 };
-    expect(statedLosses(sent)).toEqual({ refused, expired: 5, damaged: 0, fileGapBytes: 0, fileGaps: 0 });
+    expect(readLosses(sent)).toEqual({ ...noLosses, refused, expired: 5 });
   });
 });

@@ -1,6 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { type SourceRefusal, sourceRefusals } from "../../../proto/completeness/account.ts";
+import { type StatedLosses, statedLosses } from "../../../proto/completeness/account.ts";
 import { type AccountBody, AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { SourceVolume } from "../../store/volume/sources.ts";
 
@@ -126,31 +126,5 @@ const numbersOf = ({ accepted, refused, filtered, redacted, ...body }: AccountBo
 export const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
   Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 
-/** What a host says that it did not accept, or lost, in a time. */
-export interface StatedLosses {
-  refused: Readonly<Partial<Record<SourceRefusal, number>>>;
-  expired: number;
-  damaged: number;
-  fileGapBytes: number;
-  fileGaps: number;
-}
-
-/** Returns the losses that the body of an accepted account states, each at most 2^53 - 1. */
-export const statedLosses = (bytes: Uint8Array): StatedLosses => {
-  const { refused, expired, damaged, fileGapBytes, fileGaps } = fromBinary(AccountBodySchema, bytes);
-  const totals: Partial<Record<SourceRefusal, number>> = {};
-  for (const { reason, records } of refused) {
-    const name = sourceRefusals[reason - 1];
-    if (name) totals[name] = limited(BigInt(totals[name] ?? 0) + records);
-  }
-  return {
-    refused: totals,
-    expired: limited(expired),
-    damaged: limited(damaged),
-    fileGapBytes: limited(fileGapBytes),
-    fileGaps: limited(fileGaps),
-  };
-};
-
-const limited = (count: bigint): number =>
-  count > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(count);
+/** Returns the losses that the body of an accepted account states. */
+export const readLosses = (bytes: Uint8Array): StatedLosses => statedLosses(fromBinary(AccountBodySchema, bytes));

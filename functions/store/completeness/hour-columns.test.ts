@@ -24,7 +24,7 @@ const settle = (hours: readonly (readonly [host: string, hour: number, state: Ho
           hourMs: at,
           accounts: [],
           sums: sumHour(at, []),
-          status: { state, shortages: [], isClockWrong: false },
+          status: { state, shortages: [], binding: [], isClockWrong: false },
         };
       }),
     ),

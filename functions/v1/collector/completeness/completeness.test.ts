@@ -184,7 +184,7 @@ describe("the statement of an hour", () => {
     const within = new Date(first + 2.5 * hourMs).toISOString();
     const own = await get<string>(`${path}/${encodeURIComponent(within)}?host=b`);
     expect(own.body).toBe(await fileOf({ host: b.identity, withAccounts: true }));
-    expect(own.body.match(/^(line|account) /gm)).toEqual(["line ", "account "]);
+    expect(own.body.match(/^(line|account) /gm)).toEqual(["line ", "line ", "account ", "line "]);
     const { body: events } = await get<{ items: unknown[] }>("/v1/audit-events?action=completeness.read");
     expect(events.items).toMatchObject([
       { target: { id: at(2).replace(".000Z", "Z") }, details: { host: b.identity, accounts: true } },
