@@ -82,6 +82,7 @@ describe("the query bar in a browser", () => {
     await page.keyboard.press("/");
     await expect.poll(() => page.getByRole("option").count()).toBe(questions.length + terms.length);
     await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
+    await page.getByRole("option", { name: /who keeps failing authentication/ }).waitFor();
     expect(await axeViolationsOf(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await page.getByRole("heading", { name: "Fleet" }).click();

@@ -87,6 +87,22 @@ describe("the volume of the fleet", () => {
     await page.context().close();
   });
 
+  it("is a table of today in the row of a host, by kind and hour", async () => {
+    const hour = new Date(Date.now() - (Date.now() % hourMs)).toISOString();
+    await web.core.db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+      select identity, 'otel_span', ${hour}::timestamptz, 1200, 0 from fleet_host where device_id = 'loud-1'`);
+    const { page } = await visit("/fleet");
+    await page.getByRole("link", { name: "loud-1" }).click();
+    const table = page.getByRole("dialog").getByRole("table", { name: "Today, in envelopes", exact: true });
+    const newest = table.locator("tbody tr").first();
+    await newest.waitFor();
+    expect(await newest.locator("th, td").allTextContents()).toContain("1,200");
+    expect(await newest.locator("th").textContent()).toBe(hour.slice(11, 16));
+    expect(await table.locator("thead th").allTextContents()).toContain("spans");
+    expect(await table.locator("tfoot td").allTextContents()).toContain("1,200");
+    await page.context().close();
+  });
+
   it("has no axe violation and no sideways scroll", async () => {
     for (const path of ["/volume", "/volume?by=source&from=7d"]) {
       const { page } = await visit(path);
