@@ -1,4 +1,5 @@
 import { uuidv7 } from "../kit/entropy.ts";
+import { parseBody } from "../kit/request-bodies.ts";
 import type { HeartbeatCore } from "./domain/fleet/heartbeat.ts";
 import { createStatusRecorder } from "./domain/fleet/status.ts";
 import type { CallerConnection } from "./ingest/admission.ts";
@@ -12,7 +13,7 @@ export const createStatusRegister = (
   core: HeartbeatCore & ManagementCore,
   grouping: { pause?: () => Promise<void> } = {},
 ): StatusRegister => {
-  const acceptReport = createReportAcceptor(core);
+  const acceptReport = createReportAcceptor(core, parseBody);
   const record = createStatusRecorder(core, grouping);
   const originOf = ({ remoteAddress }: CallerConnection) => ({ requestId: uuidv7(core), remoteAddress });
   return {

@@ -1,6 +1,8 @@
 /**
  * The JSON of others: what it may hold is counted in its bytes before it is parsed, as 16 MiB of `{},` become gigabytes of objects.
  */
+import type { Clock } from "./clock.ts";
+import { withTimeout } from "./with-timeout.ts";
 
 /** What a text of JSON may hold. */
 export interface JsonLimits {
@@ -13,15 +15,17 @@ export interface JsonLimits {
 
 const mebibyte = 1024 * 1024;
 
-/** A value has eight bytes at least, on average: members with names and their commas have more. */
-const limits = (bytes: number, values = bytes / 8, depth = 32): JsonLimits => ({ bytes, values, depth });
+/** A value of a long text has eight bytes at least, on average: members with names and their commas have more. */
+const limits = (bytes: number, values = Math.max(20_000, bytes / 8), depth = 32): JsonLimits => ({
+  bytes,
+  values,
+  depth,
+});
 
 /** The limits of each kind of JSON that comes from others (docs/protocol-limits.md). */
 export const jsonLimits = {
-  /** A request to core's API or SCIM. */
-  request: limits(mebibyte),
-  /** An inventory, or what a set of files has applied. */
-  upload: limits(12 * mebibyte),
+  /** A request to core's API or SCIM, whose route accepts so many bytes. */
+  request: (bytes: number) => limits(bytes),
   /** OTLP to a collector: 10,000 spans with four attributes each. */
   otlp: limits(8 * mebibyte, 250_000, 100),
   /** What a collector gets from the server at the address of core. */
@@ -34,11 +38,18 @@ export const jsonLimits = {
   modelAnswer: limits(8 * mebibyte),
   /** The answer of a backend to an export. */
   backendAnswer: limits(64 * 1024, 1_000),
+  /** What `svc-admin` gets from the server at the address of its fleet: a page of 1,000 hosts has 3 MiB. */
+  fleetAnswer: limits(16 * mebibyte, 1_000_000),
 };
 
 /** A text has more bytes or values than its limits. The message quotes nothing of it. */
 export class JsonLimitError extends Error {
-  override readonly name = "JsonLimitError";
+  override readonly name: string = "JsonLimitError";
+}
+
+/** A text nests too deeply, which no smaller one would mend. */
+export class JsonDepthError extends JsonLimitError {
+  override readonly name = "JsonDepthError";
 }
 
 const [quote, backslash, lineFeed, comma] = [0x22, 0x5c, 0x0a, 0x2c];
@@ -86,15 +97,14 @@ const endOfText = (chunk: Uint8Array, start: number): number => {
 
 /**
  * Creates a counter of JSON that arrives in chunks, one text or several. It throws as soon as they hold more than `limits`: a
- * `JsonLimitError`, or a `SyntaxError` for the depth, which no smaller text would mend. Counts no less than a parser makes of valid JSON; it
- * does not check that it is valid.
+ * `JsonLimitError`, or a `JsonDepthError`. Counts no less than a parser makes of valid JSON; it does not check that it is valid.
  */
 export const createJsonCounter = ({ bytes, depth, values }: JsonLimits): ((chunk: Uint8Array) => void) => {
   const found: Found = { bytes: 0, depth: 0, deepest: 0, values: 0, overrun: 0 };
   return (chunk) => {
     if (found.bytes + chunk.length > bytes) throw new JsonLimitError(`the JSON has more than ${bytes} bytes`);
     count(chunk, found);
-    if (found.deepest > depth) throw new SyntaxError(`the JSON nests deeper than ${depth}`);
+    if (found.deepest > depth) throw new JsonDepthError(`the JSON nests deeper than ${depth}`);
     if (found.values > values) throw new JsonLimitError(`the JSON has more than ${values} members and elements`);
   };
 };
@@ -103,10 +113,51 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Parses a JSON text of others. Throws `JsonLimitError`, a `TypeError` for what is not UTF-8, and a `SyntaxError`. */
 export const parseForeignJson = (
-  bytes: Uint8Array,
+  text: Uint8Array | string,
   limits: JsonLimits,
   decoder: Pick<TextDecoder, "decode"> = utf8,
 ): unknown => {
-  createJsonCounter(limits)(bytes);
-  return JSON.parse(decoder.decode(bytes));
+  const isText = typeof text === "string";
+  createJsonCounter(limits)(isText ? new TextEncoder().encode(text) : text);
+  return JSON.parse(isText ? text : decoder.decode(text));
 };
+
+/** Returns a response whose body fails as soon as its JSON, or that of its events, is over `limits`. */
+export const limitJson = (response: Response, limits: JsonLimits): Response => {
+  const count = createJsonCounter(limits);
+  const counted = new TransformStream<Uint8Array, Uint8Array>({
+    transform: (chunk, controller) => {
+      count(chunk);
+      controller.enqueue(chunk);
+    },
+  });
+  return new Response(response.body?.pipeThrough(counted), response);
+};
+
+/** Reads the JSON of a response. Rejects as `parseForeignJson` throws, as soon as what has arrived is over `limits`. */
+export const readForeignJson = (response: Response, limits: JsonLimits): Promise<unknown> =>
+  limitJson(response, limits).json();
+
+const timeoutMs = 5000;
+
+/** Gets the JSON of an issuer. Throws after five seconds, over its limits and for any status but 200, as a redirect has; the connection ends. */
+export type IssuerRequest = (url: string) => Promise<unknown>;
+
+/** Creates the requests to issuers of tokens. */
+export const createIssuerRequest =
+  ({ fetch, clock }: { fetch(url: string, init: RequestInit): Promise<Response>; clock: Clock }): IssuerRequest =>
+  async (url) => {
+    const ended = new AbortController();
+    const read = async () => {
+      const headers = { Accept: "application/json" };
+      // Workerd has no redirect: "error".
+      const response = await fetch(url, { headers, redirect: "manual", signal: ended.signal });
+      if (response.status !== 200) throw new Error(`${url} answers status ${response.status}`);
+      return readForeignJson(response, jsonLimits.providerAnswer);
+    };
+    try {
+      return await withTimeout(timeoutMs, clock, read());
+    } finally {
+      ended.abort();
+    }
+  };

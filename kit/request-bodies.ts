@@ -7,6 +7,7 @@
 import { addressKey } from "./address.ts";
 import { readBytes } from "./bytes.ts";
 import type { Clock } from "./clock.ts";
+import { jsonLimits, parseForeignJson } from "./foreign-json.ts";
 
 /** The limits of incomplete bodies. */
 export interface BodyLimits {
@@ -33,7 +34,17 @@ export interface RequestBodies {
     request: Pick<Request, "body" | "headers">,
     of: { remoteAddress: string; bytesMax: number },
   ): Promise<Uint8Array<ArrayBuffer> | BodyRefusal>;
+  parse: ParseBody;
 }
+
+/** Parses the JSON of a body that may have `bytesMax` bytes, within the limits of its values. Throws as `parseForeignJson` does. */
+export type ParseBody = (bytes: Uint8Array, bytesMax: number) => unknown;
+
+const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** See `ParseBody`; for what arrives otherwise than as a request. */
+export const parseBody: ParseBody = (bytes, bytesMax) =>
+  parseForeignJson(bytes, jsonLimits.request(bytesMax), strictUtf8);
 
 interface Incomplete {
   address: string;
@@ -75,6 +86,7 @@ export const createRequestBodies = (
   };
 
   return {
+    parse: parseBody,
     async read(request, { remoteAddress, bytesMax }) {
       if (Number(request.headers.get("content-length") ?? 0) > bytesMax) return "payload_too_large";
       if (request.body === null) return new Uint8Array();

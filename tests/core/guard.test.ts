@@ -25,12 +25,16 @@ const webRoutes = [
   "POST /v1/operator/tokens",
 ];
 
+/** The routes that take 12 MiB. */
+const largeRoutes = ["/v1/collector/inventory", "/v1/collector/applied-sets/:name"];
+
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /** Returns the routes of the router; `ALL` is a middleware or the answer to other methods. */
 const registeredIn = (app: TestCore["app"]) => app.routes.filter(({ method }) => method !== "ALL");
 const nameOf = ({ method, path }: { method: string; path: string }): string => `${method} ${path}`;
-const concrete = (path: string): string => path.replace(/:[a-z_]+/g, "01920000-0000-7000-8000-0000000000ff");
+const concrete = (path: string): string =>
+  path.replace(":queue", "0".repeat(32)).replace(/:[a-z_]+/g, "01920000-0000-7000-8000-0000000000ff");
 
 /** Returns the faults in the access to a registered route; empty when it rejects every caller but those it names. */
 const accessFaults = async (test: TestCore, entry: Route | undefined, method: string, path: string) => {
@@ -93,6 +97,29 @@ const test = await createTestCore({ env: workloadEnvironment });
 afterAll(() => test.close());
 const declared = new Map(test.routes.map((entry) => [nameOf(entry), entry]));
 const registered = registeredIn(test.app);
+
+const withBody = test.routes.filter(({ body, guard }) => body !== undefined && guard.scope !== undefined);
+
+describe.each([[withBody.length]])("%i routes with a body", () => {
+  it.each(withBody.map((entry) => [nameOf(entry), entry] as const))(
+    "O3: %s refuses many values and deep nesting before it parses them",
+    async (_, { method, path, guard: { scope } }) => {
+      const [as] = Object.entries(test.people).flatMap(([name, { scopes }]) =>
+        scopes.some((held) => held === scope) ? [name as PersonName] : [],
+      );
+      const send = async (content: string) => {
+        const raw = { type: "application/json", content };
+        const { status, body } = await test.api(method, concrete(path), { ...(as && { as }), raw });
+        return [status, body.code, body.detail];
+      };
+      const limit = largeRoutes.includes(path) ? 12 * 131_072 : 131_072;
+      const many = `Send less at once: the JSON has more than ${limit} members and elements`;
+      expect(await send(`{"a":[${"{},".repeat(limit / 2)}{}]}`)).toEqual([413, "payload_too_large", many]);
+      const deep = "Nest less: the JSON nests deeper than 32";
+      expect(await send(`{"a":${"[".repeat(40)}${"]".repeat(40)}}`)).toEqual([400, "malformed_json", deep]);
+    },
+  );
+});
 
 describe("I1: access is denied by default", () => {
   it("every route of the router is declared, and only the routes listed here are open", () => {

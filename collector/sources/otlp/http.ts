@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonValue } from "@bufbuild/protobuf";
-import { JsonLimitError, jsonLimits, parseForeignJson } from "../../../kit/foreign-json.ts";
+import { JsonDepthError, JsonLimitError, jsonLimits, parseForeignJson } from "../../../kit/foreign-json.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
 import type { CallerCheck } from "./caller-check.ts";
@@ -184,7 +184,7 @@ const parseJson = async (signal: Signal, body: Uint8Array): Promise<Uint8Array> 
     encodeIds(json);
     return requestFromJson(signal, json);
   } catch (error) {
-    if (error instanceof JsonLimitError)
+    if (error instanceof JsonLimitError && !(error instanceof JsonDepthError))
       throw new HttpRefusal(413, "resource_exhausted", `${error.message}: send fewer items at once`);
     // Any error of the parsers: they have no types of their own, and their messages quote the body.
     throw new HttpRefusal(400, "invalid_argument", "the body is not an OTLP/JSON export request");

@@ -1,4 +1,6 @@
+import type { ParseBody } from "../../../kit/request-bodies.ts";
 import { HeartbeatRequest, HeartbeatResponse } from "../../../proto/management/heartbeat.ts";
+import { managementBytesMax } from "../../../proto/management/proof.ts";
 import type { Origin } from "../../domain/audit/audit-log.ts";
 import { createHeartbeats, type HeartbeatAnswer, type HeartbeatCore } from "../../domain/fleet/heartbeat.ts";
 import { parse, parseJson } from "../../http/parse-request.ts";
@@ -37,13 +39,13 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
  * Creates the function that accepts the body of a heartbeat that arrived otherwise, with a digest, from the caller with this certificate: by the
  * checks of the route, with its problems.
  */
-export const createReportAcceptor = (core: HeartbeatCore & ManagementCore) => {
+export const createReportAcceptor = (core: HeartbeatCore & ManagementCore, parseBody: ParseBody) => {
   const acceptHeartbeat = createHeartbeats(core);
   return async (
     { der, body, digest }: { der: Uint8Array; body: Uint8Array; digest: Uint8Array },
     origin: Origin,
   ): Promise<HeartbeatAnswer> => {
-    const request = parseJson(body);
+    const request = parseJson(() => parseBody(body, managementBytesMax));
     const caller = await proveBody(core, { purpose: "heartbeat", der, body: request }).catch((error: unknown) => {
       core.observe.heartbeat(error instanceof Problem ? error.code : "internal");
       throw error;
