@@ -1,7 +1,20 @@
 import fc from "fast-check";
+import * as v from "valibot";
 import { describe, expect, it } from "vitest";
+import { postForm } from "../admin/sign-in/token-endpoint.ts";
+import { parseObject } from "../collector/management/management-error.ts";
+import { readHttpOutcome } from "../functions/export/otlp-outcome.ts";
+import { parseJson } from "../functions/http/parse-request.ts";
+import { createTestClock } from "../tests/fakes/clock.ts";
 import { cpuMillisecondsOf } from "../tests/support/cpu-time.ts";
-import { createJsonCounter, JsonLimitError, type JsonLimits, jsonLimits, parseForeignJson } from "./foreign-json.ts";
+import {
+  createIssuerRequest,
+  createJsonCounter,
+  type JsonLimits,
+  jsonLimits,
+  parseForeignJson,
+} from "./foreign-json.ts";
+import { parseBody } from "./request-bodies.ts";
 
 const any: JsonLimits = { bytes: 1e9, depth: 1e9, values: 1e9 };
 const encode = (text: string) => new TextEncoder().encode(text);
@@ -44,8 +57,8 @@ describe("createJsonCounter", () => {
 
   it("O3: bounds bytes and depth, whatever is in strings, and adds up the events of a stream", () => {
     expect(refusalOf(encode('["[[[{{{\\"[[["]'), { depth: 1 })).toBe(undefined);
-    expect(refusalOf(encode("[[]]"), { depth: 1 })).toBe("SyntaxError");
-    expect(refusalOf(encode("]]][[]]"), { depth: 1 })).toBe("SyntaxError");
+    expect(refusalOf(encode("[[]]"), { depth: 1 })).toBe("JsonDepthError");
+    expect(refusalOf(encode("]]][[]]"), { depth: 1 })).toBe("JsonDepthError");
     expect(refusalOf(encode("[1,2]"), { bytes: 4 }, 1)).toBe("JsonLimitError");
     // A quote before the JSON of an event would otherwise turn all of it into a string.
     for (const before of ['"', '"\\', '"\\"'])
@@ -66,20 +79,59 @@ describe("createJsonCounter", () => {
 
 describe("parseForeignJson", () => {
   it("parses UTF-8 within its limits", () => {
-    expect(parseForeignJson(encode('\ufeff{"a":["é"]}'), jsonLimits.request)).toEqual({ a: ["é"] });
-    expect(() => parseForeignJson(Uint8Array.of(0x22, 0xff, 0x22), jsonLimits.request)).toThrow(TypeError);
-    expect(() => parseForeignJson(encode("[1,"), jsonLimits.request)).toThrow(SyntaxError);
-    expect(() => parseForeignJson(encode(`[${"{},".repeat(140_000)}{}]`), jsonLimits.request)).toThrow(JsonLimitError);
+    const limits = jsonLimits.request(1024);
+    expect(parseForeignJson(encode('\ufeff{"a":["é"]}'), limits)).toEqual({ a: ["é"] });
+    expect(() => parseForeignJson(Uint8Array.of(0x22, 0xff, 0x22), limits)).toThrow(TypeError);
+    expect(() => parseForeignJson(encode("[1,"), limits)).toThrow(SyntaxError);
+  });
+});
+
+const mebibyte = 1024 * 1024;
+const { request, ...others } = jsonLimits;
+const rows: Record<string, JsonLimits> = { request: request(mebibyte), upload: request(12 * mebibyte), ...others };
+const clock = createTestClock();
+
+/** What reads the JSON of each kind. What a library reads is tested beside it: a directory's page, a model's answer, an exchange of codes. */
+const readers: Record<string, (text: string) => unknown> = {
+  request: (text) => parseJson(() => parseBody(encode(text), mebibyte)),
+  upload: (text) => parseJson(() => parseBody(encode(text), 12 * mebibyte)),
+  otlp: (text) => parseForeignJson(encode(text), jsonLimits.otlp),
+  managementAnswer: (text) =>
+    parseObject({ status: 200, contentType: "application/json", retryAfter: undefined, text }) ?? expect.fail("none"),
+  providerAnswer: (text) =>
+    createIssuerRequest({ fetch: async () => new Response(text), clock })("https://idp.example.test/keys"),
+  backendAnswer: (text) => {
+    const body = encode(text);
+    const { status } = readHttpOutcome(200, { retryAfter: undefined, contentType: "application/json", body, now: 0 });
+    expect(status).toBe("accepted");
+  },
+  fleetAnswer: (text) => {
+    const fetch = async () => new Response(text);
+    return postForm({ fetch, signal: AbortSignal.any([]) }, "https://fleet.example.test", {}, v.looseObject({}));
+  },
+};
+
+describe.each(Object.entries(rows))("JSON as %s", (name, { bytes, values, depth }) => {
+  const nest = (levels: number) => `{"a":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}}`;
+  const fill = (counted: number) => `{"a":[${"{},".repeat((counted - 1) / 2 - 1)}{}]}`;
+  const pad = (size: number) => `${" ".repeat(size - 2)}{}`;
+
+  it.each([[bytes, values, depth]])("O3: has %i bytes, %i values and a depth of %i at most, of 64 MB", () => {
+    expect(values).toBeLessThanOrEqual(Math.max(20_000, bytes / 8));
+    const before = process.memoryUsage().heapUsed;
+    const value = parseForeignJson(fill(values - 1), rows[name] ?? any);
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(64_000_000);
+    expect(value).toHaveProperty("a");
   });
 
-  it("O3: has limits within which no text becomes more than 64 MB", () => {
-    for (const [name, { bytes, values, depth }] of Object.entries(jsonLimits)) {
-      expect([name, bytes <= 12 * 1024 * 1024, values <= bytes / 8, depth <= 100]).toEqual([name, true, true, true]);
-      const text = encode(`[${"{},".repeat(values / 2 - 1)}{}]`);
-      const before = process.memoryUsage().heapUsed;
-      const value = parseForeignJson(text, { ...any, values });
-      expect([name, process.memoryUsage().heapUsed - before < 64_000_000]).toEqual([name, true]);
-      expect(Array.isArray(value)).toBe(true);
-    }
+  it.runIf(readers[name])("O3: is read up to its limits, and refused beyond them in less than 150 ms", async () => {
+    const read = async (text: string) => readers[name]?.(text);
+    for (const text of [nest(depth), fill(values - 1), pad(bytes)]) await read(text);
+    for (const text of [nest(depth + 1), "[".repeat(bytes), fill(values + 2), fill(bytes / 2), pad(bytes + 1)])
+      expect(await cpuMillisecondsOf(150, () => expect(read(text)).rejects.toThrow())).toBeLessThan(150);
   });
+});
+
+it("O3: each kind of foreign JSON has a reader here or beside its library", () => {
+  expect(Object.keys(rows).filter((name) => readers[name] === undefined)).toEqual(["directoryPage", "modelAnswer"]);
 });

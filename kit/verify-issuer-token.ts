@@ -39,15 +39,14 @@ const keysMaxAgeMs = 600_000;
  * reads nothing for as long as that was set back. Throws jose's errors, and those of `read`.
  */
 export const createIssuerKeys = (
-  read: () => Promise<{ status: number; text: string }>,
+  read: () => Promise<unknown>,
   clock: Pick<Clock, "monotonic">,
 ): ((cooldownMs: number) => JWTVerifyGetKey) => {
   let known: { keys: JWTVerifyGetKey; readAt: number } | undefined;
   const reload = singleFlight(async () => {
-    const { status, text } = await read();
-    if (status !== 200) throw new Error(`keys: status ${status}`);
-    const set: JSONWebKeySet = JSON.parse(text);
-    known = { keys: createLocalJWKSet(set), readAt: clock.monotonic() };
+    // Throws for what is no set of keys.
+    const keys = createLocalJWKSet((await read()) as JSONWebKeySet);
+    known = { keys, readAt: clock.monotonic() };
     return known;
   });
   return (cooldownMs) => {

@@ -8,6 +8,7 @@ import {
   simulateEnrollment,
   whoami,
 } from "../../client/index.ts";
+import { jsonLimits, readForeignJson } from "../../kit/foreign-json.ts";
 import { enrollCommandLine } from "../../proto/enroll-command.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
@@ -98,7 +99,9 @@ const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<voi
   const response = await fetch(`${url}/readyz`, { redirect: "error", signal }).catch((cause) => {
     throw fail(`${url} does not answer: is web running, and its certificate trusted (NODE_EXTRA_CA_CERTS)?`, cause);
   });
-  const body = (await response.json().catch(() => null)) as { checks?: { name: string; status: string }[] } | null;
+  const body = (await readForeignJson(response, jsonLimits.fleetAnswer).catch(() => null)) as {
+    checks?: { name: string; status: string }[];
+  } | null;
   const checks = body?.checks;
   if (!Array.isArray(checks)) throw fail(`${url} is no fleet: /readyz answers ${response.status}`);
   const failing = checks.filter(({ status }) => status === "not_ready").map(({ name }) => name);

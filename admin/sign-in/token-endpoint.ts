@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { jsonLimits, readForeignJson } from "../../kit/foreign-json.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 
@@ -49,7 +50,7 @@ export const postForm = async <Schema extends v.GenericSchema>(
     const untrusted = isUntrusted(cause) ? ": its certificate is not trusted; name its CA in NODE_EXTRA_CA_CERTS" : "";
     throw unreachable(`the fleet cannot be reached${untrusted}`, cause);
   });
-  const body: unknown = await response.json().catch(() => undefined);
+  const body = await readForeignJson(response, jsonLimits.fleetAnswer).catch(() => undefined);
   if (response.ok) {
     const answer = v.safeParse(schema, body);
     if (answer.success) return { value: answer.output };

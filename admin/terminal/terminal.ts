@@ -1,6 +1,7 @@
 import { hostname } from "node:os";
 import { type Clock, systemClock } from "../../kit/clock.ts";
 import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
+import { jsonLimits, limitJson } from "../../kit/foreign-json.ts";
 
 /** Everything outside of the process that a command uses. Data goes to `out`, everything else to `err`. */
 export interface Terminal {
@@ -38,7 +39,7 @@ export const systemTerminal = (): Terminal => {
     hostname: hostname(),
     clock: systemClock,
     entropy: systemEntropy,
-    fetch: globalThis.fetch,
+    fetch: fetchOfFleet,
     signal: stop.signal,
     ask: async (question) => {
       const { createInterface } = await import("node:readline/promises");
@@ -60,6 +61,14 @@ export const systemTerminal = (): Terminal => {
       child.unref();
     },
   };
+};
+
+/** Limits the JSON of answers. The text of exports may have any size: nothing holds all of it. */
+export const fetchOfFleet: typeof globalThis.fetch = async (input, init) => {
+  const response = await fetch(input, init);
+  return /^text\//i.test(response.headers.get("Content-Type") ?? "")
+    ? response
+    : limitJson(response, jsonLimits.fleetAnswer);
 };
 
 /** Ends the process when nobody reads its output any more, as with `| head`: the reader has what it wanted. */

@@ -1,3 +1,4 @@
+import { jsonLimits, parseForeignJson } from "../../kit/foreign-json.ts";
 import type { ProblemAction } from "../../kit/problem.ts";
 import { cutText } from "../../proto/management/text.ts";
 
@@ -80,7 +81,7 @@ const retryAfter = (header: string | undefined): number | undefined =>
 export const parseObject = ({ contentType, text }: ManagementResponse): Record<string, unknown> | undefined => {
   if (!/^application\/([a-z.]+\+)?json\b/i.test(contentType)) return undefined;
   try {
-    const value: unknown = JSON.parse(text);
+    const value: unknown = parseForeignJson(text, jsonLimits.managementAnswer);
     return typeof value === "object" && value !== null && !Array.isArray(value)
       ? (value as Record<string, unknown>)
       : undefined;

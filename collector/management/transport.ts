@@ -4,6 +4,7 @@ import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls, type PeerCertificate } from "node:tls";
 import { errorCode } from "../../kit/describe-error.ts";
+import { jsonLimits } from "../../kit/foreign-json.ts";
 import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import type { ResumeTls } from "../identity/resume-tls.ts";
@@ -38,8 +39,6 @@ interface PostedRequest {
 }
 
 type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
-
-const responseBytesMax = 1_048_576;
 
 /**
  * Posts one JSON body and returns the response of any status. Uses HTTP/2 or HTTP/1.1 as the server selects by ALPN, so it works
@@ -229,7 +228,7 @@ const readResponse = async (
   let size = 0;
   for await (const chunk of stream) {
     size += (chunk as Buffer).byteLength;
-    if (size > responseBytesMax)
+    if (size > jsonLimits.managementAnswer.bytes)
       throw new ManagementError({
         code: "answer_invalid",
         action: "retry",

@@ -103,6 +103,7 @@ describe("reading the directory", () => {
 describe("a read that fails", () => {
   const users = { on: "users" } as const;
   const admins = { on: "members", group: adminGroup } as const;
+  const page = (other: string) => `{"kind":"admin#directory#users","other":${other}}`;
   it.each<[string, PlannedFault, string]>([
     ["403 of users", { ...users, how: { status: 403, reason: "forbidden" } }, "access_denied"],
     ["401 of users", { ...users, how: { status: 401 } }, "access_denied"],
@@ -114,6 +115,17 @@ describe("a read that fails", () => {
     ["a truncated page", { ...users, how: "truncated" }, "answer_malformed"],
     ["a truncated page 2", { ...users, page: 2, how: "truncated" }, "answer_malformed"],
     ["an object that is no page", { ...users, page: 2, how: "empty" }, "answer_malformed"],
+    [
+      "a page of too many values",
+      { ...users, how: { text: page(`[${"{},".repeat(300_000)}{}]`) } },
+      "answer_malformed",
+    ],
+    [
+      "a page nested too deeply",
+      { ...users, how: { text: page("[".repeat(40) + "]".repeat(40)) } },
+      "answer_malformed",
+    ],
+    ["a page of 5 MiB", { ...users, how: { text: page(`"${"x".repeat(5 * 1024 * 1024)}"`) } }, "answer_malformed"],
     ["a connection that ends in mid-page", { ...users, page: 2, how: "cut" }, "directory_unreachable"],
     ["403 of a group", { ...admins, how: { status: 403 } }, "access_denied"],
     ["503 of a group", { ...admins, how: { status: 503 } }, "directory_unavailable"],

@@ -1,5 +1,6 @@
 import { admin, type admin_directory_v1 } from "@googleapis/admin";
 import { JWT } from "google-auth-library";
+import { jsonLimits, limitJson } from "../../kit/foreign-json.ts";
 import { faultOf, isNotFound } from "./google-fault.ts";
 import { MembersPage, readPages, UsersPage } from "./google-pages.ts";
 import type { ServiceAccount } from "./service-account.ts";
@@ -35,8 +36,6 @@ const builtInTokenUrl = "https://oauth2.googleapis.com/token";
 /** The largest pages of the API. */
 const usersPerPage = 500;
 const membersPerPage = 200;
-/** Far beyond any page. */
-const pageBytesMax = 64 * 1024 * 1024;
 
 /**
  * Reads every page of the users and of both role groups' members, including nested groups, into one snapshot. Throws `DirectoryFault` as
@@ -69,9 +68,8 @@ const createAuth = ({ account, delegateEmail, signal, timeoutMs = 30_000 }: Goog
       signal,
       timeout: timeoutMs,
       redirect: "error",
-      maxContentLength: pageBytesMax,
-      // The default, node-fetch, throws an abort that cannot be caught and would end core.
-      fetchImplementation: fetch,
+      // The default, node-fetch, throws an abort that cannot be caught and would end core. This one has no limit of its own.
+      fetchImplementation: async (...call) => limitJson(await fetch(...call), jsonLimits.directoryPage),
     },
   });
   auth.transporter.interceptors.request.add({

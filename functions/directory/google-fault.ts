@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { JsonLimitError } from "../../kit/foreign-json.ts";
 import { DirectoryFault, type DirectoryFaultCode } from "./snapshot.ts";
 
 /** The call that failed. */
@@ -41,6 +42,8 @@ export const faultOf = (error: unknown, call: GoogleCall): DirectoryFault => {
       "key_file_unusable",
       "SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: its private key cannot sign",
     );
+  const { cause } = Object(error) as Error;
+  if (cause instanceof JsonLimitError) return new DirectoryFault("answer_malformed", `the directory: ${cause.message}`);
   const { status, code } = failed.success ? failed.output : {};
   const parsed = v.safeParse(Reason, error);
   const reason = parsed.success && /^\w{1,64}$/.test(parsed.output ?? "") ? parsed.output : undefined;

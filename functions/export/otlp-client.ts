@@ -1,4 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
+import { jsonLimits } from "../../kit/foreign-json.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 
@@ -29,4 +30,4 @@ export interface OtlpClientOptions {
 export const connectMsMax = 5_000;
 
 /** A response is a count and a message: what is longer is not read. */
-export const responseBytesMax = 64 * 1024;
+export const responseBytesMax = jsonLimits.backendAnswer.bytes;

@@ -1,5 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import * as v from "valibot";
+import { jsonLimits, parseForeignJson } from "../../kit/foreign-json.ts";
 import { readRetryAfter } from "../../kit/retry-after.ts";
 import { RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../proto/gen/google/rpc/status_pb.js";
@@ -121,7 +122,7 @@ const readResponse = (body: Uint8Array): OtlpOutcome => {
 
 /** Some backends answer in JSON, whatever they were sent. Throws for what has another shape. */
 const readJsonResponse = (body: Uint8Array): OtlpOutcome => {
-  const { partialSuccess: partial } = v.parse(JsonResponse, JSON.parse(new TextDecoder().decode(body)));
+  const { partialSuccess: partial } = v.parse(JsonResponse, parseForeignJson(body, jsonLimits.backendAnswer));
   const rejected = partial?.rejectedSpans ?? partial?.rejectedLogRecords ?? partial?.rejectedDataPoints ?? 0;
   return accepted(BigInt(rejected), partial?.errorMessage ?? "");
 };

@@ -114,6 +114,16 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
     expect(provider.requests).toHaveLength(1);
   });
 
+  it.each([
+    ["nested deeply", "[".repeat(40)],
+    ["of many values", `[${"{},".repeat(600_000)}{}]`],
+    ["of 9 MiB", "x".repeat(9 * 1024 * 1024)],
+  ])("O3: fails before it parses events %s", async (_, data) => {
+    const headers = { "Content-Type": "text/event-stream" };
+    const { start, log } = await setUpProvider(name, [{ status: 200, headers, body: `data: ${data}\n\n` }]);
+    expect(causeOf(await failureOf(start().ended, log))).toContain("the JSON ");
+  });
+
   it("fails when the provider cannot be reached", async () => {
     const { start, log, provider } = await setUpProvider(name, [{ silent: true }]);
     await provider.close();

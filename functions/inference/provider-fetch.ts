@@ -1,6 +1,7 @@
 import { APICallError } from "ai";
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
+import { JsonLimitError, jsonLimits, limitJson } from "../../kit/foreign-json.ts";
 import { TimedOut } from "../../kit/with-timeout.ts";
 
 /** A fault of a provider, in words that hold no key, prompt or response body. */
@@ -19,14 +20,14 @@ export class ProviderFault extends Error {
 }
 
 /**
- * Returns the `fetch` of a provider's SDK. Follows no redirect, and throws a `ProviderFault` for every status but 2xx without reading the
- * body, which may have no end and quote the key or the prompt.
+ * Returns the `fetch` of a provider's SDK. Limits the JSON of an answer, follows no redirect, and throws a `ProviderFault` for every status
+ * but 2xx without reading the body, which may have no end and quote the key or the prompt.
  */
 export const createProviderFetch =
   (clock: Pick<Clock, "now">): typeof fetch =>
   async (input, init) => {
     const response = await fetch(input, { ...init, redirect: "manual" });
-    if (response.ok) return response;
+    if (response.ok) return limitJson(response, jsonLimits.modelAnswer);
     await response.body?.cancel();
     throw statusFault(response.status, response.headers.get("Retry-After"), clock.now());
   };
@@ -38,6 +39,8 @@ export const providerFaultOf = (error: unknown, now: number): ProviderFault => {
   // A provider that fails after the status 200 reports it in its stream; the SDK turns it into a status.
   if (APICallError.isInstance(error) && error.statusCode !== undefined && error.statusCode !== 200)
     return statusFault(error.statusCode, error.responseHeaders?.["retry-after"] ?? null, now);
+  const { cause } = Object(error) as Error;
+  if (cause instanceof JsonLimitError) return new ProviderFault(cause.message);
   const code = codeOf(error);
   return code === undefined
     ? new ProviderFault(`the stream is not valid (${error instanceof Error ? error.name : typeof error})`)

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { expect, it } from "vitest";
 import { postForm } from "../../admin/sign-in/token-endpoint.ts";
+import { fetchOfFleet } from "../../admin/terminal/terminal.ts";
 
 const failWith = (code: string) => {
   const cause = Object.assign(new Error("of TLS or of TCP"), { code });
@@ -17,4 +18,11 @@ it.each(["UNABLE_TO_VERIFY_LEAF_SIGNATURE", "SELF_SIGNED_CERT_IN_CHAIN", "DEPTH_
 
 it("names no certificate when nothing listens", async () => {
   await expect(failWith("ECONNREFUSED")).rejects.toThrow(/^the fleet cannot be reached$/);
+});
+
+it("O3: limits the JSON of any answer of a fleet, and no text of an export", async () => {
+  const deep = "[".repeat(40);
+  for (const type of ["application/json", "application/problem+json", "unknown/type"])
+    await expect(fetchOfFleet(`data:${type},${deep}`).then((answer) => answer.text())).rejects.toThrow("nests deeper");
+  expect(await (await fetchOfFleet(`data:text/x-ndjson,${deep}`)).text()).toBe(deep);
 });

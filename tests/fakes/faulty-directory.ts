@@ -13,6 +13,8 @@ export type DirectoryFaultKind =
   | { status: 401 | 403 | 404 | 429 | 500 | 503; reason?: string }
   /** The right response, delayed. */
   | { delayMs: number }
+  /** Another text. */
+  | { text: string }
   /** Half of the JSON, in well-formed HTTP. */
   | "truncated"
   /** The connection ends within the body. */
@@ -58,6 +60,7 @@ const respond = (response: ServerResponse, fault: DirectoryFaultKind | undefined
   if (fault === "truncated" || fault === "cut") sendHalf(response, reply, fault);
   else if (fault === undefined) sendReply(response, reply);
   else if (fault === "empty") sendReply(response, { ...reply, body: {} });
+  else if ("text" in fault) response.writeHead(200, { "Content-Type": "application/json" }).end(fault.text);
   else if ("delayMs" in fault) setTimeout(() => sendReply(response, reply), fault.delayMs).unref();
   else sendReply(response, apiError(fault.status, fault.reason ?? "fault", "As planned"));
 };

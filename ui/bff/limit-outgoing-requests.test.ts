@@ -1,6 +1,8 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
 import { OAuth2Client } from "arctic";
+import { getGlobalDispatcher, setGlobalDispatcher } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { limitOutgoingRequests } from "./limit-outgoing-requests.ts";
 
@@ -9,16 +11,24 @@ const closed = Promise.withResolvers<void>();
 const server = createServer((request, response) => {
   followed.push(request.url ?? "");
   if (request.url === "/redirect") response.writeHead(307, { Location: "/elsewhere" }).end();
+  else if (request.url === "/many")
+    response
+      .writeHead(200, { "Content-Encoding": "gzip" })
+      .end(gzipSync(`{"id_token":"token","a":[${"{},".repeat(20_000)}{}]}`));
   else if (request.url === "/stall") response.once("close", () => closed.resolve());
   else response.writeHead(200, { "Content-Type": "application/json" }).end('{"id_token":"token"}');
 });
 let origin = "";
+const { fetch } = globalThis;
+const dispatcher = getGlobalDispatcher();
 beforeAll(async () => {
-  limitOutgoingRequests(200);
+  limitOutgoingRequests("http://core.example.test/v1", 200);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 });
 afterAll(() => {
+  globalThis.fetch = fetch;
+  setGlobalDispatcher(dispatcher);
   server.close();
   server.closeAllConnections();
 });
@@ -30,6 +40,13 @@ const exchange = (path: string) =>
 describe("an outgoing request", () => {
   it("succeeds when its response is prompt", async () => {
     expect((await exchange("/token")).idToken()).toBe("token");
+  });
+
+  it("O3: fails on an answer of the provider with more values than any token, and accepts it of core", async () => {
+    await expect(exchange("/many")).rejects.toThrow("Unexpected error response");
+    globalThis.fetch = fetch;
+    limitOutgoingRequests(`${origin}/v1`, 200);
+    expect((await exchange("/many")).idToken()).toBe("token");
   });
 
   it("fails on a redirect, and sends nothing to its target", async () => {

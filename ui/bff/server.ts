@@ -61,7 +61,7 @@ const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Pro
     writes: false,
   });
   try {
-    limitOutgoingRequests();
+    limitOutgoingRequests(config.apiUrl);
     const ui = await findUi(log);
     const tracer = await createTracer(config.traces, { name: "svc-web", version: packageJson.version });
     const web = { config, db: database.db, clock: systemClock, entropy: systemEntropy, log, fetch, tracer, ui };

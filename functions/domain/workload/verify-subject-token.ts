@@ -1,10 +1,9 @@
 import { decodeJwt, errors, type JWTPayload } from "jose";
 import * as v from "valibot";
-import { readBytes } from "../../../kit/bytes.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { isConfidentialUrl } from "../../../kit/confidential-url.ts";
+import { createIssuerRequest, type IssuerRequest } from "../../../kit/foreign-json.ts";
 import { createIssuerKeys, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
-import { withTimeout } from "../../../kit/with-timeout.ts";
 import type { WorkloadIssuer } from "../../config/workload-config.ts";
 
 /** Why a token is not accepted; the reason code of the audit event. */
@@ -40,8 +39,6 @@ export type VerifySubjectToken = (token: string) => Promise<{
   payload: JWTPayload;
 }>;
 
-const timeoutMs = 5000;
-const responseBytesMax = 1024 * 1024;
 /** Anybody can send a token: at most one in this time has the keys read again. */
 const keysCooldownMs = 30_000;
 
@@ -50,7 +47,7 @@ export const createVerifySubjectToken = (
   issuers: readonly WorkloadIssuer[],
   { clock, fetch = globalThis.fetch }: { clock: Clock; fetch?: typeof globalThis.fetch },
 ): VerifySubjectToken => {
-  const get = createGet({ clock, fetch });
+  const get = createIssuerRequest({ clock, fetch });
   const known = issuers.map((issuer) => ({
     issuer,
     keys: createIssuerKeys(
@@ -103,37 +100,11 @@ const rejectionOf = (cause: unknown): Error => {
   return new IssuerUnavailable("the keys cannot be read", { cause });
 };
 
-type Get = (url: string) => Promise<{ status: number; text: string }>;
-
 const Discovery = v.object({ issuer: v.string(), jwks_uri: v.string() });
 
-const discoverKeys = async (issuer: string, get: Get): Promise<string> => {
-  const { status, text } = await get(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`);
-  if (status !== 200) throw new Error(`discovery: status ${status}`);
-  const metadata = v.parse(Discovery, JSON.parse(text));
+const discoverKeys = async (issuer: string, get: IssuerRequest): Promise<string> => {
+  const metadata = v.parse(Discovery, await get(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`));
   if (metadata.issuer !== issuer) throw new Error("discovery: another issuer");
   if (!isConfidentialUrl(metadata.jwks_uri)) throw new Error("discovery: jwks_uri is not https");
   return metadata.jwks_uri;
 };
-
-/**
- * Sends a GET and returns the whole response; follows no redirect, whose status no caller accepts. Throws after five seconds and over 1 MiB.
- */
-const createGet =
-  ({ clock, fetch }: { clock: Clock; fetch: typeof globalThis.fetch }): Get =>
-  async (url) => {
-    const ended = new AbortController();
-    const read = async () => {
-      const headers = { Accept: "application/json" };
-      // Workerd has no redirect: "error".
-      const response = await fetch(url, { headers, redirect: "manual", signal: ended.signal });
-      const bytes = await readBytes(response.body ?? [], responseBytesMax);
-      if (bytes === null) throw new Error("the response is over 1 MiB");
-      return { status: response.status, text: new TextDecoder().decode(bytes) };
-    };
-    try {
-      return await withTimeout(timeoutMs, clock, read());
-    } finally {
-      ended.abort();
-    }
-  };

@@ -1,9 +1,8 @@
 import { errors, type JWTVerifyGetKey } from "jose";
 import * as v from "valibot";
-import { readBytes } from "../../../kit/bytes.ts";
+import { createIssuerRequest, type IssuerRequest } from "../../../kit/foreign-json.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
 import { createIssuerKeys, leewaySeconds, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
-import { withTimeout } from "../../../kit/with-timeout.ts";
 import type { LoggedOut } from "../core-client.ts";
 import type { Web } from "../web.ts";
 
@@ -96,14 +95,13 @@ export const createProvider = ({
   fetch,
 }: Pick<Web, "config" | "clock" | "log" | "fetch">): Provider => {
   const { issuer, clientId, subjectClaim } = config.identityProvider;
-  const request = createProviderRequest({ fetch, clock });
+  const request = createIssuerRequest({ fetch, clock });
   let known: { metadata: ProviderMetadata; keys: ProviderKeys; readAt: number } | undefined;
 
   const read = singleFlight(async (): Promise<void> => {
     const metadata = await readMetadata(issuer, request);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
-    const readKeys = () => request(metadata.jwksUri, { Accept: "application/json" });
-    const keys = same?.keys ?? createProviderKeys(createIssuerKeys(readKeys, clock));
+    const keys = same?.keys ?? createProviderKeys(createIssuerKeys(() => request(metadata.jwksUri), clock));
     known = { metadata, keys, readAt: clock.monotonic() };
   });
 
@@ -179,11 +177,9 @@ const distinguishUnavailable =
     }
   };
 
-const readMetadata = async (issuer: string, request: ProviderRequest): Promise<ProviderMetadata> => {
+const readMetadata = async (issuer: string, request: IssuerRequest): Promise<ProviderMetadata> => {
   const url = `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
-  const { status, text } = await request(url, { Accept: "application/json" });
-  if (status !== 200) throw new Error(`discovery: status ${status}`);
-  const metadata = v.parse(Metadata, JSON.parse(text));
+  const metadata = v.parse(Metadata, await request(url));
   if (metadata.issuer !== issuer) throw new Error("discovery: the provider names another issuer than IDP_ISSUER");
   const { end_session_endpoint: endSessionEndpoint } = metadata;
   const endpoints = [metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri];
@@ -201,29 +197,3 @@ const readMetadata = async (issuer: string, request: ProviderRequest): Promise<P
     endSessionEndpoint: endSessionEndpoint ?? null,
   };
 };
-
-/**
- * Sends a GET to the provider and returns the whole response. Throws after five seconds, on a redirect and over 1 MiB; the connection
- * ends in each case.
- */
-type ProviderRequest = (url: string, headers: HeadersInit) => Promise<{ status: number; text: string }>;
-
-const timeoutMs = 5000;
-const responseBytesMax = 1024 * 1024;
-
-const createProviderRequest =
-  ({ fetch, clock }: Pick<Web, "fetch" | "clock">): ProviderRequest =>
-  async (url, headers) => {
-    const ended = new AbortController();
-    const read = async () => {
-      const response = await fetch(url, { headers, redirect: "error", signal: ended.signal });
-      const bytes = await readBytes(response.body ?? [], responseBytesMax);
-      if (bytes === null) throw new Error("the provider's response is over 1 MiB");
-      return { status: response.status, text: new TextDecoder().decode(bytes) };
-    };
-    try {
-      return await withTimeout(timeoutMs, clock, read());
-    } finally {
-      ended.abort();
-    }
-  };
