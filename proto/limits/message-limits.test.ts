@@ -92,7 +92,7 @@ const wireOf = (schema: DescMessage) => createWireCheck(schema).check;
 const encode = (text: string) => new TextEncoder().encode(text);
 const submit = IngestService.method.submit.input;
 
-describe("messageLimits", () => {
+describe.each([[received.length, places.size]])("messageLimits of %i messages and %i repeated fields", () => {
   it.each([...places])("O1: bounds the values of %s on the wire and in JSON", (name, { schema, path, field }) => {
     const max = valuesMaxOf(name);
     const refusal = `${field.name} is over the limit of ${max} values`;

@@ -29,6 +29,8 @@ export interface SourceFile {
   readsEnvironment: boolean;
   /** The platform's time, timers and randomness that the file uses, each once, in order. */
   platformUses: readonly string[];
+  /** Whether the file parses JSON or YAML itself. */
+  parses: boolean;
 }
 
 /** Whether a file runs in tests alone. */
@@ -39,6 +41,8 @@ export const isGenerated = (path: string): boolean => /^(proto|client)\/gen\//.t
 /** Not `typeof setTimeout`, which is a type, nor the method of a socket. */
 const platformUse =
   /(?<![\w.]|typeof )(?:globalThis\.)?(?:setTimeout|setInterval|setImmediate|Date\.now|new Date\(\)|performance\.now|Math\.random|AbortSignal\.timeout|hrtime|process\.hrtime|crypto\.(?:getRandomValues|randomUUID)|randomUUID|randomBytes|node:timers(?:\/promises)?)(?!\w)(?!\(ms: number\))/g;
+
+const parser = /\bJSON\.parse\b|\bv\.parseJson\b|\.json\(\)|from "yaml"/;
 
 /** Reads every TypeScript file of the repository. */
 export const readSources = (): SourceFile[] =>
@@ -85,6 +89,7 @@ export const readSource = (path: string, text: string): SourceFile => {
     imports,
     moduleState,
     platformUses: [...new Set([...code.matchAll(platformUse)].map(([use]) => use.replace(/^globalThis\./, "")))].sort(),
+    parses: parser.test(code),
     readsEnvironment: /\bprocess\s*\.\s*env\b/.test(text),
   };
 };

@@ -77,6 +77,46 @@ export const allowedUses: AllowedUses = [
   },
 ];
 
+/** What parses JSON or YAML: all else has kit/foreign-json.ts count it first. */
+const parsers: Readonly<Record<string, readonly string[]>> = {
+  "counts what it holds first": ["kit/foreign-json.ts", "proto/collector-config/tree.ts"],
+  "reads a body by kit/request-bodies.ts, or a signed cursor": [
+    "functions/http/",
+    "functions/v1/collector/collector-guard.ts",
+  ],
+  "parses a string, or at most 60 KiB": [
+    "functions/signer/external-command.ts",
+    "proto/management/diag.ts",
+    "proto/scim/filter.ts",
+  ],
+  "parses what its program has written": [
+    "collector/config/",
+    "collector/queue/",
+    "collector/sources/file/",
+    "collector/status/",
+    "drizzle/schema/",
+    "functions/chat-sql/",
+    "functions/domain/chat/",
+    "functions/export/stream-block.ts",
+    "functions/node/",
+    "functions/store/",
+    "functions/v1/chat/",
+    "proto/completeness/",
+  ],
+  "parses a file of its operator": [
+    "admin/commands/simulate.ts",
+    "admin/plan/definitions.ts",
+    "admin/terminal/",
+    "collector/commands/enroll.ts",
+    "functions/directory/service-account.ts",
+    "functions/verify-receipts.ts",
+  ],
+  "parses core's answers; ui/bff/limit-outgoing-requests.ts limits those of others": [
+    "admin/commands/telemetry.ts",
+    "ui/bff/",
+  ],
+};
+
 /** Pages run in a browser, whose timers draw them; scripts are programs. */
 const isExempt = (path: string): boolean =>
   isTest(path) || isGenerated(path) || /^(scripts|docs|ui\/app)\//.test(path) || !path.includes("/");
@@ -98,4 +138,17 @@ export const platformFaults = (sources: readonly SourceFile[], reasons: AllowedU
       .map((use) => `${path}: does not use ${use}; take it from scripts/verify/platform-uses.ts`),
   );
   return [...faults, ...stale];
+};
+
+/** Returns the product's files that parse JSON or YAML, and as faults those without a reason and the reasons without a file. */
+export const parsingFiles = (
+  sources: readonly SourceFile[],
+  reasons: Readonly<Record<string, readonly string[]>> = parsers,
+): { files: string[]; faults: string[] } => {
+  const places = Object.values(reasons).flat();
+  const files = sources.filter(({ path, parses }) => parses && !isExempt(path)).map(({ path }) => path);
+  const unknown = files.filter((path) => !places.some((place) => path.startsWith(place)));
+  const stale = places.filter((place) => !files.some((path) => path.startsWith(place)));
+  const faults = unknown.map((path) => `${path}: parses JSON or YAML: use kit/foreign-json.ts`);
+  return { files, faults: [...faults, ...stale.map((place) => `${place}: parses nothing`)] };
 };

@@ -14,7 +14,7 @@ import { dependencyFaults, lockFaults } from "./dependencies.ts";
 import { readSources } from "./imports.ts";
 import { changedMigrations, historyFaults, landedRevisions } from "./landed-migrations.ts";
 import { ownerFaults } from "./owners.ts";
-import { platformFaults } from "./platform-uses.ts";
+import { parsingFiles, platformFaults } from "./platform-uses.ts";
 
 /** The result of a step. */
 export interface VerifyResult {
@@ -196,9 +196,15 @@ export const steps: readonly VerifyStep[] = [
     check: async () => resultOf(violationsOf(sources())),
   },
   {
-    name: "time, timers, randomness",
+    name: "time, randomness, parsers",
     remedy: "the exceptions and their reasons are in scripts/verify/platform-uses.ts",
-    check: async () => resultOf(platformFaults(sources())),
+    check: async () => {
+      const { files, faults } = parsingFiles(sources());
+      return {
+        note: `${files.length} parsers of JSON or YAML`,
+        ...resultOf([...platformFaults(sources()), ...faults]),
+      };
+    },
   },
   {
     name: "exported names",

@@ -4,7 +4,7 @@ import budgets from "../../scripts/verify/budgets.json" with { type: "json" };
 import { routeFaults } from "../../scripts/verify/budgets.ts";
 import { readSource, readSources } from "../../scripts/verify/imports.ts";
 import { ownerFaults } from "../../scripts/verify/owners.ts";
-import { platformFaults } from "../../scripts/verify/platform-uses.ts";
+import { parsingFiles, platformFaults } from "../../scripts/verify/platform-uses.ts";
 
 const repository = readSources();
 const sourcesOf = (files: Readonly<Record<string, string>>) =>
@@ -269,6 +269,30 @@ describe("the platform's time, timers and randomness", () => {
     const reasons = [{ reason: "none", uses: { "kit/a.ts": ["Math.random", "Date.now"] } }];
     expect(platformFaults(sourcesOf({ "kit/a.ts": "Date.now();" }), reasons)).toEqual([
       "kit/a.ts: does not use Math.random; take it from scripts/verify/platform-uses.ts",
+    ]);
+  });
+});
+
+describe("JSON and YAML", () => {
+  it("O3: is parsed only where it is counted first, or is our own", () => {
+    const { files, faults } = parsingFiles(repository);
+    expect(faults).toEqual([]);
+    expect(files.length).toBeGreaterThan(30);
+  });
+
+  it.each([
+    "export const parse = JSON.parse;",
+    "export const read = (response: Response) => response.json();",
+    "export const Text = v.pipe(v.string(), v.parseJson());",
+    'import { parseDocument } from "yaml";',
+  ])("O3: is not parsed elsewhere: %s", (text) => {
+    const faultsOf = (path: string) =>
+      parsingFiles(sourcesOf({ "kit/own/a.ts": text, [path]: text }), { own: ["kit/own/"] }).faults;
+    for (const path of ["kit/own/b.ts", "kit/a.test.ts", "scripts/a/a.ts", "ui/app/a.ts"])
+      expect(faultsOf(path)).toEqual([]);
+    expect(faultsOf("kit/b.ts")).toEqual([expect.stringContaining("kit/b.ts: parses JSON or YAML")]);
+    expect(parsingFiles([], { own: ["kit/own/"] }).faults).toEqual([
+      expect.stringContaining("kit/own/: parses nothing"),
     ]);
   });
 });
