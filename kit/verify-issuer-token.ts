@@ -8,6 +8,9 @@ const algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256
 /** How much the clocks of an issuer and of core may differ. */
 export const leewaySeconds = 60;
 
+/** jose parses the JSON of a header and a payload before it checks the signature. Tokens with all groups of a person have some KiB. */
+const tokenCharactersMax = 64 * 1024;
+
 /**
  * Verifies the JWT of an identity provider or another issuer by its keys; clocks may differ by 60 s. It must say when it was issued and
  * when it expires. Throws jose's errors, and those of `keys`.
@@ -17,6 +20,7 @@ export const verifyIssuerToken = async (
   keys: JWTVerifyGetKey,
   { issuer, audience, now }: { issuer: string; audience: string; now: number },
 ): Promise<JWTPayload> => {
+  if (token.length > tokenCharactersMax) throw new errors.JWTInvalid(`the token is over ${tokenCharactersMax} bytes`);
   const { payload } = await jwtVerify(token, keys, {
     algorithms,
     issuer,

@@ -103,7 +103,7 @@ describe("reading the directory", () => {
 describe("a read that fails", () => {
   const users = { on: "users" } as const;
   const admins = { on: "members", group: adminGroup } as const;
-  const page = (other: string) => `{"kind":"admin#directory#users","other":${other}}`;
+  const page = (other: string) => `{"access_token":"token","kind":"admin#directory#users","other":${other}}`;
   it.each<[string, PlannedFault, string]>([
     ["403 of users", { ...users, how: { status: 403, reason: "forbidden" } }, "access_denied"],
     ["401 of users", { ...users, how: { status: 401 } }, "access_denied"],
@@ -131,6 +131,11 @@ describe("a read that fails", () => {
     ["503 of a group", { ...admins, how: { status: 503 } }, "directory_unavailable"],
     ["a truncated group", { ...admins, how: "truncated" }, "answer_malformed"],
     ["the token endpoint's 503", { on: "token", how: { status: 503 } }, "directory_unavailable"],
+    [
+      "a token of too many values",
+      { on: "token", how: { text: page(`[${"{},".repeat(300_000)}{}]`) } },
+      "answer_malformed",
+    ],
     ["a token that is not a token", { on: "token", how: "truncated" }, "answer_malformed"],
   ])("Y1: %s returns no snapshot, and is not retried", async (_, fault, code) => {
     const before = directory.calls.length;

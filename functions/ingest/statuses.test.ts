@@ -384,6 +384,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await refused(Buffer.from("{}"))).toBe("validation_failed");
     expect(await refused(Buffer.from("not json"))).toBe("malformed_json");
     expect(await refused(Buffer.alloc(65_537, 32))).toBe("payload_too_large");
+    expect(await refused(Buffer.from(`{"x":[${"{},".repeat(20_000)}{}]}`))).toBe("payload_too_large");
     expect(await stream.forward(1)).toBe("1");
   });
 

@@ -202,6 +202,8 @@ describe("a rejection", () => {
     expect(await send("text/plain", "{}")).toEqual([415, undefined]);
     expect(await send("application/scim+json", "{")).toEqual([400, "invalidSyntax"]);
     expect(await send("application/json", " ".repeat(1024 * 1024 + 1))).toEqual([413, undefined]);
+    expect(await send("application/json", `{"x":[${"{},".repeat(70_000)}{}]}`)).toEqual([413, undefined]);
+    expect(await send("application/json", `{"x":${"[".repeat(40)}${"]".repeat(40)}}`)).toEqual([400, "invalidSyntax"]);
   });
 });
 

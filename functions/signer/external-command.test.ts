@@ -115,6 +115,8 @@ describe("the external signer", () => {
       '{"certificate_pem":"\\x41"}',
       '{"certificate_pem":"a",}',
       "{'certificate_pem':'a'}",
+      "[".repeat(65_536),
+      `{"certificate_pem":[${"{},".repeat(20_000)}{}]}`,
       Uint8Array.of(0x7b, 0xff, 0x7d),
       new TextEncoder().encode('{"certificate_pem":"\ud800"}').fill(0xff, 20, 21),
     ]) {
