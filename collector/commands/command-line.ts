@@ -29,6 +29,10 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
     summary: "import the records of a queue that was quarantined",
     load: () => import("./queue.ts").then((module) => module.queueCommand),
   },
+  retire: {
+    summary: "end the queue for good: forward what it has, and send its last account",
+    load: () => import("./retire.ts").then((module) => module.retireCommand),
+  },
   diag: {
     summary: "print a diagnostics bundle without secrets",
     load: () => import("./diag.ts").then((module) => module.diagCommand),

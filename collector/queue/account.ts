@@ -33,6 +33,8 @@ export interface AccountContent {
   waitedMs: number;
   /** Sequences through this one were acknowledged under an earlier queue id; 0 for none. */
   ackedBeforeThrough: number;
+  /** It is the last one of its queue. */
+  ended?: boolean | undefined;
 }
 
 /** The place of an account in the chain of its queue, and who signs it. */
@@ -69,7 +71,7 @@ export const encodeAccountBody = (content: AccountContent, place: AccountPlace):
   const writer = new BinaryWriter();
   const bytes = (field: number, value: Uint8Array) => value.length > 0 && writer.uint32(text(field)).bytes(value);
   const number = (field: number, value = 0) => value > 0 && writer.uint32(varint(field)).uint64(value);
-  const flag = (field: number, value: boolean) => value && writer.uint32(varint(field)).bool(true);
+  const flag = (field: number, value = false) => value && writer.uint32(varint(field)).bool(true);
   writer.uint32(text(1)).string(place.hostId);
   bytes(2, place.queueId);
   number(3, place.number);
@@ -102,6 +104,7 @@ export const encodeAccountBody = (content: AccountContent, place: AccountPlace):
   number(17, Math.round(content.waitedMs));
   number(18, content.ackedBeforeThrough);
   bytes(19, place.certificateSha256);
+  flag(20, content.ended);
   number(21, content.fileGaps);
   number(22, content.fileGapsUnknown);
   return writer.finish();

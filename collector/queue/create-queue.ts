@@ -101,7 +101,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     write: (change) => writeIfPossible(change),
   });
   const disk = createReportedFault("queue_unwritable", clock);
-  const { sessions, write, writeIfPossible } = createQueueSessions(store, options, {
+  const { sessions, write, writeIfPossible, changeQueueId } = createQueueSessions(store, options, {
     transact: (change) => {
       try {
         books.transaction(change);
@@ -120,6 +120,8 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     },
     onWritten: admitWaiting,
   });
+
+  if (accounts.hasEnded()) changeQueueId(0);
 
   onReplaced = () => {
     books.replaced();

@@ -2,6 +2,7 @@
  * Brings the records of a quarantined database back. Invariants:
  * - It only reads the quarantined database.
  * - How far it came is stored with the records, in one transaction: a second import, also after a kill, stores nothing twice.
+ * - Once all is imported, the quarantined queue is one that this one has left: core ends it.
  */
 import { existsSync, realpathSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
@@ -10,6 +11,7 @@ import { type BlockRow, rowOf } from "./block-table.ts";
 import { decodeEnvelope } from "./envelope.ts";
 import { queueFiles } from "./files.ts";
 import { checkFormat, isCorruption, readState } from "./format.ts";
+import { leaveQueue, leftQueueSource } from "./left-queues.ts";
 import type { Queue } from "./queue.ts";
 import type { NewRecord } from "./record.ts";
 
@@ -32,7 +34,10 @@ export class NoQueueError extends Error {
  * Appends every readable record of the quarantined queue in `dir` to `queue`. Rejects with `QueueFullError` when the next ones do not fit,
  * with `NoQueueError`, or with `QueueVersionError`; what was stored until then stays.
  */
-export const importQueue = async (dir: string, queue: Pick<Queue, "append" | "checkpoints">): Promise<Imported> => {
+export const importQueue = async (
+  dir: string,
+  queue: Pick<Queue, "append" | "checkpoints" | "queueId">,
+): Promise<Imported> => {
   const path = queueFiles(dir).database;
   if (!existsSync(path))
     throw new NoQueueError("there is no queue.db in this directory; name a quarantine-<n> directory");
@@ -58,6 +63,9 @@ export const importQueue = async (dir: string, queue: Pick<Queue, "append" | "ch
   }
   if (blocks === 0 && imported.expected !== 0)
     throw new NoQueueError("no record of this queue can be read: its file is too damaged");
+  // Core hears of it with the next session: nothing of it comes any more.
+  if (state !== undefined && state.queueId.toHex() !== queue.queueId.toHex())
+    await queue.append([], { checkpoints: leaveQueue(queue.checkpoints(leftQueueSource), state) });
   return imported;
 };
 

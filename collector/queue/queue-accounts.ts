@@ -4,6 +4,7 @@
  * - Whatever cannot be written now is written with the next transaction, in its order.
  * - Accounts are sealed in their order, and acknowledged in it.
  * - Accounts that a corrupt database has lost while the queue was open are written to the one that replaces it.
+ * - No account of a queue id follows the one that ended it.
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "../../kit/clock.ts";
@@ -49,6 +50,10 @@ export interface QueueAccounts {
   observe(): void;
   /** Writes the account of the time until now: the collector stops. */
   stop(): void;
+  /** Writes the last account of the queue id, unless records are left; returns whether it did. Nothing may be appended after it. */
+  end(): boolean;
+  /** Whether the queue id has its last account. */
+  hasEnded(): boolean;
   /** Counts records that a source did not accept. */
   refused(reason: SourceRefusal, records: Readonly<RefusedRecords>): void;
   /** Resolves at the next change of what is pending; rejects with the signal's reason. */
@@ -128,8 +133,11 @@ export const createQueueAccounts = (
     isStale = false;
     return pending;
   };
+  const hasEnded = (): boolean =>
+    newest?.content.ended === true && newest.queueId.toHex() === store.state.queueId.toHex();
   /** Moves the period to now, in memory. */
   const move = (): void => {
+    if (hasEnded()) return;
     const now = read();
     const { queueId } = period;
     if (waitingSince !== undefined) {
@@ -141,6 +149,16 @@ export const createQueueAccounts = (
     period = moved.period;
     last = now;
     period.seenMs = now.wallMs;
+  };
+  /** Writes the account of the time until now; returns false while the disk cannot be written. */
+  const close = (isEnd: boolean): boolean => {
+    move();
+    const { wallMs } = last;
+    const observed = { ...observedNow(), wallMs };
+    const content = closePeriod(period, wallMs, observed);
+    unsaved.push({ queueId: period.queueId, content: isEnd ? { ...content, ended: true } : content });
+    period = { ...beginPeriod(observed), isClosed: true };
+    return write(() => undefined);
   };
   const save = ({ accounts, state }: QueueTransaction): void => {
     lost.forEach(accounts.insert);
@@ -181,8 +199,10 @@ export const createQueueAccounts = (
     renamed: ({ accounts, state }, acked) => {
       const renamed = (content: AccountContent): AccountContent =>
         acked < content.firstSequence ? content : { ...content, ackedBeforeThrough: acked };
+      const isLast = newest?.content.ended && newest.queueId.toHex() === draft.queueId;
       for (const { id, queueId, content, isAcked } of accounts.rows())
-        if (!isAcked && queueId.toHex() === draft.queueId) accounts.unseal(id, state.queueId, renamed(content));
+        if (!isLast && !isAcked && queueId.toHex() === draft.queueId)
+          accounts.unseal(id, state.queueId, renamed(content));
       const queueId = state.queueId.toHex();
       drafted = unsaved.map(({ content }) => ({ queueId, content: renamed(content) }));
       Object.assign(draft, { queueId, ackedBeforeThrough: acked });
@@ -232,14 +252,10 @@ export const createQueueAccounts = (
       if (unsaved.length > 0 || isUnsaved || last.monotonicMs - savedMs >= saveMs) write(() => undefined);
     },
     stop: () => {
-      if (period.isClosed) return;
-      move();
-      const { wallMs } = last;
-      const observed = { ...observedNow(), wallMs };
-      unsaved.push({ queueId: period.queueId, content: closePeriod(period, wallMs, observed) });
-      period = { ...beginPeriod(observed), isClosed: true };
-      write(() => undefined);
+      if (!period.isClosed) close(false);
     },
+    end: () => store.state.records === 0 && close(true),
+    hasEnded,
     refused: (reason, refused) => {
       if (refused.records === 0) return;
       period.isClosed = false;

@@ -153,7 +153,7 @@ export const createQueueSessions = (
     },
     fork: () => changeQueueId(1),
   };
-  return { sessions, write, writeIfPossible };
+  return { sessions, write, writeIfPossible, changeQueueId };
 };
 
 const idBytes = 16;

@@ -263,8 +263,9 @@ const createSessionRenewals = async (
   return createRenewals({ plan, renew, ...env, log, failures: rollbacks });
 };
 
-const createSessionForwarder = (
-  { loaded, queue, env, log, tracer }: CoreSessionOptions,
+/** Creates the forwarder of a config's queue. */
+export const createSessionForwarder = (
+  { loaded, queue, env, log, tracer }: Pick<CoreSessionOptions, "loaded" | "queue" | "env" | "log" | "tracer">,
   {
     promotion,
     ...callbacks

@@ -1,5 +1,6 @@
 import { type Clock, hourMs } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
+import type { ForwarderStatus } from "../forward/forwarder.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import { signBytes } from "../management/signed-request.ts";
 import { observeMs } from "../queue/period.ts";
@@ -24,9 +25,41 @@ export const keepAccounts = async (options: KeepAccountsOptions, signal: AbortSi
   }
 };
 
-/** Writes and signs the last account before a stop. */
-export const endAccounts = (options: KeepAccountsOptions): void => {
-  attempt(options, () => options.queue.accounts.stop());
+const drainPollMs = 20;
+
+/** Writes and signs the last account before a stop. If nothing of the queue is sent later (`isEnding`), it ends the queue unless records are left. */
+export const endAccounts = (options: KeepAccountsOptions, isEnding = false): void => {
+  const { accounts } = options.queue;
+  attempt(options, () => (isEnding && accounts.end()) || accounts.stop());
+};
+
+/** As `endAccounts`, and waits for up to `waitMs` while a connected forwarder empties the queue. */
+export const drainAccounts = async (
+  options: KeepAccountsOptions & { queue: Pick<Queue, "stats"> },
+  {
+    forwarder,
+    isEnding,
+    waitMs,
+  }: {
+    forwarder(): Pick<ForwarderStatus, "connected" | "takesAccounts"> | undefined;
+    isEnding: boolean;
+    waitMs: number;
+  },
+): Promise<void> => {
+  const { queue, clock } = options;
+  const endMs = clock.monotonic() + waitMs;
+  const hasUnsent = () => {
+    const { connected = false, takesAccounts = false } = forwarder() ?? {};
+    const isDue = takesAccounts && queue.accounts.pendingThrough() !== undefined;
+    return connected && (isDue || queue.stats().records > 0);
+  };
+  const drain = async () => {
+    while (hasUnsent() && clock.monotonic() < endMs) await clock.sleep(drainPollMs);
+  };
+  attempt(options, () => undefined);
+  if (isEnding) await drain();
+  endAccounts(options, isEnding);
+  await drain();
 };
 
 /** Nothing is lost if it fails: what is not written or signed now is with the next attempt. */

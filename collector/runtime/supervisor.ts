@@ -27,12 +27,11 @@ import { composeStatus } from "./compose-status.ts";
 import { type CoreSession, openCoreSession } from "./core-session.ts";
 import { composeDiagAnswer } from "./diag-answers.ts";
 import type { ProcessFacts } from "./heartbeat-report.ts";
-import { endAccounts, keepAccounts } from "./keep-accounts.ts";
+import { drainAccounts, keepAccounts } from "./keep-accounts.ts";
 import { configReportOf, createRunState, isSame, type RunState, recordErrors, rejectConfig } from "./run-state.ts";
 
 /** How long a stop waits for a connected forwarder to empty the queue. */
 const drainMs = 5_000;
-const drainPollMs = 20;
 
 /** The dependencies of a running collector. */
 export interface SupervisorOptions {
@@ -142,11 +141,12 @@ const runWithQueue = async (
     await sources.stop();
     keeping.abort();
     await kept;
-    if (next === undefined) endAccounts(accounting);
-    if (session !== undefined) {
-      if (next === undefined) await drain(queue, session, env.clock);
-      await closeSession(state, session);
-    }
+    const { dir, ephemeral } = settings;
+    // What is left in the folder before a move is sent once it is imported.
+    const isEnding = next === undefined ? ephemeral : next.config.buffer.dir !== dir;
+    if (next === undefined || isEnding)
+      await drainAccounts(accounting, { forwarder: () => session?.forwarder(), isEnding, waitMs: drainMs });
+    if (session !== undefined) await closeSession(state, session);
     await queue.close();
   }
   return next;
@@ -305,14 +305,4 @@ const reload = async (
   if (!keepsSession) return openSession(options, { state, queue, conditions });
   session.reportChange();
   return session;
-};
-
-const drain = async (queue: Queue, session: CoreSession, clock: CollectorEnv["clock"]): Promise<void> => {
-  const end = clock.monotonic() + drainMs;
-  const hasUnsent = () => {
-    const { connected, takesAccounts } = session.forwarder();
-    const isDue = takesAccounts && queue.accounts.pendingThrough() !== undefined;
-    return connected && (isDue || queue.stats().records > 0);
-  };
-  while (hasUnsent() && clock.monotonic() < end) await clock.sleep(drainPollMs);
 };

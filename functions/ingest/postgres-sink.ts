@@ -3,7 +3,7 @@ import { limitLockWaits, planByIndex } from "../store/database/execute-prepared.
 import { openCommitClient } from "../store/ingest/commit-frames.ts";
 import { findCursor, lockCursors, lockLeftCursors, trimCursors, updateCursors } from "../store/ingest/cursors.ts";
 import { addGap } from "../store/ingest/gaps.ts";
-import { endQueue, noteQueues } from "../store/ingest/queues.ts";
+import { endQueues, noteQueues } from "../store/ingest/queues.ts";
 import { findSinkChange } from "../store/ingest/sinks.ts";
 import { type CommitObserver, type CommitterOptions, createCommitter } from "./committer.ts";
 import { createQueueOpener, type QueueOpenerNeeds, type QueueRegister } from "./open-queue.ts";
@@ -42,8 +42,8 @@ export const createPostgresRegister = (needs: QueueEventNeeds & { db: Database }
   lockLeft: lockLeftCursors,
   update: updateCursors,
   note: noteQueues,
-  endForked: async (tx, queue, now) => {
-    await endQueue(tx, queue, { endedAt: now, ending: "forked" }, now);
+  end: async (tx, hostId, queueIds, end) => {
+    await endQueues(tx, hostId, queueIds, end, end.endedAt);
   },
   trim: trimCursors,
   addGap,

@@ -108,6 +108,7 @@ const toConfig = (wire: Wire) => ({
     maxDiskUsageBytes: wire.buffer.max_disk_usage_mb * bytesPerMb,
     maxRecordAgeSeconds: wire.buffer.max_record_age_seconds,
     dropNewestOnFull: wire.buffer.drop_newest_on_full,
+    ephemeral: wire.buffer.ephemeral,
     atRiskBytesPercent: wire.buffer.queue_at_risk_bytes_percent,
     atRiskOldestSeconds: wire.buffer.queue_at_risk_oldest_seconds,
   },

@@ -151,6 +151,7 @@ export const CollectorConfigYaml = section({
     max_disk_usage_mb: v.optional(integer(1, 1_048_576), 100),
     max_record_age_seconds: v.optional(integer(1), 604_800),
     drop_newest_on_full: v.optional(v.boolean(), false),
+    ephemeral: v.optional(v.boolean(), false),
     queue_at_risk_bytes_percent: v.optional(integer(1, 100), 80),
     queue_at_risk_oldest_seconds: v.optional(integer(1), 86_400),
   }),

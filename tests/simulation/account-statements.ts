@@ -2,12 +2,11 @@
  * The statements with which core decides on accounts (functions/store/ingest/accounts.ts), on the model of the server: their own conditions
  * and assignments are evaluated on the rows of the model. Fails on any other statement.
  */
-import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
 import { type DatabaseServer, queueRow, type Transaction } from "./database.ts";
 import type { ExecuteStatement } from "./export-statements.ts";
 import { createSinkStatements } from "./sink-statements.ts";
 import { type Expression, readExpression, type Scope, splitList, type Value, type Values } from "./sql-expressions.ts";
-import { type CursorRow, endQueueRow, noteQueue } from "./tables.ts";
+import type { CursorRow } from "./tables.ts";
 
 const selectPattern =
   /^select (.+?) from "(ingest_cursor|ingest_account)" where (.+?)(?: order by (\S+) desc)?(?: limit (\$\d+))?( for no key update)?$/;
@@ -98,20 +97,6 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
       return [];
     }
     if (text === findEnding) return [{ ending: server.tables.queues.get(queueOf(params))?.ending ?? null }];
-    if (text.startsWith("insert into ingest_queue as q ")) {
-      const [now, seen] = params;
-      const queues = JSON.parse(String(seen)) as { host: string; queue: string; sends: boolean }[];
-      for (const { host: hostId, queue: queueHex, sends } of queues)
-        server.write(open, (tables) =>
-          noteQueue(tables, queueRow({ hostId, queueHex }), Date.parse(String(now)), sends),
-        );
-      return [];
-    }
-    if (text.startsWith("update ingest_queue set ended_at = $1::timestamptz, ending = $2, ")) {
-      const end = { endedAt: Date.parse(String(params[0])), ending: params[1] as QueueEnding };
-      server.write(open, (tables) => endQueueRow(tables, queueOf(params.slice(4)), end));
-      return [];
-    }
     const selected = selectPattern.exec(text);
     // The sink of a stream reads a cursor alone.
     if (selected && selected[1] !== '"cursor"') return select(open, selected, params);

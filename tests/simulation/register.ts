@@ -65,10 +65,12 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
         for (const queue of queues)
           server.write(tx, (tables) => noteQueue(tables, keyOf(queue), now.getTime(), queue.sendsAccounts));
       }),
-    endForked: ({ step }, queue, now) =>
+    end: ({ step }, hostId, queueIds, { endedAt, ending }) =>
       step((tx) => {
-        const end = { endedAt: now.getTime(), ending: "forked" } as const;
-        server.write(tx, (tables) => endQueueRow(tables, keyOf(queue), end));
+        for (const queueId of queueIds)
+          server.write(tx, (tables) =>
+            endQueueRow(tables, keyOf({ hostId, queueId }), { endedAt: endedAt.getTime(), ending }),
+          );
       }),
     trim: async () => undefined,
     addGap: async () => undefined,

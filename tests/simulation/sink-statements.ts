@@ -1,12 +1,31 @@
-/** The statements with which the sink of JetStream records forks and gaps, on the model of the server. */
+/** The statements with which the sink of JetStream records queues, forks and gaps, on the model of the server. */
 
+import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
 import { type DatabaseServer, queueRow } from "./database.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
+import { endQueueRow, noteQueue } from "./tables.ts";
 
 /** Makes the function that executes them, and those of exports; it throws for any other. */
 export const createSinkStatements = (server: DatabaseServer): ExecuteStatement => {
   const execute = createExportStatements(server);
-  return async (open, text, params) => {
+  return async (open, written, params) => {
+    const text = written.trim().replaceAll(/\s+/g, " ");
+    if (text.startsWith("insert into ingest_queue as q ")) {
+      const [now, seen] = params;
+      const queues = JSON.parse(String(seen)) as { host: string; queue: string; sends: boolean }[];
+      for (const { host: hostId, queue: queueHex, sends } of queues)
+        server.write(open, (tables) =>
+          noteQueue(tables, queueRow({ hostId, queueHex }), Date.parse(String(now)), sends),
+        );
+      return [];
+    }
+    if (text.startsWith("update ingest_queue set ended_at = $1::timestamptz, ending = $2, ")) {
+      const end = { endedAt: Date.parse(String(params[0])), ending: params[1] as QueueEnding };
+      const [hostId, ids] = params.slice(4).map(String);
+      for (const [queueHex] of ids?.matchAll(/[0-9a-f]{32}/g) ?? [])
+        server.write(open, (tables) => endQueueRow(tables, queueRow({ hostId: hostId ?? "", queueHex }), end));
+      return [];
+    }
     if (/^select .* from "collector_identity" where/.test(text)) return [];
     if (/^insert into "audit_pending"|^insert into "ingest_gap"|^update "collector_health"/.test(text)) return [];
     if (text.startsWith('insert into "ingest_lost_range"')) {
@@ -25,7 +44,7 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
       const row = server.tables.cursors.get(queueRow({ hostId, queueHex: Buffer.from(queue).toString("hex") }));
       return row ? [{ cursor: String(row.cursor) }] : [];
     }
-    if (!text.startsWith('insert into "audit_event"')) return execute(open, text, params);
+    if (!text.startsWith('insert into "audit_event"')) return execute(open, written, params);
     const rows = JSON.parse(String(params[0])) as { action: string; details: Record<string, string> }[];
     const events = rows.map(({ action, details: { host_id = "", queue_id = "", ...details } }) => ({
       ...{ hostId: host_id, queueHex: queue_id, action, details },

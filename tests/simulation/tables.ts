@@ -79,7 +79,9 @@ export const endQueueRow = (
   { endedAt, ending }: { endedAt: number; ending: QueueEnding },
 ) => {
   const row = queues.get(name);
-  if (row === undefined || row.endedAt !== null || (row.isForked && ending === "succeeded")) return;
+  if (row === undefined || (row.isForked && ending === "succeeded")) return;
+  const isEarlier = row.ending === "succeeded" && ending === "succeeded" && (row.endedAt ?? 0) > endedAt;
+  if (row.endedAt !== null && !isEarlier) return;
   queues.set(name, { ...row, endedAt, ending, isForked: row.isForked || ending === "forked" });
 };
 

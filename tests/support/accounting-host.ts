@@ -16,7 +16,7 @@ import { createNodeCryptography } from "../../functions/node/node-cryptography.t
 import type { QueueName } from "../../functions/store/ingest/cursors.ts";
 import { type Clock, hourMs, systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
-import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
+import { createTestCa, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestClock, type TestClock } from "../fakes/clock.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
@@ -31,6 +31,7 @@ export const accountingHost = "https://fleet.example.test/dc-1/host-1";
 export interface AccountingHost {
   database: TestDatabase;
   connection: ReturnType<TestDatabase["connect"]>;
+  ca: TestCa;
   core: TestIngest;
   /** Starts another core on the same database. */
   startCore(): Promise<TestIngest>;
@@ -120,7 +121,7 @@ export const startAccountingHost = async ({
     }
   };
   return {
-    ...{ database, connection, core, startCore, clock, dir, key, signer, log },
+    ...{ database, connection, ca, core, startCore, clock, dir, key, signer, log },
     open: (options = {}, at = dir) => {
       const queue = openTestQueue(at, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
       onTestFinished(() => queue.close());

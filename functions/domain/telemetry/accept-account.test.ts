@@ -14,6 +14,7 @@ import {
 import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestToken, enrollTestCollector, type TestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
+import { noteQueues } from "../../store/ingest/queues.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
 import { createStreamBooks } from "./account-books.ts";
@@ -136,6 +137,27 @@ const seen = (at: number) =>
   sql`update fleet_status set last_heartbeat_at = ${new Date(at).toISOString()} where identity_id = ${host.identityId}`;
 
 describe("accepting an account", () => {
+  it("ends the queue of which it is the last, also when it comes again, and refuses what follows", async () => {
+    await count(100);
+    const queues = () => sql`select ending, ended_at::text from ingest_queue where host_id = ${host.identity}`;
+    const last = signed(bodyOf({ ended: true }));
+    expect(await accept(last)).toEqual({ through: 1n, refused: "" });
+    const ended = await queues();
+    expect(ended).toMatchObject([{ ending: "ended", ended_at: expect.any(String) }]);
+    await noteQueues(test.core.db, [{ hostId: host.identity, queueId, sendsAccounts: true }], new Date());
+    expect(await queues()).toMatchObject([{ ending: "ended", ended_at: null }]);
+    expect(await accept(last)).toEqual({ through: 1n, refused: "" });
+    expect(await queues()).toEqual(ended);
+    const none = {
+      accepted: [],
+      firstSequence: 101n,
+      lastSequence: 100n,
+      fromMs: BigInt(hour + hourMs),
+      toMs: BigInt(hour + hourMs),
+    };
+    expect(await accept(signed(bodyOf({ ...none, number: 2n })))).toEqual({ through: 2n, refused: "queue_ended" });
+  });
+
   it("settles its hour: undelivered, and complete once the position of each export has passed it", async () => {
     await count(100);
     expect(await accept(signed(bodyOf()))).toEqual({ through: 1n, refused: "" });

@@ -140,6 +140,8 @@ export const createAccountAcceptor = (
               { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
               { ...state, same, lacksPrevious, isEnded, has },
             );
+      // Its stream opened the queue again, to repeat what core had not answered.
+      if (decision.kind === "known" && read?.isEnd) await noteEnd(tx, read, new Date(clock.now()));
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
       // Evidence that comes again is kept once.
@@ -176,12 +178,15 @@ const isWithinLimits = (body: Uint8Array): boolean => {
 const noteAccount = async (tx: Executor, read: ReadAccount, now: Date): Promise<void> => {
   const { hostId, queueId, previousQueueId } = read;
   await noteQueues(tx, [{ hostId, queueId, sendsAccounts: true }], now);
-  if (read.isEnd) await endQueue(tx, read, { endedAt: new Date(read.toMs), ending: "ended" }, now);
+  if (read.isEnd) await noteEnd(tx, read, now);
   if (read.number === 1n && previousQueueId.length > 0) {
     const end = { endedAt: new Date(read.fromMs), ending: "succeeded" } as const;
     await endQueue(tx, { hostId, queueId: previousQueueId }, end, now);
   }
 };
+
+const noteEnd = (tx: Executor, read: ReadAccount, now: Date): Promise<boolean> =>
+  endQueue(tx, read, { endedAt: new Date(read.toMs), ending: "ended" }, now);
 
 /** Whether a queue is as a stream left it: neither has what stores it gone back, nor another session opened it. */
 const isAsLeft = ({ range }: LockedBooks, { sessionId, cursor }: StreamOfAccount): boolean =>

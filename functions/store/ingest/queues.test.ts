@@ -49,6 +49,14 @@ describe("queues that core knows of", () => {
     expect((await readQueues())[2]).toMatchObject({ ended: null, ending: "ended" });
   });
 
+  it("takes from a successor's accounts when a queue ended that the host has left", async () => {
+    await note(4);
+    const end = (ms: number, ending: "succeeded" | "lost" = "succeeded") =>
+      endQueue(db, queue(4), { endedAt: at(ms), ending }, at(9));
+    expect([await end(7), await end(5), await end(6), await end(1, "lost")]).toEqual([true, true, false, false]);
+    expect((await readQueues())[3]).toMatchObject({ ended: "5.000000", ending: "succeeded" });
+  });
+
   it("counts queues of a host beyond 64 that are open as one without an id", async () => {
     for (let byte = 100; byte < 180; byte += 1) await note(byte);
     const rows = await readQueues();

@@ -9,6 +9,7 @@ import { ingestQueue } from "../../../drizzle/schema/ingest.ts";
 import { type QueueEnding, queueEndings } from "../../../proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import { defineStatement } from "../database/execute-prepared.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
 import type { QueueName } from "./cursors.ts";
 
 /** Open queues of a host that have a row of their own. */
@@ -54,17 +55,26 @@ export interface QueueEnd {
   ending: QueueEnding;
 }
 
-/** Ends a queue, unless it has ended. One of which a copy has sent is not ended by a successor, which may be the copy's. */
-export const endQueue = async (
+/** Ends a queue: see `endQueues`. */
+export const endQueue = (db: Executor, { hostId, queueId }: QueueName, end: QueueEnd, now: Date): Promise<boolean> =>
+  endQueues(db, hostId, [queueId], end, now);
+
+/**
+ * Ends queues, unless they have ended; returns whether any did. One of which a copy has sent is not ended by a successor, which may be the
+ * copy's. The accounts of a successor say more exactly when it began.
+ */
+export const endQueues = async (
   db: Executor,
-  { hostId, queueId }: QueueName,
+  hostId: string,
+  queueIds: readonly Uint8Array[],
   { endedAt, ending }: QueueEnd,
   now: Date,
 ): Promise<boolean> => {
   const rows = await db.execute(sql`
     update ingest_queue set ended_at = ${endedAt.toISOString()}::timestamptz, ending = ${ending}, changed_at = ${now.toISOString()}::timestamptz,
       is_forked = is_forked or ${ending === "forked"}
-    where host_id = ${hostId} and queue_id = ${queueId} and ended_at is null and not (is_forked and ${ending === "succeeded"})
+    where host_id = ${hostId} and queue_id = any(${arrayLiteral(queueIds)}::bytea[]) and not (is_forked and ${ending === "succeeded"})
+      and (ended_at is null or (ending = 'succeeded' and ${ending === "succeeded"} and ended_at > ${endedAt.toISOString()}::timestamptz))
     returning host_id`);
   return rows.length > 0;
 };
