@@ -1,7 +1,11 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { cp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { findHostAccounts } from "../../functions/store/completeness/hour-facts.ts";
+import { listQueues } from "../../functions/store/ingest/queues.ts";
 import { hourMs } from "../../kit/clock.ts";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
+import { createSeededEntropy } from "../fakes/entropy.ts";
 import {
   accountingHost,
   appendTexts as append,
@@ -93,6 +97,28 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     expect(await test.accounts()).toMatchObject([
       { number: 1, is_checked: true, accepted: 24, stored: 23, rejected: 1, missing: 0 },
     ]);
+  });
+
+  it("L1: bind hours from when the stream opened their queue, until a copy of it sends", async () => {
+    const test = await start();
+    const { db } = test.connection;
+    const queue = test.open();
+    const end = test.forward(queue);
+    await append(queue, texts(10));
+    await test.drained(queue);
+    const found = () => listQueues(db, accountingHost);
+    await eventually(async () => expect(await found()).toMatchObject([{ endedAt: null }]));
+    await end();
+    const copied = `${test.dir}-copy`;
+    await cp(test.dir, copied, { recursive: true });
+    onTestFinished(() => rm(copied, { recursive: true }));
+    await rm(join(copied, "queue.lock"), { force: true });
+    const endOriginal = test.forward(queue);
+    await append(queue, texts(7));
+    await test.drained(queue);
+    await endOriginal();
+    test.forward(test.open({ entropy: createSeededEntropy(2) }, copied));
+    await eventually(async () => expect(await found()).toMatchObject([{ endedAt: null }, { ending: "forked" }]));
   });
 
   it("settle what a host kept while it was offline, hour by hour", async () => {

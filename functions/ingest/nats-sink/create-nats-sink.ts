@@ -1,6 +1,6 @@
 /**
- * The sink that stores blocks of envelopes in NATS JetStream. PostgreSQL is not in the path of a frame: it receives the counts once a second, and
- * the audit events of forks and gaps. Invariants, beside those of `queue-streams.ts`:
+ * The sink that stores blocks of envelopes in NATS JetStream. PostgreSQL is not in the path of a frame: it receives the counts and the opened
+ * queues once a second, and the audit events of forks and gaps. Invariants, beside those of `queue-streams.ts`:
  * - The work of one queue runs in its lane, one after the other; a view is changed in its lane only.
  * - After any failure the view is dropped: what is stored then is read again, so an envelope that was stored without its
  *   acknowledgement is not stored again.
@@ -17,6 +17,7 @@ import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest/cursors.ts";
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
+import { endQueue } from "../../store/ingest/queues.ts";
 import type { CommitObserver } from "../committer.ts";
 import { ackedUnder, checkOpen, decideOpen, type LeftCursor, lossOf, type OpenedQueue } from "../open-queue.ts";
 import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
@@ -27,6 +28,7 @@ import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createLanes } from "./lanes.ts";
 import { createLossReports } from "./loss-reports.ts";
+import { createOpenedQueues } from "./opened-queues.ts";
 import { planBlocks } from "./plan-blocks.ts";
 import { checkStreams, isStreamMissing, prepareStreams, type StreamSettings } from "./prepare-streams.ts";
 import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
@@ -113,10 +115,14 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     clock,
     onError: (err) => log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
   });
+  const openedQueues = createOpenedQueues({
+    ...{ db, clock },
+    onError: (err) => log.warn({ err }, "opened queues could not be noted; core tries again"),
+  });
   const health = createHealth({ manager, streams: names, clock, log, waiting: publisher.waiting, inspect });
   const views = createViews(streams);
   const stopped = new AbortController();
-  const counting = counts.run(stopped.signal);
+  const counting = Promise.all([counts.run(stopped.signal), openedQueues.run(stopped.signal)]);
   const watching = watchExportLags({ manager, db, clock, stream: names.envelopes }, stopped.signal);
   const restoreListeners = new Set<() => void>();
   let isClosing = false;
@@ -195,6 +201,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     const reject = async (view: QueueView): Promise<never> => {
       if (isGone()) throw new Problem("queue_forked");
       await losses.recordOnce(queue, decide(view).lost, { others: [forkEvent(view.cursor)] });
+      const now = new Date(clock.now());
+      await db.transaction((tx) => endQueue(tx, queue, { endedAt: now, ending: "forked" }, now));
       throw new Problem("queue_forked");
     };
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
@@ -265,6 +273,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
         left.push({ queueId, cursor });
       }
       const opened = await lanes.run(viewKey(claims), () => health.observe(() => open(claims, isGone)));
+      // As in PostgreSQL's sink.
+      if (claims.sessionId.length > 0 || claims.ackedThrough > 0n) openedQueues.add(claims);
       return { ...opened, left };
     },
     async commit(frame) {
