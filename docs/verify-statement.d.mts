@@ -7,5 +7,5 @@ export const verifyStatement: (given: {
   keys: string;
   witness?: string;
   isUnbound?: boolean;
-  readBlock?: (name: string, rawBytes: number) => Uint8Array | undefined;
+  readBlock?: (name: string, block: { size: number; isStored: boolean }) => Uint8Array | undefined;
 }) => { faults: string[]; notices: string[]; summary: string };

@@ -253,12 +253,20 @@ const readItem = (file, item) => {
     const range = digest === "-" ? null : hashes([digest])[0];
     line.items.push({ body: bytesOrNone(body), signature: bytesOrNone(signature), range, refused, blocks: [] });
   } else if (kind === "block") {
-    const [first, last, size, digest, ...more] = fields;
+    const [first, last, size, digest, kind, ...more] = fields;
     const blocks = line?.items.findLast(({ body }) => body)?.blocks;
     const isBlock =
       [first, last].every((sequence) => /^(0|[1-9]\d{0,18})$/.test(sequence ?? "")) && isCount(size ?? "");
-    need(blocks !== undefined && isBlock && digest !== undefined && more.length === 0, place);
-    blocks.push({ first: BigInt(first), last: BigInt(last), size: Number(size), digest: hashes([digest])[0] });
+    const isKnown = [undefined, "stored"].includes(kind) && more.length === 0;
+    need(blocks !== undefined && isBlock && digest !== undefined && isKnown, place);
+    const isStored = kind === "stored";
+    blocks.push({
+      first: BigInt(first),
+      last: BigInt(last),
+      size: Number(size),
+      digest: hashes([digest])[0],
+      isStored,
+    });
   } else if (kind === "certificate") file.certificates.push(bytes(fields.join(" ")));
   else if (kind === "consistency") {
     need(isCount(fields[0] ?? ""), place);
@@ -494,8 +502,8 @@ const checkBlocks = ({ name, host, queue, first, last }, { blocks, range }, { re
     const isIn = block.first > through && block.last >= block.first && block.last <= last;
     check(isIn, `block ${block.first}-${block.last} of ${host} is not of its account's range`);
     through = block.last;
-    digest = sha(digest, block.digest);
-    const stored = readBlock?.(`${queue}-${block.first}-${block.last}`, block.size);
+    digest = sha(digest, Buffer.from(block.isStored ? [1] : []), block.digest);
+    const stored = readBlock?.(`${queue}-${block.first}-${block.last}`, block);
     const isSame = stored === undefined || sha(stored).equals(block.digest);
     check(isSame, `block ${block.first}-${block.last} of ${host} is not the one that was stored`);
   }
@@ -514,15 +522,18 @@ const readText = (path) => {
   }
 };
 
-const readStored = (folder) => (name, size) => {
-  const stem = `${folder}/${name}`;
-  if (!existsSync(`${stem}.zst`)) return existsSync(`${stem}.raw`) ? readFileSync(`${stem}.raw`) : undefined;
-  try {
-    return zlib.zstdDecompressSync(readFileSync(`${stem}.zst`), { maxOutputLength: size });
-  } catch {
-    return none;
-  }
-};
+const readStored =
+  (folder) =>
+  (name, { size, isStored }) => {
+    const stem = `${folder}/${name}`;
+    if (!existsSync(`${stem}.zst`)) return existsSync(`${stem}.raw`) ? readFileSync(`${stem}.raw`) : undefined;
+    const data = readFileSync(`${stem}.zst`);
+    try {
+      return isStored ? data : zlib.zstdDecompressSync(data, { maxOutputLength: size });
+    } catch {
+      return none;
+    }
+  };
 
 const main = () => {
   if (zlib.zstdDecompressSync === undefined) {

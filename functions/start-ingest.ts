@@ -85,7 +85,14 @@ export const startIngest = async (
   const pauseOf = (ms: number) => () => clock.sleep(ms);
   const shared = { clock, log, pause: pauseOf(connectionPauseMs) };
   const { locate } = sessions.servers;
-  const { sink, payloadBytesMax } = await openSink(config, { ...shared, databaseUrl: locate, db, entropy, metrics });
+  const { sink, payloadBytesMax } = await openSink(config, {
+    ...shared,
+    databaseUrl: locate,
+    hasStoredDigests: () => core.heartbeats.hasOlderCore?.() !== true,
+    db,
+    entropy,
+    metrics,
+  });
   const held = createHeldHosts(clock);
   const followBudgets = async () => {
     held.set(await holdHosts(jobsCore));

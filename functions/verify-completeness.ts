@@ -218,7 +218,8 @@ const blockReader =
   (queueId: Uint8Array, block: FileBlock): Uint8Array | null | undefined => {
     for (const isCompressed of [true, false]) {
       const data = readIfThere(join(directory, blockFileName(queueId, block, isCompressed)));
-      if (data !== null) return isCompressed ? (zstdCodec.decompress(data, block.rawBytes) ?? undefined) : data;
+      if (data === null) continue;
+      return isCompressed && !block.isStored ? (zstdCodec.decompress(data, block.rawBytes) ?? undefined) : data;
     }
     return null;
   };

@@ -45,6 +45,8 @@ export const coreSession = pgTable("core_session", {
   receivedUntil: timestamp("received_until").notNull(),
   /** It reads `fleet_status`; null of a core of a previous version, which reads the columns of `fleet_host` alone. */
   readsStatus: boolean("reads_status"),
+  /** It reads digests of stored bytes; null of a core of a previous version, which would call such a block damaged. */
+  readsStoredDigests: boolean("reads_stored_digests"),
 });
 
 /** A time in which no core could receive, or that the database's clock skipped. It counts against no host. */

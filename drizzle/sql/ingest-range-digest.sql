@@ -11,3 +11,16 @@ BEGIN
 	RETURN digest;
 END
 $$;
+-- The same by the digests of blocks in hex, which are of 32 bytes, or of 33 where the first one says that they are of stored bytes.
+CREATE OR REPLACE FUNCTION "continue_digest"("before" bytea, "blocks" text[]) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+	digest bytea := coalesce("before", ''::bytea);
+	block text;
+BEGIN
+	FOREACH block IN ARRAY "blocks" LOOP
+		digest := sha256(digest || decode(block, 'hex'));
+	END LOOP;
+	RETURN digest;
+END
+$$;

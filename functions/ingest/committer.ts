@@ -51,6 +51,7 @@ export interface CommitterOptions {
   connect(): Promise<Client>;
   clock: Clock;
   codec: CommitNeeds["codec"];
+  hasStoredDigests?: CommitNeeds["hasStoredDigests"];
   observe: CommitObserver;
   /** Batches that run at once: two, so that one fills while the other is flushed to disk. */
   connections?: number;
@@ -89,12 +90,13 @@ export const createCommitter = ({
   connect,
   clock,
   codec,
+  hasStoredDigests,
   observe,
   connections = 2,
   batchTimeoutMs = commitDeadlineMs,
   batchBytesMax = 16 * 1024 * 1024,
 }: CommitterOptions): Committer => {
-  const commits: CommitNeeds = { codec, now: clock.now };
+  const commits: CommitNeeds = { codec, hasStoredDigests, now: clock.now };
   const pool = createCommitConnections({ connect, clock, timeoutMs: batchTimeoutMs });
   const limit = createBatchLimit({ bytesMax: batchBytesMax, timeoutMs: batchTimeoutMs });
   /** The batches that run, the oldest first. */

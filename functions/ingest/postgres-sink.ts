@@ -16,6 +16,7 @@ export interface PostgresSinkNeeds extends QueueEventNeeds, Pick<QueueOpenerNeed
   /** Returns the URL of the server to commit to, for the committer's own connections. */
   databaseUrl(): Promise<string>;
   codec: CommitterOptions["codec"];
+  hasStoredDigests?: CommitterOptions["hasStoredDigests"];
   observe: QueueOpenerNeeds<Executor>["observe"] & CommitObserver;
 }
 
@@ -26,6 +27,7 @@ export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
     connect: async () => openCommitClient(await needs.databaseUrl()),
     clock: needs.clock,
     codec: needs.codec,
+    hasStoredDigests: needs.hasStoredDigests,
     observe: needs.observe,
   }),
 });

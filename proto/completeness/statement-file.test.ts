@@ -127,7 +127,13 @@ describe("lines of a statement", () => {
 describe("files of a statement", () => {
   const sequence = fc.bigInt({ min: 0n, max: 2n ** 60n });
   const bytes = fc.uint8Array({ maxLength: 40 }).map((each) => Uint8Array.from(each));
-  const block = fc.record({ firstSequence: sequence, lastSequence: sequence, rawBytes: fc.nat(), digest: hash });
+  const block = fc.record({
+    firstSequence: sequence,
+    lastSequence: sequence,
+    rawBytes: fc.nat(),
+    sha256: hash,
+    isStored: fc.boolean(),
+  });
   const account = fc.record({
     ...{ body: bytes, signature: bytes },
     rangeDigest: fc.option(hash),

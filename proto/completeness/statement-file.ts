@@ -11,8 +11,9 @@ export interface FileBlock {
   lastSequence: bigint;
   /** Bytes of the encoded envelopes before compression. */
   rawBytes: number;
-  /** Their SHA-256. */
-  digest: Uint8Array;
+  sha256: Uint8Array;
+  /** The SHA-256 is of the data as they are stored, and not of the encoded envelopes. */
+  isStored: boolean;
 }
 
 /** An account of a host, as it was sent. */
@@ -80,7 +81,8 @@ const formatFileAccount = ({ body, signature, rangeDigest, refused, blocks }: Fi
   return [
     `account ${bodyText} ${signatureText} ${digest}${refused === null ? "" : ` ${refused}`}\n`,
     ...blocks.map(
-      (block) => `block ${block.firstSequence} ${block.lastSequence} ${block.rawBytes} ${block.digest.toBase64()}\n`,
+      ({ firstSequence, lastSequence, rawBytes, sha256, isStored }) =>
+        `block ${firstSequence} ${lastSequence} ${rawBytes} ${sha256.toBase64()}${isStored ? " stored" : ""}\n`,
     ),
   ].join("");
 };
@@ -194,14 +196,12 @@ const readAccount = (fields: readonly string[]): FileAccount | undefined => {
   return { body, signature, rangeDigest, refused: refused ?? null, blocks: [] };
 };
 
-const readBlock = ([first = "", last = "", size = "", encoded = "", ...others]: string[]): FileBlock | undefined => {
-  const [digest] = decodeHashes([encoded]) ?? [];
-  if (
-    ![first, last].every((text) => /^(0|[1-9]\d{0,18})$/.test(text)) ||
-    !isSizeText(size) ||
-    !digest ||
-    others.length > 0
-  )
-    return undefined;
-  return { firstSequence: BigInt(first), lastSequence: BigInt(last), rawBytes: Number(size), digest };
+const readBlock = (fields: string[]): FileBlock | undefined => {
+  const [first = "", last = "", size = "", encoded = "", kind, ...others] = fields;
+  const [sha256] = decodeHashes([encoded]) ?? [];
+  const isKnown = (kind === undefined || kind === "stored") && others.length === 0;
+  const isRange = [first, last].every((text) => /^(0|[1-9]\d{0,18})$/.test(text));
+  if (!isKnown || !isRange || !isSizeText(size) || !sha256) return undefined;
+  const [firstSequence, lastSequence] = [BigInt(first), BigInt(last)];
+  return { firstSequence, lastSequence, rawBytes: Number(size), sha256, isStored: kind === "stored" };
 };

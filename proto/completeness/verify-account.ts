@@ -132,7 +132,7 @@ const checkBlocks = (
   }: { body: AccountBody; host: string; account: string; result: StatementVerification; fault: ReportFault },
 ): void => {
   if (blocks.length === 0) return;
-  let digest = new Uint8Array();
+  let digest: Uint8Array = new Uint8Array();
   let through = body.firstSequence - 1n;
   for (const block of blocks) {
     const { firstSequence, lastSequence } = block;
@@ -140,14 +140,14 @@ const checkBlocks = (
     if (firstSequence <= through || lastSequence < firstSequence || lastSequence > body.lastSequence)
       fault("account_blocks", "a block is not of this account's range", { host, account, block: name });
     through = lastSequence;
-    digest = Uint8Array.from(sha256(Uint8Array.from([...digest, ...block.digest])));
+    digest = sha256(joinParts([digest, Uint8Array.from(block.isStored ? [1] : []), block.sha256]));
     const data = readBlock?.(body.queueId, block);
     if (readBlock === undefined || data === null) {
       result.blocks.absent += 1;
       continue;
     }
     result.blocks.checked += 1;
-    if (data === undefined || !equalBytes(sha256(data), block.digest))
+    if (data === undefined || !equalBytes(sha256(data), block.sha256))
       fault("block", "the block is not the one that was stored", { host, account, block: name });
   }
   if (rangeDigest === null || !equalBytes(digest, rangeDigest))

@@ -70,7 +70,7 @@ export interface StatementChecks {
   isHourUnbound: boolean;
   /** Whether the host has signed an account. */
   verifyAccount(host: string, account: FileAccount, body: AccountBody): Promise<CheckOutcome>;
-  /** Returns the encoded envelopes of a block; null if it is not there, undefined if it cannot be read. Absent: no block is checked. */
+  /** Returns what the digest of a block is of; null if it is not there, undefined if it cannot be read. Absent: no block is checked. */
   readBlock?(queueId: Uint8Array, block: FileBlock): Uint8Array | null | undefined;
 }
 

@@ -97,9 +97,9 @@ export const createStatements = (
   };
 };
 
-/** Continues the digest of a range by those of its next blocks, in hex (drizzle/sql/ingest-range-digest.sql). */
+/** Continues the digest of a range by those of its next blocks, in hex with spaces between them (drizzle/sql/ingest-range-digest.sql). */
 const continueDigest = (before: Uint8Array | null, digests: string): Uint8Array | null =>
-  (digests.match(/.{64}/g) ?? []).reduce<Uint8Array | null>(
+  (digests.match(/\w+/g) ?? []).reduce<Uint8Array | null>(
     (digest, block) => hash("sha256", Buffer.concat([digest ?? new Uint8Array(), Buffer.from(block, "hex")]), "buffer"),
     before,
   );

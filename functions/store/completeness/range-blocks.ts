@@ -7,7 +7,9 @@ export interface RangeBlock {
   lastSequence: bigint;
   rawBytes: number;
   encoding: number;
-  digest: Uint8Array;
+  sha256: Uint8Array;
+  /** The SHA-256 is of the data as they are stored, and not of the encoded envelopes. */
+  isStored: boolean;
   data: Uint8Array;
 }
 
@@ -16,7 +18,8 @@ type BlockRow = {
   last_sequence: string;
   raw_bytes: number;
   encoding: number;
-  digest: Uint8Array;
+  sha256: Uint8Array;
+  is_stored: boolean;
   data: Uint8Array;
 };
 
@@ -38,7 +41,8 @@ export const findRangeBlock = async (
   },
 ): Promise<RangeBlock | undefined> => {
   const [row] = await db.execute<BlockRow>(sql`
-    select first_sequence::text, last_sequence::text, raw_bytes, encoding, digest, data from ingest_block
+    select first_sequence::text, last_sequence::text, raw_bytes, encoding,
+      substr(digest, length(digest) - 31) as sha256, length(digest) > 32 as is_stored, data from ingest_block
     where host_id = ${host} and queue_id = decode(${queueId.toHex()}, 'hex') and first_sequence >= ${String(from)}::bigint
       and last_sequence <= ${String(through)}::bigint and received_at <= ${until.toISOString()}::timestamptz
     order by ingest_block.first_sequence limit 1`);
@@ -48,7 +52,8 @@ export const findRangeBlock = async (
       lastSequence: BigInt(row.last_sequence),
       rawBytes: row.raw_bytes,
       encoding: row.encoding,
-      digest: row.digest,
+      sha256: row.sha256,
+      isStored: row.is_stored,
       data: row.data,
     }
   );

@@ -28,8 +28,8 @@ export interface ReceivedTime {
 
 /**
  * Extends a session to `until`; inserts it if there is none. Records an outage, and returns it, if no core could receive for a while
- * before `from`. Corrects times that are ahead, because the database's clock was. `hasOlderCore`: a core of a previous version, which reads no
- * `fleet_status`, can receive too.
+ * before `from`. Corrects times that are ahead, because the database's clock was. `hasOlderCore`: a core of a previous version, which may read no
+ * `fleet_status` and no digests of stored bytes, can receive too.
  */
 export const extendSession = async (
   tx: Executor,
@@ -46,14 +46,14 @@ export const extendSession = async (
   if (beganAt !== undefined)
     await tx.execute(sql`insert into core_outage (id, began_at, ended_at)
       values (${outageId}::uuid, ${timestampAt(beganAt)}, ${timestampAt(from)})`);
-  await tx.execute(sql`insert into core_session (id, started_at, received_until, reads_status)
-    values (${sessionId}::uuid, ${timestampAt(from)}, ${at}, true)
+  await tx.execute(sql`insert into core_session (id, started_at, received_until, reads_status, reads_stored_digests)
+    values (${sessionId}::uuid, ${timestampAt(from)}, ${at}, true, true)
     on conflict (id) do update set received_until = excluded.received_until`);
   await tx.execute(
     sql`delete from core_session where received_until < ${at} - interval '1 day' * ${sessionDaysMax}::int`,
   );
   const [older] = await tx.execute<{ exists: boolean }>(sql`select exists(select from core_session
-    where reads_status is not true and received_until > ${timestampAt(until, -gapMsMin / 1000)})`);
+    where reads_stored_digests is not true and received_until > ${timestampAt(until, -gapMsMin / 1000)})`);
   return { outage: beganAt && { beganAt, endedAt: from }, hasOlderCore: older?.exists ?? true };
 };
 

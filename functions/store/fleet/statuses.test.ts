@@ -196,7 +196,7 @@ it("stores the report of each status and heartbeat while a core of a previous ve
   const older = await envelopesAt();
   expect(older).toBe(clock.now());
   hasOlderCore = false;
-  await db.execute(sql`update core_session set reads_status = true`);
+  await db.execute(sql`update core_session set reads_status = true, reads_stored_digests = true`);
   await clock.advance(1000);
   await recordBoth(seen(8));
   expect(await rowOf(8)).toMatchObject({ at: clock.now(), report_at: clock.now() - 1000 });

@@ -15,14 +15,40 @@ export interface BlockCodec {
   digest(raw: Uint8Array): Uint8Array;
 }
 
+/** Before the SHA-256 of a block's data as they are stored; a digest of the encoded envelopes, as cores before this version store, has none. */
+const storedMark = 1;
+
+/** The digest of a block: its SHA-256, and of what. */
+export interface BlockDigest {
+  sha256: Uint8Array;
+  /** Of the data as they are stored, and not of the encoded envelopes. */
+  isStored: boolean;
+}
+
+/** Returns a digest as `ingest_block` has it, and as the digest of a range continues by it. */
+export const joinDigest = ({ sha256, isStored }: BlockDigest): Uint8Array =>
+  isStored ? Uint8Array.of(storedMark, ...sha256) : sha256;
+
+/** Reads what `joinDigest` returns. */
+export const splitDigest = (digest: Uint8Array): BlockDigest => {
+  const isStored = digest.length === 33 && digest[0] === storedMark;
+  return { sha256: isStored ? digest.subarray(1) : digest, isStored };
+};
+
 /** Compressing less costs more than it saves. */
 const compressedBytesMin = 2048;
 
-/** Returns a run as it is stored: as its sender compressed it, or else compressed here. */
+/** A run as it is stored. */
+export interface EncodedRun {
+  encoding: keyof typeof blockEncodings;
+  data: Uint8Array;
+}
+
+/** Returns a run as it is stored: as its sender compressed it, or else compressed here, as what core has cut is. */
 export const encodeRun = (
   { bytes, compressed }: Pick<EnvelopeRun, "bytes" | "compressed">,
   codec: Pick<BlockCodec, "compress">,
-): { encoding: keyof typeof blockEncodings; data: Uint8Array } => {
+): EncodedRun => {
   if (compressed === undefined && bytes.length < compressedBytesMin) return { encoding: "none", data: bytes };
   return { encoding: "zstd", data: compressed ?? codec.compress(bytes) };
 };

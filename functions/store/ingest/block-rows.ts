@@ -1,7 +1,7 @@
 /**
  * Rows of `ingest_block` in PostgreSQL's binary COPY format (its manual, "COPY", "Binary Format"), each as one CopyData message.
  */
-import { type BlockCodec, blockEncodings, encodeRun } from "./block-codec.ts";
+import { blockEncodings, type EncodedRun } from "./block-codec.ts";
 import type { EnvelopeRun } from "./envelope-run.ts";
 
 /** The columns, in the order of a row's values. */
@@ -30,8 +30,9 @@ export interface BlockToStore {
   run: EnvelopeRun;
 }
 
-/** A block with the SHA-256 of its encoded envelopes. */
-export interface DigestedBlock extends BlockToStore {
+/** A block as it is stored. */
+export interface EncodedBlock extends BlockToStore, EncodedRun {
+  /** As `joinDigest` returns it. */
   digest: Uint8Array;
 }
 
@@ -40,13 +41,9 @@ const textOid = 25;
 /** The type of a CopyData message. */
 export const copyData = 0x64;
 
-/** Encodes the CopyData message of a block. Compresses what its sender did not, and what core has cut. */
-export const encodeBlockRow = (
-  { hostId, queueId, receivedAt, run, digest }: DigestedBlock,
-  codec: Pick<BlockCodec, "compress">,
-): Buffer => {
+/** Encodes the CopyData message of a block. */
+export const encodeBlockRow = ({ hostId, queueId, receivedAt, run, digest, encoding, data }: EncodedBlock): Buffer => {
   const { bytes, count, payloadBytes, observed } = run;
-  const { encoding, data } = encodeRun(run, codec);
   const host = Buffer.from(hostId);
   const kinds = Array.from(run.kinds.keys(), (kind) => Buffer.from(kind));
   const kindsBytes = 20 + kinds.reduce((sum, kind) => sum + 4 + kind.length, 0);

@@ -15,8 +15,8 @@ import type { Client } from "pg";
 import { errorCode } from "../../../kit/describe-error.ts";
 import { setForSession } from "../database/session-settings.ts";
 import { literal, numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";
-import type { BlockCodec } from "./block-codec.ts";
-import { type DigestedBlock, encodeBlockRow } from "./block-rows.ts";
+import { type BlockCodec, encodeRun, joinDigest } from "./block-codec.ts";
+import { type EncodedBlock, encodeBlockRow } from "./block-rows.ts";
 import { lastResult, openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
 import { cursorsOfHostMax } from "./cursors.ts";
 import {
@@ -59,7 +59,8 @@ const statements = `
       range_stored = range_stored + stored, range_rejected = range_rejected + rejected, range_discarded = range_discarded + discarded,
       range_digest = case length(digests) when 0 then range_digest
         when 64 then sha256(coalesce(range_digest, ''::bytea) || decode(digests, 'hex'))
-        else continue_range_digest(range_digest, decode(digests, 'hex')) end
+        when 66 then sha256(coalesce(range_digest, ''::bytea) || decode(digests, 'hex'))
+        else continue_digest(range_digest, string_to_array(digests, ' ')) end
     from unnest($1, $2, $3, $5, $6, $7, $8) as moved (host, queue, cursor, stored, rejected, discarded, digests)
     where host_id = moved.host and queue_id = decode(moved.queue, 'hex');
   prepare touch_hosts (text[], timestamptz) as
@@ -78,6 +79,8 @@ export const openCommitClient = (url: string): Promise<Client> => openCopyClient
 /** What committing needs of its runtime. */
 export interface CommitNeeds {
   codec: Pick<BlockCodec, "compress" | "digest">;
+  /** Whether digests are of data as they are stored, which costs less: every core that serves must read them. Absent: they are. */
+  hasStoredDigests?: (() => boolean) | undefined;
   /** Milliseconds since the Unix epoch. */
   now(): number;
 }
@@ -126,20 +129,26 @@ const commitAt = async (
     queues,
     turn,
     codec,
+    hasStoredDigests,
     now,
   }: CommitNeeds & { queues: ReadonlyMap<string, BatchQueue>; turn: Promise<unknown> | undefined },
 ): Promise<FrameOutcome[] | undefined> => {
   try {
     const all = [...queues.values()];
     const { outcomes, blocks: planned, hours } = decideFrames(frames, queues);
-    const blocks = planned.map((block): DigestedBlock => ({ ...block, digest: codec.digest(block.run.bytes) }));
+    const isStored = hasStoredDigests?.() ?? true;
+    const blocks = planned.map((block): EncodedBlock => {
+      const encoded = encodeRun(block.run, codec);
+      const sha256 = codec.digest(isStored ? encoded.data : block.run.bytes);
+      return { ...block, ...encoded, digest: joinDigest({ sha256, isStored }) };
+    });
     const at = now();
     if (blocks.length === 0) await turn;
     const cursors = numberArray(all.map(({ initial }) => initial));
     const sessions = textArray(all.map(({ session }) => session));
     await runCopyTransaction(client, {
       before: [beginFor(all.length)],
-      rows: blocks.map((block) => encodeBlockRow(block, codec)),
+      rows: blocks.map(encodeBlockRow),
       turn,
       after: [
         `execute expect_cursors(${hostsOf(all)}, ${queuesOf(all)}, ${cursors}, ${sessions})`,
@@ -207,12 +216,13 @@ const setCursors = (queues: Map<string, BatchQueue>, rows: readonly Record<strin
   }
 };
 
-/** Returns the digests of each queue's blocks in their order, in hex. */
-const digestsOf = (blocks: readonly DigestedBlock[]): Map<string, string> => {
+/** Returns the digests of each queue's blocks in their order, in hex with spaces between them. */
+const digestsOf = (blocks: readonly EncodedBlock[]): Map<string, string> => {
   const digests = new Map<string, string>();
   for (const { hostId, queueId, digest } of blocks) {
     const key = queueKey(hostId, queueId);
-    digests.set(key, (digests.get(key) ?? "") + digest.toHex());
+    const before = digests.get(key);
+    digests.set(key, before === undefined ? digest.toHex() : `${before} ${digest.toHex()}`);
   }
   return digests;
 };
@@ -220,7 +230,7 @@ const digestsOf = (blocks: readonly DigestedBlock[]): Map<string, string> => {
 /** Returns the statements that store the cursors and the hosts' `last_envelope_at`. */
 const movesOf = (
   moved: readonly BatchQueue[],
-  { blocks, at: now }: { blocks: readonly DigestedBlock[]; at: number },
+  { blocks, at: now }: { blocks: readonly EncodedBlock[]; at: number },
 ): string[] => {
   const steps: string[] = [];
   if (moved.length > 0) {

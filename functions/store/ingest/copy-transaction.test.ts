@@ -1,7 +1,6 @@
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "../../../tests/support/database.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
-import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { encodeBlockRow } from "./block-rows.ts";
 import { openCommitClient } from "./commit-frames.ts";
 import { runCopyTransaction } from "./copy-transaction.ts";
@@ -12,10 +11,8 @@ afterAll(() => database.drop());
 const rows = (hostId: string, count: number, kind = "log_line"): Buffer[] =>
   Array.from({ length: count }, (_, index) => {
     const run = testRun([{ sequence: BigInt(index + 1), kind, payload: new Uint8Array(index) }]);
-    return encodeBlockRow(
-      { hostId, queueId: new Uint8Array(16), receivedAt: 0, run, digest: new Uint8Array(32) },
-      zstdCodec,
-    );
+    const stored = { encoding: "none", data: run.bytes, digest: new Uint8Array(32) } as const;
+    return encodeBlockRow({ hostId, queueId: new Uint8Array(16), receivedAt: 0, run, ...stored });
   });
 const stored = async () =>
   await database.connect().sql`select host_id, count(*)::int as rows from ingest_block group by host_id order by 1`;

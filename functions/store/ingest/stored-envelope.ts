@@ -1,5 +1,5 @@
 import type { Envelope } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type BlockCodec, blockEncodings } from "./block-codec.ts";
+import { type BlockCodec, blockEncodings, splitDigest } from "./block-codec.ts";
 import { envelopesOf } from "./envelope-run.ts";
 
 /** A stored envelope. */
@@ -70,8 +70,10 @@ export const readCheckedBlock = (
   block: StoredBlock & { digest: Uint8Array },
   codec: Pick<BlockCodec, "decompress" | "digest">,
 ): StoredEnvelope[] => {
+  const { sha256, isStored } = splitDigest(block.digest);
   const raw = decodeData(block, codec);
-  if (codec.digest(raw).toHex() !== block.digest.toHex()) throw new BlockCorrupt("a stored block has another digest");
+  if (codec.digest(isStored ? block.data : raw).toHex() !== sha256.toHex())
+    throw new BlockCorrupt("a stored block has another digest");
   return readStoredBlock({ ...block, encoding: blockEncodings.none, data: raw }, codec);
 };
 

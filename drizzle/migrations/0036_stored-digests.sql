@@ -1,0 +1,1 @@
+ALTER TABLE "core_session" ADD COLUMN "reads_stored_digests" boolean;
