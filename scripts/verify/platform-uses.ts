@@ -80,7 +80,7 @@ export const allowedUses: AllowedUses = [
 /** What parses JSON or YAML: all else has kit/foreign-json.ts count it first. */
 const parsers: Readonly<Record<string, readonly string[]>> = {
   "counts what it holds first": ["kit/foreign-json.ts", "proto/collector-config/tree.ts"],
-  "reads a body by kit/request-bodies.ts, or a signed cursor": [
+  "reads what kit/request-bodies.ts counts, or a signed cursor": [
     "functions/http/",
     "functions/v1/collector/collector-guard.ts",
   ],
@@ -89,7 +89,7 @@ const parsers: Readonly<Record<string, readonly string[]>> = {
     "proto/management/diag.ts",
     "proto/scim/filter.ts",
   ],
-  "parses what its program has written": [
+  "wrote it itself": [
     "collector/config/",
     "collector/queue/",
     "collector/sources/file/",
@@ -103,7 +103,7 @@ const parsers: Readonly<Record<string, readonly string[]>> = {
     "functions/v1/chat/",
     "proto/completeness/",
   ],
-  "parses a file of its operator": [
+  "has it from its operator": [
     "admin/commands/simulate.ts",
     "admin/plan/definitions.ts",
     "admin/terminal/",

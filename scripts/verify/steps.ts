@@ -201,7 +201,7 @@ export const steps: readonly VerifyStep[] = [
     check: async () => {
       const { files, faults } = parsingFiles(sources());
       return {
-        note: `${files.length} parsers of JSON or YAML`,
+        note: `${files.length} parsers`,
         ...resultOf([...platformFaults(sources()), ...faults]),
       };
     },
