@@ -311,7 +311,7 @@ describe("the generated client", () => {
     expect((await fleet.exportCompleteness<true>({ client })).data).toContain("hour,identity,identity_id");
     const [stated] = await database.connect().sql<{ hour: string }[]>`select hour from completeness_statement`;
     const onHour = { client, path: { hour: new Date(stated?.hour ?? 0).toISOString() } };
-    expect((await fleet.readStatement<true>(onHour)).data).toContain("svc-completeness-v1 ");
+    expect((await fleet.readStatement<true>(onHour)).data).toContain("svc-completeness-v2 ");
 
     const reason = { body: { reason_code: "lost_device" } };
     await fleet.revokeCertificate<true>({ client, path: { id: renewed.data.certificate_id }, ...reason });
