@@ -9470,6 +9470,7 @@ export type ReportCompletenessResponses = {
                     reason?: string;
                 }>;
             } | null;
+            from: string;
             runs: Array<{
                 state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
                 hours: number;

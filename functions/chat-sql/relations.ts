@@ -107,7 +107,7 @@ export const relations: readonly Relation[] = [
   {
     name: "incomplete_hours",
     description:
-      "Which hosts lack telemetry of which hour, how much and why, for the last 31 days. An hour without a row is complete, or not settled.",
+      "Which hosts lack telemetry of which hour, how much and why, for the last 31 days. An hour without a row is complete, not settled, or none of the host's: it was not enrolled.",
     columns: relationColumns.incomplete_hours,
     notes: () => [
       "An hour is settled 15 minutes after its end. short: records are missing. late: the host speaks, its account has not come. silent: it does not speak. core_out: core could not receive.",

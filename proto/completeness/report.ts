@@ -88,7 +88,7 @@ export const HostCompleteness = v.strictObject({
   host_id: v.string(),
   from: IsoTimestamp,
   to: IsoTimestamp,
-  /** Every hour of the range, the oldest first. */
+  /** Every hour of the range in which the host was enrolled, the oldest first. */
   hours: v.array(HostHourView),
 });
 
@@ -112,7 +112,9 @@ const HostStrip = v.strictObject({
   hours: v.number(),
   /** The hour that is short of most records, else the newest of them. */
   worst: v.nullable(ListedHour),
-  /** The states of its hours in order: each for a number of hours in a row. */
+  /** The start of its first hour of the range; hours before a host existed are none. */
+  from: IsoTimestamp,
+  /** The states of its hours from then on, in order: each for a number of hours in a row. */
   runs: v.array(v.strictObject({ state: v.nullable(State), hours: v.number() })),
 });
 

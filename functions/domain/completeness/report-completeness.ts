@@ -11,11 +11,10 @@ import {
   type NamedExport,
 } from "../../store/completeness/hour-facts.ts";
 import {
-  type EnrolledName,
+  type EnrolledHost,
   type FleetHourCounts,
-  findEnrolledNames,
+  findEnrolledHosts,
   findHourCounts,
-  findIdentityOf,
   findMatchingHosts,
   type HourFilter,
   type HourRange,
@@ -33,21 +32,22 @@ export interface ReportedHour {
   sums: HourAccounts | null;
 }
 
-/** Returns the hours of a host, the oldest first. Throws 404 `not_found`. */
+/** Returns the hours of a host in which it was enrolled, the oldest first. Throws 404 `not_found`. */
 export const reportHostHours = async (
   { db }: Pick<Core, "db">,
   identityId: string,
   range: HourRange,
 ): Promise<{ host: string; hours: ReportedHour[]; exports: readonly NamedExport[] }> => {
-  const host = await findIdentityOf(db, identityId);
-  if (host === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const [enrolled] = (await findEnrolledHosts(db, { identityId })).values();
+  if (enrolled === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const host = enrolled.identity;
   const [days, accounts, exports] = await Promise.all([
     findDays(db, [host], daysOf(range)),
     findHostAccounts(db, host, range),
     listExports(db),
   ]);
   const facts = accounts.map((account) => ({ ...factsOf(account), account }));
-  const hours = settledHours(days, range).map(({ hourMs, state, note }) => {
+  const hours = settledHours(days, range, enrolled).map(({ hourMs, state, note }) => {
     const endMs = hourMs + hourLengthMs;
     const own = facts.filter(({ fromMs, toMs, isStopped }) =>
       isStopped ? toMs > hourMs && fromMs < endMs : fromMs >= hourMs && fromMs < endMs,
@@ -67,19 +67,28 @@ export interface SettledHour {
   note: HourNote | undefined;
 }
 
-const settledHours = (days: readonly DayRow[], { fromMs, toMs }: HourRange): SettledHour[] => {
+/** Returns the hours of a range that have a state, or will have one. */
+const settledHours = (
+  days: readonly DayRow[],
+  { fromMs, toMs }: HourRange,
+  enrolled: Pick<EnrolledHost, "enrolledMs" | "revokedMs"> | undefined,
+): SettledHour[] => {
   const known = new Map(days.map((row) => [row.day, { states: row.states, notes: unpackNotes(row.details) }]));
-  return Array.from({ length: (toMs - fromMs) / hourLengthMs }, (_, index) => {
+  const hours = Array.from({ length: (toMs - fromMs) / hourLengthMs }, (_, index) => {
     const hourMs = fromMs + index * hourLengthMs;
     const row = known.get(dayAt(hourMs));
     const hour = (hourMs % dayMs) / hourLengthMs;
     return { hourMs, state: stateOfByte(row?.states[hour]), note: row?.notes.get(hour) };
   });
+  const firstMs = hours.find(({ state }) => state !== null)?.hourMs ?? toMs;
+  const { enrolledMs = firstMs, revokedMs = Number.POSITIVE_INFINITY } = enrolled ?? {};
+  const isOfHost = (hourMs: number) => hourMs + hourLengthMs > enrolledMs && hourMs < revokedMs;
+  return hours.filter(({ hourMs, state }) => state !== null || isOfHost(hourMs));
 };
 
 /** A host with hours that match, and all its hours of the range. */
 export interface HostStates extends MatchingHost {
-  name: EnrolledName | undefined;
+  name: EnrolledHost | undefined;
   settled: SettledHour[];
 }
 
@@ -89,12 +98,15 @@ const withHours = async (
   matching: readonly MatchingHost[],
 ): Promise<HostStates[]> => {
   const hosts = matching.map(({ host }) => host);
-  const [days, names] = await Promise.all([findDays(db, hosts, daysOf(range)), findEnrolledNames(db, hosts)]);
+  const [days, names] = await Promise.all([
+    findDays(db, hosts, daysOf(range)),
+    findEnrolledHosts(db, { identities: hosts }),
+  ]);
   const ofHost = Map.groupBy(days, ({ host }) => host);
   return matching.map((one) => ({
     ...one,
     name: names.get(one.host),
-    settled: settledHours(ofHost.get(one.host) ?? [], range),
+    settled: settledHours(ofHost.get(one.host) ?? [], range, names.get(one.host)),
   }));
 };
 
@@ -114,7 +126,7 @@ export const reportFleetHours = async (
 /** An hour of a host that matches. */
 export interface MatchingHour extends SettledHour {
   host: string;
-  name: EnrolledName | undefined;
+  name: EnrolledHost | undefined;
 }
 
 /** Hosts that an export reads together. */

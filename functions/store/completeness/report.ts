@@ -113,18 +113,31 @@ export const findHourCounts = async (db: Executor, { fromMs, toMs }: HourRange):
   });
 };
 
-/** The names of an enrolled host. */
-export interface EnrolledName {
+/** The names of an enrolled host, and from when until when it was one. */
+export interface EnrolledHost {
+  identity: string;
   identityId: string;
   deviceId: string;
+  enrolledMs: number;
+  /** Infinite for one that is not revoked. */
+  revokedMs: number;
 }
 
-/** Finds the names of enrolled hosts by their identities. */
-export const findEnrolledNames = async (db: Executor, hosts: readonly string[]): Promise<Map<string, EnrolledName>> => {
-  const rows = await db.execute<{ identity: string; identity_id: string; device_id: string }>(sql`
-    select identity, identity_id, device_id from fleet_host where identity = any(${arrayLiteral(hosts)}::text[])`);
+/** Finds enrolled hosts by their identities, or by the id of one. */
+export const findEnrolledHosts = async (
+  db: Executor,
+  by: { identities: readonly string[] } | { identityId: string },
+): Promise<Map<string, EnrolledHost>> => {
+  const condition =
+    "identities" in by ? sql`identity = any(${arrayLiteral(by.identities)}::text[])` : sql`id = ${by.identityId}::uuid`;
+  const rows = await db.execute<
+    Record<"identity" | "id" | "device_id" | "enrolled_at", string> & { revoked_at: string | null }
+  >(sql`select identity, id, device_id, enrolled_at, revoked_at from collector_identity where ${condition}`);
   return new Map(
-    rows.map(({ identity, identity_id: identityId, device_id: deviceId }) => [identity, { identityId, deviceId }]),
+    rows.map(({ identity, id: identityId, device_id: deviceId, enrolled_at: enrolled, revoked_at: revoked }) => {
+      const revokedMs = revoked === null ? Number.POSITIVE_INFINITY : Date.parse(revoked);
+      return [identity, { identity, identityId, deviceId, enrolledMs: Date.parse(enrolled), revokedMs }];
+    }),
   );
 };
 

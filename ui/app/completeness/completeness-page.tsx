@@ -65,7 +65,7 @@ export const CompletenessPage = () => {
     },
     {
       name: "Hours of the range, oldest first",
-      cell: (host) => <HoursStrip runs={host.runs} label={runsText(host)} />,
+      cell: (host) => <HoursStrip host={host} range={report.answer()?.value} label={runsText(host)} />,
     },
   ];
   return (

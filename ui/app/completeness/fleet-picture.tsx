@@ -129,16 +129,18 @@ export const countsText = ({ hosts }: FleetHour): string =>
     .join("; ");
 
 /** A host's hours as one row of bars. */
-export const HoursStrip = (props: { runs: HostStrip["runs"]; label: string }) => {
-  const total = () =>
-    Math.max(
-      1,
-      props.runs.reduce((sum, { hours }) => sum + hours, 0),
-    );
+export const HoursStrip = (props: {
+  host: Pick<HostStrip, "from" | "runs">;
+  range: Pick<FleetCompleteness, "from" | "to"> | undefined;
+  label: string;
+}) => {
   const bars = createMemo(() => {
-    let x = 0;
-    return props.runs.map(({ state, hours }) => {
-      const bar = { state, x, width: (hours / total()) * 1000 };
+    const { from, runs } = props.host;
+    const { from: start = from, to: end = from } = props.range ?? {};
+    const perMs = 1000 / Math.max(1, Date.parse(end) - Date.parse(start));
+    let x = (Date.parse(from) - Date.parse(start)) * perMs;
+    return runs.map(({ state, hours }) => {
+      const bar = { state, x, width: hours * 3_600_000 * perMs };
       x += bar.width;
       return bar;
     });

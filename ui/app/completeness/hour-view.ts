@@ -17,7 +17,7 @@ export const hourStateWords: Readonly<Record<ShownState, readonly [name: string,
   not_running: ["Not running", "The host states that no collector ran in this hour."],
   core_out: ["Core out", "Core could not receive in this hour or just after it. The account will settle it."],
   not_accounted: ["Not accounted", "The host sends no accounts, or an older core stored what it sent."],
-  undecided: ["Not decided", "The hour is not over, or core has no record of it."],
+  undecided: ["Not decided", "The hour is not over, or core has not settled it yet."],
 };
 
 /** A silhouette for each state on a grid of 16 by 16, filled by even-odd, so that none depends on its colour. */

@@ -37,10 +37,10 @@ const get = <Body>(path: string, as: "auditor" | "reader" = "auditor") => test.a
 const fleet = async (query: string) => (await get<FleetCompleteness>(`/v1/collector/completeness?${query}`)).body;
 
 describe("the completeness of a host", () => {
-  it("has every hour of a week, with figures, shortages and the ranges of accounts", async () => {
+  it("has every hour of a week since its enrollment, with figures, shortages and the ranges of accounts", async () => {
     const { status, body } = await get<HostCompleteness>(`/v1/collector/hosts/${b.identityId}/completeness`);
     expect(status).toBe(200);
-    expect(body.hours).toHaveLength(168);
+    expect(body.hours.map(({ from }) => from)).toEqual([0, 1, 2, 3].map(at));
     expect(body.hours.at(-1)).toMatchObject({ from: at(3), state: null, figures: null, accounts: [] });
     expect(body.hours.slice(-4, -1).map(({ state }) => state)).toEqual(["complete", "short", "short"]);
     expect(body.hours.at(-3)).toMatchObject({
@@ -72,6 +72,15 @@ describe("the completeness of a host", () => {
     expect(await get(unknown)).toMatchObject({ status: 404, body: { code: "not_found" } });
   });
 
+  it("has no hour after its revocation", async () => {
+    const revoke = (time: string | null) =>
+      db.execute(sql`update collector_identity set revoked_at = ${time}::timestamptz where id = ${a.identityId}::uuid`);
+    await revoke(at(3));
+    const { body } = await get<HostCompleteness>(`/v1/collector/hosts/${a.identityId}/completeness`);
+    expect(body.hours.map(({ from }) => from)).toEqual([0, 1, 2].map(at));
+    await revoke(null);
+  });
+
   it("rejects ranges that are empty, too long or no time, and needs scope audit", async () => {
     const path = `/v1/collector/hosts/${c.identityId}/completeness`;
     const refused = { status: 422, body: { code: "validation_failed" } };
@@ -96,7 +105,8 @@ describe("the completeness of the fleet", () => {
       ["c", 2],
     ]);
     expect(body.items[0]?.worst).toEqual({ from: at(1), state: "short", shortages: [{ kind: "dropped", count: 310 }] });
-    expect(body.items[0]?.runs.slice(-3)).toEqual([
+    expect(body.items[0]).toMatchObject({ from: at(0) });
+    expect(body.items[0]?.runs).toEqual([
       { state: "complete", hours: 1 },
       { state: "short", hours: 2 },
       { state: null, hours: 1 },

@@ -85,6 +85,7 @@ const stripView = ({ host, name, hours, settled }: HostStates, states: readonly 
     worst: worst?.state
       ? { from: rfc3339(worst.hourMs), state: worst.state, shortages: shortageViews(worst.note) }
       : null,
+    from: rfc3339(settled[0]?.hourMs ?? 0),
     runs: runsOf(settled),
   };
 };
