@@ -62,22 +62,11 @@ describe("the fleet page, with real processes", () => {
   });
 
   it.each<[string, (isDown: boolean) => void, RegExp]>([
-    ["web is suspended", (is) => deployment.suspend("web", is), /^The web server did not answer within 8 s\./],
     ["core is suspended", (is) => deployment.suspend("core", is), /^Core did not answer within 5 s\./],
     [
       "PostgreSQL is suspended",
       (is) => deployment.suspend("postgres", is),
       /^The database (did not answer within 4 s|cannot be reached)\./,
-    ],
-    [
-      "the network before web swallows every byte",
-      (is) => deployment.front.swallow(is),
-      /^The web server did not answer within 8 s\./,
-    ],
-    [
-      "the network before core swallows every byte",
-      (is) => deployment.middle.swallow(is),
-      /^Core did not answer within 5 s\./,
     ],
   ])(
     "names the part and keeps its rows, marked as old, when %s",
