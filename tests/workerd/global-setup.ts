@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { TestProject } from "vitest/node";
 import { unstable_startWorker } from "wrangler";
+import openApi from "../../proto/openapi.json" with { type: "json" };
 import { provideDatabase } from "../global-setup.ts";
 
 declare module "vitest" {
@@ -24,9 +25,29 @@ export default async (project: TestProject): Promise<() => Promise<void>> => {
     workers.map(({ url }) => url),
   );
   return async () => {
+    const answers = await Promise.all(workers.map(async ({ url }) => (await fetch(url)).json()));
     await Promise.all(workers.map((worker) => worker.dispose()));
     await dropDatabase();
+    const { testFiles } = await project.globTestFiles();
+    if (project.vitest.state.getFiles().length === testFiles.length)
+      requireAnswers(new Set((answers as string[][]).flat()));
   };
+};
+
+/** Routes without a successful answer in workerd: of the Node server alone, or whose tests run a job or are in `nodeOnly`. */
+const answeredInNode =
+  /^GET .*(healthz|metrics|openapi\.json|ingest|licensing|timeline|changes)$|(nudges|pause|resume|roll-back)$/;
+
+/** Throws unless each route but those has been answered. */
+const requireAnswers = (answered: ReadonlySet<string>): void => {
+  const missing = Object.entries(openApi.paths).flatMap(([path, operations]) => {
+    const pattern = `${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`;
+    return Object.keys(operations)
+      .filter((method) => !answered.values().some((each) => new RegExp(`^${method} ${pattern}`, "i").test(each)))
+      .map((method) => `${method.toUpperCase()} ${path}`)
+      .filter((name) => !answeredInNode.test(name));
+  });
+  if (missing.length > 0) throw new Error(`no test in workerd has an answer of ${missing.join(", ")}`);
 };
 
 const startWorker = async (index: number) => {

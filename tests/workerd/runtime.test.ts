@@ -62,6 +62,16 @@ describe("the worker", () => {
     await broken.dispose();
   });
 
+  it("refuses an anonymous caller of every route that is neither open nor of Node alone", async () => {
+    const id = "01920000-0000-7000-8000-0000000000ff";
+    const statuses: Record<string, number> = {};
+    for (const { guard, method, path } of test.routes)
+      if (guard.kind !== "open" && guard.kind !== "ops")
+        statuses[`${method} ${path}`] = (await test.api(method, path.replaceAll(/:\w+/g, id))).status;
+    expect(Object.keys(statuses).length).toBeGreaterThan(100);
+    expect(Object.entries(statuses).filter(([, status]) => status !== 401)).toEqual([]);
+  });
+
   it("is less than 1 MiB when compressed", async () => {
     const folder = await mkdtemp(join(tmpdir(), "svc-worker-"));
     await promisify(execFile)(process.execPath, [

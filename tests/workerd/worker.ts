@@ -42,6 +42,7 @@ const createTestWorker = (): Worker => {
   const recorders = new WeakMap<Request, Recorder>();
   // The worker parses an environment once. Ordered ids follow the latest clock that used their entropy, and each test core has a clock of its own.
   const cores = new Map<unknown, { env: Environment; entropy: Entropy }>();
+  const answered = new Set<string>();
   const worker = createWorker((request) => {
     const {
       env: sent,
@@ -66,10 +67,12 @@ const createTestWorker = (): Worker => {
   });
   return {
     async fetch(request: Request, env: Record<string, string | undefined>, context: WorkerContext) {
+      if (!request.headers.has(settingsHeader)) return Response.json([...answered]);
       const recorder = createRecorder();
       recorders.set(request, recorder);
       const answer = await worker.fetch(request, env, context);
       const body = await answer.arrayBuffer();
+      if (answer.status < 400) answered.add(`${request.method} ${new URL(request.url).pathname}`);
       const head = { status: answer.status, headers: [...answer.headers], trace: traceOf(recorder) };
       return new Response(encodeAnswer(head, body));
     },
