@@ -41,7 +41,23 @@ describe("an export of the health report", () => {
           "label.env": row?.labels.env ?? "",
           "label.team": row?.labels.team ?? "",
         });
-        if (kind === "queue_risk") expect(cell.queue_bytes).toBe(String(row?.queue.bytes ?? ""));
+        const values = {
+          platform: row?.platform,
+          version: row?.version,
+          enrolled_at: row?.enrolled_at,
+          last_envelope_at: row?.last_envelope_at,
+          last_auth_failure_at: row?.last_auth_failure?.at,
+          queue_records: row?.queue.records,
+          queue_bytes: row?.queue.bytes,
+          dropped_records_total: row?.queue.dropped_records_total,
+          dead_letters: row?.queue.dead_letters,
+          renewal_last_error: row?.renewal.last_error,
+          running_config_hash: row?.config.running_config_hash,
+          desired_config_hash: row?.config.desired_config_hash,
+        };
+        for (const [column, value] of Object.entries(values))
+          if (column in cell)
+            expect([column, cell[column]]).toEqual([column, String(value ?? "").replace(/^(?=[+=@])/, "'")]);
         if (kind === "config_drift") expect(cell).toMatchObject({ drift: row?.config.drift });
         else expect(cell.evidence).not.toBe("");
       }
