@@ -67,13 +67,13 @@ const start = async ({
     const { shortages = [] } = unpackNotes(row?.details ?? null).get(at) ?? {};
     return { state: stateOfByte(row?.states[at]), shortages };
   };
-  /** The lines of a statement, without the name of the host and the digest of its accounts. */
+  /** The lines of a statement, without the name of the host, its queues and the digest of its accounts. */
   const linesAt = async (hour: number) => {
     let text = "";
     for await (const part of exportStatement({ db, codec: zstdCodec }, { hour: new Date(hour), withAccounts: false }))
       text += part;
     const lines = text.split("\n").filter((line) => line.startsWith("line "));
-    return lines.map((line) => line.replace(/^line \d+ \S+ /, "").replace(/ of=\S+$/, ""));
+    return lines.map((line) => line.replace(/^line \d+ \S+ /, "").replace(/ (queues|of)=\S+/g, ""));
   };
   /** Settles an hour's end: once its grace is over by core's clock. */
   const pastGrace = async (hour: number, ...queues: readonly Queue[]) => {
