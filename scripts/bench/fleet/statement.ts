@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { encodeAccountBody } from "../../../collector/queue/account.ts";
 import { createLogSigner } from "../../../functions/domain/completeness/log-signer.ts";
+import { settleHours } from "../../../functions/domain/completeness/settle-hours.ts";
 import { writeStatement } from "../../../functions/domain/completeness/write-statement.ts";
 import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { createNodeSigningKey } from "../../../functions/node/node-cryptography.ts";
@@ -15,7 +16,7 @@ import { cpuSecondsOf } from "../support/processes.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 
 /**
- * Measures the statement of an hour of `--collectors` hosts, each with an account: CPU of core and PostgreSQL, core's memory over what it
+ * Measures the settling and the statement of an hour of `--collectors` hosts, each with an account: CPU of core and PostgreSQL, core's memory over what it
  * had, and the bytes of a line as they are stored. `--kept` is a directory that keeps the seeded fleet for the next run. The floor is the
  * hashing of as many lines.
  */
@@ -28,6 +29,7 @@ export const statementBench: Bench = async (args) => {
   const core = createInProcessCore({ db: database.db, clock: { ...systemClock, now: () => now } });
   await addAccounts(database, Math.floor(now / hourMs) * hourMs - hourMs);
   const logSigner = await createLogSigner("bench/log", createNodeSigningKey((await createTestKey("ed25519")).pem));
+  const settling = await cpuOf(database, () => settleHours(core, { owner: crypto.randomUUID(), retentionDays: 400 }));
   collectGarbage();
   const before = process.memoryUsage().rss;
   let peak = before;
@@ -61,9 +63,22 @@ export const statementBench: Bench = async (args) => {
     ok: judged.ok && lines > 0.9 * collectors,
     details: {
       ...{ report, seconds: rounded(seconds, 1), raw_line_bytes: rounded(Number(sizes?.raw) / lines) },
+      settling: {
+        hosts: settling.result?.hosts,
+        core_s: rounded(settling.core, 2),
+        postgres_s: rounded(settling.postgres, 2),
+      },
       ...{ core_s: rounded(coreSeconds, 2), postgres_s: rounded(postgresSeconds, 2), peak_mb: rounded(peak / 2 ** 20) },
     },
   };
+};
+
+/** Returns what work costs, in seconds of CPU. */
+const cpuOf = async <Result>({ pid }: EmbeddedDatabase, work: () => Promise<Result>) => {
+  const [own, postgres] = [process.cpuUsage(), cpuSecondsOf(pid)];
+  const result = await work();
+  const { user, system } = process.cpuUsage(own);
+  return { result, core: (user + system) / 1e6, postgres: cpuSecondsOf(pid) - postgres };
 };
 
 /** Gives each host an account of the hour, which core has in full. */
@@ -93,7 +108,10 @@ const addAccounts = async ({ sql }: EmbeddedDatabase, hour: number): Promise<voi
       sha256('') || sha256(''), true, false, at, at + interval '1 hour', false, 3600 + length(identity), 3600 + length(identity) % 17, true,
       3600 + length(identity) % 17, 0, 0, 0, 0, sha256(convert_to('b' || identity, 'UTF8')), 'postgres', at + interval '1 hour', 7
     from fleet_status, to_timestamp(${hour / 1000}) as at`);
-  await sql.unsafe("vacuum analyze ingest_account");
+  await sql.unsafe(`
+    insert into ingest_queue (host_id, queue_id, first_seen_at, last_seen_at, sends_accounts)
+    select host_id, queue_id, from_at, to_at, true from ingest_account on conflict do nothing`);
+  await sql.unsafe("vacuum analyze ingest_account, ingest_queue");
 };
 
 /** Returns how long it takes to hash lines, and nothing else. */
