@@ -1,10 +1,9 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { mapValues } from "../../../kit/map-values.ts";
 import { connectRaw, dataFrames, frameTypes, http2Frame, postHeaders, resetStream } from "../../support/raw-http2.ts";
 import { rejectedFrames } from "../../support/rejected-frames.ts";
-import { type MessageAttack, messageAttacks } from "./message-attacks.ts";
+import type { MessageAttack } from "./message-attacks.ts";
 
 /** The identity of the attacker. */
 export const attackerHost = "https://fleet.flood/d/attacker";
@@ -63,20 +62,17 @@ const hold = async (
 const data = (id: number, bytes: number): Buffer => http2Frame(frameTypes.data, 0, id, Buffer.alloc(bytes));
 
 /** Sends requests with one message, eight at once, which is as many streams as an identity may have. */
-const send =
-  (attack: (hostId: string) => MessageAttack) =>
-  (target: Target): Promise<number> => {
-    const { path, headers, body } = attack(attackerHost);
-    const request = (id: number) => [
-      postHeaders(id, path, headers),
-      ...dataFrames(id, body),
-      http2Frame(frameTypes.data, 1, id, Buffer.alloc(0)),
-    ];
-    const ids = Array.from({ length: 8 }, (_, index) => 2 * index);
-    return flood(target, (from) => Buffer.concat(ids.flatMap((id) => request(from + id))), ids.length);
-  };
+export const sendMessages = (target: Target, { path, headers, body }: MessageAttack): Promise<number> => {
+  const request = (id: number) => [
+    postHeaders(id, path, headers),
+    ...dataFrames(id, body),
+    http2Frame(frameTypes.data, 1, id, Buffer.alloc(0)),
+  ];
+  const ids = Array.from({ length: 8 }, (_, index) => 2 * index);
+  return flood(target, (from) => Buffer.concat(ids.flatMap((id) => request(from + id))), ids.length);
+};
 
-/** The attacks, by name. Each returns how many streams or connections it opened. */
+/** The attacks other than by messages, by name. Each returns how many streams or connections it opened. */
 export const attacks: Readonly<Record<string, (target: Target) => Promise<number>>> = {
   "rapid reset": (target) =>
     flood(
@@ -139,5 +135,4 @@ export const attacks: Readonly<Record<string, (target: Target) => Promise<number
     for (const socket of sockets) socket.destroy();
     return opened;
   },
-  ...mapValues(messageAttacks, send),
 };

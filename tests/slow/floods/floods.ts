@@ -68,10 +68,11 @@ export const runFloods = async ({
     let sent = 0;
     // Code that has not run yet is slow, whoever calls it.
     await sendFor(warmUpMs, []);
+    // Made before its time begins.
+    const message = messageAttacks[name]?.(attackerHost);
+    const target = { port: ingestPort, caPem: core.caPem, pair: attacker };
     const attack =
-      name === "alone"
-        ? undefined
-        : new Worker(worker, { workerData: { name, seconds, port: ingestPort, caPem: core.caPem, pair: attacker } });
+      name === "alone" ? undefined : new Worker(worker, { workerData: { name, seconds, message, ...target } });
     const attacked = attack === undefined ? [{ opened: 0, cpuSeconds: 0 }] : once(attack, "message");
     const cpuBefore = cpuSecondsOf(pid);
     await sendFor(seconds * 1_000, durations);

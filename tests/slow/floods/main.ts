@@ -9,6 +9,7 @@ import { parseArgs } from "node:util";
 import { attacks } from "./attacks.ts";
 import { runFloods } from "./floods.ts";
 import { httpFloodNames, runHttpFloods } from "./http-floods.ts";
+import { messageAttacks } from "./message-attacks.ts";
 
 const { values } = parseArgs({
   args: process.argv.slice(2).filter((arg) => arg !== "--"),
@@ -17,7 +18,7 @@ const { values } = parseArgs({
 const seconds = Math.min(Number(values.seconds), 60);
 const chosen = (names: readonly string[]) =>
   values.only === undefined ? names : names.filter((name) => name === values.only);
-const [ingest, http] = [chosen(Object.keys(attacks)), chosen(httpFloodNames)];
+const [ingest, http] = [chosen([...Object.keys(attacks), ...Object.keys(messageAttacks)]), chosen(httpFloodNames)];
 const report = {
   ingest: ingest.length === 0 ? null : await runFloods({ seconds, names: ingest }),
   http: http.length === 0 ? null : await runHttpFloods({ seconds, names: http }),
