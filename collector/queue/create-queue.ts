@@ -76,9 +76,12 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     schedule();
   };
 
+  const reportWaiting = (isWaiting: boolean) =>
+    hooks.apply({ type: "waiting", isWaiting, monotonicMs: clock.monotonic() });
+
   const admitWaiting = () => {
     for (let next = takeFitting(waiting, fits); next; next = takeFitting(waiting, fits)) admit(next);
-    books.waiting(waiting.length > 0);
+    reportWaiting(waiting.length > 0);
   };
 
   const countRefused = (reason: SourceRefusal, counts: readonly RecordCount[]) => {
@@ -96,7 +99,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
   };
 
-  const { accounts, books } = createQueueAccounts(store, clock, {
+  const { accounts, hooks } = createQueueAccounts(store, clock, {
     totals: () => lossTotals(store),
     write: (change) => writeIfPossible(change),
   });
@@ -104,14 +107,14 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
   const { sessions, write, writeIfPossible, changeQueueId } = createQueueSessions(store, options, {
     transact: (change) => {
       try {
-        books.transaction(change);
+        hooks.transaction(change);
         disk.succeeded();
       } catch (error) {
         if (isDiskUnwritable(error)) disk.failed(error, options.dir);
         throw error;
       }
     },
-    onRenamed: books.renamed,
+    onRenamed: hooks.renamed,
     deleteAcked,
     acknowledged: () => ackThrough,
     onNewQueueId: () => {
@@ -124,7 +127,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
   if (accounts.hasEnded()) changeQueueId(0);
 
   onReplaced = () => {
-    books.replaced();
+    hooks.replaced();
     schedule();
   };
 
@@ -142,7 +145,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
         if (acking.length > 0 || isAckDue) deleteAcked(transaction);
         for (const { batch, checkpoints, dropped } of appends) {
           transaction.insert(batch);
-          books.accepted(batch.counts);
+          hooks.apply({ type: "accepted", counts: batch.counts });
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
           transaction.state.droppedRecords += dropped;
         }
@@ -164,7 +167,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
       }
       // Nothing else would try the waiting appends again before the next success: they may fit now.
       admitWaiting();
-      if (appends.length > 0 && !drops && isDiskUnwritable(error)) books.waiting(true);
+      if (appends.length > 0 && !drops && isDiskUnwritable(error)) reportWaiting(true);
       return;
     }
     for (const { resolve, dropped } of appends) resolve(dropped > 0 ? "dropped" : "stored");
@@ -185,7 +188,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     const done = writeIfPossible((transaction) => {
       dropped = transaction.deleteThrough(kept - 1);
       transaction.state.droppedRecords += dropped;
-      books.expired(dropped);
+      hooks.apply({ type: "expired", records: dropped });
     });
     return done ? dropped : 0;
   };
@@ -221,7 +224,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
         reject(new QueueFullError({ cause: signal.reason }));
       } else {
         waitForRoom(append, waiting, signal);
-        books.waiting(true);
+        reportWaiting(true);
         if (acks.length > 0) schedule();
       }
       return promise;

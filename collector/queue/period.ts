@@ -1,10 +1,9 @@
 /*
- * The time that the next account of a queue covers. Invariants:
+ * The time that the next account of a queue covers, and what each event makes of it. Invariants:
  * - Periods follow each other without a gap by the host's clock, also across stops: what no collector ran in is an account of its own.
  * - A period lies within one UTC hour. It ends with the hour, with the collector, and when the clock or the machine stood still.
  */
 import { hourMs } from "../../kit/clock.ts";
-import type { SourceRefusal } from "../../proto/completeness/account.ts";
 import type { AccountContent, RefusedCount, RefusedRecords } from "./account.ts";
 import type { RecordCount } from "./record.ts";
 
@@ -38,22 +37,147 @@ export interface Period {
   isClosed: boolean;
 }
 
-/** An observation of the queue. */
+/** A queue, and the time by both clocks. */
 export interface Observation {
   queueId: string;
-  wallMs: number;
   nextSequence: number;
   totals: LossTotals;
+  wallMs: number;
+  monotonicMs: number;
 }
 
-/** Begins a period. */
-export const beginPeriod = ({ queueId, wallMs, nextSequence, totals }: Observation): Period => ({
+/** An account of a queue, in hex, that is not on disk yet. */
+interface UnsavedAccount {
+  queueId: string;
+  content: AccountContent;
+}
+
+/** The accounts of an open queue, apart from those on disk. */
+export interface OpenAccounts {
+  readonly period: Period;
+  /** Of the time before, oldest first. */
+  readonly unsaved: readonly UnsavedAccount[];
+  readonly last: Pick<Observation, "wallMs" | "monotonicMs">;
+  /** By the monotonic clock; undefined while no append waits for room. */
+  readonly waitingSinceMs?: number | undefined;
+  /** By the monotonic clock; never while the period on disk lacks refusals, or the start. */
+  readonly savedMs: number;
+}
+
+/** What happens to the accounts of an open queue. */
+export type AccountEvent =
+  | { type: "observed"; now: Observation }
+  | { type: "stopped"; now: Observation; isEnd: boolean }
+  | { type: "accepted"; counts: readonly RecordCount[] }
+  | ({ type: "refused" } & RefusedCount)
+  | { type: "expired"; records: number }
+  | { type: "waiting"; isWaiting: boolean; monotonicMs: number }
+  /** The queue has another id, under which nothing through `acked` is sent again. */
+  | { type: "renamed"; queueId: string; acked: number }
+  | { type: "saved" };
+
+/** A queue that is in use observes the time at least so often, give or take a busy machine. */
+export const observeMs = 30_000;
+/** After so long without an observation, or beside a wall clock that moved so much on its own, the collector counts as stopped. */
+const stillMs = 180_000;
+const never = Number.NEGATIVE_INFINITY;
+
+/** Returns the accounts of a queue after an event. */
+export const account = (state: OpenAccounts, event: AccountEvent): OpenAccounts => {
+  const { period, unsaved, last } = state;
+  const changed = (changes: Partial<Period>): OpenAccounts => ({ ...state, period: { ...period, ...changes } });
+  switch (event.type) {
+    case "observed":
+      return observed(waited(state, event.now.monotonicMs), event.now);
+    case "stopped": {
+      const { queueId } = period;
+      const content = { ...closePeriod(period, event.now.wallMs, event.now), ...(event.isEnd && { ended: true }) };
+      return {
+        ...state,
+        unsaved: [...unsaved, { queueId, content }],
+        period: { ...beginPeriod(event.now), isClosed: true },
+      };
+    }
+    case "accepted":
+      return changed({
+        isClosed: period.isClosed && event.counts.length === 0,
+        accepted: event.counts.reduce<RecordCount[]>(withCount, period.accepted),
+      });
+    case "refused": {
+      const { type: _, ...count } = event;
+      return { ...changed({ isClosed: false, refused: withCount(period.refused, count) }), savedMs: never };
+    }
+    case "expired":
+      return changed({ expired: period.expired + event.records });
+    case "waiting":
+      return { ...waited(state, event.monotonicMs), waitingSinceMs: event.isWaiting ? event.monotonicMs : undefined };
+    case "renamed": {
+      const { queueId, acked } = event;
+      return {
+        ...changed({ queueId, ackedBeforeThrough: acked }),
+        unsaved: unsaved.map(({ content }) => ({ queueId, content: ackedBefore(content, acked) })),
+      };
+    }
+    case "saved":
+      return { ...state, unsaved: [], savedMs: last.monotonicMs };
+  }
+};
+
+/** Returns the account of a queue that got another id, under which nothing through `acked` is sent again. */
+export const ackedBefore = (content: AccountContent, acked: number): AccountContent =>
+  acked < content.firstSequence ? content : { ...content, ackedBeforeThrough: acked };
+
+const observed = ({ period, unsaved, last, ...state }: OpenAccounts, now: Observation): OpenAccounts => {
+  const elapsed = now.monotonicMs - last.monotonicMs;
+  const hasStoodStill = elapsed > stillMs || Math.abs(now.wallMs - last.wallMs - elapsed) > stillMs;
+  const hourEndMs = (Math.floor(period.fromMs / hourMs) + 1) * hourMs;
+  const close = (toMs: number, next: Period, ...more: AccountContent[]): OpenAccounts => {
+    const closed = [closePeriod(period, toMs, now), ...more].map((content) => ({ queueId: period.queueId, content }));
+    return { ...state, last: now, unsaved: [...unsaved, ...closed], period: { ...next, seenMs: now.wallMs } };
+  };
+  if (hasStoodStill) {
+    const stopped = now.wallMs > last.wallMs ? [stoppedAccount(last.wallMs, now.wallMs, now.nextSequence)] : [];
+    return close(last.wallMs, beginPeriod(now), ...stopped);
+  }
+  if (now.wallMs >= hourEndMs) return close(hourEndMs, beginPeriod({ ...now, wallMs: hourEndMs }));
+  return { ...state, last: now, unsaved, period: { ...period, seenMs: now.wallMs } };
+};
+
+/** Counts the time that appends have waited until now. */
+const waited = (state: OpenAccounts, monotonicMs: number): OpenAccounts => {
+  const { waitingSinceMs: since, period } = state;
+  if (since === undefined) return state;
+  return {
+    ...state,
+    waitingSinceMs: monotonicMs,
+    period: { ...period, waitedMs: period.waitedMs + monotonicMs - since },
+  };
+};
+
+type Counted = RefusedRecords & Partial<Pick<RefusedCount, "reason"> & Pick<RecordCount, "bytes">>;
+
+const withCount = <Count extends Counted>(counts: readonly Count[], one: Count): Count[] => {
+  const { reason, kind, source } = one;
+  const found = counts.find((each) => each.reason === reason && each.kind === kind && each.source === source);
+  if (found === undefined) return [...counts, one];
+  const bytes = one.bytes !== undefined && { bytes: one.bytes + (found.bytes ?? 0) };
+  const sum = { ...one, records: one.records + found.records, ...bytes };
+  return counts.map((each) => (each === found ? sum : each));
+};
+
+type Begun = Omit<Observation, "monotonicMs">;
+
+const beginPeriod = ({ queueId, wallMs, nextSequence, totals }: Begun): Period => ({
   ...{ queueId, fromMs: wallMs, seenMs: wallMs, firstSequence: nextSequence, nextSequence, totals },
   ...{ accepted: [], refused: [], expired: 0, waitedMs: 0, ackedBeforeThrough: 0, isClosed: false },
 });
 
 /** Returns the account of a period that ends at `toMs`. */
-export const closePeriod = (period: Period, toMs: number, { nextSequence, totals }: Observation): AccountContent => ({
+const closePeriod = (
+  period: Period,
+  toMs: number,
+  { nextSequence, totals }: Pick<Observation, "nextSequence" | "totals">,
+): AccountContent => ({
   fromMs: period.fromMs,
   toMs: Math.max(period.fromMs, toMs),
   firstSequence: period.firstSequence,
@@ -80,86 +204,24 @@ export const stoppedAccount = (fromMs: number, toMs: number, nextSequence: numbe
   ...{ accepted: [], refused: [], expired: 0, damaged: 0, fileGapBytes: 0, waitedMs: 0, ackedBeforeThrough: 0 },
 });
 
-/** A queue that is in use observes the time at least so often, give or take a busy machine. */
-export const observeMs = 30_000;
-/** After so long without an observation, or beside a wall clock that moved so much on its own, the collector counts as stopped. */
-const stillMs = 180_000;
-
-/** The last observation, by both clocks. */
-export interface Reading {
-  wallMs: number;
-  monotonicMs: number;
-}
-
-/** Moves a period to what is observed now. Returns the accounts of the time until then, and the period that is open. */
-export const movePeriod = (
-  period: Period,
-  last: Reading,
-  now: Reading,
-  observe: () => Omit<Observation, "wallMs">,
-): { closed: AccountContent[]; period: Period } => {
-  const at = (wallMs: number): Observation => ({ ...observe(), wallMs });
-  const elapsed = now.monotonicMs - last.monotonicMs;
-  if (elapsed > stillMs || Math.abs(now.wallMs - last.wallMs - elapsed) > stillMs) {
-    const closed = [closePeriod(period, last.wallMs, at(last.wallMs))];
-    if (now.wallMs > last.wallMs) closed.push(stoppedAccount(last.wallMs, now.wallMs, observe().nextSequence));
-    return { closed, period: beginPeriod(at(now.wallMs)) };
-  }
-  const endMs = (Math.floor(period.fromMs / hourMs) + 1) * hourMs;
-  if (now.wallMs < endMs) return { closed: [], period };
-  return { closed: [closePeriod(period, endMs, at(endMs))], period: beginPeriod(at(endMs)) };
-};
-
 /**
- * Returns the accounts of the time from when a saved period was last seen until now, and the period that begins now. What the sequences say
- * was accepted and the period does not have is of the empty kind.
+ * Returns the accounts of a queue that opens now: of the time from when its saved period was last seen, and the period that begins. What the
+ * sequences say was accepted and the period does not have is of the empty kind.
  */
-export const resumePeriod = (
-  saved: Period,
-  observed: Observation,
-): { closed: { queueId: string; content: AccountContent }[]; period: Period } => {
-  const closed: { queueId: string; content: AccountContent }[] = [];
-  const { queueId } = saved;
+export const resumeAccounts = (saved: Period | undefined, now: Observation): OpenAccounts => {
+  const unsaved: UnsavedAccount[] = [];
+  const state = { period: beginPeriod(now), unsaved, last: now, savedMs: never };
+  if (saved === undefined) return state;
   const seenMs = saved.isClosed ? saved.fromMs : saved.seenMs;
   // Damage took what was accepted later back from this period, or another version accepted it: of what kind, nobody knows.
-  const unknown = Math.max(0, observed.nextSequence - saved.nextSequence);
+  const unknown = Math.max(0, now.nextSequence - saved.nextSequence);
   if (!saved.isClosed || unknown > 0) {
     const nextSequence = saved.nextSequence + unknown;
-    const content = { ...closePeriod(saved, seenMs, { ...observed, nextSequence }), atLeast: true };
+    const content = { ...closePeriod(saved, seenMs, { ...now, nextSequence }), atLeast: true };
     if (unknown > 0) content.accepted = [...content.accepted, { kind: "", source: "", records: unknown, bytes: 0 }];
-    closed.push({ queueId, content });
+    unsaved.push({ queueId: saved.queueId, content });
   }
-  if (observed.wallMs > seenMs)
-    closed.push({ queueId: observed.queueId, content: stoppedAccount(seenMs, observed.wallMs, observed.nextSequence) });
-  return { closed, period: beginPeriod(observed) };
-};
-
-/** Returns a copy, of which counts may be added to. */
-export const copyPeriod = (period: Period): Period => ({
-  ...period,
-  accepted: period.accepted.map((count) => ({ ...count })),
-  refused: period.refused.map((count) => ({ ...count })),
-});
-
-/** Adds counts of accepted records. */
-export const addAccepted = (period: Period, counts: readonly RecordCount[]): void => {
-  for (const { kind, source, records, bytes } of counts) {
-    const found = period.accepted.find((each) => each.kind === kind && each.source === source);
-    if (found) {
-      found.records += records;
-      found.bytes += bytes;
-    } else period.accepted.push({ kind, source, records, bytes });
-  }
-};
-
-/** Adds records that were not accepted. */
-export const addRefused = (
-  period: Period,
-  reason: SourceRefusal,
-  { kind, source, records }: Readonly<RefusedRecords>,
-): void => {
-  const isSame = (one: RefusedCount) => one.reason === reason && one.kind === kind && one.source === source;
-  const found = period.refused.find(isSame);
-  if (found) found.records += records;
-  else if (records > 0) period.refused.push({ reason, kind, source, records });
+  if (now.wallMs > seenMs)
+    unsaved.push({ queueId: now.queueId, content: stoppedAccount(seenMs, now.wallMs, now.nextSequence) });
+  return state;
 };

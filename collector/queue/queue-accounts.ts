@@ -9,28 +9,18 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../kit/clock.ts";
 import { accountPayload, type SourceRefusal } from "../../proto/completeness/account.ts";
-import {
-  type AccountContent,
-  type AccountSigner,
-  encodeAccountBody,
-  type RefusedRecords,
-  type SealedAccount,
-} from "./account.ts";
+import { type AccountSigner, encodeAccountBody, type RefusedRecords, type SealedAccount } from "./account.ts";
 import { type AccountRow, type AccountTable, missingAccount } from "./account-table.ts";
 import {
-  addAccepted,
-  addRefused,
-  beginPeriod,
-  closePeriod,
-  copyPeriod,
+  type AccountEvent,
+  account,
+  ackedBefore,
   type LossTotals,
-  movePeriod,
-  type Period,
-  type Reading,
-  resumePeriod,
+  type Observation,
+  resumeAccounts,
 } from "./period.ts";
-import type { RecordCount } from "./record.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
+import { createRecordWaiters } from "./waiters.ts";
 
 /** The accounts of a queue, for its sources and its forwarder. */
 export interface QueueAccounts {
@@ -60,18 +50,14 @@ export interface QueueAccounts {
   changed(signal: AbortSignal): Promise<void>;
 }
 
-/** How the queue keeps its accounts, for its own transactions. */
-export interface Bookkeeping {
-  /** Runs a transaction of the queue in which the accounts are kept. */
+/** What a queue reports to its accounts. */
+export interface AccountHooks {
+  /** Runs a transaction of the queue in which the accounts are written. */
   transaction(change: (transaction: QueueTransaction) => void): void;
-  /** In a transaction: records of these counts are stored. */
-  accepted(counts: readonly RecordCount[]): void;
-  /** In a transaction: records were dropped because of their age. */
-  expired(records: number): void;
+  /** In a transaction, records were stored or have expired, or appends wait for room. */
+  apply(event: AccountEvent): void;
   /** In a transaction: the queue has another id, under which nothing through `acked` is sent again. */
   renamed(transaction: QueueTransaction, acked: number): void;
-  /** Appends wait for room from now on, or no longer. */
-  waiting(isWaiting: boolean): void;
   /** The database was replaced. */
   replaced(): void;
 }
@@ -81,202 +67,175 @@ const keptMax = 1_000;
 /** How long an idle queue goes without saving when it last ran. */
 const saveMs = 600_000;
 
-/** Creates the accounts of a queue; `write` runs an empty transaction, unless the disk cannot be written. */
+/** Creates the accounts of a queue; `write` runs a transaction of it, unless the disk cannot be written. */
 export const createQueueAccounts = (
   store: QueueStore,
   clock: Pick<Clock, "now" | "monotonic">,
   { totals, write }: { totals(): LossTotals; write(change: (transaction: QueueTransaction) => void): boolean },
-): { accounts: QueueAccounts; books: Bookkeeping } => {
-  const read = (): Reading => ({ wallMs: clock.now(), monotonicMs: clock.monotonic() });
-  const observedNow = () => ({
+): { accounts: QueueAccounts; hooks: AccountHooks } => {
+  const observe = (): Observation => ({
     queueId: store.state.queueId.toHex(),
     nextSequence: store.state.nextSequence,
-    totals: totals(),
+    // Where an account needs them.
+    get totals() {
+      return totals();
+    },
+    wallMs: clock.now(),
+    monotonicMs: clock.monotonic(),
   });
-  let last = read();
-  /** Accounts that are not on disk yet, oldest first. */
-  let unsaved: { queueId: string; content: AccountContent }[] = [];
-  let pending: AccountRow[] = [];
-  /** The one that the next account follows. */
-  let newest: AccountRow | undefined;
-  /** The accounts that the corruption of a database has lost, oldest first. */
-  let lost: AccountRow[] = [];
-  let isStale = true;
-  let savedMs = last.monotonicMs;
-  /** Whether the period on disk lacks refusals, or the start. */
-  let isUnsaved = true;
-  let waitingSince: number | undefined;
-  let period = begin();
-  /** What the transaction that runs adds. */
-  let draft = period;
-  let drafted = unsaved;
-  let waiters: (() => void)[] = [];
+  const onDisk = createSavedAccounts(store);
+  let state = resumeAccounts(
+    store.accounts((table) => table.period()),
+    observe(),
+  );
+  const waiters = createRecordWaiters();
   let signer: AccountSigner | undefined;
 
-  function begin(): Period {
-    const observed = { ...observedNow(), wallMs: last.wallMs };
-    const saved = store.accounts((table) => table.period());
-    const resumed = saved && resumePeriod(saved, observed);
-    unsaved = resumed?.closed ?? [];
-    return resumed?.period ?? beginPeriod(observed);
-  }
-
-  const wake = (): void => {
-    for (const waiter of waiters.splice(0)) waiter();
+  const apply = (event: AccountEvent): void => {
+    state = account(state, event);
   };
-  /** Read as soon as they change, to be known if the database turns out to be corrupt; what is committed stays so if they cannot be. */
-  const rows = (): AccountRow[] => {
-    if (!isStale) return pending;
-    const all = store.accounts((table) => table.rows());
-    pending = all.filter(({ isAcked }) => !isAcked);
-    newest = all.at(-1);
-    isStale = false;
-    return pending;
+  const wake = (): void => waiters.notify(1);
+  const endedQueue = (): string | undefined => {
+    const newest = onDisk.newest();
+    return newest?.content.ended ? newest.queueId.toHex() : undefined;
   };
-  const hasEnded = (): boolean =>
-    newest?.content.ended === true && newest.queueId.toHex() === store.state.queueId.toHex();
-  /** Moves the period to now, in memory. */
-  const move = (): void => {
-    if (hasEnded()) return;
-    const now = read();
-    const { queueId } = period;
-    if (waitingSince !== undefined) {
-      period.waitedMs += now.monotonicMs - waitingSince;
-      waitingSince = now.monotonicMs;
-    }
-    const moved = movePeriod(period, last, now, observedNow);
-    unsaved.push(...moved.closed.map((content) => ({ queueId, content })));
-    period = moved.period;
-    last = now;
-    period.seenMs = now.wallMs;
+  const hasEnded = (): boolean => endedQueue() === store.state.queueId.toHex();
+  const observeNow = (): void => {
+    if (!hasEnded()) apply({ type: "observed", now: observe() });
   };
   /** Writes the account of the time until now; returns false while the disk cannot be written. */
   const close = (isEnd: boolean): boolean => {
-    move();
-    const { wallMs } = last;
-    const observed = { ...observedNow(), wallMs };
-    const content = closePeriod(period, wallMs, observed);
-    unsaved.push({ queueId: period.queueId, content: isEnd ? { ...content, ended: true } : content });
-    period = { ...beginPeriod(observed), isClosed: true };
+    observeNow();
+    apply({ type: "stopped", isEnd, now: { ...observe(), wallMs: state.last.wallMs } });
     return write(() => undefined);
   };
-  const save = ({ accounts, state }: QueueTransaction): void => {
-    lost.forEach(accounts.insert);
-    for (const { queueId, content } of drafted)
+  const save = ({ accounts, state: queue }: QueueTransaction, isRenamed: boolean): void => {
+    onDisk.lost().forEach(accounts.insert);
+    for (const { queueId, content } of state.unsaved)
       accounts.insert({ queueId: Uint8Array.fromHex(queueId), content, isAcked: false, sealed: undefined });
     // With the transaction: nothing above its last sequence may be sent before an account that can be.
-    if ((drafted.length > 0 || draft.queueId !== period.queueId) && signer) sealAll(accounts, signer);
-    draft.nextSequence = state.nextSequence;
-    accounts.savePeriod(draft);
+    if ((state.unsaved.length > 0 || isRenamed) && signer) sealAll(accounts, signer);
+    accounts.savePeriod({ ...state.period, nextSequence: queue.nextSequence });
   };
 
-  const books: Bookkeeping = {
+  const hooks: AccountHooks = {
     transaction: (change) => {
-      move();
-      store.transaction((transaction) => {
-        // Again from the start if the database is replaced meanwhile.
-        draft = copyPeriod(period);
-        drafted = unsaved;
-        change(transaction);
-        save(transaction);
-      });
-      period = draft;
-      isUnsaved = false;
-      savedMs = last.monotonicMs;
-      if (unsaved.length === 0 && lost.length === 0) return;
-      [unsaved, lost] = [[], []];
-      isStale = true;
-      attempt(rows);
+      observeNow();
+      const before = state;
+      try {
+        store.transaction((transaction) => {
+          // Again from the start if the database is replaced meanwhile.
+          state = before;
+          change(transaction);
+          save(transaction, state.period.queueId !== before.period.queueId);
+        });
+      } catch (error) {
+        state = before;
+        throw error;
+      }
+      const isChanged = state.unsaved.length > 0 || onDisk.lost().length > 0;
+      apply({ type: "saved" });
+      if (!isChanged) return;
+      onDisk.saved();
       wake();
     },
-    accepted: (counts) => {
-      if (counts.length > 0) draft.isClosed = false;
-      addAccepted(draft, counts);
+    apply,
+    renamed: ({ accounts, state: queue }, acked) => {
+      const before = state.period.queueId;
+      // Those of a queue that has ended stay its own.
+      const rows = endedQueue() === before ? [] : accounts.rows();
+      for (const { id, queueId, content, isAcked } of rows)
+        if (!isAcked && queueId.toHex() === before) accounts.unseal(id, queue.queueId, ackedBefore(content, acked));
+      apply({ type: "renamed", queueId: queue.queueId.toHex(), acked });
+      onDisk.changed();
     },
-    expired: (records) => {
-      draft.expired += records;
-    },
-    renamed: ({ accounts, state }, acked) => {
-      const renamed = (content: AccountContent): AccountContent =>
-        acked < content.firstSequence ? content : { ...content, ackedBeforeThrough: acked };
-      const isLast = newest?.content.ended && newest.queueId.toHex() === draft.queueId;
-      for (const { id, queueId, content, isAcked } of accounts.rows())
-        if (!isLast && !isAcked && queueId.toHex() === draft.queueId)
-          accounts.unseal(id, state.queueId, renamed(content));
-      const queueId = state.queueId.toHex();
-      drafted = unsaved.map(({ content }) => ({ queueId, content: renamed(content) }));
-      Object.assign(draft, { queueId, ackedBeforeThrough: acked });
-      isStale = true;
-    },
-    waiting: (isWaiting) => {
-      const now = clock.monotonic();
-      if (waitingSince !== undefined) period.waitedMs += now - waitingSince;
-      waitingSince = isWaiting ? now : undefined;
-    },
-    replaced: () => {
-      const found = store.accounts((table) => table.rows()).map(nameOf);
-      const known = newest?.isAcked ? [newest] : pending;
-      lost = known.filter((row) => !found.includes(nameOf(row)));
-      isStale = true;
-    },
+    replaced: onDisk.replaced,
   };
 
   const accounts: QueueAccounts = {
-    pendingThrough: () => rows()[0]?.content.lastSequence,
+    pendingThrough: () => onDisk.pending()[0]?.content.lastSequence,
     boundaryAbove: (sequence) =>
-      rows().find(({ content }) => content.lastSequence > sequence)?.content.lastSequence ?? Number.POSITIVE_INFINITY,
-    next: () => rows()[0]?.sealed,
+      onDisk.pending().find(({ content }) => content.lastSequence > sequence)?.content.lastSequence ??
+      Number.POSITIVE_INFINITY,
+    next: () => onDisk.pending()[0]?.sealed,
     missing: (account, through) => {
-      const dueId = rows()[0]?.id ?? 0;
+      const dueId = onDisk.pending()[0]?.id ?? 0;
       const all = store.accounts((table) => table.rows().filter(({ id }) => id <= dueId));
       return missingAccount(all, account, through);
     },
     acknowledged: () => {
-      const [oldest] = rows();
+      const oldest = onDisk.takeOldest();
       if (oldest === undefined) return;
-      pending = pending.slice(1);
-      if (write((transaction) => transaction.accounts.acknowledge(oldest.id, keptMax))) isStale = true;
+      if (write((transaction) => transaction.accounts.acknowledge(oldest.id, keptMax))) onDisk.changed();
       wake();
     },
     seal: (by) => {
       signer = by;
-      if (unsaved.length > 0) write(() => undefined);
-      if (rows().every(({ sealed }) => sealed !== undefined)) return;
+      if (state.unsaved.length > 0) write(() => undefined);
+      if (onDisk.pending().every(({ sealed }) => sealed !== undefined)) return;
       write((transaction) => sealAll(transaction.accounts, by));
-      isStale = true;
-      rows();
+      onDisk.changed();
+      onDisk.pending();
       wake();
     },
     observe: () => {
-      move();
-      if (unsaved.length > 0 || isUnsaved || last.monotonicMs - savedMs >= saveMs) write(() => undefined);
+      observeNow();
+      if (state.unsaved.length > 0 || state.last.monotonicMs - state.savedMs >= saveMs) write(() => undefined);
     },
     stop: () => {
-      if (!period.isClosed) close(false);
+      if (!state.period.isClosed) close(false);
     },
     end: () => store.state.records === 0 && close(true),
     hasEnded,
     refused: (reason, refused) => {
-      if (refused.records === 0) return;
-      period.isClosed = false;
-      isUnsaved = true;
-      addRefused(period, reason, refused);
+      if (refused.records > 0) apply({ type: "refused", reason, ...refused });
     },
-    changed: async (signal) => {
-      signal.throwIfAborted();
-      const { promise, resolve, reject } = Promise.withResolvers<void>();
-      const abort = () => {
-        waiters = waiters.filter((waiter) => waiter !== resolve);
-        reject(signal.reason);
-      };
-      signal.addEventListener("abort", abort, { once: true });
-      waiters.push(resolve);
-      await promise;
-      signal.removeEventListener("abort", abort);
+    changed: (signal) => waiters.wait(0, signal),
+  };
+  return { accounts, hooks };
+};
+
+/** The accounts on disk. They are read as soon as they change, to be known if the database turns out to be corrupt. */
+const createSavedAccounts = (store: Pick<QueueStore, "accounts">) => {
+  let known: { pending: readonly AccountRow[]; newest: AccountRow | undefined } = { pending: [], newest: undefined };
+  let isStale = true;
+  /** Those that the corruption of a database has lost, oldest first. */
+  let lost: readonly AccountRow[] = [];
+  const pending = (): readonly AccountRow[] => {
+    if (isStale) {
+      const all = store.accounts((table) => table.rows());
+      known = { pending: all.filter(({ isAcked }) => !isAcked), newest: all.at(-1) };
+      isStale = false;
+    }
+    return known.pending;
+  };
+  attempt(pending);
+  return {
+    pending,
+    /** Returns the one that the next account follows. */
+    newest: () => known.newest,
+    lost: () => lost,
+    changed: () => {
+      isStale = true;
+    },
+    /** What was unsaved or lost is on disk, and stays so if it cannot be read. */
+    saved: () => {
+      lost = [];
+      isStale = true;
+      attempt(pending);
+    },
+    takeOldest: (): AccountRow | undefined => {
+      const [oldest, ...others] = pending();
+      known = { ...known, pending: others };
+      return oldest;
+    },
+    replaced: () => {
+      const found = store.accounts((table) => table.rows()).map(nameOf);
+      const before = known.newest?.isAcked ? [known.newest] : known.pending;
+      lost = before.filter((row) => !found.includes(nameOf(row)));
+      isStale = true;
     },
   };
-  attempt(rows);
-  return { accounts, books };
 };
 
 /** Names an account among those of all queue ids, whatever row it has. */
