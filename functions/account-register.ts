@@ -1,14 +1,14 @@
 import { type AccountCore, createAccountAcceptor } from "./domain/telemetry/accept-account.ts";
-import { createStreamBooks } from "./domain/telemetry/account-books.ts";
+import { createStreamRanges } from "./domain/telemetry/account-ranges.ts";
 import type { AccountRegister } from "./ingest/accounts.ts";
 import type { Sink } from "./ingest/sink.ts";
 
-/** Creates what decides on accounts of the stream, with the books of the sink that stores their envelopes. */
+/** Creates what decides on accounts of the stream, with the ranges of the sink that stores their envelopes. */
 export const createAccountRegister = (
   core: AccountCore,
   { countedOf }: Pick<Sink, "countedOf"> = {},
 ): AccountRegister => {
-  const accept = createAccountAcceptor(core, { books: countedOf && createStreamBooks(countedOf) });
+  const accept = createAccountAcceptor(core, { ranges: countedOf && createStreamRanges(countedOf) });
   return {
     accept: ({ identity, fingerprintSha256, connection }, account, stream) =>
       accept({ identity, fingerprintSha256, der: connection?.der }, account, stream),

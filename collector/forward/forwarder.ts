@@ -4,14 +4,14 @@ import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { Queue } from "../queue/queue.ts";
-import { AccountTimeoutError } from "./account-lane.ts";
+import { AccountTimeoutError } from "./account-sender.ts";
 import type { BatchLimits } from "./batch.ts";
 import { type Compressor, createCompressor } from "./compressor.ts";
 import { readFailure } from "./connection.ts";
 import type { GrpcConnection } from "./grpc-stream.ts";
 import type { Directive, Status, StatusAnswer } from "./messages.ts";
 import { createRateLimiter } from "./rate-limiter.ts";
-import type { StatusLane } from "./status-lane.ts";
+import type { StatusExchange } from "./status-exchange.ts";
 import { QueueForkedError, runStream, type SentFrame } from "./stream.ts";
 
 /** The dependencies of a forwarder. */
@@ -98,7 +98,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   const areAccountsPaused = () => clock.monotonic() < accountsFromMs;
 
   let connection: GrpcConnection | undefined;
-  let sendStatus: StatusLane["send"] | undefined;
+  let sendStatus: StatusExchange["send"] | undefined;
   const settled = Promise.withResolvers<void>();
 
   /** Makes the next frames smaller, or moves an envelope that is too large for core on its own to the dead letters. */

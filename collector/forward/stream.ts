@@ -4,9 +4,10 @@ import type { Span, Tracer } from "../../kit/tracing/tracer.ts";
 import { GrpcError } from "../../proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
-import { AccountTimeoutError, createAccountLane } from "./account-lane.ts";
+import { AccountTimeoutError, createAccountSender } from "./account-sender.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 import type { Compressor } from "./compressor.ts";
+import { createControlRequests } from "./control-requests.ts";
 import type { GrpcConnection, GrpcRequest } from "./grpc-stream.ts";
 import {
   type Ack,
@@ -18,8 +19,7 @@ import {
   forwardPath,
   type Opened,
 } from "./messages.ts";
-import { createRequestAside } from "./request-aside.ts";
-import { createStatusLane, type StatusLane } from "./status-lane.ts";
+import { createStatusExchange, type StatusExchange } from "./status-exchange.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
 export class QueueForkedError extends Error {
@@ -59,7 +59,7 @@ export interface ForwardStreamOptions {
   clock: Clock;
   tracer?: Tracer;
   /** Core has answered; `send` is undefined if it takes no statuses on this stream. */
-  onOpened(opened: { send: StatusLane["send"] | undefined; takesAccounts: boolean }): void;
+  onOpened(opened: { send: StatusExchange["send"] | undefined; takesAccounts: boolean }): void;
   onAck(ack: Ack): void;
   onAccountAnswered(): void;
   /** Core refuses an account of this host. */
@@ -87,16 +87,16 @@ export const runStream = async (
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
 
-  const aside = createRequestAside();
-  const lane = createStatusLane(aside);
+  const controls = createControlRequests();
+  const statuses = createStatusExchange(controls);
   let queueId = queue.queueId;
   const opened = Promise.withResolvers<void>();
   let slot = Promise.withResolvers<void>();
   let answerDueSince: number | null = clock.monotonic();
   let cursor = 0;
   let compressBlock: Compressor | undefined;
-  const accounts = createAccountLane(queue, {
-    ...{ aside, clock, timeoutMs: options.accountTimeoutMs, arePaused: options.areAccountsPaused },
+  const accounts = createAccountSender(queue, {
+    ...{ controls, clock, timeoutMs: options.accountTimeoutMs, arePaused: options.areAccountsPaused },
     onRefused: options.onAccountRefused,
   });
   /** The last sequence that this stream has sent, or does not have to send. */
@@ -164,7 +164,7 @@ export const runStream = async (
     cursor = committed;
     const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });
     sent = Math.min(cursor, (oldest?.firstSequence ?? Number.POSITIVE_INFINITY) - 1);
-    options.onOpened({ send: takesStatus ? lane.send : undefined, takesAccounts });
+    options.onOpened({ send: takesStatus ? statuses.send : undefined, takesAccounts });
     accounts.opened(takesAccounts);
     opened.resolve();
   };
@@ -187,7 +187,7 @@ export const runStream = async (
     if (response === undefined) return;
     if ("ack" in response) acknowledge(response.ack);
     else if ("opened" in response) open(response.opened);
-    else if ("statusAnswer" in response) lane.answered(response.statusAnswer);
+    else if ("statusAnswer" in response) statuses.answered(response.statusAnswer);
     else if ("accountAck" in response) {
       options.onAccountAnswered();
       accounts.acknowledged(response.accountAck);
@@ -216,7 +216,7 @@ export const runStream = async (
   try {
     await options.connection.run({
       path: forwardPath,
-      requests: aside.merge(requests()),
+      requests: controls.merge(requests()),
       onResponse,
       signal: end.signal,
     });
@@ -227,7 +227,7 @@ export const runStream = async (
     for (const { span } of inFlight) endFailed(span);
     signal.removeEventListener("abort", stop);
     end.abort(new Error("the stream has ended"));
-    lane.end(end.signal.reason);
+    statuses.end(end.signal.reason);
     opened.reject(end.signal.reason);
     slot.reject(end.signal.reason);
     opened.promise.catch(() => undefined);

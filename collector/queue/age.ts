@@ -21,12 +21,12 @@ export const createAgeClock = (clock: Clock, saved: AgeReading): (() => number) 
   return () => base + Math.floor(clock.monotonic() - origin);
 };
 
-/** The file of the mark follows each commit, and may be a moment behind the database after a power cut. */
+/** The file of the watermark follows each commit, and may be a moment behind the database after a power cut. */
 const apartMsMax = 60_000;
 
 /**
- * Returns the reading of a queue's database, or that of its mark if the database's is ahead of it, as damage can set it: only an age that
- * is too high drops records. The mark's has a checksum.
+ * Returns the reading of a queue's database, or that of its watermark if the database's is ahead of it, as damage can set it: only an age that
+ * is too high drops records. The watermark's has a checksum.
  */
 export const leastReading = (saved: AgeReading, marked: AgeReading | undefined, wallMs: number): AgeReading =>
   marked !== undefined && ageAt(saved, wallMs) - ageAt(marked, wallMs) > apartMsMax ? marked : saved;

@@ -5,14 +5,14 @@ import { join } from "node:path";
  * Returns the paths of a queue's files:
  *
  *   queue.db, -wal, -shm   SQLite: blocks of records, checkpoints, dead letters, one row of state (store.ts, block.ts)
- *   queue.mark             how far commits have come, to say what a damaged database lacks (mark.ts)
+ *   queue.mark             how far commits have come, to say what a damaged database lacks (watermark.ts)
  *   queue.lock             held by the process that has the queue open
  *   quarantine-N/          a corrupt database, kept whole (recovering-store.ts)
  */
 export const queueFiles = (dir: string) => ({
   database: join(dir, "queue.db"),
   lock: join(dir, "queue.lock"),
-  mark: join(dir, "queue.mark"),
+  watermark: join(dir, "queue.mark"),
 });
 
 /**

@@ -6,7 +6,7 @@ import type { Checkpoint } from "./record.ts";
  * has no other place for it, and checkpoints survive a quarantine.
  */
 export interface Losses {
-  /** Records that damage took back without a trace in the database (mark.ts), ever. */
+  /** Records that damage took back without a trace in the database (watermark.ts), ever. */
   records: number;
   /** The queue's time at the last damage; null before the first. */
   lastAgeMs: number | null;

@@ -13,7 +13,7 @@
  * The story of a record (the files are in files.ts):
  * 1. `append`: it fits beside what is stored and admitted, or waits for room, or is dropped and counted (`dropNewestOnFull`).
  * 2. `flush`: what was admitted becomes one transaction, and its fsync: a crash before its end leaves nothing, and nobody was answered.
- * 3. The mark is written without a sync, the calls resolve, readers that wait are woken and read, any number of times.
+ * 3. The watermark is written without a sync, the calls resolve, readers that wait are woken and read, any number of times.
  * 4. `ack`: core has it; the next transaction deletes it. A crash before that sends it again, and core knows its sequence.
  */
 import type { ReportedCondition } from "../../proto/management/heartbeat.ts";

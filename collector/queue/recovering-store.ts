@@ -5,8 +5,8 @@
  *   it continues the queue id and the sequences too, so no sequence is used twice; otherwise it has a new queue id.
  * - The operation that found the corruption is retried once, on the new database.
  * - A database that its disk cannot read is never taken for a corrupt one: it is kept as it is.
- * - A database whose time is ahead of the mark's, as a flipped bit sets it, has that of the mark: nothing expires by the wrong one.
- * - A database that lacks commits (mark.ts) continues behind them: what it lacks is counted, and no sequence is used twice.
+ * - A database whose time is ahead of the watermark's, as a flipped bit sets it, has that of the watermark: nothing expires by the wrong one.
+ * - A database that lacks commits (watermark.ts) continues behind them: what it lacks is counted, and no sequence is used twice.
  */
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -22,9 +22,9 @@ import { queueFiles } from "./files.ts";
 import { isCorruption, newOrigin, type QueueOrigin, readRemains } from "./format.ts";
 import { leaveQueue, leftQueueSource } from "./left-queues.ts";
 import { addLosses } from "./losses.ts";
-import { type MarkWriter, missingRecords, type QueueMark, readMark, writeMark } from "./mark.ts";
 import type { Checkpoint } from "./record.ts";
 import { openStore, type QueueStore } from "./store.ts";
+import { missingRecords, readWatermark, type Watermark, type WatermarkWriter, writeWatermark } from "./watermark.ts";
 
 /** The dependencies of a queue's store. */
 export interface RecoveringStoreOptions {
@@ -50,11 +50,11 @@ export const openRecoveringStore = (
   onReplaced: () => void,
 ): QueueStore => {
   const { dir, clock, entropy } = options;
-  const found = readMark(dir);
+  const found = readWatermark(dir);
   /** Set while the database is corrupt and not yet replaced. */
   let corrupt: { cause: unknown; origin: QueueOrigin } | undefined;
 
-  /** The origin of a database with a new queue id. Above the mark, so that a kill before the next mark counts nothing twice. */
+  /** The origin of a database with a new queue id. Above the watermark, so that a kill before the next watermark counts nothing twice. */
   const origin = (checkpoints: readonly Checkpoint[], lost: number): QueueOrigin => ({
     ...newOrigin(entropy, { ageMs: 0, wallMs: clock.now() }),
     nextSequence: (found?.lastSequence ?? 0) + 1,
@@ -89,7 +89,7 @@ export const openRecoveringStore = (
     }
   };
 
-  /** The origin of the database that replaces a corrupt one: what it says of itself, or the mark if that knows of more. */
+  /** The origin of the database that replaces a corrupt one: what it says of itself, or the watermark if that knows of more. */
   const originOfRemains = (): QueueOrigin => {
     const { state, checkpoints } = readRemains(dir);
     const { droppedRecords = 0, deadLetters = 0, forks = 0, records = 0, quarantinedRecords = 0 } = state ?? {};
@@ -115,8 +115,8 @@ export const openRecoveringStore = (
   };
 
   let store = openOrReplace();
-  const startMark = (): MarkWriter => writeMark(dir, store.state, () => store.allCheckpoints());
-  let mark = startMark();
+  const startWatermark = (): WatermarkWriter => writeWatermark(dir, store.state, () => store.allCheckpoints());
+  let watermark = startWatermark();
 
   const use = <Result>(act: (store: QueueStore) => Result): Result => {
     try {
@@ -133,8 +133,8 @@ export const openRecoveringStore = (
     assertReadable(dir);
     store = replace(corrupt.origin, corrupt.cause);
     corrupt = undefined;
-    mark.close();
-    mark = startMark();
+    watermark.close();
+    watermark = startWatermark();
     onReplaced();
     return act(store);
   };
@@ -145,7 +145,7 @@ export const openRecoveringStore = (
     },
     transaction: (change) => {
       const changed = use(({ transaction }) => transaction(change));
-      mark.committed(store.state, changed);
+      watermark.committed(store.state, changed);
       return changed;
     },
     read: (...bounds) => use(({ read }) => read(...bounds)),
@@ -155,7 +155,7 @@ export const openRecoveringStore = (
     allCheckpoints: () => store.allCheckpoints(),
     accounts: (read) => use(({ accounts }) => accounts(read)),
     close: () => {
-      mark.close();
+      watermark.close();
       if (corrupt === undefined) store.close();
     },
   };
@@ -171,9 +171,9 @@ const changed = (checkpoints: readonly Checkpoint[], changes: readonly Checkpoin
   return [...checkpoints.filter((one) => !changes.some(isSame(one))), ...changes.filter(({ value }) => value !== null)];
 };
 
-/** Sets the queue's time to the mark's if its own is ahead of it, and the queue at risk. */
-const correctAge = (mark: QueueMark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
-  const reading = leastReading(store.state, mark?.reading, options.clock.now());
+/** Sets the queue's time to the watermark's if its own is ahead of it, and the queue at risk. */
+const correctAge = (watermark: Watermark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
+  const reading = leastReading(store.state, watermark?.reading, options.clock.now());
   if (reading === store.state) return;
   store.transaction(({ state, putCheckpoint }) => {
     Object.assign(state, reading);
@@ -183,18 +183,18 @@ const correctAge = (mark: QueueMark | undefined, store: QueueStore, options: Rec
 };
 
 /**
- * Counts what a sound database lacks of what the mark says, and moves its sequences behind that. Takes the positions up to which core has
+ * Counts what a sound database lacks of what the watermark says, and moves its sequences behind that. Takes the positions up to which core has
  * everything, if they are ahead of the database's: the lines of lost records are then read again, and no others.
  */
-const continueBehind = (mark: QueueMark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
-  if (mark === undefined || mark.lastSequence < store.state.nextSequence) return;
-  const lost = missingRecords(mark, store.state);
+const continueBehind = (watermark: Watermark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
+  if (watermark === undefined || watermark.lastSequence < store.state.nextSequence) return;
+  const lost = missingRecords(watermark, store.state);
   const { ageMs, wallMs, nextSequence } = store.state;
-  const sent = (mark.sentThrough >= nextSequence - 1 && mark.sentCheckpoints) || [];
+  const sent = (watermark.sentThrough >= nextSequence - 1 && watermark.sentCheckpoints) || [];
   store.transaction(({ state, putCheckpoint }) => {
     // The queue's clock does not run yet.
-    Object.assign(state, { ageMs, wallMs, nextSequence: mark.lastSequence + 1 });
-    state.sentThrough = Math.max(state.sentThrough, mark.lastSequence);
+    Object.assign(state, { ageMs, wallMs, nextSequence: watermark.lastSequence + 1 });
+    state.sentThrough = Math.max(state.sentThrough, watermark.lastSequence);
     state.droppedRecords += lost;
     for (const checkpoint of sent) putCheckpoint(checkpoint);
     if (lost > 0) putCheckpoint(addLosses([...sent, ...store.allCheckpoints()], lost, ageMs));

@@ -7,9 +7,9 @@ import { type FileGaps, fileGapSource, sumFileGaps } from "./file-gaps.ts";
 import { queueFiles } from "./files.ts";
 import { checkFormat, type QueueState, readCheckpoints, readOldestAge, readState } from "./format.ts";
 import { isLosing, type Losses, parseLosses } from "./losses.ts";
-import { missingRecords, readMark } from "./mark.ts";
 import type { LossTotals } from "./period.ts";
 import type { QueueStore } from "./store.ts";
+import { missingRecords, readWatermark } from "./watermark.ts";
 
 /** The bounds of a queue, and the thresholds at which it is at risk (docs/collector-config.md). */
 export interface QueueLimits {
@@ -122,16 +122,16 @@ export const readQueueStats = (dir: string, options: Risk & { clock: Pick<Clock,
   const path = queueFiles(dir).database;
   if (!existsSync(path)) return null;
   // Before the database, which a running collector moves on.
-  const mark = readMark(dir);
+  const watermark = readWatermark(dir);
   const database = new DatabaseSync(path, { readOnly: true, timeout: 1_000 });
   try {
     checkFormat(database, dir);
     database.exec("BEGIN");
     const state = readState(database);
     const wallMs = options.clock.now();
-    const reading = leastReading(state, mark?.reading, wallMs);
+    const reading = leastReading(state, watermark?.reading, wallMs);
     const ageMs = ageAt(reading, wallMs);
-    const missing = missingRecords(mark, state);
+    const missing = missingRecords(watermark, state);
     const checkpoints = readCheckpoints(database);
     const { losses, gaps } = damageOf(
       (source) =>

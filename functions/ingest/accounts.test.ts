@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { AccountSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type AccountRegister, type AccountStream, createAccountDesks } from "./accounts.ts";
+import { type AccountRegister, type AccountStream, createAccountHandlers } from "./accounts.ts";
 import type { Caller } from "./admission.ts";
 
 const caller = { identity: "spiffe://fleet.test/host-1" } as Caller;
@@ -10,19 +10,19 @@ const stored: AccountStream["lastFrame"] = Promise.resolve(undefined);
 const open = (accept: AccountRegister["accept"], lastFrame = stored) => {
   const failures: unknown[] = [];
   const stream = { queue: undefined, lastFrame };
-  const desk = createAccountDesks({ accept }, (cause) => failures.push(cause))(caller, () => stream);
-  return { desk, failures };
+  const handle = createAccountHandlers({ accept }, (cause) => failures.push(cause))(caller, () => stream);
+  return { handle, failures };
 };
 
 describe("the accounts of a stream", () => {
   it("are decided on once the frame before them is settled, also by a failure", async () => {
     const frame = Promise.withResolvers<undefined>();
     const order: string[] = [];
-    const { desk } = open(async () => {
+    const { handle } = open(async () => {
       order.push("account");
       return { through: 1n, refused: "" };
     }, frame.promise);
-    const answered = desk(account());
+    const answered = handle(account());
     await new Promise(setImmediate);
     order.push("frame");
     frame.reject(new Error("no disk"));
@@ -31,15 +31,15 @@ describe("the accounts of a stream", () => {
   });
 
   it("come one after the other: a second unanswered one ends the stream, and another one may follow an answer", async () => {
-    const { desk } = open(async () => ({ through: 1n, refused: "" }));
-    const first = desk(account());
-    await expect(desk(account())).rejects.toMatchObject({ code: "frame_invalid" });
+    const { handle } = open(async () => ({ through: 1n, refused: "" }));
+    const first = handle(account());
+    await expect(handle(account())).rejects.toMatchObject({ code: "frame_invalid" });
     await first;
-    await expect(desk(account())).resolves.toMatchObject({ case: "accountAck" });
+    await expect(handle(account())).resolves.toMatchObject({ case: "accountAck" });
   });
 
   it("are refused where core takes none", async () => {
-    const none = createAccountDesks(undefined, () => undefined)(caller, () => ({
+    const none = createAccountHandlers(undefined, () => undefined)(caller, () => ({
       queue: undefined,
       lastFrame: stored,
     }));
@@ -47,8 +47,8 @@ describe("the accounts of a stream", () => {
   });
 
   it("end no stream by a fault of core's own", async () => {
-    const { desk, failures } = open(() => Promise.reject(new TypeError("a fault")));
-    expect((await desk(account())).value).toMatchObject({ refused: "internal" });
+    const { handle, failures } = open(() => Promise.reject(new TypeError("a fault")));
+    expect((await handle(account())).value).toMatchObject({ refused: "internal" });
     expect(failures).toMatchObject([{ message: "a fault" }]);
   });
 });

@@ -30,16 +30,16 @@ export interface AccountStream {
 }
 
 /** Returns what decides on the accounts of a caller's stream, each once the last frame before it is settled. */
-export type OpenAccountDesk = (
+export type OpenAccountHandler = (
   caller: Caller,
   stream: () => AccountStream,
 ) => (account: Account) => Promise<AccountReply>;
 
-/** Makes the desks of all streams. */
-export const createAccountDesks = (
+/** Makes the handlers of all streams. */
+export const createAccountHandlers = (
   register: AccountRegister | undefined,
   onFailure: (cause: unknown) => void,
-): OpenAccountDesk => {
+): OpenAccountHandler => {
   const decide = async (
     register: AccountRegister,
     ...of: Parameters<AccountRegister["accept"]>

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { OpenSchema, StatusSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { runOf } from "../store/ingest/envelope-run.ts";
-import { createAside, type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
+import { createPushedAnswers, type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
 
 const open: ForwardMessage = { case: "open", value: create(OpenSchema) };
 const status: ForwardMessage = { case: "status", value: create(StatusSchema) };
@@ -33,7 +33,7 @@ const start = ({ open = async () => "opened" } = {}) => {
   const frames = new Map<string, PromiseWithResolvers<string>>();
   const [abort, disconnected] = [new AbortController(), new AbortController()];
   let readable: Promise<void> | undefined;
-  const aside = createAside<string>();
+  const pushed = createPushedAnswers<string>();
   const answers = forward<string>(
     requests(),
     {
@@ -43,12 +43,12 @@ const start = ({ open = async () => "opened" } = {}) => {
         frames.set(String(frame.previousSequence), ack);
         return ack.promise;
       },
-      status: () => aside.push("status", "status"),
+      status: () => pushed.push("status", "status"),
       account: async () => "account",
       untilReadable: () => readable,
       mayAccept: () => !abort.signal.aborted,
     },
-    { abort: abort.signal, disconnected: disconnected.signal, aside },
+    { abort: abort.signal, disconnected: disconnected.signal, pushed },
   );
   const post = (group: (typeof sent)[number]["group"]) => {
     sent.push({ group });
@@ -59,7 +59,7 @@ const start = ({ open = async () => "opened" } = {}) => {
   return {
     abort,
     disconnected,
-    aside,
+    pushed,
     answers,
     pulls: () => pulls,
     accepted: () => [...frames.keys()],
@@ -102,31 +102,31 @@ describe("forward", () => {
     expect((await last).done).toBe(true);
   });
 
-  it("sends what is aside after Opened, and before acks that wait; of one kind the newest", async () => {
+  it("sends what is pushed after Opened, and before acks that wait; of one kind the newest", async () => {
     const stream = start();
     const opened = stream.answers.next();
     await stream.send(open, frame(1), status);
     expect((await opened).value).toEqual(["opened", "status"]);
-    stream.aside.push("directive 1", "directive");
-    stream.aside.push("directive 2", "directive");
+    stream.pushed.push("directive 1", "directive");
+    stream.pushed.push("directive 2", "directive");
     expect((await stream.answers.next()).value).toEqual(["directive 2"]);
     const acked = stream.answers.next();
     await stream.commit(1);
     expect((await acked).value).toEqual(["ack 1"]);
   });
 
-  it("sends what is aside at once where it can, and never before what waits", () => {
+  it("sends what is pushed at once where it can, and never before what waits", () => {
     const sent: string[] = [];
     let canSend = true;
-    const aside = createAside((answer: string) => canSend && sent.push(answer) > 0);
-    aside.push("first", "status");
+    const pushed = createPushedAnswers((answer: string) => canSend && sent.push(answer) > 0);
+    pushed.push("first", "status");
     canSend = false;
-    aside.push("second", "status");
+    pushed.push("second", "status");
     canSend = true;
-    aside.push("third", "directive");
+    pushed.push("third", "directive");
     expect(sent).toEqual(["first"]);
-    expect(aside.take()).toEqual(["second", "third"]);
-    aside.push("fourth", "status");
+    expect(pushed.take()).toEqual(["second", "third"]);
+    pushed.push("fourth", "status");
     expect(sent).toEqual(["first", "fourth"]);
   });
 

@@ -28,7 +28,7 @@ export interface ForwardSteps<Answer> {
   open(message: Open): Promise<Answer>;
   /** Reserves a frame's bytes at once, or rejects; resolves with its answer once it is committed. */
   accept(frame: ExaminedFrame): Promise<Answer>;
-  /** Starts to decide on a status, or rejects it; the answer arrives aside. */
+  /** Starts to decide on a status, or rejects it; the answer is pushed. */
   status(status: Status): void;
   /** Resolves with the answer to an account once the frames before it are committed. */
   account(account: Account): Promise<Answer>;
@@ -42,7 +42,7 @@ const framesInFlightMax = 256;
 const rejectionsInFlightMax = 10_000;
 
 /** Messages to the client that wait for no ack. */
-export interface Aside<Answer> {
+export interface PushedAnswers<Answer> {
   /** Sends a message, in place of an unsent one of the same `kind`. */
   push(answer: Answer, kind: string): void;
   /** Removes and returns those that are unsent. */
@@ -52,13 +52,13 @@ export interface Aside<Answer> {
 }
 
 /** Creates an empty one. `send` sends a message at once and returns true, or returns false if it cannot: then it waits to be taken. */
-export const createAside = <Answer>(send: (answer: Answer) => boolean = () => false): Aside<Answer> => {
+export const createPushedAnswers = <Answer>(send: (answer: Answer) => boolean = () => false): PushedAnswers<Answer> => {
   const unsent = new Map<string, Answer>();
-  const aside: Aside<Answer> = {
+  const pushed: PushedAnswers<Answer> = {
     push(answer, kind) {
       if (unsent.size === 0 && send(answer)) return;
       unsent.set(kind, answer);
-      aside.onPush();
+      pushed.onPush();
     },
     take() {
       const answers = [...unsent.values()];
@@ -67,7 +67,7 @@ export const createAside = <Answer>(send: (answer: Answer) => boolean = () => fa
     },
     onPush: () => undefined,
   };
-  return aside;
+  return pushed;
 };
 
 type Entry<Answer> = { rejections: number } & (
@@ -84,7 +84,7 @@ type Entry<Answer> = { rejections: number } & (
 export async function* forward<Answer>(
   requests: AsyncIterable<readonly DecodeMessage[]>,
   steps: ForwardSteps<Answer>,
-  { abort, disconnected, aside }: { abort: AbortSignal; disconnected: AbortSignal; aside: Aside<Answer> },
+  { abort, disconnected, pushed }: { abort: AbortSignal; disconnected: AbortSignal; pushed: PushedAnswers<Answer> },
 ): AsyncGenerator<Answer[]> {
   const entries: Entry<Answer>[] = [];
   const changed = createSignal();
@@ -148,7 +148,7 @@ export async function* forward<Answer>(
     changed.raise();
     drained.raise();
   };
-  aside.onPush = changed.raise;
+  pushed.onPush = changed.raise;
   abort.addEventListener("abort", stop, { once: true });
   disconnected.addEventListener("abort", drained.raise, { once: true });
   read()
@@ -172,7 +172,7 @@ export async function* forward<Answer>(
         entries.shift();
         rejections -= entry.rejections;
       }
-      answers.push(...aside.take());
+      answers.push(...pushed.take());
       if (answers.length > 0) {
         drained.raise();
         yield answers;

@@ -23,7 +23,7 @@ import {
 import { Problem } from "../problems.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
-import { type AccountRegister, createAccountDesks } from "./accounts.ts";
+import { type AccountRegister, createAccountHandlers } from "./accounts.ts";
 import {
   type Admission,
   type Caller,
@@ -37,7 +37,13 @@ import { toConnectError } from "./connect-error.ts";
 import { decodeForward, decodeSubmit, submittedKey } from "./decode-requests.ts";
 import { acceptedEncodings, examineSent } from "./examine-block.ts";
 import { ackBytes, checkClaims, type ExaminedFrame, type FrameLimits } from "./examine-frame.ts";
-import { createAside, type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
+import {
+  createPushedAnswers,
+  type DecodeMessage,
+  type ForwardAnswer,
+  type ForwardMessage,
+  forward,
+} from "./forward.ts";
 import type { IncompleteMessages } from "./incomplete-messages.ts";
 import { limitMessages, type MessageLimits } from "./limit-messages.ts";
 import type { OpenedQueue } from "./open-queue.ts";
@@ -68,7 +74,7 @@ export interface IngestDependencies {
 /** The parts that the fast path shares with the plain one. */
 export interface SharedWithFastPath {
   admit(certificate: CallerCertificate | undefined): Promise<Caller>;
-  /** Runs a stream of messages; `disconnected` aborts when the client disconnects. `send` is that of `createAside`. */
+  /** Runs a stream of messages; `disconnected` aborts when the client disconnects. `send` is that of `createPushedAnswers`. */
   run(
     requests: AsyncIterable<readonly DecodeMessage[]>,
     caller: Caller,
@@ -115,7 +121,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const { admission, streams, budget, incomplete, sink, statuses, limits, codec, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, sink, observe });
-  const openDesk = createAccountDesks(needs.accounts, (err) => needs.log.error({ err }, "an account failed"));
+  const openDesk = createAccountHandlers(needs.accounts, (err) => needs.log.error({ err }, "an account failed"));
   const offered = {
     blockEncodings: acceptedEncodings,
     statusIntervalSeconds: statuses.intervalSeconds,
@@ -165,8 +171,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   ): AsyncGenerator<ForwardAnswer[]> {
     try {
       const stream = streams.enter(caller);
-      const aside = createAside(send);
-      const channel = statuses.open(caller, aside.push);
+      const pushed = createPushedAnswers(send);
+      const channel = statuses.open(caller, pushed.push);
       const leave = () => {
         channel.close();
         stream.leave();
@@ -207,7 +213,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
           account: openDesk(caller, () => ({ queue, lastFrame })),
           untilReadable: (...signals: AbortSignal[]) => budget.untilReadable(caller.identity, ...signals),
         };
-        for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected, aside })) {
+        for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected, pushed })) {
           yield answers;
           for (const { case: kind, value } of answers) if (kind === "ack") unsentBytes -= ackBytes(value);
           unsent.hold(unsentBytes, false);

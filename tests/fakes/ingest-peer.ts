@@ -138,9 +138,9 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     let chain: Promise<unknown> = Promise.resolve();
     let ended = false;
     let wake = Promise.withResolvers<void>();
-    const aside: MessageInitShape<typeof ForwardResponseSchema>["message"][] = [];
-    const push = (message: (typeof aside)[number]) => {
-      aside.push(message);
+    const controls: MessageInitShape<typeof ForwardResponseSchema>["message"][] = [];
+    const push = (message: (typeof controls)[number]) => {
+      controls.push(message);
       wake.resolve();
     };
     const direct = (value: MessageInitShape<typeof DirectiveSchema>) => push({ case: "directive", value });
@@ -167,7 +167,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
       });
     try {
       for (;;) {
-        const unsent = aside.shift();
+        const unsent = controls.shift();
         if (unsent) {
           yield { message: unsent };
           continue;

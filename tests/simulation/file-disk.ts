@@ -47,7 +47,7 @@ const damages: Readonly<Record<string, (dir: string, chance: Chance) => void>> =
     if (bytes > 0) truncateSync(walOf(dir), chance.integer(0, bytes));
   },
   "the WAL is gone": (dir) => rmSync(walOf(dir), { force: true }),
-  "the mark is gone": (dir) => rmSync(queueFiles(dir).mark, { force: true }),
+  "the mark is gone": (dir) => rmSync(queueFiles(dir).watermark, { force: true }),
 };
 
 /** Damages the files in one way; returns which. */

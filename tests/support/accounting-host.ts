@@ -59,7 +59,7 @@ export interface AccountingHost {
 
 /**
  * Starts core, and a host that begins with an hour two days ago. Core's clock is the machine's, and its sink PostgreSQL's, unless they are
- * given; accounts have the books of a sink that is given. All of it ends with the test.
+ * given; accounts have the ranges of a sink that is given. All of it ends with the test.
  */
 export const startAccountingHost = async ({
   takesAccounts = true,
@@ -91,12 +91,12 @@ export const startAccountingHost = async ({
       opened.resolve(created);
       return created;
     };
-    const books = openSink && {
+    const ranges = openSink && {
       countedOf: async (queue: QueueName) => (await (await opened.promise).countedOf?.(queue)) ?? null,
     };
     const register = createAccountRegister(
       { db: connection.db, clock: cores, entropy: systemEntropy, cryptography },
-      books,
+      ranges,
     );
     const needs = { accounts: takesAccounts ? register : undefined, clock: cores };
     const started = await startTestIngest({ database, ca, config, needs, sink });

@@ -61,10 +61,10 @@ export const readHourStatuses = async (
   return hours.flatMap(({ host, hourMs }) => {
     const known = facts.get(host);
     if (known === undefined) return [];
-    const { spokeMs, ...times } = known;
+    const { lastSeenMs, ...times } = known;
     const accounts = all.get(hourKey({ host, hourMs })) ?? [];
     const sums = sumHour(hourMs, accounts.map(factsOf));
-    const isSilent = spokeMs === null || spokeMs < silentBeforeMs;
+    const isSilent = lastSeenMs === null || lastSeenMs < silentBeforeMs;
     const status = stateOfHour({ ...times, hourMs, accounts: sums, outages, isSilent, exports }, nowMs);
     return [{ host, hourMs, accounts, sums, status }];
   });

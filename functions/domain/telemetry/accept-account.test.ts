@@ -17,7 +17,7 @@ import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { noteQueues } from "../../store/ingest/queues.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
-import { createStreamBooks } from "./account-books.ts";
+import { createStreamRanges } from "./account-ranges.ts";
 import { noCounts } from "./decide-account.ts";
 import { readLosses } from "./read-account.ts";
 
@@ -411,9 +411,9 @@ describe("accepting an account", () => {
     const caller = { identity: host.identity, fingerprintSha256: fingerprintOf(host).toHex(), der: host.certificate };
     const acceptAt = (cursor: bigint, session = sessionId) => {
       const counted = { cursor, sessionId: session, totals: { ...noCounts, stored: cursor } };
-      const books = createStreamBooks(async () => ({ ...counted, countedFrom: [], end: null }));
+      const ranges = createStreamRanges(async () => ({ ...counted, countedFrom: [], end: null }));
       const stream = { queueId, sessionId, cursor: 100n };
-      return createAccountAcceptor(test.core, { books })(caller, signed(bodyOf()), stream);
+      return createAccountAcceptor(test.core, { ranges })(caller, signed(bodyOf()), stream);
     };
     const gap = { code: "sequence_gap" };
     await expect(acceptAt(70n)).rejects.toMatchObject(gap);

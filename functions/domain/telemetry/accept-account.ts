@@ -29,13 +29,13 @@ import { endQueue, findEnding, noteQueues } from "../../store/ingest/queues.ts";
 import { addSourceVolumes } from "../../store/volume/sources.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import {
-  type AccountBooks,
-  type LockedBooks,
+  type AccountRanges,
+  type LockedRange,
   noStream,
-  ofThisId,
-  postgresBooks,
+  postgresRanges,
   type StreamColumns,
-} from "./account-books.ts";
+  withoutEarlierIds,
+} from "./account-ranges.ts";
 import {
   type AccountDecision,
   decideAccount,
@@ -87,7 +87,7 @@ const accountsPerHour = 120;
 /** Makes the function that decides on an account and stores it, in one transaction; one that core refuses too, within a bound for each host. */
 export const createAccountAcceptor = (
   core: AccountCore,
-  { books = postgresBooks, burst = accountsBurst }: { books?: AccountBooks | undefined; burst?: number } = {},
+  { ranges = postgresRanges, burst = accountsBurst }: { ranges?: AccountRanges | undefined; burst?: number } = {},
 ): ((caller: AccountCaller, sent: SentAccount, stream?: StreamOfAccount) => Promise<AccountAnswer>) => {
   const { db, clock } = core;
   const turns = createTokenBuckets({ burst, perSecond: accountsPerHour / 3_600, clock });
@@ -117,15 +117,15 @@ export const createAccountAcceptor = (
         : await proveAccount(core, caller, read, sent);
     const queue = { hostId: caller.identity, queueId: read?.queueId ?? new Uint8Array() };
     const isNamed = fault === undefined && read?.fault !== "malformed";
-    const lock = await books.read(queue, isNamed ? read?.firstSequence : undefined);
+    const lock = await ranges.read(queue, isNamed ? read?.firstSequence : undefined);
     return db.transaction(async (tx) => {
       await limitLockWaits(tx);
       const locked = await lock(tx);
       const own = stream && equalBytes(stream.queueId, queue.queueId) ? stream : undefined;
       // The host opens the queue again, and then says what a database or a stream that went back has lost.
       if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
-      const has = await factsFor(tx, queue, read, { ...locked, sink: books.sink });
-      const state = read ? ofThisId(locked, read, has.gaps) : locked;
+      const has = await factsFor(tx, queue, read, { ...locked, sink: ranges.sink });
+      const state = read ? withoutEarlierIds(locked, read, has.gaps) : locked;
       const earlierIds = earlierThan(queue, stream);
       const lostBefore = await countLostBefore(tx, read, { earlierIds, last: state.last });
       const through = state.last?.number ?? 0n;
@@ -150,7 +150,7 @@ export const createAccountAcceptor = (
       const lastSequence = read?.lastSequence ?? 0n;
       const counts = isRefused ? (state.range ?? noCounts) : decision.counts;
       const columns = isLinked ? await state.take({ counts, lastSequence }) : noStream;
-      const facts = { ...name, ...columns, read, sent, state, lostBefore, now: clock.now(), sink: books.sink };
+      const facts = { ...name, ...columns, read, sent, state, lostBefore, now: clock.now(), sink: ranges.sink };
       if (isKept) await insertAccount(tx, rowOf(decision, facts));
       if (isKept && !isRefused && read) {
         await addSourceVolumes(tx, read, dayOfAccount(read, clock.now()));
@@ -189,7 +189,7 @@ const noteEnd = (tx: Executor, read: ReadAccount, now: Date): Promise<boolean> =
   endQueue(tx, read, { endedAt: new Date(read.toMs), ending: "ended" }, now);
 
 /** Whether a queue is as a stream left it: neither has what stores it gone back, nor another session opened it. */
-const isAsLeft = ({ range }: LockedBooks, { sessionId, cursor }: StreamOfAccount): boolean =>
+const isAsLeft = ({ range }: LockedRange, { sessionId, cursor }: StreamOfAccount): boolean =>
   range === undefined
     ? sessionId === undefined && cursor === 0n
     : range.cursor >= cursor && (sessionId === undefined || equalBytes(range.sessionId ?? noSession, sessionId));
@@ -242,7 +242,7 @@ const factsFor = async (
   tx: Executor,
   queue: QueueName,
   read: ReadAccount | undefined,
-  { range, last, sink }: LockedBooks & Pick<AccountBooks, "sink">,
+  { range, last, sink }: LockedRange & Pick<AccountRanges, "sink">,
 ): Promise<RangeFacts> => {
   if (read === undefined) return { gaps: [], stored: 0n };
   const { cursor, lost, stored } = range ?? { ...noCounts, cursor: 0n };
@@ -288,7 +288,7 @@ const rowOf = (
   }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256" | "sink" | keyof StreamColumns> & {
     read: ReadAccount | undefined;
     sent: SentAccount;
-    state: LockedBooks;
+    state: LockedRange;
     lostBefore: bigint;
     now: number;
   },

@@ -1,7 +1,7 @@
 /**
  * The sink that stores blocks of envelopes in NATS JetStream. PostgreSQL is not in the path of a frame: it receives the counts and the opened
  * queues once a second, and the audit events of forks and gaps. Invariants, beside those of `queue-streams.ts`:
- * - The work of one queue runs in its lane, one after the other; a view is changed in its lane only.
+ * - The work of one queue runs one after the other (`mutex`); a view is changed there only.
  * - After any failure the view is dropped: what is stored then is read again, so an envelope that was stored without its
  *   acknowledgement is not stored again.
  */
@@ -26,7 +26,7 @@ import { createAckedMessages } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
 import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
-import { createLanes } from "./lanes.ts";
+import { createKeyedMutex } from "./keyed-mutex.ts";
 import { createLossReports } from "./loss-reports.ts";
 import { createOpenedQueues } from "./opened-queues.ts";
 import { planBlocks } from "./plan-blocks.ts";
@@ -108,7 +108,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       restores.noteStored(message);
     },
   });
-  const lanes = createLanes();
+  const mutex = createKeyedMutex();
   const losses = createLossReports({ ...needs, acked });
   const counts = createStoredCounts({
     connect: needs.connectCommitter,
@@ -259,36 +259,36 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
 
   return {
-    countedOf: (queue) => lanes.run(viewKey(queue), () => health.observe(() => countedOf(queue))),
+    countedOf: (queue) => mutex.run(viewKey(queue), () => health.observe(() => countedOf(queue))),
     async open(claims, isGone = () => false) {
       checkOpen(claims);
       const left: LeftCursor[] = [];
-      // One after the other, as each has a lane of its own.
+      // One after the other, as each has a lock of its own.
       for (const [index, { queueId, storedThrough }] of claims.leftQueues.entries()) {
         const queue = { hostId: claims.hostId, queueId };
         const before = ackedUnder(claims.leftQueues.slice(index + 1));
-        const cursor = await lanes.run(viewKey(queue), () =>
+        const cursor = await mutex.run(viewKey(queue), () =>
           health.observe(() => openLeft(queue, storedThrough, before)),
         );
         left.push({ queueId, cursor });
       }
-      const opened = await lanes.run(viewKey(claims), () => health.observe(() => open(claims, isGone)));
+      const opened = await mutex.run(viewKey(claims), () => health.observe(() => open(claims, isGone)));
       // As in PostgreSQL's sink.
       if (claims.sessionId.length > 0 || claims.ackedThrough > 0n) openedQueues.add(claims);
       return { ...opened, left };
     },
     async commit(frame) {
       if (isClosing) throw new Problem("shutting_down");
-      return lanes.run(viewKey(frame), () => health.observe(() => commit(frame)));
+      return mutex.run(viewKey(frame), () => health.observe(() => commit(frame)));
     },
     health: health.status,
     onRestored: (notify) => void restoreListeners.add(notify),
     waiting: publisher.waiting,
     async close(graceMs = 3_000) {
       isClosing = true;
-      await withTimeout(graceMs, clock, lanes.idle()).catch(() => undefined);
+      await withTimeout(graceMs, clock, mutex.idle()).catch(() => undefined);
       publisher.close();
-      await lanes.idle();
+      await mutex.idle();
       health.close();
       stopped.abort();
       await Promise.all([counting, watching]);

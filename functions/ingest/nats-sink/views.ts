@@ -5,7 +5,7 @@ import { StaleSequence } from "./publisher.ts";
 import type { QueueStreams } from "./queue-streams.ts";
 import { type QueueView, storedOf, viewKey } from "./queue-view.ts";
 
-/** The queues that this core has read or written. A view is used in the lane of its queue only. */
+/** The queues that this core has read or written. A view is used under the lock of its queue only. */
 export interface Views {
   /** Runs `work` on a queue's view, and again on a new one when another core has written since the view was read. */
   use<Result>(queue: QueueName, work: (view: QueueView, isFresh: boolean) => Promise<Result>): Promise<Result>;

@@ -50,7 +50,7 @@ export interface HostFacts {
   enrolledMs: number | null;
   revokedMs: number | null;
   /** Its last status or envelope. */
-  spokeMs: number | null;
+  lastSeenMs: number | null;
   queues: readonly QueueFacts[];
 }
 
@@ -110,7 +110,7 @@ export const findHostFacts = async (db: Executor, hosts: readonly string[]): Pro
         host: host ?? "",
         enrolledMs: numberOf(enrolled),
         revokedMs: numberOf(revoked),
-        spokeMs: numberOf(spoke),
+        lastSeenMs: numberOf(spoke),
         queues: queues === null && first !== null ? [anyQueue(Number(first), numberOf(last))] : known,
       };
       return [facts.host, facts];

@@ -1,7 +1,7 @@
 import { createHash, createPrivateKey, type KeyObject } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { decodeResponse, encodeOpen, type Status } from "../../../collector/forward/messages.ts";
-import { createStatusLane, type StatusLane } from "../../../collector/forward/status-lane.ts";
+import { createStatusExchange, type StatusExchange } from "../../../collector/forward/status-exchange.ts";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { signBody } from "../../../collector/management/signed-request.ts";
 import { fullJitterMs } from "../../../kit/backoff.ts";
@@ -104,7 +104,7 @@ export const createFleetHost = (
   let privateKey: KeyObject = createPrivateKey(issued.key);
   let resume = createResumeTls();
   let connection: HostConnection | undefined;
-  let statuses: StatusLane | undefined;
+  let statuses: StatusExchange | undefined;
   let reportedAt = Number.NEGATIVE_INFINITY;
   let connectTimer: NodeJS.Timeout | undefined;
   let heartbeatTimer: NodeJS.Timeout | undefined;
@@ -149,15 +149,15 @@ export const createFleetHost = (
         if (!context.forwards) attempt = 0;
         figures.took(opened.isResumed ? "resumed" : "connected", clock.monotonic() - startedAt);
         if (!context.forwards) return;
-        let lane: StatusLane | undefined;
+        let exchange: StatusExchange | undefined;
         const push = opened.forward(encodeFirst(identity, queueIdOf(identity)), {
           onMessage: (message) => {
             const response = decodeResponse(message);
-            if (response && "statusAnswer" in response) lane?.answered(response.statusAnswer);
+            if (response && "statusAnswer" in response) exchange?.answered(response.statusAnswer);
             if (!response || !("opened" in response)) return;
             attempt = 0;
             figures.took("opened", clock.monotonic() - startedAt);
-            if (response.opened.takesStatus) statuses = lane = createStatusLane({ push });
+            if (response.opened.takesStatus) statuses = exchange = createStatusExchange({ push });
             if (isFailing) heartbeatLater(0);
           },
           // As a collector's forwarder, which makes a new connection for each stream.
@@ -180,12 +180,12 @@ export const createFleetHost = (
     const { status, text } = await open.post("/v1/collector/heartbeat", sign());
     return status === 200 ? "" : codeOf(text);
   };
-  const sendStatus = async (lane: StatusLane): Promise<string> => {
+  const sendStatus = async (exchange: StatusExchange): Promise<string> => {
     if (clock.monotonic() - reportedAt < reportIntervalMs) {
-      const { reportNeeded, refused } = await lane.send(statusWith(new Uint8Array()));
+      const { reportNeeded, refused } = await exchange.send(statusWith(new Uint8Array()));
       if (!reportNeeded) return refused;
     }
-    const { refused } = await lane.send(statusWith(Buffer.from(sign())));
+    const { refused } = await exchange.send(statusWith(Buffer.from(sign())));
     if (refused === "") reportedAt = clock.monotonic();
     return refused;
   };

@@ -1,4 +1,5 @@
 import { connect as connectTls } from "node:tls";
+import { createControlRequests } from "../../../collector/forward/control-requests.ts";
 import { openGrpcConnection } from "../../../collector/forward/grpc-stream.ts";
 import {
   type Directive,
@@ -8,8 +9,7 @@ import {
   type Status,
   type StatusAnswer,
 } from "../../../collector/forward/messages.ts";
-import { createRequestAside } from "../../../collector/forward/request-aside.ts";
-import { createStatusLane } from "../../../collector/forward/status-lane.ts";
+import { createStatusExchange } from "../../../collector/forward/status-exchange.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { type CollectorTarget, postStream, tlsSettingsOf } from "../collector/collector-sender.ts";
@@ -36,8 +36,8 @@ export const connectStatuses = async (
     pingTimeoutMs: 10_000,
     clock: systemClock,
   });
-  const aside = createRequestAside();
-  const lane = createStatusLane(aside);
+  const controls = createControlRequests();
+  const exchange = createStatusExchange(controls);
   const end = new AbortController();
   const opened = Promise.withResolvers<void>();
   const open = async function* () {
@@ -48,23 +48,23 @@ export const connectStatuses = async (
   connection
     .run({
       path: forwardPath,
-      requests: aside.merge(open()),
+      requests: controls.merge(open()),
       onResponse: (bytes) => {
         const response = decodeResponse(bytes);
         if (response === undefined) return;
         if ("opened" in response && response.opened.takesStatus) opened.resolve();
-        else if ("statusAnswer" in response) lane.answered(response.statusAnswer);
+        else if ("statusAnswer" in response) exchange.answered(response.statusAnswer);
         else if ("directive" in response) onDirective?.(response.directive);
       },
       signal: end.signal,
     })
     .catch((error: unknown) => {
       opened.reject(error);
-      lane.end(error);
+      exchange.end(error);
     });
   await opened.promise;
   return {
-    send: lane.send,
+    send: exchange.send,
     post: async (path, body) => {
       const session = connection.session();
       if (session === undefined) throw new Error("the connection is closed");

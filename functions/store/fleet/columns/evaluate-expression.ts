@@ -87,7 +87,7 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
   const markAll = ([first, ...rest]: Expression[]): Uint8Array => {
     const result = mark(first as Expression).slice();
     for (const [index, part] of rest.entries()) {
-      if (index === 0 && countMarks(result) * fewParts < count) {
+      if (index === 0 && countMarks(result) < count * selectivityMax) {
         // The others are decided for these alone.
         const places = placesOf(result);
         const some = evaluateSome(view, places, marked).mark({ kind: "and", parts: rest });
@@ -187,7 +187,7 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
 export const evaluateSome = (view: ColumnView, places: Uint32Array, marked: FindMarked): Evaluator => {
   const { count } = view;
   if (places.length === count) return createEvaluator(view, marked);
-  if (places.length * fewParts > count) {
+  if (places.length > count * selectivityMax) {
     const all = createEvaluator(view, marked);
     return {
       mark: (condition) => pickFlags(all.mark(condition), places),
@@ -216,8 +216,8 @@ const pick = (column: HostColumn, places: Uint32Array): HostColumn => {
   }
 };
 
-/** To pick the columns of more than this part of all hosts takes longer than to decide for all. */
-const fewParts = 4;
+/** To pick the columns of a larger part of all hosts takes longer than to decide for all. */
+const selectivityMax = 0.25;
 
 const inverse = (marks: Uint8Array): Uint8Array => {
   const result = marks.slice();

@@ -14,13 +14,13 @@ import type { ReadAccount } from "./read-account.ts";
 import { type CountedQueue, formatTotals, parseTotals, rangeSince, totalsThrough } from "./stream-range.ts";
 
 /** Where core counts what it has stored of queues: beside their cursors, or in the stream that has their envelopes. */
-export interface AccountBooks {
+export interface AccountRanges {
   readonly sink: "postgres" | "nats";
   /**
    * Reads what needs no transaction, for an account that begins at `firstSequence`, which is undefined where no queue is known by that name. The
    * function that it returns locks the queue's accounts until the transaction ends, and returns what is counted since the last one.
    */
-  read(queue: QueueName, firstSequence: bigint | undefined): Promise<(tx: Executor) => Promise<LockedBooks>>;
+  read(queue: QueueName, firstSequence: bigint | undefined): Promise<(tx: Executor) => Promise<LockedRange>>;
 }
 
 /** The columns of an account that are of the stream that stores its range. */
@@ -30,7 +30,7 @@ export type StreamColumns = Pick<AccountInsert, "streamTotals" | "stream" | "str
 export const noStream: StreamColumns = { streamTotals: null, stream: null, streamEnd: null };
 
 /** What is counted of a queue whose accounts are locked. */
-export interface LockedBooks extends AccountState {
+export interface LockedRange extends AccountState {
   /** Goes on counting behind an account, which takes `counts` of the range; returns what its row keeps of a stream. */
   take(account: { counts: RangeCounts; lastSequence: bigint }): Promise<StreamColumns>;
 }
@@ -39,25 +39,25 @@ export interface LockedBooks extends AccountState {
 const unknownRange = { ...noCounts, cursor: 0n, countedThrough: null, sessionId: null, digest: null };
 
 /**
- * Returns the books for an account, of whose queue `gaps` are lost: without what is lost under the queue's earlier id, which no account names here
+ * Returns the ranges for an account, of whose queue `gaps` are lost: without what is lost under the queue's earlier id, which no account names here
  * and the one that states it takes off, and with what is lost above the cursor, which moves over nothing once the host has left the queue.
  */
-export const ofThisId = (books: LockedBooks, read: ReadAccount, gaps: readonly LostRange[]): LockedBooks => {
-  const { last, take, range = gaps.length > 0 ? unknownRange : undefined } = books;
-  if (range === undefined) return books;
+export const withoutEarlierIds = (ranges: LockedRange, read: ReadAccount, gaps: readonly LostRange[]): LockedRange => {
+  const { last, take, range = gaps.length > 0 ? unknownRange : undefined } = ranges;
+  if (range === undefined) return ranges;
   const { firstSequence, lastSequence, ackedBefore } = read;
   const own = firstSequence + ackedBefore;
   const above = { firstSequence: own > range.cursor ? own : range.cursor + 1n, lastSequence };
   const less = lostUnderEarlierId(range, { ...read, isFirst: last === undefined }, gaps) - lostWithin(gaps, above);
   return {
-    ...books,
+    ...ranges,
     range: { ...range, lost: range.lost - less },
     take: ({ counts, lastSequence }) => take({ counts: { ...counts, lost: counts.lost + less }, lastSequence }),
   };
 };
 
-/** The books of PostgreSQL's sink: the transaction that moves a cursor counts. */
-export const postgresBooks: AccountBooks = {
+/** The ranges of PostgreSQL's sink: the transaction that moves a cursor counts. */
+export const postgresRanges: AccountRanges = {
   sink: "postgres",
   read: async (queue) => async (tx) => {
     const state = await lockForAccount(tx, queue);
@@ -74,8 +74,8 @@ export const postgresBooks: AccountBooks = {
   },
 };
 
-/** Makes the books of a stream; `count` returns what it has of a queue, and null for one that it does not know. */
-export const createStreamBooks = (count: (queue: QueueName) => Promise<CountedQueue | null>): AccountBooks => ({
+/** Makes the ranges of a stream; `count` returns what it has of a queue, and null for one that it does not know. */
+export const createStreamRanges = (count: (queue: QueueName) => Promise<CountedQueue | null>): AccountRanges => ({
   sink: "nats",
   read: async (queue, firstSequence) => {
     const counted = firstSequence === undefined ? null : await count(queue);

@@ -1,8 +1,8 @@
+import type { ControlRequests } from "./control-requests.ts";
 import { encodeStatus, type Status, type StatusAnswer } from "./messages.ts";
-import type { RequestAside } from "./request-aside.ts";
 
 /** The statuses of one stream, of which one at most is unanswered. */
-export interface StatusLane {
+export interface StatusExchange {
   /** Sends a status; resolves with core's answer, and rejects with the reason of `end`. */
   send(status: Status): Promise<StatusAnswer>;
   answered(answer: StatusAnswer): void;
@@ -10,7 +10,7 @@ export interface StatusLane {
 }
 
 /** Creates the statuses of a stream. */
-export const createStatusLane = (aside: Pick<RequestAside, "push">): StatusLane => {
+export const createStatusExchange = (controls: Pick<ControlRequests, "push">): StatusExchange => {
   let seq = 0;
   let ended: { reason: unknown } | undefined;
   let waiting: (PromiseWithResolvers<StatusAnswer> & { seq: number }) | undefined;
@@ -21,7 +21,7 @@ export const createStatusLane = (aside: Pick<RequestAside, "push">): StatusLane 
       if (waiting) throw new Error("the last status is not answered yet");
       seq += 1;
       waiting = { ...Promise.withResolvers<StatusAnswer>(), seq };
-      aside.push(encodeStatus(seq, status));
+      controls.push(encodeStatus(seq, status));
       return waiting.promise;
     },
     answered(answer) {

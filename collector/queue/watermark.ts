@@ -14,15 +14,15 @@ import type { QueueState } from "./format.ts";
 import type { Checkpoint } from "./record.ts";
 
 /** The high-water mark: the least that the queue has held. */
-export interface QueueMark {
+export interface Watermark {
   lastSequence: number;
   records: number;
-  /** The queue's time; undefined in a mark of an earlier version. */
+  /** The queue's time; undefined in a watermark of an earlier version. */
   reading: AgeReading | undefined;
   checkpoints: readonly Checkpoint[];
   /** The sequence up to which core has everything: it acknowledges in order. */
   sentThrough: number;
-  /** The changes of checkpoints up to there, the last one of each key; undefined if the mark begins later. */
+  /** The changes of checkpoints up to there, the last one of each key; undefined if the watermark begins later. */
   sentCheckpoints: readonly Checkpoint[] | undefined;
 }
 
@@ -34,9 +34,9 @@ const Line = v.tuple([
   v.optional(v.tuple([v.number(), v.number()])),
 ]);
 
-/** Reads the mark of the queue in `dir`; undefined if it has none, or none that can be read. */
-export const readMark = (dir: string): QueueMark | undefined => {
-  const lines = linesOf(queueFiles(dir).mark).flatMap((text) => parseLine(text) ?? []);
+/** Reads the watermark of the queue in `dir`; undefined if it has none, or none that can be read. */
+export const readWatermark = (dir: string): Watermark | undefined => {
+  const lines = linesOf(queueFiles(dir).watermark).flatMap((text) => parseLine(text) ?? []);
   const newest = lines.at(-1);
   if (newest === undefined) return undefined;
   const { lastSequence, records, reading } = newest;
@@ -50,14 +50,14 @@ export const readMark = (dir: string): QueueMark | undefined => {
 };
 
 /** Returns the last change of each checkpoint. */
-const lastOfEach = (lines: readonly MarkLine[]): Checkpoint[] => {
+const lastOfEach = (lines: readonly WatermarkLine[]): Checkpoint[] => {
   const last = new Map<string, Checkpoint>();
   for (const { changed } of lines)
     for (const [source, key, value] of changed) last.set(JSON.stringify([source, key]), { source, key, value });
   return [...last.values()];
 };
 
-interface MarkLine extends Pick<QueueMark, "lastSequence" | "records" | "reading"> {
+interface WatermarkLine extends Pick<Watermark, "lastSequence" | "records" | "reading"> {
   changed: v.InferOutput<typeof Line>[2];
 }
 
@@ -69,7 +69,7 @@ const linesOf = (path: string): string[] => {
   }
 };
 
-const parseLine = (text: string): MarkLine | undefined => {
+const parseLine = (text: string): WatermarkLine | undefined => {
   const json = Buffer.from(text.slice(9), "latin1");
   if (json.length === 0 || text.slice(0, 9) !== `${checksumOf(json)} `) return undefined;
   const parsed = v.safeParse(Line, JSON.parse(json.toString()));
@@ -85,27 +85,32 @@ const checksumOf = (json: Uint8Array): string => crc32(json).toString(16).padSta
  * commit and not yet acknowledged.
  */
 export const missingRecords = (
-  mark: QueueMark | undefined,
+  watermark: Watermark | undefined,
   { nextSequence }: Pick<QueueState, "nextSequence">,
-): number => (mark === undefined ? 0 : Math.min(mark.records, Math.max(0, mark.lastSequence - (nextSequence - 1))));
+): number =>
+  watermark === undefined ? 0 : Math.min(watermark.records, Math.max(0, watermark.lastSequence - (nextSequence - 1)));
 
-type Marked = Pick<QueueState, "nextSequence" | "records" | "ageMs" | "wallMs">;
+type WatermarkState = Pick<QueueState, "nextSequence" | "records" | "ageMs" | "wallMs">;
 
-/** The mark of an open queue. */
-export interface MarkWriter {
+/** The watermark of an open queue. */
+export interface WatermarkWriter {
   /** Adds the state after a commit, and the checkpoints that it changed. */
-  committed(state: Marked, changed: readonly Checkpoint[]): void;
+  committed(state: WatermarkState, changed: readonly Checkpoint[]): void;
   close(): void;
 }
 
 const markBytesMax = 1024 * 1024;
 
 /**
- * Replaces the mark of the queue in `dir` by its current state, and continues it. Ignores every error of the file system: the queue does
- * not depend on its mark.
+ * Replaces the watermark of the queue in `dir` by its current state, and continues it. Ignores every error of the file system: the queue does
+ * not depend on its watermark.
  */
-export const writeMark = (dir: string, state: Marked, checkpoints: () => readonly Checkpoint[]): MarkWriter => {
-  const path = queueFiles(dir).mark;
+export const writeWatermark = (
+  dir: string,
+  state: WatermarkState,
+  checkpoints: () => readonly Checkpoint[],
+): WatermarkWriter => {
+  const path = queueFiles(dir).watermark;
   let file: number | undefined;
   let bytes = 0;
   let rewriteAt = 0;
@@ -115,7 +120,7 @@ export const writeMark = (dir: string, state: Marked, checkpoints: () => readonl
     file = undefined;
   };
 
-  const write = ({ nextSequence, records, ageMs, wallMs }: Marked, changed: readonly Checkpoint[]): void => {
+  const write = ({ nextSequence, records, ageMs, wallMs }: WatermarkState, changed: readonly Checkpoint[]): void => {
     if (file === undefined) return;
     const fields = changed.map(({ source, key, value }) => [source, key, value]);
     const json = Buffer.from(JSON.stringify([nextSequence - 1, records, fields, [ageMs, wallMs]]));
@@ -123,7 +128,7 @@ export const writeMark = (dir: string, state: Marked, checkpoints: () => readonl
     bytes += writeSync(file, Buffer.concat([Buffer.from(`\n${checksumOf(json)} `), json]));
   };
 
-  const rewrite = (line: Marked): void => {
+  const rewrite = (line: WatermarkState): void => {
     close();
     const { O_WRONLY, O_CREAT, O_TRUNC, O_APPEND, O_NOFOLLOW } = constants;
     const next = `${path}.next`;

@@ -1,5 +1,5 @@
 /*
- * The accounts of one stream. Invariants:
+ * Sends the accounts of one stream. Invariants:
  * - An account is sent when core has acknowledged everything at or below its last sequence, and nothing above that is read for the stream
  *   before core has the account: what core has counted by then is exactly what the account speaks of.
  * - One account at most is unanswered, for `timeoutMs` at most: core answers in order, so no stream that waits for it gets on.
@@ -9,8 +9,8 @@ import { GrpcError } from "../../proto/grpc-status.ts";
 import type { SealedAccount } from "../queue/account.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchGate } from "./batch.ts";
+import type { ControlRequests } from "./control-requests.ts";
 import { type AccountAck, encodeAccount } from "./messages.ts";
-import type { RequestAside } from "./request-aside.ts";
 
 /** Core has not answered an account in time. */
 export class AccountTimeoutError extends GrpcError {
@@ -20,7 +20,7 @@ export class AccountTimeoutError extends GrpcError {
 }
 
 /** The accounts of a stream. */
-export interface AccountLane extends BatchGate {
+export interface AccountSender extends BatchGate {
   /** Core has opened the queue. */
   opened(takesAccounts: boolean): void;
   /** Sends the next account if it is due. */
@@ -33,16 +33,16 @@ export interface AccountLane extends BatchGate {
 }
 
 /** Creates the accounts of a stream. */
-export const createAccountLane = (
+export const createAccountSender = (
   queue: Pick<Queue, "accounts" | "read">,
   {
-    aside,
+    controls,
     clock,
     timeoutMs,
     arePaused,
     onRefused,
   }: {
-    aside: Pick<RequestAside, "push">;
+    controls: Pick<ControlRequests, "push">;
     clock: Pick<Clock, "monotonic">;
     timeoutMs: number;
     /** Accounts wait, and telemetry does not wait for them. */
@@ -50,7 +50,7 @@ export const createAccountLane = (
     /** Core keeps an account as evidence against this host. */
     onRefused(refusal: { number: number; reason: string }): void;
   },
-): AccountLane => {
+): AccountSender => {
   const { accounts } = queue;
   let takesAccounts = false;
   let acked = 0;
@@ -59,7 +59,7 @@ export const createAccountLane = (
 
   const send = (due: SealedAccount, account: SealedAccount, earlierAreLost = false): void => {
     sent = { due, account, atMs: clock.monotonic() };
-    aside.push(encodeAccount(account, earlierAreLost));
+    controls.push(encodeAccount(account, earlierAreLost));
   };
   const mayBeSent = (): boolean => takesAccounts && !arePaused();
   const poke = (): void => {

@@ -1,14 +1,14 @@
 import type { GrpcRequest } from "./grpc-stream.ts";
 
 /** Requests of a stream that go between the others. */
-export interface RequestAside {
+export interface ControlRequests {
   push(request: GrpcRequest): void;
   /** Returns the requests of the stream: `others`, and between them those that were pushed. */
   merge(others: AsyncGenerator<GrpcRequest>): AsyncGenerator<GrpcRequest>;
 }
 
 /** Creates an empty one. */
-export const createRequestAside = (): RequestAside => {
+export const createControlRequests = (): ControlRequests => {
   const unsent: GrpcRequest[] = [];
   let wake = () => {};
   return {
