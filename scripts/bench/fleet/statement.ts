@@ -16,7 +16,8 @@ import { cpuSecondsOf } from "../support/processes.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 
 /**
- * Measures the settling and the statement of an hour of `--collectors` hosts, each with an account: CPU of core and PostgreSQL, core's memory over what it
+ * Measures the settling and the statement of an hour of `--collectors` hosts, each with an account: CPU of core and PostgreSQL, core's
+ * memory over what it
  * had, and the bytes of a line as they are stored. `--kept` is a directory that keeps the seeded fleet for the next run. The floor is the
  * hashing of as many lines.
  */
