@@ -226,6 +226,12 @@ describe("the state of a host's hour", () => {
     for (const ending of ["forked", "revoked", "closed", "lost"] as const)
       expect(stateOf([queue(), bb({ ending, endMs: end })]), ending).toMatchObject(unknown);
     expect(stateOf([queue(), bb({ ending: "lost", endMs: hour })])?.state).toBe("complete");
+    expect(stateOf([queue(), bb()], [account({ stored: 90, missing: 10 })])).toMatchObject({
+      shortages: [
+        { kind: "missing", count: 10 },
+        { kind: "unknown", count: null },
+      ],
+    });
   });
 
   test("L2: is not complete while the account of one of two queues ends before it does", () => {

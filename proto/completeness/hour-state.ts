@@ -381,7 +381,9 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   // An account that core refuses is not lost.
   if (statuses.has("accounts_lost") && accounts.faults.length === 0)
     shortages.push({ kind: "accounts_lost", count: null });
-  if (statuses.has("unknown")) shortages.push({ kind: "unknown", count: null });
+  // A queue whose account is to come may lack more.
+  const mayLackMore = shortages.length > 0 && accounts.faults.length === 0 && statuses.has("pending");
+  if (statuses.has("unknown") || mayLackMore) shortages.push({ kind: "unknown", count: null });
   if (shortages.length > 0) return status("short", shortages);
   if (statuses.has("pending")) {
     if (nowMs < endMs + graceMs) return null;
