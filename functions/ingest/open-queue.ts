@@ -63,16 +63,10 @@ export interface QueueRegister<Tx> {
   update(tx: Tx, queues: readonly StoredQueue[], now: Date): Promise<void>;
   /** Notes that queues, each of another host, are open. */
   note(tx: Tx, queues: readonly SeenQueue[], now: Date): Promise<void>;
-  /**
-   * Ends queues of a host. `forked`: a copy has sent, and unless it is seen again, nobody knows what it had accepted; `succeeded`: the host has
-   * left them.
-   */
-  end(
-    tx: Tx,
-    hostId: string,
-    queueIds: readonly Uint8Array[],
-    end: { endedAt: Date; ending: "forked" | "succeeded" },
-  ): Promise<void>;
+  /** Notes that a copy of a queue has sent. */
+  noteFork(tx: Tx, queue: QueueName): Promise<void>;
+  /** Ends queues that a host has left. */
+  endLeft(tx: Tx, hostId: string, queueIds: readonly Uint8Array[], endedAt: Date): Promise<void>;
   /** Deletes the oldest queues of hosts that have many. */
   trim(tx: Tx, hostIds: readonly string[]): Promise<void>;
   /** Adds a lost range to what the host has lost. */
@@ -193,12 +187,12 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       const { isForked, lost, row } = decision;
       if (isForked && isGone()) throw new Problem("queue_forked");
       const lostHere = await countLost(tx, row, lost);
-      if (isForked) await register.end(tx, open.hostId, [open.queueId], { endedAt: now, ending: "forked" });
+      if (isForked) await register.noteFork(tx, queueOf(open));
       else await store(tx, [{ ...decision, lostHere }], now);
       const others = isForked ? [forkEvent(row.cursor)] : [];
       const own = await recordLoss(tx, queueOf(open), { row, lost, others, now });
       const settled = await settleLeft(tx, open, leftRows, now);
-      if (leftIds.length > 0) await register.end(tx, open.hostId, leftIds, { endedAt: now, ending: "succeeded" });
+      if (leftIds.length > 0) await register.endLeft(tx, open.hostId, leftIds, now);
       return { ...decision, ...settled, losses: [...own, ...settled.losses] };
     });
   const keyOf = ({ hostId }: QueueName) => hostId;

@@ -3,7 +3,7 @@ import { limitLockWaits, planByIndex } from "../store/database/execute-prepared.
 import { openCommitClient } from "../store/ingest/commit-frames.ts";
 import { findCursor, lockCursors, lockLeftCursors, trimCursors, updateCursors } from "../store/ingest/cursors.ts";
 import { addGap } from "../store/ingest/gaps.ts";
-import { endQueues, noteQueues } from "../store/ingest/queues.ts";
+import { endQueues, noteFork, noteQueues } from "../store/ingest/queues.ts";
 import { findSinkChange } from "../store/ingest/sinks.ts";
 import { type CommitObserver, type CommitterOptions, createCommitter } from "./committer.ts";
 import { createQueueOpener, type QueueOpenerNeeds, type QueueRegister } from "./open-queue.ts";
@@ -44,8 +44,9 @@ export const createPostgresRegister = (needs: QueueEventNeeds & { db: Database }
   lockLeft: lockLeftCursors,
   update: updateCursors,
   note: noteQueues,
-  end: async (tx, hostId, queueIds, end) => {
-    await endQueues(tx, hostId, queueIds, end, end.endedAt);
+  noteFork,
+  endLeft: async (tx, hostId, queueIds, endedAt) => {
+    await endQueues(tx, hostId, queueIds, { endedAt, ending: "succeeded" }, endedAt);
   },
   trim: trimCursors,
   addGap,

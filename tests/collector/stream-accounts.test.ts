@@ -2,7 +2,7 @@ import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { findHostAccounts } from "../../functions/store/completeness/hour-facts.ts";
-import { listQueues } from "../../functions/store/ingest/queues.ts";
+import { endAbandonedQueues, listQueues } from "../../functions/store/ingest/queues.ts";
 import { hourMs } from "../../kit/clock.ts";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
@@ -118,7 +118,9 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     await test.drained(queue);
     await endOriginal();
     test.forward(test.open({ entropy: createSeededEntropy(2) }, copied));
-    await eventually(async () => expect(await found()).toMatchObject([{ endedAt: null }, { ending: "forked" }]));
+    await eventually(async () => expect(await found()).toHaveLength(2));
+    await endAbandonedQueues(db, { lostBefore: new Date(0), now: new Date(Date.now() + 4 * hourMs) });
+    expect(await found()).toMatchObject([{ endedAt: null }, { ending: "forked" }]);
   });
 
   it("settle what a host kept while it was offline, hour by hour", async () => {

@@ -2,7 +2,7 @@
 import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
 import { queueRow } from "./database.ts";
 import { createDatabaseSession, type SessionNeeds, type Step } from "./database-session.ts";
-import { type CursorRow, endQueueRow, moveCursor, newCursor, noteQueue } from "./tables.ts";
+import { type CursorRow, endQueueRow, moveCursor, newCursor, noteForkOf, noteQueue } from "./tables.ts";
 import type { World } from "./world.ts";
 
 /** A transaction of the register: what runs its steps. */
@@ -65,12 +65,12 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
         for (const queue of queues)
           server.write(tx, (tables) => noteQueue(tables, keyOf(queue), now.getTime(), queue.sendsAccounts));
       }),
-    end: ({ step }, hostId, queueIds, { endedAt, ending }) =>
+    noteFork: ({ step }, queue) => step((tx) => server.write(tx, (tables) => noteForkOf(tables, keyOf(queue)))),
+    endLeft: ({ step }, hostId, queueIds, endedAt) =>
       step((tx) => {
+        const end = { endedAt: endedAt.getTime(), ending: "succeeded" } as const;
         for (const queueId of queueIds)
-          server.write(tx, (tables) =>
-            endQueueRow(tables, keyOf({ hostId, queueId }), { endedAt: endedAt.getTime(), ending }),
-          );
+          server.write(tx, (tables) => endQueueRow(tables, keyOf({ hostId, queueId }), end));
       }),
     trim: async () => undefined,
     addGap: async () => undefined,

@@ -3,7 +3,7 @@
 import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
 import { type DatabaseServer, queueRow } from "./database.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
-import { endQueueRow, noteQueue } from "./tables.ts";
+import { endQueueRow, noteForkOf, noteQueue } from "./tables.ts";
 
 /** Makes the function that executes them, and those of exports; it throws for any other. */
 export const createSinkStatements = (server: DatabaseServer): ExecuteStatement => {
@@ -17,6 +17,12 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
         server.write(open, (tables) =>
           noteQueue(tables, queueRow({ hostId, queueHex }), Date.parse(String(now)), sends),
         );
+      return [];
+    }
+    if (text.startsWith("update ingest_queue set is_forked = true ")) {
+      const [hostId, queueId] = params as [string, Uint8Array];
+      const queueHex = Buffer.from(queueId).toString("hex");
+      server.write(open, (tables) => noteForkOf(tables, queueRow({ hostId, queueHex })));
       return [];
     }
     if (text.startsWith("update ingest_queue set ended_at = $1::timestamptz, ending = $2, ")) {

@@ -1,6 +1,7 @@
 /** The tables that ingest and exports write, as far as they decide. */
 import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
 import type { LostRange } from "../../proto/completeness/lost-ranges.ts";
+import type { Heard } from "./queue-past.ts";
 import type { Values } from "./sql-expressions.ts";
 
 /** Names an envelope. */
@@ -82,7 +83,13 @@ export const endQueueRow = (
   if (row === undefined || (row.isForked && ending === "succeeded")) return;
   const isEarlier = row.ending === "succeeded" && ending === "succeeded" && (row.endedAt ?? 0) > endedAt;
   if (row.endedAt !== null && !isEarlier) return;
-  queues.set(name, { ...row, endedAt, ending, isForked: row.isForked || ending === "forked" });
+  queues.set(name, { ...row, endedAt, ending });
+};
+
+/** Notes that a copy of a queue has sent, as core does. */
+export const noteForkOf = ({ queues }: Pick<Tables, "queues">, name: string) => {
+  const row = queues.get(name);
+  if (row) queues.set(name, { ...row, isForked: true });
 };
 
 /** An event of the audit log. */
@@ -104,6 +111,8 @@ export interface VolumeRow {
 export interface Tables {
   cursors: Map<string, CursorRow>;
   queues: Map<string, QueueRow>;
+  /** What cores received of each queue, by its id in hex: it goes back with the database. */
+  heard: Map<string, Heard[]>;
   /** In the order of their commits. */
   envelopes: StoredEnvelope[];
   blocks: BlockRow[];
@@ -132,6 +141,7 @@ export interface Tables {
 export const emptyTables = (): Tables => ({
   cursors: new Map(),
   queues: new Map(),
+  heard: new Map(),
   envelopes: [],
   blocks: [],
   records: [],
@@ -151,6 +161,7 @@ export const copyTables = (tables: Tables): Tables => ({
   ...tables,
   cursors: new Map([...tables.cursors].map(([key, row]) => [key, { ...row }])),
   queues: new Map(tables.queues),
+  heard: new Map([...tables.heard].map(([queue, heard]) => [queue, [...heard]])),
   envelopes: [...tables.envelopes],
   blocks: [...tables.blocks],
   records: [...tables.records],

@@ -17,7 +17,7 @@ import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest/cursors.ts";
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
-import { endQueue } from "../../store/ingest/queues.ts";
+import { noteFork } from "../../store/ingest/queues.ts";
 import type { CommitObserver } from "../committer.ts";
 import { ackedUnder, checkOpen, decideOpen, type LeftCursor, lossOf, type OpenedQueue } from "../open-queue.ts";
 import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
@@ -201,8 +201,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     const reject = async (view: QueueView): Promise<never> => {
       if (isGone()) throw new Problem("queue_forked");
       await losses.recordOnce(queue, decide(view).lost, { others: [forkEvent(view.cursor)] });
-      const now = new Date(clock.now());
-      await db.transaction((tx) => endQueue(tx, queue, { endedAt: now, ending: "forked" }, now));
+      await noteFork(db, queue);
       throw new Problem("queue_forked");
     };
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { hourMs } from "../../../kit/clock.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
-import { deleteOldQueues, endAbandonedQueues, endQueue, findEnding, noteQueues } from "./queues.ts";
+import { deleteOldQueues, endAbandonedQueues, endQueue, findEnding, noteFork, noteQueues } from "./queues.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -34,11 +34,25 @@ describe("queues that core knows of", () => {
 
   it("does not end a queue of which a copy has sent by the copy's successor", async () => {
     await note(2);
-    await endQueue(db, queue(2), { endedAt: at(1), ending: "forked" }, at(1));
-    await note(2, 2);
+    await noteFork(db, queue(2));
     expect(await endQueue(db, queue(2), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(false);
     expect(await findEnding(db, queue(2))).toBeNull();
     expect(await endQueue(db, queue(1), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(true);
+  });
+
+  it("L3: ends a queue of which a copy has sent once it is not seen for three hours, and its cursor does not move", async () => {
+    await note(2, hourMs);
+    await db.execute(sql`
+      insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${hostId}, ${id(2)}, 7, ${at(2 * hourMs).toISOString()}::timestamptz)`);
+    const settle = (hours: number) => endAbandonedQueues(db, { lostBefore: at(-1), now: at(hours * hourMs + 1) });
+    const ending = () => findEnding(db, queue(2));
+    await settle(4);
+    expect(await ending()).toBeNull();
+    await settle(5);
+    expect(await ending()).toBe("forked");
+    await note(2, 6 * hourMs);
+    expect(await ending()).toBeNull();
+    await db.execute(sql`delete from ingest_cursor`);
   });
 
   it("keeps that an account ended a queue when it is opened again", async () => {

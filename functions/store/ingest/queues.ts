@@ -1,7 +1,7 @@
 /**
  * The queues of hosts that core knows of (`ingest_queue`). Invariants:
  * - A queue that is opened or accounted for is open, also one that core had closed. One that its own account ended keeps that ending, and core
- *   refuses its accounts. A copy cannot close it.
+ *   refuses its accounts. A copy cannot close it: a queue of which one has sent may go on in its stream, and ends once it is not seen for hours.
  * - A host has a bounded number of open queues; the others are one queue without an id.
  */
 import { desc, eq, sql } from "drizzle-orm";
@@ -16,6 +16,8 @@ import type { QueueName } from "./cursors.ts";
 const openQueuesMax = 64;
 /** How exactly core knows when an open queue was last seen. */
 const seenSeconds = 3_600;
+/** A queue that runs is seen with the account of each hour. */
+const forkedMs = 3 * 3_600_000;
 
 /** A queue that its client has opened, or sent an account of. */
 export interface SeenQueue extends QueueName {
@@ -55,6 +57,11 @@ export interface QueueEnd {
   ending: QueueEnding;
 }
 
+/** Notes that a copy of a queue has sent. */
+export const noteFork = async (db: Executor, { hostId, queueId }: QueueName): Promise<void> => {
+  await db.execute(sql`update ingest_queue set is_forked = true where host_id = ${hostId} and queue_id = ${queueId}`);
+};
+
 /** Ends a queue: see `endQueues`. */
 export const endQueue = (db: Executor, { hostId, queueId }: QueueName, end: QueueEnd, now: Date): Promise<boolean> =>
   endQueues(db, hostId, [queueId], end, now);
@@ -71,8 +78,7 @@ export const endQueues = async (
   now: Date,
 ): Promise<boolean> => {
   const rows = await db.execute(sql`
-    update ingest_queue set ended_at = ${endedAt.toISOString()}::timestamptz, ending = ${ending}, changed_at = ${now.toISOString()}::timestamptz,
-      is_forked = is_forked or ${ending === "forked"}
+    update ingest_queue set ended_at = ${endedAt.toISOString()}::timestamptz, ending = ${ending}, changed_at = ${now.toISOString()}::timestamptz
     where host_id = ${hostId} and queue_id = any(${arrayLiteral(queueIds)}::bytea[]) and not (is_forked and ${ending === "succeeded"})
       and (ended_at is null or (ending = 'succeeded' and ${ending === "succeeded"} and ended_at > ${endedAt.toISOString()}::timestamptz))
     returning host_id`);
@@ -111,7 +117,10 @@ export const findEnding = async (db: Executor, { hostId, queueId }: QueueName): 
   return row?.ending ?? null;
 };
 
-/** Ends the open queues of revoked hosts, as of their revocation, and those of which core has not seen anything since `lostBefore`. */
+/**
+ * Ends the open queues of revoked hosts, as of their revocation, and those of which core has not seen anything since `lostBefore`, or for hours
+ * where a copy has sent.
+ */
 export const endAbandonedQueues = async (
   db: Executor,
   { lostBefore, now }: { lostBefore: Date; now: Date },
@@ -119,11 +128,13 @@ export const endAbandonedQueues = async (
   await db.execute(sql`
     update ingest_queue q set ended_at = i.revoked_at, ending = 'revoked', changed_at = ${now.toISOString()}::timestamptz
     from collector_identity i where q.ended_at is null and i.identity = q.host_id and i.revoked_at is not null`);
+  const forkedBefore = new Date(now.getTime() - forkedMs);
+  const since = sql`case when q.is_forked then ${forkedBefore.toISOString()}::timestamptz else ${lostBefore.toISOString()}::timestamptz end`;
   await db.execute(sql`
-    update ingest_queue q set ended_at = ${now.toISOString()}::timestamptz, ending = 'lost', changed_at = ${now.toISOString()}::timestamptz
-    where q.ended_at is null and q.last_seen_at < ${lostBefore.toISOString()}::timestamptz
-      and not exists (select from ingest_cursor c where c.host_id = q.host_id and c.queue_id = q.queue_id
-        and c.updated_at >= ${lostBefore.toISOString()}::timestamptz)`);
+    update ingest_queue q set ended_at = ${now.toISOString()}::timestamptz, ending = case when q.is_forked then 'forked' else 'lost' end,
+      changed_at = ${now.toISOString()}::timestamptz
+    where q.ended_at is null and q.last_seen_at < ${since}
+      and not exists (select from ingest_cursor c where c.host_id = q.host_id and c.queue_id = q.queue_id and c.updated_at >= ${since})`);
 };
 
 /** Deletes queues that ended before a time: core no longer has the accounts of the hours that they bind. */
