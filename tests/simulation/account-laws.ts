@@ -9,16 +9,14 @@
  * 6. Core has every account.
  * 7. An account commits behind its range: an export that has passed it has delivered what it speaks of.
  * 8. What accounts state that was accepted is counted by source, once.
- * 9. No hour is complete of which core reports a loss.
  *
- * Of a host whose disk went back or which was copied, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 9 hold.
+ * Of a host whose disk went back, which was copied or revoked, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 8 hold.
  */
 import type { ReadAccount } from "../../functions/domain/telemetry/read-account.ts";
 import { hourMs } from "../../kit/clock.ts";
-import { type AccountFacts, type QueueFacts, stateOfHour, sumHour } from "../../proto/completeness/hour-state.ts";
 import { accountOf, type CoreAccount } from "./core-accounts.ts";
 import type { SimulatedHost } from "./host.ts";
-import type { Breach } from "./oracle.ts";
+import { type Breach, isCopied } from "./oracle.ts";
 import { emptyPast, type PastRecord } from "./queue-past.ts";
 import type { StoredEnvelope, Tables } from "./tables.ts";
 
@@ -32,31 +30,33 @@ export const accountLaws = {
   arrives: "core has every account",
   isBehind: "an account is behind its telemetry",
   bySource: "what accounts state is counted by source once",
-  isShort: "no hour is complete beside a reported loss",
 } as const;
 
 /** What is left of a history whose cores take accounts. */
 export interface AccountsAfter {
   tables: Tables;
   hosts: readonly SimulatedHost[];
-  /** What was stored in databases that have gone back since. */
-  discarded: readonly StoredEnvelope[];
+  /** Hosts that may send no more. */
+  revoked: ReadonlyMap<string, unknown>;
+  /** Whether a server went back, and whether it was a stream. */
+  isBack: boolean;
+  isStreamBack: boolean;
 }
 
 /** Returns the laws that accounts broke. */
-export const judgeAccounts = ({ tables, hosts, discarded }: AccountsAfter): Breach[] => {
+export const judgeAccounts = (history: AccountsAfter): Breach[] => {
+  const { tables, hosts, revoked, isBack } = history;
   const stored = storedPlaces(tables.envelopes);
   const accounts = tables.accounts.map((row) => accountOf(row, tables));
-  const history = { tables, hosts };
+  const served = hosts.filter(({ hostId }) => !revoked.has(hostId));
   return [
-    ...hosts.flatMap(judgeArrival),
+    ...served.flatMap(judgeArrival),
     ...accounts.filter(({ refused }) => refused === null).flatMap((account) => judgeRange(account, stored, history)),
     ...judgeVolumes(accounts, tables),
-    ...judgeHours(accounts, { tables, hosts, discarded }),
-    ...hosts.filter(isSingle(hosts)).flatMap((host) => {
-      const own = accounts.filter(({ hostId }) => hostId === host.hostId);
+    ...served.filter(isSingle(hosts)).flatMap((host) => {
+      const own = accounts.filter(({ queueId }) => host.disk.ledger.queues.has(queueId.toHex()));
       const accepted = own.filter(({ refused }) => refused === null);
-      const ofHost = { host, accounts: accepted, stored, tables };
+      const ofHost = { host, accounts: accepted, stored, tables, isBack };
       return [...judgeRefusals(own), ...judgeRecords(ofHost), ...judgeLosses(ofHost), ...judgeDrops(ofHost)];
     }),
   ];
@@ -81,7 +81,7 @@ const placesOf = (stored: Stored, { hostId, queueId }: Pick<ReadAccount, "hostId
 const isSingle =
   (hosts: readonly SimulatedHost[]) =>
   ({ hostId, disk }: SimulatedHost): boolean =>
-    disk.restores === 0 && hosts.filter((host) => host.hostId === hostId).length === 1;
+    disk.restores === 0 && !isCopied(hosts, hostId);
 
 const nameOf = ({ hostId, queueId, number, firstSequence, lastSequence }: ReadAccount): string =>
   `${hostId}: account ${number} of queue ${queueId.toHex().slice(0, 6)}, ${firstSequence}..${lastSequence}`;
@@ -109,11 +109,10 @@ const doubtfulOf = (
   return new Set(rejected.flatMap(({ sequence }) => (isLost(sequence) ? [sequence] : []))).size;
 };
 
-const judgeRange = (
-  account: CoreAccount,
-  stored: Stored,
-  history: Pick<AccountsAfter, "tables" | "hosts">,
-): Breach[] => {
+const judgeRange = (account: CoreAccount, stored: Stored, history: AccountsAfter): Breach[] => {
+  // A disk that went back stores again what a stream has lost: it knows of no account that it had sent of that.
+  const isAgain =
+    history.isStreamBack && history.hosts.some(({ hostId, disk }) => hostId === account.hostId && disk.restores > 0);
   const places = placesOf(stored, account);
   const within = [...places].filter(([sequence]) => contains(account, sequence));
   const { counts, isChecked, place, facts } = account;
@@ -122,7 +121,9 @@ const judgeRange = (
     ...(isChecked && (counts.stored > within.length || counts.stored < within.length - doubtfulOf(account, history))
       ? [breach("hasStored", `${nameOf(account)}: counts ${counts.stored} of ${within.length}`)]
       : []),
-    ...(ahead ? [breach("isBehind", `${nameOf(account)} is ${place}, and ${ahead[0]} is ${ahead[1]}`)] : []),
+    ...(ahead && !isAgain
+      ? [breach("isBehind", `${nameOf(account)} is ${place}, and ${ahead[0]} is ${ahead[1]}`)]
+      : []),
   ];
 };
 
@@ -138,53 +139,6 @@ const judgeVolumes = (accounts: readonly CoreAccount[], { volumes }: Tables): Br
   });
 };
 
-/** What was lost in a place that core reports: its hour may not be taken for complete. */
-const judgeHours = (
-  accounts: readonly CoreAccount[],
-  { tables: { envelopes, records, queues }, hosts, discarded }: AccountsAfter,
-): Breach[] => {
-  const texts = new Set(envelopes.map(({ text }) => text));
-  const gaps = records.filter(({ action }) => action === "ingest.gap");
-  const isReported = ({ hostId, queueHex, sequence }: StoredEnvelope) =>
-    gaps.some(
-      ({ details: { from, through }, ...gap }) =>
-        gap.hostId === hostId && gap.queueHex === queueHex && Number(from) <= sequence && sequence <= Number(through),
-    );
-  const lost = discarded.filter((envelope) => !texts.has(envelope.text) && isReported(envelope));
-  return lost.flatMap(({ hostId, queueHex, sequence, text }) => {
-    const wallMs = hosts.find(({ disk }) => disk.storedAt.has(text))?.disk.storedAt.get(text) ?? 0;
-    const startMs = hourOf(wallMs) * hourMs;
-    const own = accounts.filter((account) => account.hostId === hostId).map(({ facts }) => facts);
-    const ofHost = own.filter(({ refused }) => refused === null);
-    const status = stateOfHour(
-      {
-        hourMs: startMs,
-        accounts: sumHour(startMs, own),
-        queues: queuesOf(hostId, queues, ofHost),
-        ...{ enrolledMs: null, revokedMs: null, isSilent: true, outages: [], exports: [] },
-      },
-      Number.POSITIVE_INFINITY,
-    );
-    const at = `${text} of ${new Date(wallMs).toISOString()}, ${queueHex.slice(0, 6)} at ${sequence}`;
-    return status?.state === "undelivered" || status?.state === "complete" ? [breach("isShort", at)] : [];
-  });
-};
-
-/** Returns the queues of a host as core reads them. */
-const queuesOf = (
-  hostId: string,
-  queues: AccountsAfter["tables"]["queues"],
-  accounts: readonly AccountFacts[],
-): QueueFacts[] =>
-  [...queues].flatMap(([name, { firstSeenAt, endedAt, ending, sendsAccounts }]) => {
-    const [host, queueId = ""] = name.split("\0");
-    if (host !== hostId) return [];
-    const own = accounts.filter((account) => account.queueId === queueId);
-    const fromMs = own.length === 0 ? firstSeenAt : Math.min(...own.map((account) => account.fromMs));
-    const accountedThroughMs = own.length === 0 ? null : Math.max(...own.map(({ toMs }) => toMs));
-    return [{ queueId, fromMs, endMs: endedAt, ending, sendsAccounts, accountedThroughMs }];
-  });
-
 const contains = ({ firstSequence, lastSequence }: ReadAccount, sequence: number): boolean =>
   firstSequence <= sequence && sequence <= lastSequence;
 
@@ -199,6 +153,7 @@ interface HostHistory {
   accounts: readonly CoreAccount[];
   stored: Stored;
   tables: Tables;
+  isBack: boolean;
 }
 
 const pastOf = ({ disk: { image } }: SimulatedHost) => image?.past ?? emptyPast;
@@ -222,7 +177,7 @@ const judgeRecords = ({ host, accounts }: HostHistory): Breach[] => {
 const isBefore = ({ firstSequence, ackedBefore }: ReadAccount, sequence: number): boolean =>
   BigInt(sequence) < firstSequence + ackedBefore;
 
-const judgeLosses = ({ host, accounts, stored, tables }: HostHistory): Breach[] => {
+const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): Breach[] => {
   const { hostId, disk } = host;
   const { records, queues } = pastOf(host);
   const letters = new Map(disk.image?.deadLetters.map(({ sequence, code }) => [sequence, code]));
@@ -245,22 +200,24 @@ const judgeLosses = ({ host, accounts, stored, tables }: HostHistory): Breach[] 
     );
     const codes = gone.map(({ sequence }) => letters.get(sequence));
     const given = codes.filter((code) => code !== undefined && givenUp.has(code)).length;
+    // A server that goes back forgets what it rejected, and the host does not send that again.
+    const forgotten = isBack ? codes.length - codes.filter((code) => code === undefined).length - given : 0;
     const lost = codes.filter((code) => code === undefined).length;
     const { counts } = account;
     const named = counts.rejected + counts.lost + counts.missing;
     // A range that a database has lost includes what core had rejected of it.
     const doubtful = doubtfulOf(account, { tables, hosts: [host] });
     const isNamed = named >= gone.length && named <= gone.length + doubtful;
-    const isRight = counts.lost >= lost && counts.missing === given && isNamed;
+    const isRight = counts.lost >= lost && counts.missing >= given && counts.missing <= given + forgotten && isNamed;
     if (isRight) return [];
-    const law = named > gone.length + doubtful || counts.missing > given ? "noFalseLoss" : "named";
+    const law = named > gone.length + doubtful || counts.missing > given + forgotten ? "noFalseLoss" : "named";
     const detail = `${JSON.stringify(counts)}, ${gone.length} are gone: ${lost} lost, ${given} given up`;
     return [breach(law, `${nameOf(account)}${account.isChecked ? "" : ", unchecked"}: ${detail}`)];
   });
 };
 
 /** Why a queue gives a record up by itself. */
-const givenUp: ReadonlySet<string> = new Set(["damaged", "frame_too_large"]);
+export const givenUp: ReadonlySet<string> = new Set(["damaged", "frame_too_large"]);
 
 const judgeDrops = ({ host, accounts }: HostHistory): Breach[] => {
   const named = accounts.reduce((sum, { dropped }) => sum + dropped, 0);

@@ -58,6 +58,8 @@ export interface CoreNeeds {
   delays: DatabaseDelays;
   /** Where it stores envelopes; undefined: in the database. */
   jetstream: JetStream | undefined;
+  /** The hosts that are revoked. */
+  revoked: ReadonlyMap<string, unknown>;
   fault?:
     | { sink?: SinkFault; register?: RegisterFault; accounts?: AccountsFault; missesRestores?: boolean }
     | undefined;
@@ -70,7 +72,7 @@ const startMs = 1_000;
 
 /** Starts a core. */
 export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
-  const { name, server, network, jetstream, fault = {} } = needs;
+  const { name, server, network, jetstream, revoked, fault = {} } = needs;
   const process: Process = world.process(name);
   return world.as(process, () => {
     const clock = world.clockOf(process);
@@ -94,7 +96,10 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
         config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
         ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: zstdCodec, clock, log: shared.log, observe: observers },
         entropy: createSeededEntropy(),
-        sink: holdBack(tracedSink(world, name, sink), held),
+        sink: holdBack(
+          tracedSink(world, name, sink, () => server.tables.heard),
+          held,
+        ),
         accounts: openAccounts(world, shared, sink),
         certificates: {
           find: async () => new Map(),
@@ -119,6 +124,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
       ingest: undefined,
       held,
       async *listener({ hostId, body, signal }) {
+        if (revoked.has(hostId)) throw new GrpcError("permission_denied", "identity_revoked");
         if (handler === undefined) throw new GrpcError("unavailable", "core has not started");
         const { certificate: der, fingerprintSha256 } = keyOfHost(hostId);
         const contextValues = createContextValues().set(callerCertificateKey, {

@@ -10,7 +10,15 @@ import { newOrigin, type QueueState } from "../../collector/queue/format.ts";
 import type { Checkpoint } from "../../collector/queue/record.ts";
 import type { QueueStore, QueueTransaction } from "../../collector/queue/store.ts";
 import type { Entropy } from "../../kit/entropy.ts";
-import { continuePast, emptyPast, type PastRecord, pastRecordOf, type QueuePast } from "./queue-past.ts";
+import {
+  continuePast,
+  createLedger,
+  emptyPast,
+  type Ledger,
+  type PastRecord,
+  pastRecordOf,
+  type QueuePast,
+} from "./queue-past.ts";
 
 interface Row {
   readonly first: number;
@@ -59,14 +67,13 @@ export interface Disk {
   restores: number;
   /** How often its files were damaged. */
   damages: number;
-  /** When each record was stored by the host's clock, also what the disk no longer knows. */
-  readonly storedAt: Map<string, number>;
+  readonly ledger: Ledger;
 }
 
 /** Creates an empty disk. */
 export const createDisk = (folder?: QueueFolder): Disk => ({
   ...{ folder, image: undefined, synced: undefined, failure: undefined, restores: 0, damages: 0 },
-  storedAt: new Map(),
+  ledger: createLedger(),
 });
 
 /** Loses what is not synced. */
@@ -183,9 +190,9 @@ export const openDiskStore = (
     };
     const end = (): readonly Checkpoint[] => {
       encoder.end();
-      for (const { text, wallMs } of stored) disk.storedAt.set(text, wallMs);
+      const past = continuePast(image().past, draft, { stored, ledger: disk.ledger });
       const state = fault.skipsState ? image().state : draft;
-      disk.image = { state, rows, deadLetters, checkpoints, ...kept, past: continuePast(image().past, draft, stored) };
+      disk.image = { state, rows, deadLetters, checkpoints, ...kept, past };
       if (!fault.skipsSync) disk.synced = disk.image;
       return changed;
     };

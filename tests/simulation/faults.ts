@@ -13,7 +13,8 @@ export type Fault = (lab: Lab) => void;
 
 /** Draws milliseconds of so many seconds. */
 export const seconds = (lab: Lab, min: number, max: number): number => lab.world.chance.integer(min * 1000, max * 1000);
-const anyHost = (lab: Lab): SimulatedHost => lab.world.chance.pick(lab.hosts);
+/** Draws a host. */
+export const anyHost = (lab: Lab): SimulatedHost => lab.world.chance.pick(lab.hosts);
 
 const failDisk = (lab: Lab, failure: "full" | "error"): void => {
   const { disk, hostId } = anyHost(lab);
@@ -23,9 +24,27 @@ const failDisk = (lab: Lab, failure: "full" | "error"): void => {
   lab.world.after(seconds(lab, 1, 20), () => (disk.failure = undefined));
 };
 
-const restartLater = (lab: Lab, host: SimulatedHost): void => {
+/** Starts a host again some seconds later. */
+export const restartLater = (lab: Lab, host: SimulatedHost): void => {
   lab.world.after(seconds(lab, 0, 15), () => {
     if (!host.isRunning()) host.start();
+  });
+};
+
+/** Puts the disk of a host back to what it is now, `afterMs` later. */
+export const restoreLater = (lab: Lab, host: SimulatedHost, { since, afterMs }: { since: number; afterMs: number }) => {
+  if (host.disk.folder) return;
+  const image: DiskImage | undefined = host.disk.image;
+  const acknowledged = lab.oracle.acknowledged();
+  lab.world.after(afterMs, () => {
+    host.kill({ isPowerCut: false });
+    lab.lose(host, image && { image, since });
+    host.disk.image = host.disk.synced = image;
+    host.disk.restores += 1;
+    host.disk.ledger.dropped.length = 0;
+    lab.oracle.restored(host.machine, acknowledged);
+    lab.oracle.copied(host.hostId);
+    restartLater(lab, host);
   });
 };
 
@@ -107,23 +126,13 @@ export const faults: Readonly<Record<string, Fault>> = {
     lab.world.note(`of ${host.machine}, ${how}`);
     host.disk.damages += 1;
     host.disk.restores += 1;
+    host.disk.ledger.dropped.length = 0;
     // Core takes a queue that damage set back for a copy of itself.
     lab.oracle.copied(host.hostId);
     restartLater(lab, host);
   },
   "a host's disk is restored": (lab) => {
-    const host = anyHost(lab);
-    if (host.disk.folder) return;
-    const image: DiskImage | undefined = host.disk.image;
-    const since = lab.oracle.acknowledged();
-    lab.world.after(seconds(lab, 1, 20), () => {
-      host.kill({ isPowerCut: false });
-      host.disk.image = host.disk.synced = image;
-      host.disk.restores += 1;
-      lab.oracle.restored(host.machine, since);
-      lab.oracle.copied(host.hostId);
-      restartLater(lab, host);
-    });
+    restoreLater(lab, anyHost(lab), { since: lab.world.now(), afterMs: seconds(lab, 1, 20) });
   },
   "a machine is copied": (lab) => {
     const host = anyHost(lab);

@@ -2,7 +2,7 @@
  * The disk of a host whose queue is the product's own, on SQLite's files: for what a model of them cannot have, damage. A process that is
  * killed leaves its files as they are at that moment; those that it had open are a copy from then on.
  */
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { queueFiles } from "../../collector/queue/files.ts";
@@ -34,6 +34,12 @@ export const crashFolder = (folder: QueueFolder): void => {
   cpSync(folder.dir, dir, { recursive: true });
   removeFolder(folder);
   Object.assign(folder, { dir, close: () => undefined });
+};
+
+/** Removes the files of a queue whose process does not run. */
+export const emptyFolder = ({ dir }: QueueFolder): void => {
+  rmSync(dir, { recursive: true });
+  mkdirSync(dir);
 };
 
 /** What can happen to the files of a queue whose process does not run. */
@@ -128,8 +134,7 @@ export const openFolderStore = (
           },
         });
       });
-      for (const { text, wallMs } of stored) disk.storedAt.set(text, wallMs);
-      past = continuePast(past, store.state, stored);
+      past = continuePast(past, store.state, { stored, ledger: disk.ledger });
       deadLetters = [...deadLetters, ...letters];
       note();
       return changed;

@@ -2,17 +2,19 @@
 
 import { createForwarder, type Forwarder } from "../../collector/forward/forwarder.ts";
 import { createQueue } from "../../collector/queue/create-queue.ts";
+import { addFileGap, fileGapSource } from "../../collector/queue/file-gaps.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
 import type { NewRecord } from "../../collector/queue/record.ts";
-import { endAccounts, keepAccounts } from "../../collector/runtime/keep-accounts.ts";
+import { drainAccounts, endAccounts, keepAccounts } from "../../collector/runtime/keep-accounts.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
-import { crashFolder, openFolderStore } from "./file-disk.ts";
+import { crashFolder, emptyFolder, openFolderStore } from "./file-disk.ts";
 import { keyOfHost } from "./host-keys.ts";
 import { type Link, type Network, type Target, wholeLink } from "./network.ts";
 import type { Oracle } from "./oracle.ts";
+import type { Heard } from "./queue-past.ts";
 import { tracedQueue } from "./trace.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
@@ -23,20 +25,29 @@ export interface SimulatedHost {
   readonly machine: string;
   readonly disk: Disk;
   readonly link: Link;
+  /** What core has answered it. */
+  readonly heard: readonly Heard[];
   process: Process;
   queue: Queue;
   forwarder: Forwarder;
   /** Ends the process as SIGKILL does, and with a power cut loses what is not synced. */
   kill(options: { isPowerCut: boolean }): void;
   start(): void;
-  /** Ends the process as its service manager does: its last account is written, and what it has is sent for a while. Then starts it again. */
-  stop(restartAfterMs: number): void;
+  /**
+   * Ends the process as its service manager does: its last account is written, which may end its queue, and what it has is sent for a while. Then
+   * starts it again.
+   */
+  stop(restartAfterMs: number, isEnding?: boolean): void;
   /** Writes the account of the time until now, as a stop does. */
   endAccounts(): void;
   /** The records that its sources could not store, and how often it ended before it could write down how many: that is gone. */
   refusals(): { dropped: number; forgotten: number };
   /** Appends one record, as a source does; resolves when it is acknowledged. */
   offer(): Promise<void>;
+  /** Notes that a log file is gone before it was read, of so many bytes; 0: nobody knows. */
+  loseFile(bytes: number): Promise<void>;
+  /** Has no queue any more: it starts with an empty one. */
+  loseQueue(): void;
   isRunning(): boolean;
 }
 
@@ -52,6 +63,8 @@ export interface HostFault {
 /** What one process of a host has. */
 interface Running extends Pick<SimulatedHost, "process" | "queue" | "forwarder"> {
   accounting: Parameters<typeof endAccounts>[0];
+  /** Its sources. */
+  producing: Promise<void>;
   /** Aborts when it is asked to stop. */
   stopping: AbortController;
 }
@@ -88,10 +101,13 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const { hostId, machine, disk, network, oracle, coreOf, appendMs, untilMs, queueBytesMax, fault = {} } = needs;
   const link: Link = { ...wholeLink };
   const refusals = { dropped: 0, forgotten: 0 };
+  const heard: Heard[] = [];
   const noteEnd = (): void => {
     if (!host.process.isAlive) return;
     const { droppedRecords = 0, quarantinedRecords = 0 } = disk.image?.state ?? {};
-    if (host.queue.stats().droppedRecordsTotal > droppedRecords + quarantinedRecords) refusals.forgotten += 1;
+    if (host.queue.stats().droppedRecordsTotal <= droppedRecords + quarantinedRecords) return;
+    refusals.forgotten += 1;
+    disk.ledger.dropped.length = 0;
   };
 
   const open = (process: Process): Pick<Running, "queue" | "forwarder" | "accounting"> => {
@@ -108,7 +124,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
         onClosed: () => undefined,
       },
     );
-    const queue = tracedQueue(world, machine, fault.queue?.(opened) ?? opened);
+    const queue = tracedQueue(world, machine, fault.queue?.(opened) ?? opened, heard);
     const forwarder = createForwarder({
       connect: () => network.connect({ hostId, process, link }, coreOf),
       hostId,
@@ -127,22 +143,26 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   };
 
   /** Appends until the process ends: a few records at a time, the next ones once these are stored. */
-  const produce = async (queue: Queue, stopping: AbortSignal): Promise<void> => {
+  const produce = async (running: Pick<Running, "process" | "queue">, stopping: AbortSignal): Promise<void> => {
     while (world.now() < untilMs && !stopping.aborted) {
       await world.pause(world.chance.integer(1, 2 * appendMs));
       try {
-        await offer(queue, world.chance.integer(1, 5));
+        await offer(running, world.chance.integer(1, 5));
       } catch {
         // The disk cannot be written: the source keeps its records, and these count as never offered.
         await world.pause(1_000);
       }
     }
   };
-  const offer = async (queue: Queue, records: number): Promise<void> => {
+  const offer = async ({ process, queue }: Pick<Running, "process" | "queue">, records: number): Promise<void> => {
+    const wallMs = world.clockOf(process).now();
     const texts = Array.from({ length: records }, () => oracle.produce(machine));
     const offered = texts.map((text) => recordOf(text, world.chance.isLikely(refusedShare) ? refusedKind : "log_line"));
     if ((await queue.append(offered)) === "stored") oracle.acknowledge(hostId, texts);
-    else refusals.dropped += records;
+    else {
+      refusals.dropped += records;
+      disk.ledger.dropped.push(wallMs);
+    }
   };
 
   const run = (): Running => {
@@ -152,15 +172,15 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       const stopping = new AbortController();
       void opened.forwarder.run(new AbortController().signal);
       void keepAccounts(opened.accounting, stopping.signal);
-      void produce(opened.queue, stopping.signal);
-      return { process, stopping, ...opened };
+      const producing = produce({ process, queue: opened.queue }, stopping.signal);
+      return { process, stopping, producing, ...opened };
     });
   };
-  const end = async ({ process, queue, forwarder, accounting }: Running): Promise<void> => {
-    endAccounts(accounting);
-    const until = world.now() + drainMs;
-    while (world.now() < until && forwarder.status().connected && queue.stats().records > 0)
-      await world.pause(drainPollMs);
+  const end = async (running: Running, isEnding: boolean): Promise<void> => {
+    const { process, queue, forwarder, accounting, producing } = running;
+    // Nothing is appended behind the account that ends a queue.
+    if (isEnding) await Promise.race([producing, world.pause(drainMs)]);
+    await drainAccounts({ ...accounting, queue }, { forwarder: forwarder.status, isEnding, waitMs: drainMs });
     noteEnd();
     await queue.close().catch((cause: unknown) => world.note(`${machine} cannot close its queue: ${String(cause)}`));
     endProcess(process);
@@ -169,7 +189,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   };
 
   const host: SimulatedHost & Running = {
-    ...{ hostId, machine, disk, link },
+    ...{ hostId, machine, disk, link, heard },
     ...run(),
     refusals: () => refusals,
     isRunning: () => host.process.isAlive,
@@ -177,12 +197,12 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       world.note(`${machine} starts`);
       Object.assign(host, run());
     },
-    stop: (restartAfterMs) => {
+    stop: (restartAfterMs, isEnding = false) => {
       const { process, stopping } = host;
       if (stopping.signal.aborted || !process.isAlive) return;
       stopping.abort();
       world.note(`${machine} stops`);
-      world.as(process, () => void end(host));
+      world.as(process, () => void end(host, isEnding));
       const restart = (): void => {
         if (host.process !== process) return;
         if (process.isAlive) world.after(drainPollMs, restart);
@@ -191,7 +211,21 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       world.after(restartAfterMs, restart);
     },
     endAccounts: () => world.as(host.process, () => endAccounts(host.accounting)),
-    offer: () => world.as(host.process, () => offer(host.queue, 1)),
+    offer: () => world.as(host.process, () => offer(host, 1)),
+    loseFile: (bytes) =>
+      world.as(host.process, async () => {
+        const { queue, process } = host;
+        const checkpoints = [addFileGap(queue.checkpoints(fileGapSource), "file", bytes)];
+        if ((await queue.append([], { checkpoints })) === "stored")
+          disk.ledger.dropped.push(world.clockOf(process).now());
+      }),
+    loseQueue: () => {
+      host.kill({ isPowerCut: false });
+      if (disk.folder) emptyFolder(disk.folder);
+      disk.image = disk.synced = undefined;
+      disk.restores += 1;
+      disk.ledger.dropped.length = 0;
+    },
     kill: ({ isPowerCut }) => {
       noteEnd();
       endProcess(host.process);

@@ -4,6 +4,7 @@ import { expect, it } from "vitest";
 import { joinBlock } from "../../collector/queue/block.ts";
 import type { QueueStats } from "../../collector/queue/stats.ts";
 import { accountLaws } from "./account-laws.ts";
+import { hourLaws } from "./hour-laws.ts";
 import { laws } from "./oracle.ts";
 import { drawPlan } from "./plan.ts";
 import { type Lab, simulate } from "./simulate.ts";
@@ -32,6 +33,12 @@ const withAccount = ({ server: { tables } }: Lab, change: (account: Values) => V
   const at = tables.accounts.findIndex(({ accepted }) => Number(accepted) > 0);
   tables.accounts[at] = change(tables.accounts[at] ?? {});
 };
+
+/** Changes all accounts, which name no loss. */
+const withAccounts = ({ server: { tables } }: Lab, changed: Values): void =>
+  tables.accounts.forEach((account, at) => {
+    tables.accounts[at] = { ...account, rejected: 0n, ...changed };
+  });
 
 /** Changes that break a law, by its name. */
 const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = {
@@ -76,11 +83,33 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
   },
   [accountLaws.isBehind]: (lab) => withAccount(lab, (account) => ({ ...account, xid: 0n })),
   [accountLaws.bySource]: ({ server: { tables } }) => tables.volumes.clear(),
-  [accountLaws.isShort]: ({ server }) => {
-    const { envelopes, records } = server.tables;
-    Object.assign(server, { discarded: envelopes.splice(0) });
-    for (const { sequence, ...queue } of server.discarded)
-      records.push({ ...queue, action: "ingest.gap", details: { from: sequence, through: sequence } });
+  [hourLaws.isShort]: (lab) => {
+    lab.server.tables.envelopes.splice(0);
+    withAccounts(lab, {});
+  },
+  [hourLaws.counts]: (lab) => {
+    withAccounts(lab, {});
+    const { written } = first(lab.hosts).disk.ledger;
+    const { envelopes } = lab.server.tables;
+    const stored = new Set(envelopes.map(({ text }) => text));
+    for (const text of written.keys()) if (!stored.has(text)) written.delete(text);
+    const [[, record]] = [...written] as [[string, { sequence: number; wallMs: number }]];
+    for (let sequence = 1_000_000; sequence < 1_000_100; sequence++) {
+      written.set(`more ${sequence}`, record);
+      envelopes.push({ ...first(envelopes), text: `more ${sequence}`, sequence });
+    }
+  },
+  [hourLaws.isIncomplete]: (lab) => {
+    lab.server.tables.envelopes.splice(0);
+    withAccounts(lab, { is_checked: false });
+  },
+  [hourLaws.addsUp]: (lab) => {
+    lab.server.tables.envelopes.splice(0);
+    withAccount(lab, (account) => ({ ...account, rejected: 1n }));
+  },
+  [hourLaws.noFalseMissing]: (lab) => withAccount(lab, (account) => ({ ...account, missing: 1_000n })),
+  [hourLaws.storesOnce]: ({ server: { tables } }) => {
+    tables.envelopes.push({ ...first(tables.envelopes), sequence: 1_000_000 });
   },
   "telemetry waits for no account": async (lab) => {
     const { disk } = first(lab.hosts);
@@ -155,6 +184,6 @@ it("every law has a falsified history", () => {
     readFileSync(new URL(name, import.meta.url), "utf8"),
   );
   const others = [...sources.join("").matchAll(/(?:law: |add\(\s*)"([^"]+)"/g)].map(([, law]) => law);
-  const named = [...Object.values(laws), ...Object.values(accountLaws)];
+  const named = [...Object.values(laws), ...Object.values(accountLaws), ...Object.values(hourLaws)];
   expect(Object.keys(falsified).toSorted()).toEqual([...new Set([...named, ...others])].toSorted());
 });

@@ -3,13 +3,16 @@ import { expect, it } from "vitest";
 import { createDisk } from "./disk.ts";
 import type { SimulatedHost } from "./host.ts";
 import { createOracle, laws } from "./oracle.ts";
+import { createLedger } from "./queue-past.ts";
 import { emptyTables, type StoredEnvelope } from "./tables.ts";
 
 const [hostId, queueHex] = ["spiffe://sim/host", "07".repeat(16)];
 const envelope = (sequence: number, text: string): StoredEnvelope => ({ hostId, queueHex, sequence, text, xid: 1 });
+/** Of copies of one queue. */
+const ledger = createLedger();
 const hostOf = (machine: string, diskRestores: number): SimulatedHost => {
   const host = {
-    ...{ hostId, machine, disk: { ...createDisk(), restores: diskRestores } },
+    ...{ hostId, machine, disk: { ...createDisk(), ledger, restores: diskRestores } },
     queue: { stats: () => ({ records: 0, droppedRecordsTotal: 0 }) },
     forwarder: { status: () => ({ connected: true, lastError: null }) },
   };
@@ -31,7 +34,7 @@ const brokenLaws = ({ stored, discarded, promised, lostThrough = 0, hosts, resto
   const tables = { ...emptyTables(), envelopes: stored };
   if (lostThrough > 0)
     tables.records.push({ hostId, queueHex, action: "ingest.gap", details: { from: 1, through: lostThrough } });
-  const rest = { cores: [], stuck: new Set<string>(), isIntact: false, restores };
+  const rest = { cores: [], stuck: new Set<string>(), isIntact: false, restores, revoked: new Map() };
   return oracle.judge({ tables, discarded, hosts: hosts ?? [hostOf("host", 0)], ...rest }).map(({ law }) => law);
 };
 

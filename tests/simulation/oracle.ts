@@ -50,6 +50,8 @@ export interface Oracle {
   restored(machine: string, since: number): void;
   /** A host's queue exists twice or went back, or a call of it is repeated: core may report a copy. */
   copied(hostId: string): void;
+  /** How often that was called of a host. */
+  copiesOf(hostId: string): number;
   acknowledged(): number;
   judge(after: {
     tables: Tables;
@@ -63,6 +65,8 @@ export interface Oracle {
     isIntact: boolean;
     /** How often the database was restored, or a standby that lagged promoted. */
     restores: number;
+    /** Hosts that may send no more. */
+    revoked: ReadonlyMap<string, unknown>;
   }): Breach[];
 }
 
@@ -71,7 +75,7 @@ export const createOracle = (): Oracle => {
   const produced = new Map<string, number>();
   let promised: { hostId: string; text: string; number: number }[] = [];
   let acknowledged = 0;
-  const copies = new Set<string>();
+  const copies = new Map<string, number>();
 
   return {
     produce: (machine) => {
@@ -83,17 +87,27 @@ export const createOracle = (): Oracle => {
     restored: (machine, since) => {
       promised = promised.filter(({ text, number }) => number <= since || !text.startsWith(`${machine} `));
     },
-    copied: (hostId) => void copies.add(hostId),
+    copied: (hostId) => void copies.set(hostId, (copies.get(hostId) ?? 0) + 1),
+    copiesOf: (hostId) => copies.get(hostId) ?? 0,
     acknowledged: () => acknowledged,
-    judge: ({ tables, discarded, hosts, cores, stuck, isIntact, restores }) => [
-      ...judgeStored({ promised, tables, discarded, hosts, restores }),
+    judge: ({ tables, discarded, hosts, cores, stuck, isIntact, restores, revoked }) => [
+      ...judgeStored({
+        promised: promised.filter(({ hostId }) => !revoked.has(hostId)),
+        tables,
+        discarded,
+        hosts,
+        restores,
+      }),
       // A database that goes back may take the report of a copy with it.
-      ...judgeDoubles(tables, restores > 0 ? copies : []),
+      ...judgeDoubles(tables, restores > 0 ? copies.keys() : []),
       ...judgeOrder(tables),
       ...judgeReports({ tables, discarded, hosts, isIntact }),
       ...judgeCopies(tables, copies),
       ...judgeDeadLetters(hosts),
-      ...judgeRest(hosts, cores),
+      ...judgeRest(
+        hosts.filter(({ hostId }) => !revoked.has(hostId)),
+        cores,
+      ),
       ...[...stuck].map((machine) => ({ law: laws.goesOn, detail: `${machine} stores no record` })),
     ],
   };
@@ -169,8 +183,11 @@ const judgeStored = ({
   });
 };
 
-const isCopied = (hosts: readonly SimulatedHost[], hostId: string): boolean =>
-  hosts.filter((host) => host.hostId === hostId).length > 1;
+/** Whether two machines have copies of one queue. */
+export const isCopied = (hosts: readonly SimulatedHost[], hostId: string): boolean => {
+  const own = hosts.filter((host) => host.hostId === hostId);
+  return new Set(own.map(({ disk }) => disk.ledger)).size < own.length;
+};
 
 type EnvelopeQueue = Parameters<typeof queueRow>[0];
 const placeOf = (queue: EnvelopeQueue, sequence: number): string => `${queueRow(queue)} ${sequence}`;
@@ -224,13 +241,16 @@ const judgeReports = ({
   const stored = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
   const ever = [...envelopes, ...discarded];
   const used = new Set(ever.map((envelope) => placeOf(envelope, envelope.sequence)));
-  const usedByHost = new Set(ever.map(({ hostId, sequence }) => `${hostId} ${sequence}`));
+  const ledgerOf = (queueHex: string) => hosts.findIndex(({ disk }) => disk.ledger.queues.has(queueHex));
+  const usedByHost = new Set(ever.map(({ queueHex, sequence }) => `${ledgerOf(queueHex)} ${sequence}`));
   const single = new Set(
     hosts.filter(({ hostId, disk }) => disk.restores === 0 && !isCopied(hosts, hostId)).map(({ hostId }) => hostId),
   );
   /** Whether a queue of one history stored the sequence under another id only. */
   const isElsewhere = (record: QueueRecord, sequence: number) =>
-    single.has(record.hostId) && !used.has(placeOf(record, sequence)) && usedByHost.has(`${record.hostId} ${sequence}`);
+    single.has(record.hostId) &&
+    !used.has(placeOf(record, sequence)) &&
+    usedByHost.has(`${ledgerOf(record.queueHex)} ${sequence}`);
   return gaps.flatMap((record) => {
     if (isIntact) return [{ law: laws.noFalseLoss, detail: `${record.hostId}: the servers lost nothing` }];
     const [from, through] = [Number(record.details.from), Number(record.details.through)];
@@ -244,7 +264,7 @@ const judgeReports = ({
   });
 };
 
-const judgeCopies = ({ records }: Tables, copies: ReadonlySet<string>): Breach[] =>
+const judgeCopies = ({ records }: Tables, copies: ReadonlyMap<string, unknown>): Breach[] =>
   records.flatMap(({ action, hostId }) =>
     action === "queue.forked" && !copies.has(hostId)
       ? [{ law: laws.noFalseCopy, detail: `${hostId} was not copied` }]

@@ -1,6 +1,7 @@
 /** What a seed decides before anything happens, and what of it a history leaves out. */
 import { exportFaults } from "./export-faults.ts";
 import { budgetFault, faults } from "./faults.ts";
+import { hourFaults } from "./hour-faults.ts";
 import { laggingFault, streamFaults } from "./stream-faults.ts";
 import { createChance, createRandom } from "./world.ts";
 
@@ -19,6 +20,8 @@ export interface Plan {
   dropsWhenFull: boolean;
   /** The queues are the product's own, on files that can be damaged. */
   hasFiles: boolean;
+  /** Two collectors have the identity of the first host, each with a queue of its own. */
+  isShared: boolean;
   /** When sources end. */
   untilMs: number;
   faults: readonly { at: number; name: string }[];
@@ -45,22 +48,29 @@ const streamedShare = 0.3;
 /** In how many histories queues are on files: these take longer. */
 const filesShare = 0.1;
 
+/** In how many histories two collectors have one identity. */
+const sharedShare = 0.15;
+
 /** What may happen in a history. */
 export const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof faults => ({
   ...faults,
   ...exportFaults,
+  ...hourFaults,
   ...(isStreamed && streamFaults),
 });
 
-const drawnApart = { [budgetFault]: 0x3c6ef372, [laggingFault]: 0x1b873593 };
+const drawnApart: readonly string[] = [budgetFault, laggingFault, ...Object.keys(hourFaults)];
 
-/** Draws the times of a fault in a third of all histories, whatever else happens in them. */
-const drawApart = (seed: number, name: keyof typeof drawnApart): Plan["faults"] => {
-  const chance = createChance(createRandom(seed ^ drawnApart[name]));
-  if (!chance.isLikely(1 / 3)) return [];
+/** Draws from a seed apart from the plan's other parts. */
+const chanceApart = (seed: number, salt: number) => createChance(createRandom(seed ^ salt));
+
+/** Draws the times of faults in a share of all histories, whatever else happens in them. */
+const drawApart = (seed: number, salt: number, names: readonly string[], share = 1 / 3): Plan["faults"] => {
+  const chance = chanceApart(seed, salt);
+  if (!chance.isLikely(share)) return [];
   return Array.from({ length: chance.integer(1, 3) }, () => ({
     at: chance.integer(1_000, faultsUntilMs),
-    name,
+    name: chance.pick(names),
   }));
 };
 
@@ -80,12 +90,14 @@ export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed"
     faults: [
       ...Array.from({ length: chance.integer(1, 12) }, () => ({
         at: chance.integer(1_000, faultsUntilMs),
-        name: chance.pick(Object.keys(faultsOf({ isStreamed })).filter((name) => !(name in drawnApart))),
+        name: chance.pick(Object.keys(faultsOf({ isStreamed })).filter((name) => !drawnApart.includes(name))),
       })).toSorted((a, b) => a.at - b.at),
-      ...drawApart(seed, budgetFault),
-      ...(isStreamed ? drawApart(seed, laggingFault) : []),
+      ...drawApart(seed, 0x3c6ef372, [budgetFault]),
+      ...(isStreamed ? drawApart(seed, 0x1b873593, [laggingFault]) : []),
+      ...drawApart(seed, 0x2545f491, Object.keys(hourFaults), 1 / 2),
     ],
     dropsWhenFull: chance.isLikely(0.3),
     hasFiles: chance.isLikely(filesShare),
+    isShared: chanceApart(seed, 0x27d4eb2f).isLikely(sharedShare),
   };
 };

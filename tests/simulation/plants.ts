@@ -10,6 +10,7 @@ import type { AccountsFault, RegisterFault, SinkFault } from "./core.ts";
 import type { ServerFault } from "./database.ts";
 import type { SourceFault } from "./exporter.ts";
 import type { HostFault } from "./host.ts";
+import type { HourFault } from "./hour-laws.ts";
 import type { StreamFault } from "./jetstream.ts";
 import { withMembers } from "./with-members.ts";
 
@@ -23,6 +24,8 @@ export interface Plant extends HostFault {
   backend?: BackendFault;
   source?: SourceFault;
   streams?: StreamFault;
+  /** Of the law of hours. */
+  hour?: HourFault;
 }
 
 /** Mistakes of the collector: its queue on disk, its sessions, its forwarder. */

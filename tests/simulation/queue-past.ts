@@ -16,6 +16,48 @@ export interface QueuePast {
   readonly queues: readonly string[];
 }
 
+/** Core has opened a queue, or has received it through a sequence: as the world saw it at core, and by what its host was answered. */
+export interface Heard {
+  queueHex: string;
+  at: number;
+  /** Undefined: it was opened. */
+  through: number | undefined;
+}
+
+/** What a disk lost at a time: all that it had, or what it did not have in an image of `since`, which ends with `through`. */
+export interface DiskLoss {
+  queueHex: string;
+  at: number;
+  since: number;
+  through: number;
+}
+
+/** Returns whether core heard of a queue what a loss of its disk took back. */
+export const isTold = (loss: DiskLoss, heard: readonly Heard[] = []): boolean =>
+  heard.some(
+    ({ queueHex, at, through }) =>
+      queueHex === loss.queueHex && at <= loss.at && (through === undefined ? at > loss.since : through > loss.through),
+  );
+
+/** What the world knows of a machine and its copies: no fault takes it back. Times are by the host's clock. */
+export interface Ledger {
+  /** The records that its queues ever stored, by their texts. */
+  readonly written: Map<string, { sequence: number; wallMs: number }>;
+  /** How many of these were written before its identity was revoked. */
+  valid: number;
+  /** The ids of its queues, in hex. */
+  readonly queues: Set<string>;
+  /** When a source could not store, or a log file was lost. Empty once the host may have forgotten it. */
+  readonly dropped: number[];
+  /** The records that a disk lost; undefined: its host was answered nothing that the disk took back. */
+  readonly lost: Map<string, DiskLoss | undefined>;
+}
+
+/** Creates an empty one. */
+export const createLedger = (): Ledger => ({
+  ...{ written: new Map(), valid: Number.POSITIVE_INFINITY, queues: new Set(), dropped: [], lost: new Map() },
+});
+
 /** A queue that has stored nothing. */
 export const emptyPast: QueuePast = { records: [], queues: [] };
 
@@ -25,13 +67,15 @@ export const pastRecordOf = (envelope: Uint8Array, at: { sequence: number; wallM
   return { ...at, kind, text: Buffer.from(payload).toString() };
 };
 
-/** Adds what a transaction stored, and the id of the queue. */
+/** Adds what a transaction stored, and the id of the queue, also to the ledger. */
 export const continuePast = (
   past: QueuePast,
   { queueId }: { queueId: Uint8Array },
-  stored: readonly PastRecord[],
+  { stored, ledger }: { stored: readonly PastRecord[]; ledger: Ledger },
 ): QueuePast => {
   const queue = queueId.toHex();
+  ledger.queues.add(queue);
+  for (const { text, ...record } of stored) ledger.written.set(text, record);
   const isKnown = past.queues.includes(queue);
   if (isKnown && stored.length === 0) return past;
   return {

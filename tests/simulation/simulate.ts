@@ -6,22 +6,24 @@ import { type Backend, createBackend, usualBackend } from "./backend.ts";
 import type { DatabaseDelays } from "./commit-client.ts";
 import { type SimulatedCore, startCore } from "./core.ts";
 import { createDatabaseServer, type DatabaseServer } from "./database.ts";
-import { createDisk } from "./disk.ts";
+import { createDisk, type DiskImage } from "./disk.ts";
 import { connectExportDatabase } from "./export-database.ts";
 import { areExported, judgeExports } from "./export-laws.ts";
 import { type ExportLimits, type SimulatedExporter, startExporter } from "./exporter.ts";
 import { createQueueFolder, removeFolder } from "./file-disk.ts";
 import { type SimulatedHost, startHost } from "./host.ts";
+import { judgeHours } from "./hour-laws.ts";
 import { createJetStream, type JetStream } from "./jetstream.ts";
 import { createNetwork, type Network, wholeLink } from "./network.ts";
 import { type Breach, createOracle, type Oracle } from "./oracle.ts";
 import { type Course, drawPlan, faultsOf, faultsUntilMs, type Plan } from "./plan.ts";
 import type { Plant } from "./plants.ts";
+import { isTold } from "./queue-past.ts";
 import { healStreams } from "./stream-faults.ts";
 import { streamedEnvelopes, withStreamed } from "./stream-tables.ts";
 import type { StoredEnvelope, Tables } from "./tables.ts";
 import { type Watch, watchLaws } from "./watch-laws.ts";
-import { inWorld, type Note, type World } from "./world.ts";
+import { hasJumped, inWorld, type Note, type World } from "./world.ts";
 
 /** Everything that a fault can reach. */
 export interface Lab {
@@ -40,6 +42,12 @@ export interface Lab {
   watch: Watch;
   /** When the last source ends. */
   sourcesUntilMs: number;
+  /** When identities were revoked, by the clock of a core. */
+  revoked: ReadonlyMap<string, number>;
+  /** Ends the identity of a host, by the clock of a core. */
+  revoke(hostId: string): void;
+  /** Notes that a disk is about to lose what it did not have in an image of then; without one, all that it has. */
+  lose(host: SimulatedHost, before: { image: DiskImage; since: number } | undefined): void;
   killCore(index: number, restartAfterMs: number): void;
   /** Ends an exporter, at once or as its service manager does, and starts it again. */
   endExporter(index: number, how: "kill" | "stop", restartAfterMs: number): void;
@@ -100,10 +108,15 @@ export const simulate = (
     const tables = tablesOf(lab);
     const hasGoneBack = server.restores() > 0;
     const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
-    breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, discarded: discardedOf(lab) }));
+    const { hosts: all, revoked } = lab;
     const lags = await readLags(lab);
-    const isExportBack = hasGoneBack || (jetstream?.discarded.length ?? 0) > 0;
-    breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isExportBack }));
+    const isStreamBack = (jetstream?.discarded.length ?? 0) > 0;
+    const isBack = hasGoneBack || isStreamBack;
+    breaches.push(...judgeAccounts({ tables, hosts: all, revoked, isBack, isStreamBack }));
+    breaches.push(
+      ...judgeHours({ tables, hosts: all, revoked, isBack, isStreamBack, copiesOf: oracle.copiesOf }, plant.hour),
+    );
+    breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isBack }));
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
     return {
@@ -114,6 +127,8 @@ export const simulate = (
     };
   });
 
+const servedHosts = ({ hosts, revoked }: Lab) => hosts.filter(({ hostId }) => !revoked.has(hostId));
+
 /** Returns what the database has, with the envelopes of the stream if they are there. */
 const tablesOf = ({ server: { tables }, jetstream }: Lab): Tables =>
   jetstream ? withStreamed(tables, jetstream) : tables;
@@ -123,18 +138,20 @@ const discardedOf = ({ server, jetstream }: Lab): readonly StoredEnvelope[] =>
   jetstream ? streamedEnvelopes(jetstream.discarded) : server.discarded;
 
 const judgeIngest = (lab: Lab, stuck: ReadonlySet<string>): Breach[] => {
-  const { oracle, server, jetstream, hosts, cores } = lab;
+  const { oracle, server, jetstream, hosts, cores, revoked } = lab;
   const restores = server.restores();
   // A stream may lose what it had not synced.
   const isIntact = restores === 0 && jetstream === undefined;
-  return oracle.judge({ tables: tablesOf(lab), discarded: discardedOf(lab), restores, hosts, cores, stuck, isIntact });
+  const after = { tables: tablesOf(lab), discarded: discardedOf(lab), restores, hosts, cores, revoked };
+  return oracle.judge({ ...after, stuck, isIntact });
 };
 
 /**
  * Runs until every queue is empty and exported and a while longer, in which nothing may change; at most `settleMs`.
  */
 const untilRest = async (lab: Lab, stuck: ReadonlySet<string>): Promise<void> => {
-  const { world, hosts, server, jetstream, sourcesUntilMs } = lab;
+  const { world, server, jetstream, sourcesUntilMs } = lab;
+  const hosts = servedHosts(lab);
   const end = faultsUntilMs + settleMs;
   const isAtRest = () =>
     world.now() > sourcesUntilMs &&
@@ -155,7 +172,8 @@ const untilNothingArrives = async ({ world, cores }: Lab, end: number): Promise<
 
 /** Lets every collector write its last account, and core take what it can. */
 const settleAccounts = async (lab: Lab): Promise<void> => {
-  const { world, hosts } = lab;
+  const { world } = lab;
+  const hosts = servedHosts(lab);
   for (const { endAccounts } of hosts) endAccounts();
   // Core may not have answered some, which wait then.
   const end = world.now() + settleMs;
@@ -183,7 +201,8 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   const jetstream = plan.isStreamed
     ? createJetStream(world, { isOld: chance.isLikely(0.3), fault: plant.streams })
     : undefined;
-  const core = (name: string) => startCore(world, { name, server, network, delays, jetstream, fault: plant });
+  const revoked = new Map<string, number>();
+  const core = (name: string) => startCore(world, { name, server, network, delays, jetstream, revoked, fault: plant });
   const cores = Array.from({ length: plan.cores }, (_, index) => core(`core ${index + 1}`));
   const coreOf = () => {
     const running = cores.filter(({ process }) => process.isAlive);
@@ -191,11 +210,12 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   };
   const { appendMs, untilMs, queueBytesMax, dropsWhenFull } = plan;
   const shared = { network, oracle, coreOf, appendMs, untilMs, queueBytesMax, dropsWhenFull, fault: plant };
-  const hosts = Array.from({ length: plan.hosts }, (_, index) => {
-    const machine = `host-${index + 1}`;
+  const start = (machine: string, name = machine) => {
     const disk = createDisk(plan.hasFiles ? createQueueFolder() : undefined);
-    return startHost(world, { ...shared, machine, hostId: `spiffe://sim/${machine}`, disk });
-  });
+    return startHost(world, { ...shared, machine, hostId: `spiffe://sim/${name}`, disk });
+  };
+  const hosts = Array.from({ length: plan.hosts }, (_, index) => start(`host-${index + 1}`));
+  if (plan.isShared) hosts.push(start("second-1", "host-1"));
   const backend = createBackend(world);
   const limits: ExportLimits = {
     bufferBytesMax: chance.integer(50_000, 1_000_000),
@@ -208,10 +228,31 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   const exporters = Array.from({ length: plan.exporters }, (_, index) => exporter(`exporter ${index + 1}`));
   const isCalm = () =>
     jetstream === undefined && server.process.suspendedUntil < world.now() && delays.commitMs[1] <= usualCommitMs[1];
-  const watch = watchLaws(world, { hosts, cores, isCalm });
+  const watch = watchLaws(world, { hosts, cores, isCalm, revoked });
   return {
-    ...{ watch, world, oracle, network, server, delays, hosts, cores, backend, exporters, limits, jetstream },
+    ...{ revoked, watch, world, oracle, network, server, delays, hosts, cores, backend, exporters, limits, jetstream },
     sourcesUntilMs: shared.untilMs,
+    revoke: (hostId) => {
+      if (revoked.has(hostId)) return;
+      revoked.set(hostId, world.clockOf(chance.pick(cores).process).now());
+      for (const { hostId: of, disk } of hosts) if (of === hostId) disk.ledger.valid = disk.ledger.written.size;
+      network.cut((of) => of.hostId === hostId);
+    },
+    lose: ({ process, heard, disk: { image, ledger } }, before) => {
+      if (image === undefined) return;
+      const queueHex = image.state.queueId.toHex();
+      const isSame = before?.image.state.queueId.toHex() === queueHex;
+      const kept = new Set(before?.image.past.records.map(({ text }) => text));
+      const { since, through } = isSame
+        ? { since: before.since, through: before.image.state.nextSequence - 1 }
+        : { since: -1, through: -1 };
+      const loss = { queueHex, at: world.now(), since, through };
+      // Of what the disk lost before, core has heard nothing yet: what it is now put back to decides.
+      for (const [text, { at } = loss] of ledger.lost)
+        if (!heard.some((each) => each.at > at) && !isTold({ ...loss, at }, heard)) ledger.lost.set(text, undefined);
+      const known = isTold(loss, heard) && !hasJumped(process) ? loss : undefined;
+      for (const { text } of image.past.records) if (!kept.has(text)) ledger.lost.set(text, known);
+    },
     endExporter: (index, how, restartAfterMs) => {
       const ended = exporters[index];
       if (ended === undefined) return;
@@ -242,9 +283,9 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
 };
 
 /** Offers a record to every host once all is well; returns the machines that have not stored theirs. */
-const offerLast = ({ hosts }: Lab): ReadonlySet<string> => {
+const offerLast = (lab: Lab): ReadonlySet<string> => {
   const stuck = new Set<string>();
-  for (const { machine, offer } of hosts) {
+  for (const { machine, offer } of servedHosts(lab)) {
     stuck.add(machine);
     offer().then(
       () => stuck.delete(machine),

@@ -27,7 +27,7 @@ it("finds that the stream stores whatever it is sent", async () => {
 });
 
 it("finds that an hour stays complete of which its stream has lost what was settled", async () => {
-  const course = { seed: 2, isStreamed: true };
+  const course = { seed: 19, isStreamed: true };
   const plant = plants["what a stream has lost is not taken off accounts"];
   const { breaches } = await simulate(course, plant);
   expect(breaches.map(({ law }) => law)).toContain(accountLaws.named);

@@ -4,16 +4,22 @@ import { readAccount } from "../../functions/domain/telemetry/read-account.ts";
 import type { AccountRegister } from "../../functions/ingest/accounts.ts";
 import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
+import type { Heard } from "./queue-past.ts";
+import type { Tables } from "./tables.ts";
 import { withMembers } from "./with-members.ts";
 import type { World } from "./world.ts";
 
 const routine = { isRoutine: true };
+/** The sink of a stream notes queues each second: a core that is killed loses those of the last one. */
+const notedMs = 1_500;
 const shortId = (id: Uint8Array): string => id.toHex().slice(0, 6);
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Returns the queue of a machine, whose calls are noted. */
-export const tracedQueue = (world: World, machine: string, queue: Queue): Queue =>
-  withMembers(queue, {
+/** Returns the queue of a machine, whose calls are noted, and in `heard` what core answers of it. */
+export const tracedQueue = (world: World, machine: string, queue: Queue, heard: Heard[]): Queue => {
+  const hear = (through: number | undefined) =>
+    heard.push({ queueHex: queue.queueId.toHex(), at: world.now(), through });
+  return withMembers(queue, {
     append: async (records, options) => {
       try {
         const outcome = await queue.append(records, options);
@@ -26,7 +32,12 @@ export const tracedQueue = (world: World, machine: string, queue: Queue): Queue 
     },
     ack: (sequence, options) => {
       world.note(`${machine} deletes through ${sequence}`, routine);
+      hear(sequence);
       return queue.ack(sequence, options);
+    },
+    sessionAnswered: (...cursors) => {
+      hear(undefined);
+      queue.sessionAnswered(...cursors);
     },
     beginSession: (hostId) => {
       const session = queue.beginSession(hostId);
@@ -45,33 +56,46 @@ export const tracedQueue = (world: World, machine: string, queue: Queue): Queue 
       world.note(`${machine} continues as queue ${shortId(queue.queueId)}`);
     },
   });
+};
 
-/** Returns the sink of a core, whose calls are noted. */
-export const tracedSink = (world: World, core: string, sink: Sink): Sink => ({
-  ...sink,
-  open: async (claims, isGone) => {
-    const queue = `queue ${shortId(claims.queueId)} of ${claims.hostId}`;
-    try {
-      const opened = await sink.open(claims, isGone);
-      world.note(`${core} opens ${queue} at ${opened.cursor}`);
-      return opened;
-    } catch (error) {
-      world.note(`${core} does not open ${queue}: ${reasonOf(error)}`);
-      throw error;
-    }
-  },
-  commit: async (frame, bytes) => {
-    const range = `${frame.previousSequence + 1n}..${frame.lastSequence} of queue ${shortId(frame.queueId)}`;
-    try {
-      const committed = await sink.commit(frame, bytes);
-      world.note(`${core} commits ${range}: ${committed.outcome}, ${committed.before} → ${committed.cursor}`, routine);
-      return committed;
-    } catch (error) {
-      world.note(`${core} does not commit ${range}: ${reasonOf(error)}`);
-      throw error;
-    }
-  },
-});
+/** Returns the sink of a core, whose calls are noted, and in `heard` what they tell core of a queue. */
+export const tracedSink = (world: World, core: string, sink: Sink, heard: () => Tables["heard"]): Sink => {
+  const hear = ({ queueId }: { queueId: Uint8Array }, through: number | undefined) => {
+    const queueHex = queueId.toHex();
+    const at = world.now();
+    world.after(notedMs, () => heard().set(queueHex, [...(heard().get(queueHex) ?? []), { queueHex, at, through }]));
+  };
+  return {
+    ...sink,
+    open: async (claims, isGone) => {
+      const queue = `queue ${shortId(claims.queueId)} of ${claims.hostId}`;
+      try {
+        const opened = await sink.open(claims, isGone);
+        world.note(`${core} opens ${queue} at ${opened.cursor}`);
+        hear(claims, undefined);
+        return opened;
+      } catch (error) {
+        world.note(`${core} does not open ${queue}: ${reasonOf(error)}`);
+        throw error;
+      }
+    },
+    commit: async (frame, bytes) => {
+      const range = `${frame.previousSequence + 1n}..${frame.lastSequence} of queue ${shortId(frame.queueId)}`;
+      try {
+        const committed = await sink.commit(frame, bytes);
+        world.note(
+          `${core} commits ${range}: ${committed.outcome}, ${committed.before} → ${committed.cursor}`,
+          routine,
+        );
+        hear(frame, Number(committed.cursor));
+        return committed;
+      } catch (error) {
+        world.note(`${core} does not commit ${range}: ${reasonOf(error)}`);
+        throw error;
+      }
+    },
+  };
+};
 
 /** Returns the register of a core, whose records are noted. */
 export const tracedRegister = <Tx>(world: World, core: string, register: QueueRegister<Tx>): QueueRegister<Tx> => ({

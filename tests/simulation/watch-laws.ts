@@ -34,11 +34,13 @@ export const watchLaws = (
     hosts,
     cores,
     isCalm,
+    revoked,
   }: {
     hosts: readonly SimulatedHost[];
     cores: readonly SimulatedCore[];
     /** Whether the database answers as usual. */
     isCalm(): boolean;
+    revoked: ReadonlyMap<string, unknown>;
   },
 ): Watch => {
   const found = new Map<string, Breach>();
@@ -61,7 +63,12 @@ export const watchLaws = (
     const mute = heldMs(`${machine} is mute`, isAwake && link.lost.size > 0 && status.connected);
     if (mute > silenceMs) add("health is told within its time", `${machine} is connected after ${mute} ms of silence`);
     // One core is enough, but a call may go to any.
-    const canSpeak = isAwake && link.lost.size === 0 && link.delayMs[1] < 1_000 && disk.failure === undefined;
+    const canSpeak =
+      isAwake &&
+      !revoked.has(host.hostId) &&
+      link.lost.size === 0 &&
+      link.delayMs[1] < 1_000 &&
+      disk.failure === undefined;
     const areUp = cores.every(
       ({ process: core, ingest }) => core.isAlive && core.suspendedUntil < world.now() && ingest?.health().healthy,
     );

@@ -9,7 +9,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { hash } from "node:crypto";
 import TinyQueue from "tinyqueue";
-import type { Clock } from "../../kit/clock.ts";
+import { type Clock, hourMs } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 
 /** A process of a machine. */
@@ -25,6 +25,9 @@ export interface Process {
   /** Called when it is killed, as its peers learn that its connections have ended. */
   readonly onEnd: Set<() => void>;
 }
+
+/** Whether its wall clock has jumped: nobody can know of what hours it then was. */
+export const hasJumped = ({ clockOffsetMs }: Process): boolean => Math.abs(clockOffsetMs) > hourMs;
 
 /** Ends a process as SIGKILL does. */
 export const endProcess = (process: Process): void => {
@@ -67,6 +70,8 @@ export interface World {
   pause(ms: number): Promise<void>;
   /** The clock of a process, which follows its offset. */
   clockOf(process: Process): Clock;
+  /** Moves all clocks forward, as where every machine slept. */
+  leap(ms: number): void;
   /** Adds a line to the history. */
   note(text: string, options?: { isRoutine: boolean }): void;
   /** Runs `act` in the world, whose timers are events. */
@@ -164,7 +169,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
   };
   const events = new TinyQueue<Event>([], (a, b) => a.at - b.at || a.order - b.order);
   const random = createRandom(seed);
-  const epochMs = hourEndMs - createChance(createRandom(~seed)).integer(hourLeftMs.min, hourLeftMs.max);
+  let epochMs = hourEndMs - createChance(createRandom(~seed)).integer(hourLeftMs.min, hourLeftMs.max);
   const notes: Note[] = [];
   /** The text that the digest covers. */
   let told = "";
@@ -206,6 +211,9 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
           signal?.addEventListener("abort", stop, { once: true });
         }),
     }),
+    leap: (ms) => {
+      epochMs += ms;
+    },
     note: (text, { isRoutine } = { isRoutine: false }) => {
       notes.push({ at: time, text, isRoutine });
       told += `${course} ${text}\n`;
