@@ -39,6 +39,7 @@ describe("parseCollectorConfig", () => {
         dropNewestOnFull: false,
         atRiskBytesPercent: 80,
         atRiskOldestSeconds: 86_400,
+        ephemeral: false,
       },
       management: {
         coreUrl: undefined,
