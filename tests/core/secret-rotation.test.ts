@@ -196,7 +196,7 @@ it("rotates both secrets in rolling restarts: no request and no statement of the
   await roll(0, false);
   await roll(0, false);
   const before = await signIn();
-  const untroubled = { statuses: new Set([200]), kinds: new Set(["rows"]) };
+  const untroubled = { statuses: new Set([200]), kinds: new Set(["relations", "relation", "rows"]) };
   const during = await useDuring(before, async () => {
     for (const step of [1, 2]) {
       await roll(step);
