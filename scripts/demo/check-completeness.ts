@@ -125,10 +125,10 @@ const endHour = async (deployment: Deployment, startedAt: number, context: LabCo
 };
 
 const restartCore = async (deployment: Deployment, aheadMs: number, context: LabContext): Promise<void> => {
-  const { httpUrl, sql, databaseUrl } = deployment;
+  const { httpUrl, sql } = deployment;
   await deployment.kill();
-  const url = await moveDatabaseClock(sql, { databaseUrl, aheadMs });
-  deployment.start({ nodeFlags: clockAheadFlags(aheadMs), env: { SVC_DATABASE_URL: url } });
+  await moveDatabaseClock(sql, aheadMs);
+  deployment.start({ nodeFlags: clockAheadFlags(aheadMs) });
   await waitUntil({ what: "core takes telemetry", ...context }, async () => {
     const { ok } = await fetch(`${httpUrl}/readyz/ingest`, { signal: AbortSignal.timeout(5_000) });
     return ok || undefined;

@@ -15,19 +15,23 @@ const seededUserIds: UserIds = {
 };
 
 /** Returns a bridge token of a person for an hour, the longest lifetime that core accepts. */
-export const bridgeTokenOf = (secret: string, name: PersonName, userIds = seededUserIds): Promise<string> => {
-  const now = systemClock.now();
+export const bridgeTokenOf = (
+  secret: string,
+  name: PersonName,
+  userIds = seededUserIds,
+  now = systemClock.now(),
+): Promise<string> => {
   return mintBridgeToken(secret, { sub: userIds[name], now, claims: { exp: Math.floor(now / 1000) + 3600 } });
 };
 
-/** Creates the operator side of the core at `baseUrl`. */
+/** Creates the operator side of the core at `baseUrl`, whose clock is `now`. */
 export const createOperatorApi =
-  (baseUrl: string, secret: string, userIds = seededUserIds): OperatorApi =>
+  (baseUrl: string, secret: string, userIds = seededUserIds, now = systemClock.now): OperatorApi =>
   async <Answer>(as: PersonName, method: string, path: string, body?: object) => {
     const response = await fetch(baseUrl + path, {
       method,
       headers: {
-        Authorization: `Bearer ${await bridgeTokenOf(secret, as, userIds)}`,
+        Authorization: `Bearer ${await bridgeTokenOf(secret, as, userIds, now())}`,
         ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       },
       signal: AbortSignal.timeout(10_000),
