@@ -1,4 +1,5 @@
 import { cp, rm } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Queue } from "../../collector/queue/queue.ts";
 import { exportStatement } from "../../functions/domain/completeness/export-statement.ts";
@@ -7,6 +8,7 @@ import { writeStatement } from "../../functions/domain/completeness/write-statem
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { dayAt, findDays } from "../../functions/store/completeness/days.ts";
 import { extendSession } from "../../functions/store/fleet/core-sessions.ts";
+import { endQueue } from "../../functions/store/ingest/queues.ts";
 import { type Clock, dayMs, hourMs, systemClock } from "../../kit/clock.ts";
 import { stateOfByte, unpackNotes } from "../../proto/completeness/hour-note.ts";
 import { createInProcessCore } from "../../scripts/lab/in-process-core.ts";
@@ -304,6 +306,122 @@ describe("an hour of a host", () => {
     await test.pastGrace(two + hourMs, queue);
     const corrected = `complete hour=${new Date(two).toISOString().replace(".000", "")} accepted=21 stored=21 delivered=default`;
     expect(await test.linesAt(two + hourMs)).toContain(corrected);
+  });
+
+  /** What is said of an hour: its state, the statement, and the relation of the chat. */
+  const saidOf = async ({ sql, stateAt, linesAt }: Awaited<ReturnType<typeof start>>, hour: number) => ({
+    ...(await stateAt(hour)),
+    line: (await linesAt(hour))[0],
+    chat: [
+      ...(await sql`select state, short_of from chat.incomplete_hours where hour = ${new Date(hour).toISOString()}::timestamptz`),
+    ],
+  });
+  const unknown = {
+    ...{ state: "short", shortages: [{ kind: "unknown", count: null }] },
+    ...{ line: expect.stringMatching(/^short .*short=unknown/), chat: [{ state: "short", short_of: "unknown" }] },
+  };
+  const late = {
+    state: "late",
+    shortages: [],
+    line: expect.stringMatching(/^late/),
+    chat: [{ state: "late", short_of: null }],
+  };
+
+  it("L1: is late while a queue is gone before its first account, and short once an admin closes that", async () => {
+    const test = await start();
+    const lost = test.open();
+    const { queueId } = lost;
+    const stop = test.forward(lost);
+    await appendTexts(lost, numberedTexts(20));
+    await test.drained(lost);
+    await stop();
+    await lost.close();
+    await rm(test.dir, { recursive: true });
+    const queue = test.open({ entropy: createSeededEntropy(2) });
+    test.forward(queue);
+    await test.sendHour(queue, 10);
+    await test.pass(14, queue);
+    await appendTexts(queue, numberedTexts(1));
+    await test.drained(queue);
+    await test.pastGrace(two, queue);
+    expect(await saidOf(test, two)).toEqual(late);
+    const now = new Date(test.clock.now());
+    await endQueue(test.connection.db, { hostId: accountingHost, queueId }, { endedAt: now, ending: "closed" }, now);
+    await test.pass(1, queue);
+    await test.settle();
+    expect(await test.stateAt(two)).toEqual({ state: unknown.state, shortages: unknown.shortages });
+  });
+
+  it("L2: is late while a second collector of its identity is gone with records", async () => {
+    const test = await start();
+    const queue = test.open();
+    test.forward(queue);
+    const other = `${test.dir}-other`;
+    const second = test.open({ entropy: createSeededEntropy(2) }, other);
+    const stop = test.forward(second);
+    await appendTexts(second, numberedTexts(5));
+    await test.drained(second);
+    await stop();
+    await appendTexts(second, numberedTexts(516));
+    await second.close();
+    await rm(other, { recursive: true });
+    await test.sendHour(queue, 10);
+    await test.pass(14, queue);
+    await appendTexts(queue, numberedTexts(1));
+    await test.drained(queue);
+    await test.pastGrace(two, queue);
+    expect(await saidOf(test, two)).toEqual(late);
+  });
+
+  it("L3: is short of what nobody knows after a disk went back, however much its successor states", async () => {
+    const test = await start();
+    const queue = test.open();
+    const stop = test.forward(queue);
+    await appendTexts(queue, numberedTexts(20));
+    await test.drained(queue);
+    const copied = `${test.dir}-copy`;
+    await cp(test.dir, copied, { recursive: true });
+    onTestFinished(() => rm(copied, { recursive: true }));
+    await rm(join(copied, "queue.lock"), { force: true });
+    await appendTexts(queue, numberedTexts(7));
+    await test.drained(queue);
+    await stop();
+    await appendTexts(queue, numberedTexts(81));
+    await queue.close();
+    const back = test.open({ entropy: createSeededEntropy(2) }, copied);
+    test.forward(back);
+    await test.sendHour(back, 10);
+    await test.pastGrace(two, back);
+    expect(await saidOf(test, two)).toEqual(unknown);
+  });
+
+  it("L4: is short of what nobody knows when its host is revoked with unsent records", async () => {
+    const test = await start();
+    const queue = test.open();
+    const stop = test.forward(queue);
+    await appendTexts(queue, numberedTexts(20));
+    await test.drained(queue);
+    await stop();
+    await appendTexts(queue, numberedTexts(30));
+    await test.pass(30, queue);
+    await test.sql`update collector_identity set revoked_at = ${new Date(test.clock.now()).toISOString()}`;
+    await test.pastGrace(two, queue);
+    expect(await saidOf(test, two)).toEqual(unknown);
+  });
+
+  it("is complete when its queue ends in it, and the hours after that are not running", async () => {
+    const test = await start();
+    const queue = test.open();
+    test.forward(queue);
+    await appendTexts(queue, numberedTexts(20));
+    await test.drained(queue);
+    await test.pass(30, queue);
+    expect(queue.accounts.end()).toBe(true);
+    await test.settled(queue);
+    await test.pastGrace(two + hourMs);
+    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    expect(await test.stateAt(two + hourMs)).toEqual({ state: "not_running", shortages: [] });
+    expect(await test.linesAt(two)).toEqual(["complete accepted=20 stored=20 delivered=backend"]);
   });
 
   it("is not accounted by a core that takes no accounts", async () => {
