@@ -1,6 +1,6 @@
 /**
- * The sink that stores blocks of envelopes in NATS JetStream. PostgreSQL is not in the path of a frame: it receives the counts and the opened
- * queues once a second, and the audit events of forks and gaps. Invariants, beside those of `queue-streams.ts`:
+ * The sink that stores blocks of envelopes in NATS JetStream. PostgreSQL is not in the path of a frame: it receives the counts once a
+ * second, the queues that are opened, and the audit events of forks and gaps. Invariants, beside those of `queue-streams.ts`:
  * - The work of one queue runs one after the other (`mutex`); a view is changed there only.
  * - After any failure the view is dropped: what is stored then is read again, so an envelope that was stored without its
  *   acknowledgement is not stored again.
@@ -17,8 +17,9 @@ import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest/cursors.ts";
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
-import { noteFork } from "../../store/ingest/queues.ts";
+import { endQueues, noteFork, noteQueues } from "../../store/ingest/queues.ts";
 import type { CommitObserver } from "../committer.ts";
+import { inGroups } from "../in-groups.ts";
 import { ackedUnder, checkOpen, decideOpen, type LeftCursor, lossOf, type OpenedQueue } from "../open-queue.ts";
 import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
@@ -28,7 +29,6 @@ import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createKeyedMutex } from "./keyed-mutex.ts";
 import { createLossReports } from "./loss-reports.ts";
-import { createOpenedQueues } from "./opened-queues.ts";
 import { planBlocks } from "./plan-blocks.ts";
 import { checkStreams, isStreamMissing, prepareStreams, type StreamSettings } from "./prepare-streams.ts";
 import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
@@ -115,14 +115,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     clock,
     onError: (err) => log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
   });
-  const openedQueues = createOpenedQueues({
-    ...{ db, clock },
-    onError: (err) => log.warn({ err }, "opened queues could not be noted; core tries again"),
-  });
   const health = createHealth({ manager, streams: names, clock, log, waiting: publisher.waiting, inspect });
   const views = createViews(streams);
   const stopped = new AbortController();
-  const counting = Promise.all([counts.run(stopped.signal), openedQueues.run(stopped.signal)]);
+  const counting = counts.run(stopped.signal);
   const watching = watchExportLags({ manager, db, clock, stream: names.envelopes }, stopped.signal);
   const restoreListeners = new Set<() => void>();
   let isClosing = false;
@@ -257,6 +253,31 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     return { cursor: view.cursor, sessionId, totals: totalsOf(view), countedFrom: view.countedFrom, end };
   };
 
+  const note = inGroups(
+    (opens: readonly Open[]) =>
+      db.transaction(async (tx) => {
+        const now = new Date(clock.now());
+        await noteQueues(tx, opens, now);
+        for (const { hostId, leftQueues } of opens) {
+          const left = leftQueues.map(({ queueId }) => queueId);
+          if (left.length > 0) await endQueues(tx, hostId, left, { endedAt: now, ending: "succeeded" }, now);
+        }
+        return opens;
+      }),
+    { keyOf: ({ hostId }) => hostId },
+  );
+  /** Notes that a queue is open; no frame waits for it, also while PostgreSQL is unavailable. */
+  const noteOpened = async (open: Open): Promise<void> => {
+    while (!stopped.signal.aborted)
+      try {
+        await note(open);
+        return;
+      } catch (err) {
+        log.warn({ err }, "an opened queue could not be noted; core tries again");
+        await clock.sleep(1_000, stopped.signal).catch(() => undefined);
+      }
+  };
+
   return {
     countedOf: (queue) => mutex.run(viewKey(queue), () => health.observe(() => countedOf(queue))),
     async open(claims, isGone = () => false) {
@@ -273,7 +294,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       }
       const opened = await mutex.run(viewKey(claims), () => health.observe(() => open(claims, isGone)));
       // As in PostgreSQL's sink.
-      if (claims.sessionId.length > 0 || claims.ackedThrough > 0n) openedQueues.add(claims);
+      if (claims.sessionId.length > 0 || claims.ackedThrough > 0n) void noteOpened(claims);
       return { ...opened, left };
     },
     async commit(frame) {
