@@ -392,7 +392,11 @@ describe("an hour of a host", () => {
     test.forward(back);
     await test.sendHour(back, 10);
     await test.pastGrace(two, back);
-    expect(await saidOf(test, two)).toEqual(unknown);
+    expect(await test.stateAt(two)).toEqual({ state: "silent", shortages: [] });
+    // The copied queue is not seen again.
+    await test.clock.advance(dayMs);
+    await test.settle();
+    expect(await test.stateAt(two)).toEqual({ state: unknown.state, shortages: unknown.shortages });
   });
 
   it("L4: is short of what nobody knows when its host is revoked with unsent records", async () => {
