@@ -5,7 +5,7 @@
  */
 import type { Client, Connection, Submittable } from "pg";
 import { type DatabaseServer, serverError, type Transaction } from "./database.ts";
-import { argumentsOf, messagesOf, readCopiedBlocks, splitStatements } from "./read-statements.ts";
+import { argumentsOf, type CopiedBlock, messagesOf, readCopiedBlocks, splitStatements } from "./read-statements.ts";
 import { createStatements, type Row } from "./statements.ts";
 import type { StoredEnvelope } from "./tables.ts";
 import type { Process, World } from "./world.ts";
@@ -34,6 +34,10 @@ interface Message {
   complete: number;
   wake(): void;
 }
+
+/** Whether its sender does not compress a block. */
+const isSmall = (block: CopiedBlock | undefined): boolean =>
+  (block?.columns.get("raw_bytes")?.readInt32BE() ?? 0) < 1_024;
 
 /** Connects; rejects as pg does when the server refuses. */
 export const connectCommitClient = async (
@@ -120,7 +124,8 @@ export const connectCommitClient = async (
       }
       const copied = readCopiedBlocks(message.copies[index] ?? []);
       server.write(open, ({ envelopes, blocks }, xid) => {
-        for (const { columns, rows } of copied) {
+        for (const [at, { columns, rows }] of copied.entries()) {
+          if (server.fault.dropsSmallBlocks && isSmall(copied[at]) && at > 0 && !isSmall(copied[at - 1])) continue;
           blocks.push({ xid, columns, envelopes: rows.length });
           envelopes.push(...rows.map((row): StoredEnvelope => ({ ...row, xid })));
         }

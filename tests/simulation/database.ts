@@ -29,6 +29,10 @@ export interface ServerFault {
   writesAtOnce?: boolean;
   /** A transaction whose client has gone keeps its locks. */
   keepsLocks?: boolean;
+  /** A queue that had ended stays so. */
+  keepsEnds?: boolean;
+  /** Of blocks that are copied together, a last one that its sender did not compress is not stored. */
+  dropsSmallBlocks?: boolean;
 }
 
 /** A transaction. */

@@ -13,6 +13,7 @@ import type { Entropy } from "../../kit/entropy.ts";
 import {
   continuePast,
   createLedger,
+  type DiskLoss,
   emptyPast,
   type Ledger,
   type PastRecord,
@@ -65,6 +66,8 @@ export interface Disk {
   failure: "full" | "error" | undefined;
   /** How often it went back to an older image, or was damaged. */
   restores: number;
+  /** When the queue that it has was last copied, and its last sequence then. */
+  shared: Omit<DiskLoss, "at"> | undefined;
   /** How often its files were damaged. */
   damages: number;
   readonly ledger: Ledger;
@@ -72,7 +75,7 @@ export interface Disk {
 
 /** Creates an empty disk. */
 export const createDisk = (folder?: QueueFolder): Disk => ({
-  ...{ folder, image: undefined, synced: undefined, failure: undefined, restores: 0, damages: 0 },
+  ...{ folder, image: undefined, synced: undefined, failure: undefined, restores: 0, shared: undefined, damages: 0 },
   ledger: createLedger(),
 });
 
@@ -98,6 +101,10 @@ export interface StoreFault {
   countsTwice?: boolean;
   /** The open period of accounts is not part of a transaction. */
   skipsPeriod?: boolean;
+  /** What an account that gets another queue id says was acknowledged before, of one that ends with a sequence. */
+  renames?: (lastSequence: number) => number;
+  /** Each account says that it is the last one. */
+  endsQueues?: boolean;
 }
 
 /** Opens the store on a disk. */
@@ -247,9 +254,15 @@ const accountTable = (
       if (!fault.skipsPeriod) kept.period = JSON.stringify(period);
     },
     rows: () => kept.accounts,
-    insert: (row) => kept.accounts.push({ ...row, id: (kept.accounts.at(-1)?.id ?? 0) + 1 }),
+    insert: ({ content, ...row }) => {
+      const ended = fault.endsQueues || content.ended;
+      kept.accounts.push({ ...row, content: { ...content, ended }, id: (kept.accounts.at(-1)?.id ?? 0) + 1 });
+    },
     seal: (id, sealed) => change(id, { sealed }),
-    unseal: (id, queueId, content) => change(id, { queueId, content, sealed: undefined }),
+    unseal: (id, queueId, content) => {
+      const ackedBeforeThrough = fault.renames?.(content.lastSequence) ?? content.ackedBeforeThrough;
+      change(id, { queueId, content: { ...content, ackedBeforeThrough }, sealed: undefined });
+    },
     acknowledge: (id, keptMax) => {
       change(id, { isAcked: true });
       const old = kept.accounts.filter(({ isAcked }) => isAcked).slice(0, -keptMax);

@@ -102,6 +102,8 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const link: Link = { ...wholeLink };
   const refusals = { dropped: 0, forgotten: 0 };
   const heard: Heard[] = [];
+  // Frames of large records are compressed, and small ones among them are not.
+  const attributes = world.chance.isLikely(0.3) ? { padding: "-".repeat(world.chance.integer(50, 250)) } : {};
   const noteEnd = (): void => {
     if (!host.process.isAlive) return;
     const { droppedRecords = 0, quarantinedRecords = 0 } = disk.image?.state ?? {};
@@ -157,7 +159,10 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const offer = async ({ process, queue }: Pick<Running, "process" | "queue">, records: number): Promise<void> => {
     const wallMs = world.clockOf(process).now();
     const texts = Array.from({ length: records }, () => oracle.produce(machine));
-    const offered = texts.map((text) => recordOf(text, world.chance.isLikely(refusedShare) ? refusedKind : "log_line"));
+    const offered = texts.map((text) => ({
+      ...recordOf(text, world.chance.isLikely(refusedShare) ? refusedKind : "log_line"),
+      attributes,
+    }));
     if ((await queue.append(offered)) === "stored") oracle.acknowledge(hostId, texts);
     else {
       refusals.dropped += records;
@@ -242,11 +247,10 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
 const refusedKind = "Not a kind";
 const refusedShare = 0.01;
 
-const recordOf = (text: string, kind: string): NewRecord => ({
+const recordOf = (text: string, kind: string): Omit<NewRecord, "attributes"> => ({
   kind,
   observedAtMs: 0,
   source: "file",
-  attributes: {},
   payload: Buffer.from(text),
 });
 

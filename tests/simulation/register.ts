@@ -63,7 +63,10 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
     note: ({ step }, queues, now) =>
       step((tx) => {
         for (const queue of queues)
-          server.write(tx, (tables) => noteQueue(tables, keyOf(queue), now.getTime(), queue.sendsAccounts));
+          server.write(tx, (tables) => {
+            const { sendsAccounts } = queue;
+            noteQueue(tables, { name: keyOf(queue), now: now.getTime(), sendsAccounts }, server.fault);
+          });
       }),
     noteFork: ({ step }, queue) => step((tx) => server.write(tx, (tables) => noteForkOf(tables, keyOf(queue)))),
     endLeft: ({ step }, hostId, queueIds, endedAt) =>

@@ -4,7 +4,7 @@
  */
 
 import { type Course, drawPlan } from "./plan.ts";
-import type { Plant } from "./plants.ts";
+import type { Plant } from "./plant.ts";
 import { type Outcome, simulate } from "./simulate.ts";
 
 const variations = 6;

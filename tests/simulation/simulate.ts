@@ -17,7 +17,7 @@ import { createJetStream, type JetStream } from "./jetstream.ts";
 import { createNetwork, type Network, wholeLink } from "./network.ts";
 import { type Breach, createOracle, type Oracle } from "./oracle.ts";
 import { type Course, drawPlan, faultsOf, faultsUntilMs, type Plan } from "./plan.ts";
-import type { Plant } from "./plants.ts";
+import type { Plant } from "./plant.ts";
 import { isTold } from "./queue-past.ts";
 import { healStreams } from "./stream-faults.ts";
 import { streamedEnvelopes, withStreamed } from "./stream-tables.ts";
@@ -238,14 +238,16 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
       for (const { hostId: of, disk } of hosts) if (of === hostId) disk.ledger.valid = disk.ledger.written.size;
       network.cut((of) => of.hostId === hostId);
     },
-    lose: ({ process, heard, disk: { image, ledger } }, before) => {
+    lose: ({ process, heard, disk: { image, ledger, shared } }, before) => {
       if (image === undefined) return;
       const queueHex = image.state.queueId.toHex();
       const isSame = before?.image.state.queueId.toHex() === queueHex;
       const kept = new Set(before?.image.past.records.map(({ text }) => text));
-      const { since, through } = isSame
-        ? { since: before.since, through: before.image.state.nextSequence - 1 }
-        : { since: -1, through: -1 };
+      const none = { since: -1, through: -1 };
+      const own = isSame ? { since: before.since, through: before.image.state.nextSequence - 1 } : none;
+      // What two copies of a queue have in common is no sign of either.
+      const common = shared?.queueHex === queueHex ? shared : none;
+      const [since, through] = [Math.max(own.since, common.since), Math.max(own.through, common.through)];
       const loss = { queueHex, at: world.now(), since, through };
       // Of what the disk lost before, core has heard nothing yet: what it is now put back to decides.
       for (const [text, { at } = loss] of ledger.lost)
@@ -273,6 +275,9 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     },
     copy: ({ hostId, machine, disk }) => {
       oracle.copied(hostId);
+      const { queueId, nextSequence } = disk.image?.state ?? {};
+      if (queueId && nextSequence)
+        disk.shared = { queueHex: queueId.toHex(), since: world.now(), through: nextSequence - 1 };
       const copied = { ...disk };
       // A machine may be copied twice, and a copy too.
       const copies = hosts.filter((host) => host.hostId === hostId).length;

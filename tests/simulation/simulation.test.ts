@@ -3,7 +3,6 @@ import { accountLaws } from "./account-laws.ts";
 import { laws } from "./oracle.ts";
 import { drawPlan } from "./plan.ts";
 import { plants } from "./plants.ts";
-import { searchPlants } from "./search-plants.ts";
 import { shrink } from "./shrink.ts";
 import { simulate } from "./simulate.ts";
 import { commandOf, reportOf } from "./story.ts";
@@ -44,21 +43,6 @@ describe("a simulation", () => {
     });
     expect(breaches).toEqual([]);
     expect(notes.filter(({ text }) => text.includes("queue.forked"))).not.toEqual([]);
-  });
-
-  // `simulate -- --plants` runs all of them, each until a seed finds it: the table is in docs/simulation.md.
-  it.each([
-    "the queue's state is not part of its transactions",
-    "acks delete nothing",
-    "core opens a queue one behind its cursor",
-    "a cursor does not move with its rows",
-    "a session does not fence the one before",
-    "an account is deleted when it is sent",
-    "what core rejects is not counted",
-    "an export leaves out what it read before its lease ended",
-  ])("finds that %s", async (name) => {
-    const [found] = await searchPlants({ names: [name], first: 1, seedsMax: 30, onFound: () => undefined });
-    expect(found?.law).not.toBe("");
   });
 
   it("stores telemetry behind an account that core never answers, and finds that it waits for ever", async () => {

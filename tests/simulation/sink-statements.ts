@@ -14,9 +14,10 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
       const [now, seen] = params;
       const queues = JSON.parse(String(seen)) as { host: string; queue: string; sends: boolean }[];
       for (const { host: hostId, queue: queueHex, sends } of queues)
-        server.write(open, (tables) =>
-          noteQueue(tables, queueRow({ hostId, queueHex }), Date.parse(String(now)), sends),
-        );
+        server.write(open, (tables) => {
+          const queue = { name: queueRow({ hostId, queueHex }), now: Date.parse(String(now)), sendsAccounts: sends };
+          noteQueue(tables, queue, server.fault);
+        });
       return [];
     }
     if (text.startsWith("update ingest_queue set is_forked = true ")) {

@@ -63,13 +63,17 @@ export interface QueueRow {
 }
 
 /** Notes that a queue is open, as core does. */
-export const noteQueue = ({ queues }: Pick<Tables, "queues">, name: string, now: number, sendsAccounts: boolean) => {
+export const noteQueue = (
+  { queues }: Pick<Tables, "queues">,
+  { name, now, sendsAccounts }: { name: string; now: number; sendsAccounts: boolean },
+  { keepsEnds = false }: { keepsEnds?: boolean | undefined } = {},
+) => {
   const row = queues.get(name) ?? { firstSeenAt: now, sendsAccounts, endedAt: null, ending: null, isForked: false };
   queues.set(name, {
     ...row,
     sendsAccounts: row.sendsAccounts || sendsAccounts,
-    endedAt: null,
-    ending: row.ending === "ended" ? row.ending : null,
+    endedAt: keepsEnds ? row.endedAt : null,
+    ending: keepsEnds || row.ending === "ended" ? row.ending : null,
   });
 };
 

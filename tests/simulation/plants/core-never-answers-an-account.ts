@@ -1,0 +1,1 @@
+export { neverAnswered as default } from "../plant.ts";
