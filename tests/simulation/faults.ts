@@ -115,7 +115,9 @@ export const faults: Readonly<Record<string, Fault>> = {
   "a host's clock drifts": (lab) => drift(lab, anyHost(lab).process),
   "a core's clock drifts": (lab) => drift(lab, lab.world.chance.pick(lab.cores).process),
   "a host's clock jumps": (lab) => {
-    anyHost(lab).process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
+    const { process, disk } = anyHost(lab);
+    process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
+    disk.ledger.hasJumped = true;
   },
   "a host's files are damaged": (lab) => {
     const host = anyHost(lab);

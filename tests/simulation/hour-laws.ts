@@ -28,7 +28,6 @@ import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";
 import { isTold, type Ledger } from "./queue-past.ts";
 import { endQueueRow, type Tables } from "./tables.ts";
-import { hasJumped } from "./world.ts";
 
 /** The laws by name. */
 export const hourLaws = {
@@ -156,8 +155,7 @@ const isKnown = (
   if (ledger.lost.has(text)) return false;
   const isSent = !revoked.has(hostId);
   return machines.some(
-    ({ process, disk: { image } }) =>
-      image && heard.has(image.state.queueId.toHex()) && (isSent || !hasJumped(process)),
+    ({ disk: { image } }) => image && heard.has(image.state.queueId.toHex()) && (isSent || !ledger.hasJumped),
   );
 };
 

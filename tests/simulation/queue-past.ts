@@ -45,6 +45,8 @@ export interface Ledger {
   readonly written: Map<string, { sequence: number; wallMs: number }>;
   /** How many of these were written before its identity was revoked. */
   valid: number;
+  /** Its wall clock has jumped: nobody can know of what hours it then was. */
+  hasJumped: boolean;
   /** The ids of its queues, in hex. */
   readonly queues: Set<string>;
   /** When a source could not store, or a log file was lost. Empty once the host may have forgotten it. */
@@ -55,7 +57,14 @@ export interface Ledger {
 
 /** Creates an empty one. */
 export const createLedger = (): Ledger => ({
-  ...{ written: new Map(), valid: Number.POSITIVE_INFINITY, queues: new Set(), dropped: [], lost: new Map() },
+  ...{
+    written: new Map(),
+    valid: Number.POSITIVE_INFINITY,
+    hasJumped: false,
+    queues: new Set(),
+    dropped: [],
+    lost: new Map(),
+  },
 });
 
 /** A queue that has stored nothing. */

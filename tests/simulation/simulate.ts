@@ -23,7 +23,7 @@ import { healStreams } from "./stream-faults.ts";
 import { streamedEnvelopes, withStreamed } from "./stream-tables.ts";
 import type { StoredEnvelope, Tables } from "./tables.ts";
 import { type Watch, watchLaws } from "./watch-laws.ts";
-import { hasJumped, inWorld, type Note, type World } from "./world.ts";
+import { inWorld, type Note, type World } from "./world.ts";
 
 /** Everything that a fault can reach. */
 export interface Lab {
@@ -238,7 +238,7 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
       for (const { hostId: of, disk } of hosts) if (of === hostId) disk.ledger.valid = disk.ledger.written.size;
       network.cut((of) => of.hostId === hostId);
     },
-    lose: ({ process, heard, disk: { image, ledger, shared } }, before) => {
+    lose: ({ heard, disk: { image, ledger, shared } }, before) => {
       if (image === undefined) return;
       const queueHex = image.state.queueId.toHex();
       const isSame = before?.image.state.queueId.toHex() === queueHex;
@@ -252,7 +252,7 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
       // Of what the disk lost before, core has heard nothing yet: what it is now put back to decides.
       for (const [text, { at } = loss] of ledger.lost)
         if (!heard.some((each) => each.at > at) && !isTold({ ...loss, at }, heard)) ledger.lost.set(text, undefined);
-      const known = isTold(loss, heard) && !hasJumped(process) ? loss : undefined;
+      const known = isTold(loss, heard) && !ledger.hasJumped ? loss : undefined;
       for (const { text } of image.past.records) if (!kept.has(text)) ledger.lost.set(text, known);
     },
     endExporter: (index, how, restartAfterMs) => {

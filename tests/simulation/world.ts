@@ -9,7 +9,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { hash } from "node:crypto";
 import TinyQueue from "tinyqueue";
-import { type Clock, hourMs } from "../../kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 
 /** A process of a machine. */
@@ -25,9 +25,6 @@ export interface Process {
   /** Called when it is killed, as its peers learn that its connections have ended. */
   readonly onEnd: Set<() => void>;
 }
-
-/** Whether its wall clock has jumped: nobody can know of what hours it then was. */
-export const hasJumped = ({ clockOffsetMs }: Process): boolean => Math.abs(clockOffsetMs) > hourMs;
 
 /** Ends a process as SIGKILL does. */
 export const endProcess = (process: Process): void => {
