@@ -8,7 +8,10 @@ import type { MessageAttack } from "./message-attacks.ts";
 const { name, seconds, message, ...rest } = workerData as { name: string; seconds: number; message?: MessageAttack };
 // Of this thread alone: attackers have machines of their own, and would otherwise take the CPU of core and of the client.
 setPriority(19);
-const target = { ...rest, signal: AbortSignal.timeout(seconds * 1_000) };
+const stop = new AbortController();
+// AbortSignal.timeout does not keep the thread.
+setTimeout(() => stop.abort(), seconds * 1_000);
+const target = { ...rest, signal: stop.signal };
 const opened = await (message === undefined
   ? (attacks[name]?.(target as unknown as Target) ?? httpAttacks[name]?.(target as unknown as HttpTarget))
   : sendMessages(target as unknown as Target, message));

@@ -37,8 +37,9 @@ const open = ({ port }: HttpTarget): Socket =>
     .on("error", () => undefined);
 
 /** Resolves when a connection has ended, or with the attack. */
-const ended = (socket: Socket, { signal }: HttpTarget): Promise<unknown> =>
-  once(socket, "close", { signal }).catch(() => undefined);
+const ended = async (socket: Socket, { signal }: HttpTarget): Promise<void> => {
+  if (!socket.closed) await once(socket, "close", { signal }).catch(() => undefined);
+};
 
 /** Sends requests in turn, `atOnce` at the same time, each on a connection of its own. */
 const repeat = async (
