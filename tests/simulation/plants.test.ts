@@ -6,7 +6,7 @@ import { simulate } from "./simulate.ts";
 
 const page = readFileSync(new URL("../../docs/simulation-plants.md", import.meta.url), "utf8");
 const [table = ""] = page.split("## ");
-const rows = [...table.matchAll(/^\| ([^|]+?) +\| ([^|]*?) *\| (\d+|not searched) *\|$/gm)].map(
+const rows = [...table.matchAll(/^\| ([^|]+?) +\| ([^|]*?) *\| (\d+|none in 284) *\|$/gm)].map(
   ([, name = "", law = "", seed]) => ({ name, law, seed: Number(seed) }),
 );
 
