@@ -464,15 +464,20 @@ const readAccount = ({ body }, ofHost) => {
     previous: fields[4]?.at(-1) ?? none,
     from: Number(number(6)),
     to: Number(number(7)),
-    ...{ first, last },
+    first,
+    last,
     isStopped: number(10) === 1n,
     ackedBefore: through < first ? 0n : through - first + 1n,
     certificate: (fields[19]?.at(-1) ?? none).toString("hex"),
     counts: {
       ...refused,
       accepted: records(12, 3),
-      ...{ expired: number(14), damaged: number(15), file_gap_bytes: number(16), file_gaps: number(21) },
-      ...{ filtered: records(23, 4), redacted: records(24, 4) },
+      expired: number(14),
+      damaged: number(15),
+      file_gap_bytes: number(16),
+      file_gaps: number(21),
+      filtered: records(23, 4),
+      redacted: records(24, 4),
     },
   };
 };

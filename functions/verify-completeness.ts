@@ -83,7 +83,7 @@ export const verifyCompletenessCommand = async (args: readonly string[]): Promis
   }
 };
 
-/** What a verification takes: texts, and what reads blocks. */
+/** The texts of a verification, and the function that reads its blocks. */
 export interface VerifiedFile {
   file: string;
   keys: string;

@@ -18,7 +18,7 @@ interface Subject extends EventEmitter {
 
 const internalError = 2;
 
-/** What ends if a callback of it throws, or what such a callback started. */
+/** A request or connection. It ends when one of its callbacks, or something that a callback started, throws. */
 interface Container {
   subject: Subject;
   onFailure: Fail;

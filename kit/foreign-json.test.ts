@@ -91,7 +91,7 @@ const { request, ...others } = jsonLimits;
 const rows: Record<string, JsonLimits> = { request: request(mebibyte), upload: request(12 * mebibyte), ...others };
 const clock = createTestClock();
 
-/** What reads the JSON of each kind. What a library reads is tested beside it: a directory's page, a model's answer, an exchange of codes. */
+/** The reader of each kind of JSON. Tests beside their libraries cover a directory's page, a model's answer and an exchange of codes. */
 const readers: Record<string, (text: string) => unknown> = {
   request: (text) => parseJson(() => parseBody(encode(text), mebibyte)),
   upload: (text) => parseJson(() => parseBody(encode(text), 12 * mebibyte)),

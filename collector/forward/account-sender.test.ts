@@ -20,7 +20,9 @@ const openSender = ({ boundary = account.lastSequence } = {}) => {
   const clock = createTestClock();
   const pause = { isOn: false };
   const sender = createAccountSender(queue, {
-    ...{ controls, clock, timeoutMs: 15_000 },
+    controls,
+    clock,
+    timeoutMs: 15_000,
     arePaused: () => pause.isOn,
     onRefused: () => undefined,
   });

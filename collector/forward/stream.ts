@@ -96,7 +96,10 @@ export const runStream = async (
   let cursor = 0;
   let compressBlock: Compressor | undefined;
   const accounts = createAccountSender(queue, {
-    ...{ controls, clock, timeoutMs: options.accountTimeoutMs, arePaused: options.areAccountsPaused },
+    controls,
+    clock,
+    timeoutMs: options.accountTimeoutMs,
+    arePaused: options.areAccountsPaused,
     onRefused: options.onAccountRefused,
   });
   /** The last sequence that this stream has sent, or does not have to send. */

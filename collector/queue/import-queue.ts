@@ -63,7 +63,7 @@ export const importQueue = async (
   }
   if (blocks === 0 && imported.expected !== 0)
     throw new NoQueueError("no record of this queue can be read: its file is too damaged");
-  // Core hears of it with the next session: nothing of it comes any more.
+  // The next session names it to core as a left queue, since it sends nothing more.
   if (state !== undefined && state.queueId.toHex() !== queue.queueId.toHex())
     await queue.append([], { checkpoints: leaveQueue(queue.checkpoints(leftQueueSource), state) });
   return imported;

@@ -55,7 +55,7 @@ interface UnsavedAccount {
 /** The accounts of an open queue, apart from those on disk. */
 export interface OpenAccounts {
   readonly period: Period;
-  /** Of the time before, oldest first. */
+  /** Accounts of earlier times that are not written yet, the oldest first. */
   readonly unsaved: readonly UnsavedAccount[];
   readonly last: Pick<Observation, "wallMs" | "monotonicMs">;
   /** By the monotonic clock; undefined while no append waits for room. */
@@ -64,7 +64,7 @@ export interface OpenAccounts {
   readonly savedMs: number;
 }
 
-/** What happens to the accounts of an open queue. */
+/** An event that changes the accounts of an open queue. */
 export type AccountEvent =
   | { type: "observed"; now: Observation }
   | { type: "stopped"; now: Observation; isEnd: boolean }

@@ -50,7 +50,7 @@ export interface QueueAccounts {
   changed(signal: AbortSignal): Promise<void>;
 }
 
-/** What a queue reports to its accounts. */
+/** The calls of a queue to its accounts. */
 export interface AccountHooks {
   /** Runs a transaction of the queue in which the accounts are written. */
   transaction(change: (transaction: QueueTransaction) => void): void;
@@ -218,7 +218,7 @@ const createSavedAccounts = (store: Pick<QueueStore, "accounts">) => {
     changed: () => {
       isStale = true;
     },
-    /** What was unsaved or lost is on disk, and stays so if it cannot be read. */
+    /** All that was unsaved or lost is on disk now. */
     saved: () => {
       lost = [];
       isStale = true;

@@ -43,7 +43,10 @@ export const readWatermark = (dir: string): Watermark | undefined => {
   const sentThrough = lastSequence - records;
   const sent = lines.filter((line) => line.lastSequence <= sentThrough);
   return {
-    ...{ lastSequence, records, reading, sentThrough },
+    lastSequence,
+    records,
+    reading,
+    sentThrough,
     checkpoints: lastOfEach(lines).filter(({ value }) => value !== null),
     sentCheckpoints: sent.length === 0 ? undefined : lastOfEach(sent),
   };

@@ -142,7 +142,7 @@ const runWithQueue = async (
     keeping.abort();
     await kept;
     const { dir, ephemeral } = settings;
-    // What is left in the folder before a move is sent once it is imported.
+    // Records left in the old folder are sent once they are imported.
     const isEnding = next === undefined ? ephemeral : next.config.buffer.dir !== dir;
     if (next === undefined || isEnding)
       await drainAccounts(accounting, { forwarder: () => session?.forwarder(), isEnding, waitMs: drainMs });

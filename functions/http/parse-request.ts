@@ -91,7 +91,7 @@ const expectation = (issue: v.BaseIssue<unknown>): string => {
   return issue.expected === null ? `must satisfy ${issue.type}` : `must be ${issue.expected}`;
 };
 
-/** Of a value with more entries the first fault alone is named: each costs 600 bytes, and the largest body has 1.5 million entries. */
+/** A value with more entries reports its first fault alone: a fault takes 600 bytes, and the largest body has 1.5 million entries. */
 const entriesNamedMax = 10_000;
 
 /** Counts the values within a value, until there are more than `most`. */

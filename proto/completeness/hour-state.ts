@@ -63,7 +63,7 @@ export interface ExportPlace {
 
 /**
  * Why a queue binds no further hour. `ended`: its last account says so; `succeeded`: accounts of another id follow its own; `forked`: a copy of it
- * has sent, and it has not been seen since; `revoked`: its host was; `closed`: by an admin; `lost`: core has not seen it for days.
+ * has sent, and core has not seen it for hours; `revoked`: its host was; `closed`: by an admin; `lost`: core has not seen it for days.
  */
 export const queueEndings = ["ended", "succeeded", "forked", "revoked", "closed", "lost"] as const;
 

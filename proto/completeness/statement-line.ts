@@ -28,6 +28,12 @@ const firstCounts = [
 /** The counts of a line in their order. */
 export const lineCounts = [...firstCounts, "file_gaps", "filtered", "redacted"] as const;
 
+/** The counts that the lines of each version have. */
+export const countsOfVersion: Readonly<Record<StatementVersion, readonly LineCount[]>> = {
+  1: firstCounts,
+  2: lineCounts,
+};
+
 /** One of `lineCounts`. */
 export type LineCount = (typeof lineCounts)[number];
 
@@ -134,12 +140,10 @@ export const formatLine = (line: StatementLine, hourMs: number): string => {
   return [encodeName(host), state, ...written].join(" ");
 };
 
-const knownFields = (version: StatementVersion): ReadonlySet<string> =>
-  new Set(
-    version === 1
-      ? ["hour", ...firstCounts, "short", "clock", "sink", "delivered", "of"]
-      : ["hour", ...lineCounts, "short", "clock", "sink", "delivered", "queues", "of"],
-  );
+const knownFields = (version: StatementVersion): ReadonlySet<string> => {
+  const queues = version === 1 ? [] : ["queues"];
+  return new Set(["hour", ...countsOfVersion[version], "short", "clock", "sink", "delivered", ...queues, "of"]);
+};
 const known = { 1: knownFields(1), 2: knownFields(2) };
 const fieldPattern = /^([a-z_]+)=(.+)$/;
 

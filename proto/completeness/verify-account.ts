@@ -6,7 +6,15 @@ import { accountPayload, statedLosses } from "./account.ts";
 import { type AccountFacts, type HourStatus, isCovered, sumHour } from "./hour-state.ts";
 import type { Sha256 } from "./merkle.ts";
 import type { FileAccount, FileLine } from "./statement-file.ts";
-import { accountPart, joinParts, type LineCount, type LogEntry, lineOf, type StatementLine } from "./statement-line.ts";
+import {
+  accountPart,
+  countsOfVersion,
+  joinParts,
+  type LineCount,
+  type LogEntry,
+  lineOf,
+  type StatementLine,
+} from "./statement-line.ts";
 import type { ReportFault, StatementChecks, StatementVerification } from "./verify-statement.ts";
 
 /** The counts that are the host's own; the others are core's. */
@@ -23,9 +31,6 @@ const countsOfHost: readonly LineCount[] = [
   "filtered",
   "redacted",
 ];
-
-/** Of which version 1 has so many. */
-const countsOfFirst = 8;
 
 /** Those with which no hour is complete. */
 const lossCounts: readonly LineCount[] = [
@@ -173,7 +178,7 @@ const checkCounts = (
   const status: HourStatus = { state: "complete", shortages: [], binding: [], isClockWrong: false };
   const { counts } = lineOf(status, sums, { host, correctedMs: null, delivered: [], of: null });
   const count = (name: LineCount): number => line.counts[name] ?? 0;
-  for (const name of version > 1 ? countsOfHost : countsOfHost.slice(0, countsOfFirst))
+  for (const name of countsOfHost.filter((each) => countsOfVersion[version].includes(each)))
     if (count(name) !== (counts[name] ?? 0))
       fault("counts", `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`, { host });
   if (!isWhole(line)) return;
@@ -205,9 +210,19 @@ const factsOf = (body: AccountBody): AccountFacts => ({
   fromMs: Number(body.fromMs),
   toMs: Number(body.toMs),
   receivedMs: Number(body.toMs),
-  ...{ isStopped: body.stopped, refused: null, isChecked: true, sink: "", xid: 0n, streamEnd: null },
+  isStopped: body.stopped,
+  refused: null,
+  isChecked: true,
+  sink: "",
+  xid: 0n,
+  streamEnd: null,
   accepted: Number(body.accepted.reduce((sum, { records }) => sum + records, 0n)),
-  ...{ stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0, exportRejections: [] },
+  stored: 0,
+  rejected: 0,
+  discarded: 0,
+  lost: 0,
+  missing: 0,
+  exportRejections: [],
   stated: statedLosses(body),
 });
 

@@ -26,7 +26,8 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
   onTestFinished(host.remove);
   const queues = async () =>
     (await listQueues(test.connection.db, accountingHost)).map(({ queueId, ending, endedAt }) => ({
-      ...{ queueId, ending },
+      queueId,
+      ending,
       isOpen: endedAt === null,
     }));
   const retire = async () => {

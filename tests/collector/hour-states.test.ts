@@ -317,8 +317,10 @@ describe("an hour of a host", () => {
     ],
   });
   const unknown = {
-    ...{ state: "short", shortages: [{ kind: "unknown", count: null }] },
-    ...{ line: expect.stringMatching(/^short .*short=unknown/), chat: [{ state: "short", short_of: "unknown" }] },
+    state: "short",
+    shortages: [{ kind: "unknown", count: null }],
+    line: expect.stringMatching(/^short .*short=unknown/),
+    chat: [{ state: "short", short_of: "unknown" }],
   };
   const late = {
     state: "late",

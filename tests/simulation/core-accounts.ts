@@ -46,7 +46,11 @@ export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges"
       queueId: read.queueId.toHex(),
       ...{ fromMs: read.fromMs, toMs: read.toMs, receivedMs: Date.parse(String(row.received_at)) },
       ...{ isStopped: read.isStopped, refused, isChecked, sink, xid: BigInt(number("xid")), streamEnd: null },
-      ...{ ...counts, accepted, discarded, exportRejections: [], stated: readLosses(body) },
+      ...counts,
+      accepted,
+      discarded,
+      exportRejections: [],
+      stated: readLosses(body),
     },
   };
 };

@@ -75,7 +75,13 @@ export interface Disk {
 
 /** Creates an empty disk. */
 export const createDisk = (folder?: QueueFolder): Disk => ({
-  ...{ folder, image: undefined, synced: undefined, failure: undefined, restores: 0, shared: undefined, damages: 0 },
+  folder,
+  image: undefined,
+  synced: undefined,
+  failure: undefined,
+  restores: 0,
+  shared: undefined,
+  damages: 0,
   ledger: createLedger(),
 });
 

@@ -194,7 +194,11 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   };
 
   const host: SimulatedHost & Running = {
-    ...{ hostId, machine, disk, link, heard },
+    hostId,
+    machine,
+    disk,
+    link,
+    heard,
     ...run(),
     refusals: () => refusals,
     isRunning: () => host.process.isAlive,

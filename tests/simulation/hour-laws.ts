@@ -169,7 +169,10 @@ const factsOf = (hour: number, { hostId, accounts }: HostHours, { tables, revoke
     const newest = own.filter(isNotAhead).at(-1);
     return [
       {
-        ...{ queueId, endMs: endedAt, ending, sendsAccounts },
+        queueId,
+        endMs: endedAt,
+        ending,
+        sendsAccounts,
         fromMs: own[0]?.fromMs ?? firstSeenAt,
         accountedThroughMs: newest?.facts.toMs ?? null,
       },

@@ -12,7 +12,9 @@ const envelope = (sequence: number, text: string): StoredEnvelope => ({ hostId, 
 const ledger = createLedger();
 const hostOf = (machine: string, diskRestores: number): SimulatedHost => {
   const host = {
-    ...{ hostId, machine, disk: { ...createDisk(), ledger, restores: diskRestores } },
+    hostId,
+    machine,
+    disk: { ...createDisk(), ledger, restores: diskRestores },
     queue: { stats: () => ({ records: 0, droppedRecordsTotal: 0 }) },
     forwarder: { status: () => ({ connected: true, lastError: null }) },
   };

@@ -45,8 +45,11 @@ type Frame = Parameters<ReturnType<SinkFault>["commit"]>[0];
 
 /** Returns the answer for a frame that is stored. */
 export const committedWhole = ({ previousSequence, lastSequence, run }: Frame): FrameOutcome => ({
-  ...{ outcome: "committed", before: previousSequence, cursor: lastSequence },
-  ...{ storedRows: run.count, storedBytes: run.payloadBytes },
+  outcome: "committed",
+  before: previousSequence,
+  cursor: lastSequence,
+  storedRows: run.count,
+  storedBytes: run.payloadBytes,
 });
 
 /** Returns a frame with its envelopes numbered from a cursor on. */

@@ -230,7 +230,19 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     jetstream === undefined && server.process.suspendedUntil < world.now() && delays.commitMs[1] <= usualCommitMs[1];
   const watch = watchLaws(world, { hosts, cores, isCalm, revoked });
   return {
-    ...{ revoked, watch, world, oracle, network, server, delays, hosts, cores, backend, exporters, limits, jetstream },
+    revoked,
+    watch,
+    world,
+    oracle,
+    network,
+    server,
+    delays,
+    hosts,
+    cores,
+    backend,
+    exporters,
+    limits,
+    jetstream,
     sourcesUntilMs: shared.untilMs,
     revoke: (hostId) => {
       if (revoked.has(hostId)) return;

@@ -121,7 +121,16 @@ export const startAccountingHost = async ({
     }
   };
   return {
-    ...{ database, connection, ca, core, startCore, clock, dir, key, signer, log },
+    database,
+    connection,
+    ca,
+    core,
+    startCore,
+    clock,
+    dir,
+    key,
+    signer,
+    log,
     open: (options = {}, at = dir) => {
       const queue = openTestQueue(at, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
       onTestFinished(() => queue.close());

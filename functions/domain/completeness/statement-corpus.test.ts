@@ -151,7 +151,7 @@ describe("the corpus of changed files", () => {
       }
       console.info(`${judged} changes of a file of ${name === "all" ? "all hosts" : "one host"}`);
       expect([...differing]).toEqual([]);
-      // What proves more than is needed may be there twice, elsewhere or not at all; no digest covers how many bytes a block unpacks to.
+      // A proof that is not needed may be missing, doubled or moved. No digest covers the unpacked size of a block.
       const harmless =
         /^doubles (certificate|consistency|—)|^removes (block|path)|^swaps (block|certificate|first|path) |^changes word 3 of block/;
       // That the file of one host shows of another that has no line there either is true.

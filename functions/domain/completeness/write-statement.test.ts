@@ -169,7 +169,9 @@ describe("the statement of an hour", () => {
     const own = await exported("host", { host });
     expect(await verifyIndependently(own, directory)).toMatchObject({ code: 0 });
     expect(await verify(own, "--blocks", directory)).toMatchObject({
-      ...{ code: 0, lines: { checked: 3, whole: false, of: 6, only: host }, blocks: { checked: 2, absent: 0 } },
+      code: 0,
+      lines: { checked: 3, whole: false, of: 6, only: host },
+      blocks: { checked: 2, absent: 0 },
     });
 
     const line = await edited(own, "line", (text) => text.replace("stored=4", "stored=5"));

@@ -222,9 +222,13 @@ describe("accepting an account", () => {
       }));
       const lastSequence = BigInt(Math.max(0, number - 1) * 64);
       const body = bodyOf({
-        ...{ number: BigInt(number), previousSha256, accepted },
-        ...{ fromMs: BigInt(hour + number * 60_000), toMs: BigInt(hour + (number + 1) * 60_000) },
-        ...{ firstSequence: lastSequence + 1n - BigInt(64 * records), lastSequence },
+        number: BigInt(number),
+        previousSha256,
+        accepted,
+        fromMs: BigInt(hour + number * 60_000),
+        toMs: BigInt(hour + (number + 1) * 60_000),
+        firstSequence: lastSequence + 1n - BigInt(64 * records),
+        lastSequence,
       });
       previousSha256 = Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
       return (await accept(signed(body))).refused;

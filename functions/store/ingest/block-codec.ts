@@ -21,7 +21,7 @@ const storedMark = 1;
 /** The digest of a block: its SHA-256, and of what. */
 export interface BlockDigest {
   sha256: Uint8Array;
-  /** Of the data as they are stored, and not of the encoded envelopes. */
+  /** True for the SHA-256 of the stored data, false for that of the encoded envelopes. */
   isStored: boolean;
 }
 

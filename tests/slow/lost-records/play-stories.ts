@@ -68,11 +68,15 @@ export const playStories = async (context: LabContext, cleanup: AsyncDisposableS
     keyPem: await readFile(pki.edge.keyFile, "utf8"),
     clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
     coreUrl: core.httpUrl,
-    ...{ clientCertificateHeader, port },
+    clientCertificateHeader,
+    port,
   });
   cleanup.defer(() => edge.close());
   const lab: StoryLab = {
-    ...{ ...core, context, keysFile, now: clock.now },
+    ...core,
+    context,
+    keysFile,
+    now: clock.now,
     api: createOperatorApi(core.httpUrl, core.authTokenSecret, core.userIds, () => lab.now()),
   };
   const hosts = await enrollHosts(lab, edge.url);
