@@ -1,3 +1,4 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -44,9 +45,14 @@ describe("connections of the HTTP listener", () => {
     const { port, requests } = await listen();
     const few = await open(port, get.repeat(3));
     expect(answersIn(await few.text)).toBe(1);
+    let parsed = 0;
+    const count = () => void parsed++;
+    subscribe("http.server.request.start", count);
     const many = await open(port, get.repeat(1_500));
     expect(answersIn(await many.text)).toBe(0);
+    unsubscribe("http.server.request.start", count);
     expect(requests()).toBe(2);
+    expect(parsed).toBeLessThan(200);
   });
 
   it("serve any number of requests one after another", async () => {
