@@ -49,7 +49,7 @@ const parseInParts = (socket: Socket): void => {
   if (parse === undefined) return;
   socket.removeListener("data", parse as () => void);
   // Whoever listens for data takes the socket back from the parser, which reads it without JavaScript otherwise.
-  socket.on("data", (bytes: Buffer) => {
+  socket.on("data", (bytes: Buffer<ArrayBuffer>) => {
     for (let at = 0; at < bytes.length && !socket.destroyed; at += partBytes) {
       // Node pauses a connection whose answers wait; its parser refuses more until then.
       if (socket.isPaused()) return void socket.unshift(bytes.subarray(at));
