@@ -163,7 +163,8 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
 
   /** Records what the database has lost of left queues; returns their cursors, which stay. */
   const settleLeft = async (tx: Tx, open: Open, rows: readonly (LockedCursor | null)[], now: Date) => {
-    const [left, losses]: [LeftCursor[], LossOfQueue[]] = [[], []];
+    const left: LeftCursor[] = [];
+    const losses: LossOfQueue[] = [];
     for (const [index, { queueId, storedThrough }] of open.leftQueues.entries()) {
       const row = rows[index] ?? null;
       const lost = row ? lossOf(row.cursor, storedThrough, ackedUnder(open.leftQueues.slice(index + 1))) : undefined;

@@ -78,7 +78,8 @@ function* otlpLines(envelope: TextEnvelope, textsOf: RecordTexts): Generator<str
   yield payload.length;
   let { more } = found;
   let left = recordsMax;
-  let [resource, service]: [Uint8Array | null, string] = [null, ""];
+  let resource: Uint8Array | null = null;
+  let service = "";
   for (const [index, { start, end, resource: itsResource }] of records.entries()) {
     if (left-- <= 0) {
       more += records.length - index;

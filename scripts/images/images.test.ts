@@ -28,7 +28,9 @@ describe("Dockerfiles", () => {
       const stages = new Set(["scratch"]);
       const text = await read(file);
       expect(text).toContain(`\nARG TARGET_IMAGE=\${NODE_IMAGE}\n`);
-      const [target, rootfs, tools, ...later] = [...text.matchAll(/^FROM (?:--platform=(\S+) )?(\S+) AS (\S+)$/gm)];
+      const [target, rootfs, tools, ...later] = text
+        .matchAll(/^FROM (?:--platform=(\S+) )?(\S+) AS (\S+)$/gm)
+        .toArray();
       expect(target?.slice(1)).toEqual(["$TARGETPLATFORM", `\${TARGET_IMAGE}`, "target"]);
       expect(rootfs?.slice(1)).toEqual(["$BUILDPLATFORM", `\${NODE_IMAGE}`, "root"]);
       expect(tools?.slice(1)).toEqual(["$BUILDPLATFORM", `\${NODE_IMAGE}`, "dependencies"]);

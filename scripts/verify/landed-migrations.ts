@@ -51,7 +51,7 @@ export const landedRevisions = async (
     return [...tagged, ...given];
   }
   const [head] = await resolved("HEAD");
-  const [main] = [...(await resolved("origin/main")), ...(await resolved("main"))];
+  const main = (await resolved("origin/main"))[0] ?? (await resolved("main"))[0];
   if (head === undefined) return tagged;
   const fork = main && (await git(repository, "merge-base", head.commit, main.commit).catch(() => "")).trim();
   if (main !== undefined && fork && fork !== head.commit)

@@ -72,7 +72,8 @@ const letterOf = (hostId: string, sequence: bigint): { envelope: StoredEnvelope;
 const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unknown[]> => {
   const { db } = side;
   const leases = new Map<string, ExportLease>();
-  let [seenUntil, sequence]: [string | undefined, number] = [undefined, 0];
+  let seenUntil: string | undefined;
+  let sequence = 0;
   const run = async ({ act, owner, count }: ExportStep): Promise<unknown> => {
     const lease = leases.get(owner) ?? {
       ...{ name: "default", owner, epoch: 0, position: 0n },

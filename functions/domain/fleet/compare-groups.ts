@@ -99,7 +99,8 @@ const compareVolume = (changed: readonly ComparedHost[], others: readonly Compar
     const isEnough = Math.min(ofChanged.length, ofOthers.length) >= comparedHostsMin;
     const differenceOf = (figure: keyof typeof sentMin) => {
       const growthOf = ({ sent }: ComparedHost) => {
-        const [before = 0, after = 0] = [sent?.before[signal]?.[figure], sent?.after[signal]?.[figure]];
+        const before = sent?.before[signal]?.[figure] ?? 0;
+        const after = sent?.after[signal]?.[figure] ?? 0;
         return Math.log((after + sentMin[figure]) / (before + sentMin[figure]));
       };
       const confidence = 1 - errorMax / (2 * comparedSignals.length);

@@ -78,9 +78,12 @@ async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): A
     if (readRows) yield* batchRows(readRows(), select, 0);
     yield* readPlaces(core, placesOf(core, range, { order: "oldest", xids }), select, 0);
   } else {
-    let [found, oldest, newest]: [number, BlockPlace | undefined, BlockPlace | undefined] = [0, undefined, undefined];
+    let found = 0;
+    let oldest: BlockPlace | undefined;
+    let newest: BlockPlace | undefined;
     for await (const place of placesOf(core, range, { order: "newest", xids })) {
-      [oldest, newest] = [place, newest ?? place];
+      oldest = place;
+      newest ??= place;
       found += await countSelected(core, place, select, query);
       if (found >= limit) break;
       yield [];

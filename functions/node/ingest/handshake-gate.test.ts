@@ -10,7 +10,7 @@ describe("a gate of handshakes", () => {
 
   it("starts as many as may run at once, then the others in their order as these end", () => {
     const { started, enter } = openGate();
-    const [a, b, c] = [enter("a"), enter("b"), enter("c"), enter("d")];
+    const [a, b, c] = ["a", "b", "c", "d"].map((name) => enter(name));
     expect(started).toEqual(["a", "b"]);
     b?.();
     b?.();
@@ -22,7 +22,7 @@ describe("a gate of handshakes", () => {
 
   it("refuses those beyond the ones that wait, and starts none that has left", () => {
     const { started, enter } = openGate();
-    const [a, , c] = [enter("a"), enter("b"), enter("c"), enter("d")];
+    const [a, , c] = ["a", "b", "c", "d"].map((name) => enter(name));
     expect(enter("e")).toBeNull();
     c?.();
     a?.();
@@ -33,7 +33,7 @@ describe("a gate of handshakes", () => {
     vi.useFakeTimers();
     try {
       const { started, enter } = openGate();
-      const [a] = [enter("a"), enter("b"), enter("c"), enter("d")];
+      const [a] = ["a", "b", "c", "d"].map((name) => enter(name));
       vi.advanceTimersByTime(99);
       expect(started).toEqual(["a", "b"]);
       vi.advanceTimersByTime(1);

@@ -31,7 +31,9 @@ export const listen = ({ url, servers }: { url: string; servers: SharedServers }
   const connect = async (): Promise<void> => {
     const failed = Promise.withResolvers<never>();
     const socket = createSingleSocket(servers.open, failed.reject);
-    const client = postgres(at.url, { ...settings, ...{ socket: socket.open }, max: 1, max_lifetime: null });
+    // The types of postgres do not know `socket`.
+    const options = { ...settings, socket: socket.open, max: 1, max_lifetime: null };
+    const client = postgres(at.url, options);
     fail = failed.reject;
     isConnected = true;
     failed.promise.catch(() => {

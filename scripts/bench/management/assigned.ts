@@ -99,7 +99,8 @@ export const assignedBench: Bench = async (args) => {
       streams[index] = await connect().catch(connect);
       await report(host, index, "a".repeat(64));
     });
-    const [fetched, reported]: number[][] = [[], []];
+    const fetched: number[] = [];
+    const reported: number[] = [];
     for (let round = 0; round < rounds; round++) {
       const yaml = `buffer: {dir: /data-${round}}\nforwarder: {endpoint: "a:1", mtls: {cert_file: a, key_file: b, ca_file: c}}\nsources: []\n`;
       const { id, configHash: hash } = await publishConfig(

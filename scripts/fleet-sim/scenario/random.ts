@@ -78,7 +78,9 @@ class Xoshiro128 implements Random {
     const order = [...items];
     for (let last = order.length - 1; last > 0; last--) {
       const at = this.between(0, last);
-      [order[last], order[at]] = [order[at] as Item, order[last] as Item];
+      const item = order[last] as Item;
+      order[last] = order[at] as Item;
+      order[at] = item;
     }
     return order;
   }

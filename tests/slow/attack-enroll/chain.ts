@@ -14,7 +14,8 @@ export const attackChain: Attack = async (core) => {
   const { token } = await createPolicy(core);
   const caller = createCaller(core, "127.0.6.1");
   let host = await createHost(caller, token);
-  const [renewals, heartbeats]: [Answer[], Answer[]] = [[], []];
+  const renewals: Answer[] = [];
+  const heartbeats: Answer[] = [];
   const refused = () => renewals.filter(({ status }) => status !== 200).length;
   const startedAt = systemClock.monotonic();
   let sentAt = 0;

@@ -100,7 +100,8 @@ describe("a pool", () => {
     });
     ends.push(() => pool.end(1_000));
     const process = async () => (await pool.query((client) => client`select pg_backend_pid() as pid`))[0]?.pid;
-    const [first, together, later] = [...(await Promise.all([process(), process()])), await process()];
+    const [first, together] = await Promise.all([process(), process()]);
+    const later = await process();
     expect(first).toBe(together);
     expect(later).not.toBe(first);
   });

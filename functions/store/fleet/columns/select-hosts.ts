@@ -165,8 +165,10 @@ const firstByNumber = (
       if (left >= heap.length) return;
       const right = left + 1;
       const child = right < heap.length && compare(heap[right] as number, heap[left] as number) > 0 ? right : left;
-      if (compare(heap[child] as number, heap[at] as number) <= 0) return;
-      [heap[at], heap[child]] = [heap[child] as number, heap[at] as number];
+      const smaller = heap[at] as number;
+      if (compare(heap[child] as number, smaller) <= 0) return;
+      heap[at] = heap[child] as number;
+      heap[child] = smaller;
       at = child;
     }
   };
