@@ -1,9 +1,9 @@
 /**
  * `bun run generate`: writes every generated file: protocol code, the OpenAPI document, pages and tables of the docs, the client, and the
- * digests of new migrations and definitions.
+ * digests of new migrations and definitions. Deletes drizzle-kit's snapshots but the newest, the only one that it reads.
  */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Artifact, renderArtifacts } from "./artifacts.ts";
 import { generateClient } from "./client.ts";
@@ -23,3 +23,4 @@ execFileSync("node_modules/.bin/buf", ["generate"], { stdio: ["ignore", "inherit
 write(renderNumberLists());
 write(await renderArtifacts());
 await generateClient();
+for (const snapshot of globSync("drizzle/migrations/meta/*_snapshot.json").sort().slice(0, -1)) rmSync(snapshot);
