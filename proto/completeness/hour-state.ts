@@ -71,7 +71,7 @@ export const queueEndings = ["ended", "succeeded", "forked", "revoked", "closed"
 export type QueueEnding = (typeof queueEndings)[number];
 
 /** The endings behind which nobody knows what the queue had accepted since its last account. */
-const abruptEndings: readonly (QueueEnding | null)[] = ["forked", "revoked", "closed", "lost"];
+export const abruptEndings: readonly (QueueEnding | null)[] = ["forked", "revoked", "closed", "lost"];
 
 /** A queue of a host, which binds its hours; times in milliseconds since the Unix epoch. */
 export interface QueueFacts {

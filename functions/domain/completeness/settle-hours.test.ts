@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
@@ -7,6 +8,7 @@ import { storeAccount } from "../../../tests/support/accounts.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { dayAt, findDays } from "../../store/completeness/days.ts";
+import { findHostFacts } from "../../store/completeness/hour-facts.ts";
 import { addLostRange } from "../../store/ingest/gaps.ts";
 import { endQueue, noteQueues } from "../../store/ingest/queues.ts";
 import { settleHours } from "./settle-hours.ts";
@@ -201,6 +203,16 @@ describe("the states of hosts' hours", () => {
     expect(await settleKeeping()).not.toHaveProperty("again");
     expect(await stateOf(b, first)).toBe("short");
     expect(await stateOf(a, first)).toBe("complete");
+  });
+
+  it("L1: are bound through the end of a queue by the clock of its host, which is days ahead", async () => {
+    const endedMs = clock.now();
+    const queue = { hostId: "ahead", queueId: Uint8Array.fromHex(createHash("md5").update("ahead").digest("hex")) };
+    await storeAccount(db, "ahead", endedMs + 2 * dayMs, { receivedMs: endedMs });
+    await noteQueues(db, [{ ...queue, sendsAccounts: true }], new Date(endedMs));
+    await endQueue(db, queue, { endedAt: new Date(endedMs), ending: "lost" }, new Date(endedMs));
+    const facts = (await findHostFacts(db, ["ahead"])).get("ahead");
+    expect(facts?.queues).toMatchObject([{ fromMs: endedMs + 2 * dayMs, endMs: endedMs + 2 * dayMs + hourMs }]);
   });
 
   it("of a day in which every hour is short have less than 1 KB", () => {

@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import {
   type AccountFacts,
+  abruptEndings,
   anyQueue,
   clockSkewMs,
   type ExportPlace,
@@ -74,7 +75,8 @@ const queueOf = ([queueId, firstSeen, ended, ending, sendsAccounts, from, throug
 });
 
 /**
- * Finds the facts of hosts. A host whose queues core does not know by name, as before this version or behind a stream, has one with all its
+ * Finds the facts of hosts. A queue that core ends at a time of its own clock binds the hours of its host until then by the host's clock, as far
+ * as its last account was ahead. A host whose queues core does not know by name, as before this version or behind a stream, has one with all its
  * accounts, without an id.
  */
 export const findHostFacts = async (db: Executor, hosts: readonly string[]): Promise<Map<string, HostFacts>> => {
@@ -89,7 +91,7 @@ export const findHostFacts = async (db: Executor, hosts: readonly string[]): Pro
     left join collector_identity d on d.identity = w.host
     left join ingest_host i on i.host_id = w.host
     left join lateral (
-      select json_agg(json_build_array(encode(q.queue_id, 'hex'), ${milliseconds("q.first_seen_at")}, ${milliseconds("q.ended_at")}, q.ending,
+      select json_agg(json_build_array(encode(q.queue_id, 'hex'), ${milliseconds("q.first_seen_at")}, ${milliseconds("q.ended_at + coalesce(clock.ahead, '0')")}, q.ending,
         q.sends_accounts, ${milliseconds("own.from_at")}, ${milliseconds("newest.to_at")}) order by q.queue_id)::text as queues
       from ingest_queue q
       left join lateral (
@@ -98,6 +100,10 @@ export const findHostFacts = async (db: Executor, hosts: readonly string[]): Pro
       left join lateral (
         select to_at from ingest_account a where a.host_id = q.host_id and a.queue_id = q.queue_id and ${isNotAhead}
         order by a.number desc limit 1) newest on true
+      left join lateral (
+        select greatest(to_at - received_at, '0') as ahead from ingest_account a
+        where q.ending = any(${arrayLiteral(abruptEndings)}) and a.host_id = q.host_id and a.queue_id = q.queue_id and a.refused is null
+        order by a.number desc limit 1) clock on true
       where q.host_id = w.host) q on true
     left join lateral (
       select from_at from ingest_account a where q.queues is null and a.host_id = w.host and a.refused is null order by to_at limit 1) first on true
