@@ -71,7 +71,7 @@ export const queueEndings = ["ended", "succeeded", "forked", "revoked", "closed"
 export type QueueEnding = (typeof queueEndings)[number];
 
 /** The endings behind which nobody knows what the queue had accepted since its last account. */
-export const abruptEndings: readonly (QueueEnding | null)[] = ["forked", "revoked", "closed", "lost"];
+export const abruptEndings: readonly QueueEnding[] = ["forked", "revoked", "closed", "lost"];
 
 /** A queue of a host, which binds its hours; times in milliseconds since the Unix epoch. */
 export interface QueueFacts {
@@ -354,7 +354,7 @@ const statusOfQueue = (queue: QueueFacts, { hourMs, accounts, queues }: HourFact
   // Accounts come in their order: what is missing before a later one, or a successor's, does not come any more.
   if (queue.accountedThroughMs !== null && queue.accountedThroughMs >= toMs) return "accounts_lost";
   if (queue.endMs === null) return "pending";
-  return abruptEndings.includes(queue.ending) ? "unknown" : "accounts_lost";
+  return abruptEndings.some((ending) => ending === queue.ending) ? "unknown" : "accounts_lost";
 };
 
 /**
