@@ -151,8 +151,10 @@ const countOf = (hours: readonly HostHourView[], state: string): number =>
 const summaryOf = (hours: readonly HostHourView[]): string => {
   const decided = hours.filter(({ state }) => state !== null);
   if (decided.length === 0) return "No hour of this host is settled yet: the first is 15 minutes after its end.";
-  const whole = decided.filter(({ state }) => state === "complete" || state === "undelivered").length;
-  return `${formatCount(whole)} of ${formatCountOf(decided.length, "settled hour")} complete.`;
+  const undelivered = countOf(decided, "undelivered");
+  const stored = formatCount(countOf(decided, "complete") + undelivered);
+  const lacking = undelivered === 0 ? "" : `, ${formatCount(undelivered)} of them not delivered`;
+  return `${stored} of ${formatCountOf(decided.length, "settled hour")} complete${lacking}.`;
 };
 
 /** The days of hours, and 24 cells for each: the hour, or nothing outside of the range. */
@@ -178,7 +180,16 @@ const HourAccount = (props: { host: string; hour: HostHourView; asOf: number }) 
       </Show>
       <Show
         when={props.hour.figures}
-        fallback={<p class="quiet">Core has no account of this hour, or keeps it no longer.</p>}
+        fallback={
+          <p class="quiet">
+            Core has no account of this hour, or keeps it no longer.{" "}
+            <Show when={props.hour.state}>
+              <a download="" href={statementPath(props.host, props.hour.from)}>
+                Download the statement
+              </a>
+            </Show>
+          </p>
+        }
       >
         {(figures) => (
           <>

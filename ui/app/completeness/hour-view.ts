@@ -9,8 +9,14 @@ export type ShownState = HourState | "undecided";
 
 /** The name of each state, and what it means. */
 export const hourStateWords: Readonly<Record<ShownState, readonly [name: string, meaning: string]>> = {
-  complete: ["Complete", "All that the host accepted is stored, and every export has delivered it."],
-  undelivered: ["Complete, not delivered", "All is stored. An export has not delivered it yet, or none is on."],
+  complete: [
+    "Complete",
+    "All that the host accepted is stored or discarded as configured, and every export has delivered it.",
+  ],
+  undelivered: [
+    "Complete, not delivered",
+    "All is stored or discarded as configured. An export has not delivered it yet, or none is on.",
+  ],
   short: ["Short", "Records of this hour are missing: each number says where they were lost."],
   late: ["Late", "The host sends heartbeats, and its account of this hour has not arrived."],
   silent: ["Silent", "The host sends no heartbeats, so what it accepted is not known."],
@@ -134,7 +140,7 @@ export const accountLines = (figures: NonNullable<HostHourView["figures"]>): Acc
     ["Dropped: too large", refused.too_large ?? 0, true],
     ["Refused: malformed", refused.malformed ?? 0, false],
     ["Refused: the sender was asked to send again", refused.retry ?? 0, false],
-    ["Dropped by age in this hour", figures.expired, true],
+    ["Dropped by age in this hour, whenever accepted", figures.expired, true],
     ["Damaged on the host's disk", figures.damaged, true],
   ];
   const shown = lines
