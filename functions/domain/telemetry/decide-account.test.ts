@@ -85,7 +85,8 @@ describe("an account", () => {
   test("is not checked where an older core, or a core before a restore, has counted", () => {
     expect(decide(body(), { range: { ...range, countedThrough: 12n } })).toEqual(unchecked);
     expect(decide(body(), { range: { ...range, countedThrough: null } })).toEqual(unchecked);
-    expect(decide(body(), { range: { ...range, cursor: 21n, countedThrough: 21n } })).toEqual(unchecked);
+    const ahead = { ...range, cursor: 21n, countedThrough: 21n };
+    expect(decide(body(), { range: ahead, has: { gaps: [], stored: 10n } })).toEqual(unchecked);
     expect(decide(body({ number: 1n }), { last: undefined, range: { ...range, stored: 11n } })).toEqual(unchecked);
     expect(decide(body(), { range: undefined })).toEqual(unchecked);
   });
@@ -117,6 +118,16 @@ describe("an account", () => {
         ...unchecked,
         counts: { stored: 5n, rejected: 0n, discarded: 0n, lost: 5n },
       });
+  });
+
+  test("has as missing what its queue gave up, also when core has had it before a restore", () => {
+    const ahead = { ...range, cursor: 60n, countedThrough: 60n, stored: 48n };
+    const has = { gaps: [], stored: 7n };
+    const counts = { stored: 7n, rejected: 0n, discarded: 0n, lost: 0n };
+    expect(decideWith(body(), { range: ahead, has }, false)).toEqual({ ...unchecked, counts, missing: 3n });
+    // Where not all is counted, the rest may have been rejected.
+    const uncounted = { ...ahead, countedThrough: null };
+    expect(decideWith(body(), { range: uncounted, has }, false)).toEqual({ ...unchecked, counts });
   });
 
   test("is refused when it contradicts the sequences", () => {

@@ -84,14 +84,19 @@ export const decideAccount = (
   const isBehind = range === undefined || range.cursor <= account.lastSequence;
   const unchecked = { kind: "accepted", isChecked: false, followsGap, missing: 0n } as const;
   const counts = range ?? noCounts;
-  // Core had this account, and those behind it, until its database was restored.
-  if (!isBehind) return { ...unchecked, counts: partOf(counts, expected, lostWithin(has.gaps, account), has.stored) };
+  // Core had this account, and those behind it, until its database was restored. The queue may have given up some of its records.
+  if (!isBehind) {
+    const part = partOf(counts, expected, lostWithin(has.gaps, account), has.stored);
+    return { ...unchecked, counts: part, missing: isCounted ? expected - consumedOf(part) : 0n };
+  }
   if (!isWhole || !isCounted || followsGap) return { ...unchecked, counts };
-  const consumed = counts.stored + counts.rejected + counts.discarded + counts.lost;
+  const consumed = consumedOf(counts);
   if (consumed <= expected) return { ...unchecked, isChecked: true, missing: expected - consumed, counts };
   // Of a queue that had records before its first account, core has more.
   return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
 };
+
+const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): bigint => stored + rejected + discarded + lost;
 
 /**
  * Returns how much of what core counts as lost of a queue no account of it states: a restored database has lost its place, but it was
