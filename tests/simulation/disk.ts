@@ -3,6 +3,7 @@
  * What a transaction has written is in memory until it is synced; a power cut takes the rest back. An image of the disk can be kept
  * and put back, here or in another host.
  */
+import type { AccountContent } from "../../collector/queue/account.ts";
 import type { AccountRow, AccountTable } from "../../collector/queue/account-table.ts";
 import { type Block, type BlockRecord, createBlockMemory, joinBlock, recordsOf } from "../../collector/queue/block.ts";
 import { createBlockReader } from "../../collector/queue/block-reader.ts";
@@ -109,8 +110,8 @@ export interface StoreFault {
   skipsPeriod?: boolean;
   /** What an account that gets another queue id says was acknowledged before, of one that ends with a sequence. */
   renames?: (lastSequence: number) => number;
-  /** Each account says that it is the last one. */
-  endsQueues?: boolean;
+  /** What an account says when it is written. */
+  writes?: (content: AccountContent) => AccountContent;
 }
 
 /** Opens the store on a disk. */
@@ -260,9 +261,9 @@ const accountTable = (
       if (!fault.skipsPeriod) kept.period = JSON.stringify(period);
     },
     rows: () => kept.accounts,
-    insert: ({ content, ...row }) => {
-      const ended = fault.endsQueues || content.ended;
-      kept.accounts.push({ ...row, content: { ...content, ended }, id: (kept.accounts.at(-1)?.id ?? 0) + 1 });
+    insert: (row) => {
+      const content = fault.writes?.(row.content) ?? row.content;
+      kept.accounts.push({ ...row, content, id: (kept.accounts.at(-1)?.id ?? 0) + 1 });
     },
     seal: (id, sealed) => change(id, { sealed }),
     unseal: (id, queueId, content) => {

@@ -1,3 +1,3 @@
 import type { Plant } from "../plant.ts";
 
-export default { store: { endsQueues: true } } satisfies Plant;
+export default { store: { writes: (content) => ({ ...content, ended: true }) } } satisfies Plant;

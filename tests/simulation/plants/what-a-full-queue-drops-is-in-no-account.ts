@@ -1,6 +1,3 @@
 import type { Plant } from "../plant.ts";
-import { withMembers } from "../with-members.ts";
 
-export default {
-  queue: (queue) => withMembers(queue, { accounts: { ...queue.accounts, refused: () => undefined } }),
-} satisfies Plant;
+export default { store: { writes: (content) => ({ ...content, refused: [] }) } } satisfies Plant;
