@@ -183,6 +183,14 @@ describe("the state of a host's hour", () => {
     expect(stateWith([account({ isChecked: false })])?.state).toBe("not_accounted");
   });
 
+  test("may lack more than it has counts for where core cannot have counted", () => {
+    const shortages = [
+      { kind: "rejected", count: 2 },
+      { kind: "unknown", count: null },
+    ];
+    expect(stateWith([account({ isChecked: false, rejected: 2 })])).toMatchObject({ state: "short", shortages });
+  });
+
   test("counts the first hour of a host from its first account", () => {
     const fromMs = hour + 20 * minute;
     expect(stateWith([account({ fromMs })], { fromMs })?.state).toBe("complete");

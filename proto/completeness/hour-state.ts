@@ -381,8 +381,9 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   // An account that core refuses is not lost.
   if (statuses.has("accounts_lost") && accounts.faults.length === 0)
     shortages.push({ kind: "accounts_lost", count: null });
-  // A queue whose account is to come may lack more.
-  const mayLackMore = shortages.length > 0 && accounts.faults.length === 0 && statuses.has("pending");
+  // A queue whose account is to come may lack more, and what core has not counted.
+  const isOpen = statuses.has("pending") || !accounts.isChecked;
+  const mayLackMore = shortages.length > 0 && accounts.faults.length === 0 && isOpen;
   if (statuses.has("unknown") || mayLackMore) shortages.push({ kind: "unknown", count: null });
   if (shortages.length > 0) return status("short", shortages);
   if (statuses.has("pending")) {
