@@ -9,8 +9,10 @@
  * 6. Core has every account.
  * 7. An account commits behind its range: an export that has passed it has delivered what it speaks of.
  * 8. What accounts state that was accepted is counted by source, once.
+ * 9. Core has counted what an account speaks of, unless a server went back, or an older core stored.
+ * 10. The queue of a host that sends is open, also one that was closed.
  *
- * Of a host whose disk went back, which was copied or revoked, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 8 hold.
+ * Of a host whose disk went back, which was copied or revoked, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 10 hold.
  */
 import type { ReadAccount } from "../../functions/domain/telemetry/read-account.ts";
 import { hourMs } from "../../kit/clock.ts";
@@ -30,6 +32,8 @@ export const accountLaws = {
   arrives: "core has every account",
   isBehind: "an account is behind its telemetry",
   bySource: "what accounts state is counted by source once",
+  counted: "what an account speaks of is counted",
+  isOpen: "a queue that sends is open",
 } as const;
 
 /** What is left of a history whose cores take accounts. */
@@ -41,23 +45,28 @@ export interface AccountsAfter {
   /** Whether a server went back, and whether it was a stream. */
   isBack: boolean;
   isStreamBack: boolean;
+  /** Whether an older core stored, which counts nothing. */
+  isUncounted: boolean;
 }
 
 /** Returns the laws that accounts broke. */
 export const judgeAccounts = (history: AccountsAfter): Breach[] => {
-  const { tables, hosts, revoked, isBack } = history;
+  const { tables, hosts, revoked, isBack, isUncounted } = history;
   const stored = storedPlaces(tables.envelopes);
   const accounts = tables.accounts.map((row) => accountOf(row, tables));
   const served = hosts.filter(({ hostId }) => !revoked.has(hostId));
   return [
     ...served.flatMap(judgeArrival),
+    ...served.flatMap((host) => judgeOpen(host, tables)),
+    ...(isBack || isUncounted ? [] : accounts.flatMap(judgeCounted)),
     ...accounts.filter(({ refused }) => refused === null).flatMap((account) => judgeRange(account, stored, history)),
     ...judgeVolumes(accounts, tables),
     ...served.filter(isSingle(hosts)).flatMap((host) => {
       const own = accounts.filter(({ queueId }) => host.disk.ledger.queues.has(queueId.toHex()));
       const accepted = own.filter(({ refused }) => refused === null);
       const ofHost = { host, accounts: accepted, stored, tables, isBack };
-      return [...judgeRefusals(own), ...judgeRecords(ofHost), ...judgeLosses(ofHost), ...judgeDrops(ofHost)];
+      const counted = { ...ofHost, accounts: accepted.filter(({ isChecked }) => isChecked || !isUncounted) };
+      return [...judgeRefusals(own), ...judgeRecords(ofHost), ...judgeLosses(counted), ...judgeDrops(ofHost)];
     }),
   ];
 };
@@ -92,6 +101,16 @@ const judgeArrival = ({ machine, queue }: SimulatedHost): Breach[] => {
   const pending = queue.accounts.pendingThrough();
   return pending === undefined ? [] : [breach("arrives", `${machine} still has one through ${pending}`)];
 };
+
+const judgeOpen = ({ hostId, machine, disk: { image } }: SimulatedHost, { queues }: Tables): Breach[] => {
+  const queue = image && queues.get(`${hostId}\0${image.state.queueId.toHex()}`);
+  return queue && queue.endedAt !== null ? [breach("isOpen", `that of ${machine} is ${queue.ending}`)] : [];
+};
+
+const judgeCounted = (account: CoreAccount): Breach[] =>
+  account.refused === null && !account.isChecked && account.accepted > 0
+    ? [breach("counted", `${nameOf(account)} is not`)]
+    : [];
 
 /** Counts what core rejected of an account and a stream has lost since: nobody knows its place, and it is named twice. */
 const doubtfulOf = (
@@ -188,18 +207,19 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
       ({ action, hostId: of, details: { from, through } }) =>
         action === "ingest.gap" && of === hostId && Number(from) <= sequence && sequence <= Number(through),
     );
-  /** What core rejected under an earlier id of the queue is in no account, unless a database lost it: the host has it as a dead letter. */
-  const isRejectedBefore = (account: CoreAccount, sequence: number): boolean => {
-    const code = letters.get(sequence);
-    return code !== undefined && !givenUp.has(code) && isBefore(account, sequence) && !isReported(sequence);
-  };
+  /** A dead letter of an earlier id of the queue is in no account, unless a database lost it: the host has it. */
+  const isLetterOfBefore = (account: CoreAccount, sequence: number): boolean =>
+    letters.has(sequence) && isBefore(account, sequence) && !isReported(sequence);
   return accounts.flatMap((account) => {
     const gone = records.filter(
       ({ sequence, ...record }) =>
-        contains(account, sequence) && !isStored({ sequence, ...record }) && !isRejectedBefore(account, sequence),
+        contains(account, sequence) && !isStored({ sequence, ...record }) && !isLetterOfBefore(account, sequence),
     );
     const codes = gone.map(({ sequence }) => letters.get(sequence));
-    const given = codes.filter((code) => code !== undefined && givenUp.has(code)).length;
+    const own = gone.filter(({ sequence }) => givenUp.has(letters.get(sequence) ?? ""));
+    const given = own.length;
+    // A range that a server has lost includes what the queue had given up of it.
+    const counted = own.filter(({ sequence }) => isReported(sequence)).length;
     // A server that goes back forgets what it rejected, and the host does not send that again.
     const forgotten = isBack ? codes.length - codes.filter((code) => code === undefined).length - given : 0;
     const lost = codes.filter((code) => code === undefined).length;
@@ -208,7 +228,10 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
     // A range that a database has lost includes what core had rejected of it.
     const doubtful = doubtfulOf(account, { tables, hosts: [host] });
     const isNamed = named >= gone.length && named <= gone.length + doubtful;
-    const isRight = counts.lost >= lost && counts.missing >= given && counts.missing <= given + forgotten && isNamed;
+    // Of one that is not checked, what core has rejected since may stand for that.
+    const since = account.isChecked ? 0 : counts.rejected;
+    const isMissing = counts.missing >= given - counted - since && counts.missing <= given + forgotten;
+    const isRight = counts.lost >= lost && isMissing && isNamed;
     if (isRight) return [];
     const law = named > gone.length + doubtful || counts.missing > given + forgotten ? "noFalseLoss" : "named";
     const detail = `${JSON.stringify(counts)}, ${gone.length} are gone: ${lost} lost, ${given} given up`;
@@ -217,7 +240,7 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
 };
 
 /** Why a queue gives a record up by itself. */
-export const givenUp: ReadonlySet<string> = new Set(["damaged", "frame_too_large"]);
+const givenUp: ReadonlySet<string> = new Set(["damaged", "frame_too_large"]);
 
 const judgeDrops = ({ host, accounts }: HostHistory): Breach[] => {
   const named = accounts.reduce((sum, { dropped }) => sum + dropped, 0);

@@ -60,6 +60,8 @@ export interface CoreNeeds {
   jetstream: JetStream | undefined;
   /** The hosts that are revoked. */
   revoked: ReadonlyMap<string, unknown>;
+  /** The largest frame that it accepts. */
+  frameBytesMax: number;
   fault?:
     | { sink?: SinkFault; register?: RegisterFault; accounts?: AccountsFault; missesRestores?: boolean }
     | undefined;
@@ -72,7 +74,7 @@ const startMs = 1_000;
 
 /** Starts a core. */
 export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
-  const { name, server, network, jetstream, revoked, fault = {} } = needs;
+  const { name, server, network, jetstream, revoked, frameBytesMax, fault = {} } = needs;
   const process: Process = world.process(name);
   return world.as(process, () => {
     const clock = world.clockOf(process);
@@ -93,7 +95,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
     const start = (opened: Sink): void => {
       const sink = fault.sink?.(opened) ?? opened;
       const ingest = createIngest({
-        config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
+        config: { frameBytesMax, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
         ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: zstdCodec, clock, log: shared.log, observe: observers },
         entropy: createSeededEntropy(),
         sink: holdBack(

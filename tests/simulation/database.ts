@@ -25,6 +25,8 @@ export interface ServerFault {
   forgetsOpenTransactions?: boolean;
   /** A restore leaves no trace in what the server says of itself. */
   keepsIdentity?: boolean;
+  /** Nor does it end the connections of those that read. */
+  keepsReaders?: boolean;
   /** A write does not wait for the commit of its transaction. */
   writesAtOnce?: boolean;
   /** A transaction whose client has gone keeps its locks. */
@@ -82,6 +84,11 @@ export interface DatabaseServer {
   loseAnswersUntil(ms: number): void;
   /** Whether the answer to a commit is lost now. */
   losesAnswer(): boolean;
+  /** Until then an older core stores, which counts nothing for accounts. */
+  countNothingUntil(ms: number): void;
+  /** Whether one stores now, and whether one ever has. */
+  countsNothing(): boolean;
+  hasUncounted(): boolean;
 }
 
 /** An error as the server reports it. */
@@ -98,6 +105,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
   let identity = { startedAt: "0", timeline: 1 };
   let refusedUntil = 0;
   let losingUntil = 0;
+  let uncountedUntil = 0;
   const discarded: StoredEnvelope[] = [];
   let restores = 0;
   let starts = 0;
@@ -222,6 +230,11 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       losingUntil = ms;
     },
     losesAnswer: () => world.now() < losingUntil && world.chance.isLikely(0.3),
+    countNothingUntil: (ms) => {
+      uncountedUntil = ms;
+    },
+    countsNothing: () => world.now() < uncountedUntil,
+    hasUncounted: () => uncountedUntil > 0,
   };
 };
 

@@ -56,7 +56,8 @@ export const connectReader = async (world: World, { server, client, delays }: Se
     // As a socket, which reports its end later.
     world.after(0, () => fail(new Error("Connection terminated unexpectedly")));
   };
-  const disconnect = server.connect(() => world.as(client, () => world.after(travel(), destroy)));
+  const onLost = () => world.as(client, () => world.after(travel(), destroy));
+  const disconnect = server.connect(server.fault.keepsReaders ? () => undefined : onLost);
   const stream = {
     destroy,
     once: (_event: string, listener: () => void) => {

@@ -1,5 +1,6 @@
 /** What happens to a lab, drawn from the seed. Every fault ends by itself, or with `heal`. */
 import type { Hold } from "../../functions/ingest/held-hosts.ts";
+import { hourMs } from "../../kit/clock.ts";
 import type { DiskImage } from "./disk.ts";
 import { damageFolder } from "./file-disk.ts";
 import type { SimulatedHost } from "./host.ts";
@@ -55,8 +56,26 @@ const drift = ({ world }: Lab, process: Process): void => {
   process.clockRate = rate;
 };
 
+/** Acts so long before the hour ends, in half of the cases and if that is soon, and otherwise now. */
+export const nearHourEnd = ({ world, server }: Lab, beforeMs: number, act: () => void): void => {
+  const leftMs = hourMs - (world.clockOf(server.process).now() % hourMs);
+  if (world.chance.isLikely(0.5) && leftMs < soonMs) world.after(leftMs - beforeMs, act);
+  else act();
+};
+const soonMs = 30_000;
+
+/** Returns what puts a server that lags in the place of the one where cores store. */
+const standBy = ({ jetstream, server }: Lab): (() => void) => {
+  if (jetstream) return jetstream.backUp();
+  const standby = server.backUp();
+  return () => server.restore(standby, { isPromotion: true });
+};
+
 /** The fault of budgets: cores store nothing more of a host for a time. Drawn apart, so that it changes no other history. */
 export const budgetFault = "a host has sent its budget";
+
+/** The fault of an older core: what it stores, no account has. Drawn apart, as that of budgets. */
+export const olderFault = "an older core stores";
 
 const holdHost: Fault = (lab) => {
   const { hostId } = anyHost(lab);
@@ -172,11 +191,31 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "a standby that lags is promoted": (lab) => {
     if (lab.jetstream) return;
-    const standby: Tables = lab.server.backUp();
-    lab.world.after(lab.world.chance.integer(0, 3_000), () => lab.server.restore(standby, { isPromotion: true }));
+    // As an hour ends, it lacks the hosts' accounts, and nothing that these speak of.
+    nearHourEnd(lab, 0, () => lab.world.after(lab.world.chance.integer(0, 3_000), standBy(lab)));
+  },
+  "a disk is full until a standby takes over": (lab) => {
+    const { disk, hostId, isRunning, offer } = anyHost(lab);
+    const { chance, after } = lab.world;
+    if (!isRunning()) return;
+    const takeOver = standBy(lab);
+    lab.oracle.copied(hostId);
+    const fill = () => {
+      // Core acknowledges what was stored last, and the next session deletes it.
+      disk.failure = "full";
+      after(chance.integer(100, 500), () => {
+        disk.failure = undefined;
+        takeOver();
+        lab.network.cut((of) => of.hostId === hostId);
+      });
+    };
+    offer().then(fill, () => undefined);
   },
   "answers to commits are lost": (lab) => lab.server.loseAnswersUntil(lab.world.now() + seconds(lab, 1, 20)),
   [budgetFault]: holdHost,
+  [olderFault]: (lab) => {
+    if (!lab.jetstream) lab.server.countNothingUntil(lab.world.now() + seconds(lab, 1, 20));
+  },
   "the database's clock jumps": (lab) => {
     lab.server.process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
   },

@@ -14,6 +14,7 @@ import { crashFolder, emptyFolder, openFolderStore } from "./file-disk.ts";
 import { keyOfHost } from "./host-keys.ts";
 import { type Link, type Network, type Target, wholeLink } from "./network.ts";
 import type { Oracle } from "./oracle.ts";
+import { smallFrameBytes } from "./plan.ts";
 import type { Heard } from "./queue-past.ts";
 import { tracedQueue } from "./trace.ts";
 import { endProcess, type Process, type World } from "./world.ts";
@@ -161,7 +162,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     const texts = Array.from({ length: records }, () => oracle.produce(machine));
     const offered = texts.map((text) => ({
       ...recordOf(text, world.chance.isLikely(refusedShare) ? refusedKind : "log_line"),
-      attributes,
+      attributes: world.chance.isLikely(largeShare) ? largeAttributes : attributes,
     }));
     if ((await queue.append(offered)) === "stored") oracle.acknowledge(hostId, texts);
     else {
@@ -250,6 +251,9 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
 /** What core rejects, and how often a source has it. */
 const refusedKind = "Not a kind";
 const refusedShare = 0.01;
+/** What a core that takes small frames does not, and how often a source has it. */
+const largeAttributes = { padding: "-".repeat(smallFrameBytes) };
+const largeShare = 0.02;
 
 const recordOf = (text: string, kind: string): Omit<NewRecord, "attributes"> => ({
   kind,

@@ -1,6 +1,5 @@
 /** What happens to hosts that the hours of their statements have to show, drawn from the seed. */
 import { dayMs } from "../../kit/clock.ts";
-import { queueRow } from "./database.ts";
 import { anyHost, type Fault, restartLater, restoreLater, seconds } from "./faults.ts";
 import type { SimulatedHost } from "./host.ts";
 import { wholeLink } from "./network.ts";
@@ -52,13 +51,12 @@ export const hourFaults: Readonly<Record<string, Fault>> = {
     if (host.isRunning()) host.loseFile(lab.world.chance.pick([0, 100])).catch(() => undefined);
   },
   "an admin closes a queue": (lab) => {
-    // One that sends is not closed: core would see it with its next account only.
-    const sending = lab.hosts.flatMap(({ hostId, disk: { image } }) =>
-      image ? [queueRow({ hostId, queueHex: image.state.queueId.toHex() })] : [],
-    );
-    const [row] = [...lab.server.tables.queues.keys()].filter((each) => !sending.includes(each));
-    if (row === undefined) return;
+    const rows = [...lab.server.tables.queues.keys()];
+    if (rows.length === 0) return;
+    const row = lab.world.chance.pick(rows);
     const endedAt = lab.world.clockOf(lab.world.chance.pick(lab.cores).process).now();
     endQueueRow(lab.server.tables, row, { endedAt, ending: "closed" });
+    // Of one that sends, core would see it with its next account only.
+    lab.network.cut(({ hostId }) => row.startsWith(`${hostId}\0`));
   },
 };

@@ -2,14 +2,14 @@
  * Judges the hours of hosts by what the world knows of each record that a host ever wrote: it is stored, or named with a reason, or nobody
  * knows. Its laws, of every host, also of one that is copied, revoked, or has lost its queue:
  * 1. An hour of which core states that all is stored lacks no record that the host wrote in it, nor one that a source could not store.
- * 2. It has counted every record of the hour as accepted.
- * 3. An hour that lacks records counts as incomplete, unless a server went back, and nobody knows what it had counted.
+ * 2. It has counted every record of the hour as accepted, and each of these as stored, discarded, or acknowledged before a fork.
+ * 3. An hour that lacks records counts as incomplete, unless a server went back, or an older core stored: nobody knows what it had counted.
  * 4. Where each shortage of an hour has a count, the counts have every record that it lacks.
  * 5. No account has more records as missing than are.
  * 6. A record is stored once under each id of a queue, and under no more ids than the queue has had copies.
  *
  * Nobody can know of what a queue had that core never opened, nor that a disk went back of which core has received nothing newer, nor the
- * hours of a clock that jumped before the queue was lost.
+ * hours of a clock that jumped before the queue was lost, nor those behind the close of a queue that says nothing more.
  */
 import type { ReadAccount } from "../../functions/domain/telemetry/read-account.ts";
 import { hourMs } from "../../kit/clock.ts";
@@ -22,7 +22,6 @@ import {
   stateOfHour,
   sumHour,
 } from "../../proto/completeness/hour-state.ts";
-import { givenUp } from "./account-laws.ts";
 import { accountOf, type CoreAccount } from "./core-accounts.ts";
 import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";
@@ -33,6 +32,7 @@ import { endQueueRow, type Tables } from "./tables.ts";
 export const hourLaws = {
   isShort: "no hour is complete that lacks a record",
   counts: "a complete hour counts every record",
+  isStored: "a complete hour has stored what it counts",
   isIncomplete: "an hour that lacks records is incomplete",
   addsUp: "the shortages of an hour have every record that it lacks",
   noFalseMissing: "what is stored is not missing from an account",
@@ -48,6 +48,8 @@ export interface HoursAfter {
   /** Whether a server went back, and whether it was a stream. */
   isBack: boolean;
   isStreamBack: boolean;
+  /** Whether an older core stored, which counts nothing. */
+  isUncounted: boolean;
   /** How often a host's queue may have been copied, or gone back. */
   copiesOf(hostId: string): number;
 }
@@ -106,14 +108,15 @@ const judgeHour = (hour: number, host: HostHours, after: HoursAfter, fault: Hour
       .flatMap(([text, { wallMs }]) => (hourOf(wallMs) === hour ? [{ text, ledger }] : [])),
   );
   const known = written.filter((record) => isKnown(record, host, after));
-  const lacking = known.filter((record) => !host.copies.has(record.text) && !isRejectedBefore(record, host));
+  const lacking = known.filter((record) => !host.copies.has(record.text) && !isLetterOfBefore(record, host));
   const at = `${host.hostId} at ${new Date(hour).toISOString()} is ${state}`;
   const isComplete = state === "complete" || state === "undelivered";
   // What is dropped as an hour begins may count in the one before.
   const dropped = host.ledgers.flatMap((ledger) =>
     ledger.dropped.filter((ms) => hourOf(ms) === hour && hourOf(ms - 1_000) === hour),
   );
-  const { accepted } = facts.accounts;
+  const { accepted, stored, discarded } = facts.accounts;
+  const ackedBefore = ownAccounts(hour, host).reduce((sum, account) => sum + Number(account.ackedBefore), 0);
   const named = shortages.reduce((sum, { kind, count }) => (isOfRecords(kind) ? sum + (count ?? Infinity) : sum), 0);
   const isVague = shortages.some(({ count }) => count === null);
   return [
@@ -126,7 +129,10 @@ const judgeHour = (hour: number, host: HostHours, after: HoursAfter, fault: Hour
     ...(isComplete && accepted < known.length
       ? [breach("counts", `${at}, counts ${accepted} of ${known.length}`)]
       : []),
-    ...(lacking.length > 0 && !isComplete && !incompleteStates.includes(state) && !after.isBack
+    ...(isComplete && stored + discarded + ackedBefore < accepted
+      ? [breach("isStored", `${at}, and has stored ${stored} of ${accepted}, ${ackedBefore} before`)]
+      : []),
+    ...(lacking.length > 0 && !isComplete && !incompleteStates.includes(state) && !after.isBack && !after.isUncounted
       ? [breach("isIncomplete", `${at}, and lacks ${lacking.length}, first ${lacking[0]?.text}`)]
       : []),
     ...(state === "short" && !isVague && named < lacking.length
@@ -135,28 +141,39 @@ const judgeHour = (hour: number, host: HostHours, after: HoursAfter, fault: Hour
   ];
 };
 
+const ownAccounts = (hour: number, { accounts }: HostHours): CoreAccount[] =>
+  accounts.filter(({ fromMs, refused }) => refused === null && hourOf(fromMs) === hour);
+
 const isOfRecords = (kind: string): boolean => ["rejected", "lost_in_restore", "missing"].includes(kind);
 
-/** Whether core had rejected a record under an earlier id of its queue: that is acknowledged, and the host has it as a dead letter. */
-const isRejectedBefore = ({ text, ledger }: { text: string; ledger: Ledger }, { machines }: HostHours): boolean => {
+/** Whether a record was a dead letter under an earlier id of its queue: that is acknowledged there, and the host has it. */
+const isLetterOfBefore = ({ text, ledger }: { text: string; ledger: Ledger }, { machines }: HostHours): boolean => {
   const sequence = ledger.written.get(text)?.sequence;
   const letters = machines.flatMap(({ disk }) => (disk.ledger === ledger ? (disk.image?.deadLetters ?? []) : []));
-  return ledger.queues.size > 1 && letters.some((letter) => letter.sequence === sequence && !givenUp.has(letter.code));
+  const current = machines.map(({ disk }) => disk.image?.state.queueId.toHex());
+  return letters.some((letter) => letter.sequence === sequence && !current.includes(letter.queueId));
 };
 
 /** Whether core can know of a record. */
 const isKnown = (
   { text, ledger }: { text: string; ledger: Ledger },
   { hostId, machines }: HostHours,
-  { tables: { heard }, revoked, isStreamBack }: HoursAfter,
+  { tables: { heard, queues }, revoked, isStreamBack }: HoursAfter,
 ): boolean => {
+  const hour = hourOf(ledger.written.get(text)?.wallMs ?? 0);
+  /** Whether an admin had closed a queue, which has not sent since. */
+  const isClosed = (queueHex: string) => {
+    const { ending, endedAt } = queues.get(`${hostId}\0${queueHex}`) ?? {};
+    return ending === "closed" && (endedAt ?? 0) <= hour;
+  };
   const lost = ledger.lost.get(text);
-  if (lost) return !isStreamBack && isTold(lost, heard.get(lost.queueHex));
+  if (lost) return !isStreamBack && !isClosed(lost.queueHex) && isTold(lost, heard.get(lost.queueHex));
   if (ledger.lost.has(text)) return false;
   const isSent = !revoked.has(hostId);
-  return machines.some(
-    ({ disk: { image } }) => image && heard.has(image.state.queueId.toHex()) && (isSent || !ledger.hasJumped),
-  );
+  return machines.some(({ disk: { image } }) => {
+    const queueHex = image?.state.queueId.toHex() ?? "";
+    return heard.has(queueHex) && !isClosed(queueHex) && (isSent || !ledger.hasJumped);
+  });
 };
 
 /** Returns what decides on an hour, as core finds it (functions/store/completeness/hour-facts.ts). */

@@ -37,7 +37,7 @@ const withAccount = ({ server: { tables } }: Lab, change: (account: Values) => V
 /** Changes all accounts, which name no loss. */
 const withAccounts = ({ server: { tables } }: Lab, changed: Values): void =>
   tables.accounts.forEach((account, at) => {
-    tables.accounts[at] = { ...account, rejected: 0n, ...changed };
+    tables.accounts[at] = { ...account, rejected: 0n, missing: 0n, ...changed };
   });
 
 /** Changes that break a law, by its name. */
@@ -82,6 +82,10 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
     host.queue = withMembers(queue, { accounts: { ...queue.accounts, pendingThrough: () => 1 } });
   },
   [accountLaws.isBehind]: (lab) => withAccount(lab, (account) => ({ ...account, xid: 0n })),
+  [accountLaws.counted]: (lab) => withAccount(lab, (account) => ({ ...account, is_checked: false })),
+  [accountLaws.isOpen]: ({ server: { tables } }) => {
+    for (const [name, queue] of tables.queues) tables.queues.set(name, { ...queue, endedAt: 0, ending: "closed" });
+  },
   [accountLaws.bySource]: ({ server: { tables } }) => tables.volumes.clear(),
   [hourLaws.isShort]: (lab) => {
     lab.server.tables.envelopes.splice(0);
@@ -99,6 +103,7 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
       envelopes.push({ ...first(envelopes), text: `more ${sequence}`, sequence });
     }
   },
+  [hourLaws.isStored]: (lab) => withAccounts(lab, { stored: 0n }),
   [hourLaws.isIncomplete]: (lab) => {
     lab.server.tables.envelopes.splice(0);
     withAccounts(lab, { is_checked: false });

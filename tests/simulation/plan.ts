@@ -1,6 +1,6 @@
 /** What a seed decides before anything happens, and what of it a history leaves out. */
 import { exportFaults } from "./export-faults.ts";
-import { budgetFault, faults } from "./faults.ts";
+import { budgetFault, faults, olderFault } from "./faults.ts";
 import { hourFaults } from "./hour-faults.ts";
 import { laggingFault, streamFaults } from "./stream-faults.ts";
 import { createChance, createRandom } from "./world.ts";
@@ -16,6 +16,8 @@ export interface Plan {
   appendMs: number;
   /** The limit of a queue: a small one is full within an outage. */
   queueBytesMax: number;
+  /** The largest frame that cores accept. */
+  frameBytesMax: number;
   /** Full queues drop what they are offered. */
   dropsWhenFull: boolean;
   /** The queues are the product's own, on files that can be damaged. */
@@ -43,6 +45,8 @@ export interface Course {
 
 /** When the last fault begins. */
 export const faultsUntilMs = 40_000;
+/** What some cores accept as a frame at most: more than an account has, and less than the largest record. */
+export const smallFrameBytes = 2_400;
 /** How many histories store in JetStream. */
 const streamedShare = 0.3;
 /** In how many histories queues are on files: these take longer. */
@@ -59,7 +63,7 @@ export const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof fault
   ...(isStreamed && streamFaults),
 });
 
-const drawnApart: readonly string[] = [budgetFault, laggingFault, ...Object.keys(hourFaults)];
+const drawnApart: readonly string[] = [budgetFault, olderFault, laggingFault, ...Object.keys(hourFaults)];
 
 /** Draws from a seed apart from the plan's other parts. */
 const chanceApart = (seed: number, salt: number) => createChance(createRandom(seed ^ salt));
@@ -95,9 +99,11 @@ export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed"
       ...drawApart(seed, 0x3c6ef372, [budgetFault]),
       ...(isStreamed ? drawApart(seed, 0x1b873593, [laggingFault]) : []),
       ...drawApart(seed, 0x2545f491, Object.keys(hourFaults), 1 / 2),
+      ...drawApart(seed, 0x2c1b3c6d, [olderFault], 1 / 10),
     ],
     dropsWhenFull: chance.isLikely(0.3),
     hasFiles: chance.isLikely(filesShare),
     isShared: chanceApart(seed, 0x27d4eb2f).isLikely(sharedShare),
+    frameBytesMax: chanceApart(seed, 0x165667b1).pick([smallFrameBytes, 2 ** 20, 2 ** 20]),
   };
 };

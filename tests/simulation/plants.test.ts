@@ -6,7 +6,7 @@ import { simulate } from "./simulate.ts";
 
 const page = readFileSync(new URL("../../docs/simulation-plants.md", import.meta.url), "utf8");
 const [table = ""] = page.split("## ");
-const rows = [...table.matchAll(/^\| ([^|]+?) +\| ([^|]*?) *\| (\d+|none in 284) *\|$/gm)].map(
+const rows = [...table.matchAll(/^\| ([^|]+?) +\| ([^|]*?) *\| (\d+) *\|$/gm)].map(
   ([, name = "", law = "", seed]) => ({ name, law, seed: Number(seed) }),
 );
 
@@ -15,7 +15,7 @@ it("lists every planted fault", () => {
 });
 
 // A sample: all of them take a minute.
-it.each(rows.filter(({ seed }, at) => at % 8 === 0 && seed > 0))(
+it.each(rows.filter((_, at) => at % 8 === 0))(
   "finds that $name, by seed $seed",
   async ({ name, law, seed }) => {
     const { breaches } = await simulate({ seed }, plants[name]);

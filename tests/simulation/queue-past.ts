@@ -39,6 +39,15 @@ export const isTold = (loss: DiskLoss, heard: readonly Heard[] = []): boolean =>
       queueHex === loss.queueHex && at <= loss.at && (through === undefined ? at > loss.since : through > loss.through),
   );
 
+/** A queue that was lost goes on, once it is put back, as if it had not been, unless core has received newer records of it. */
+export const putBack = ({ lost }: Pick<Ledger, "lost">, heard: readonly Heard[], back: Omit<DiskLoss, "at">): void => {
+  for (const [text, loss] of lost) {
+    if (loss?.queueHex !== back.queueHex || loss.since >= back.since) continue;
+    const again = { ...loss, ...back };
+    lost.set(text, isTold(again, heard) ? again : undefined);
+  }
+};
+
 /** What the world knows of a machine and its copies: no fault takes it back. Times are by the host's clock. */
 export interface Ledger {
   /** The records that its queues ever stored, by their texts. */

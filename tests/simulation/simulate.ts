@@ -18,7 +18,7 @@ import { createNetwork, type Network, wholeLink } from "./network.ts";
 import { type Breach, createOracle, type Oracle } from "./oracle.ts";
 import { type Course, drawPlan, faultsOf, faultsUntilMs, type Plan } from "./plan.ts";
 import type { Plant } from "./plant.ts";
-import { isTold } from "./queue-past.ts";
+import { isTold, putBack } from "./queue-past.ts";
 import { healStreams } from "./stream-faults.ts";
 import { streamedEnvelopes, withStreamed } from "./stream-tables.ts";
 import type { StoredEnvelope, Tables } from "./tables.ts";
@@ -104,18 +104,20 @@ export const simulate = (
     const atRest = judgeIngest(lab, stuck);
     await settleAccounts(lab);
     await falsify(lab);
+    const lags = await readLags(lab);
+    // The hour may have ended since.
+    await untilAccounted(lab);
     const { oracle, server, backend, exporters, limits, jetstream, watch } = lab;
     const tables = tablesOf(lab);
     const hasGoneBack = server.restores() > 0;
     const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
     const { hosts: all, revoked } = lab;
-    const lags = await readLags(lab);
     const isStreamBack = (jetstream?.discarded.length ?? 0) > 0;
     const isBack = hasGoneBack || isStreamBack;
-    breaches.push(...judgeAccounts({ tables, hosts: all, revoked, isBack, isStreamBack }));
-    breaches.push(
-      ...judgeHours({ tables, hosts: all, revoked, isBack, isStreamBack, copiesOf: oracle.copiesOf }, plant.hour),
-    );
+    const isUncounted = server.hasUncounted();
+    const after = { tables, hosts: all, revoked, isBack, isUncounted, isStreamBack };
+    breaches.push(...judgeAccounts(after));
+    breaches.push(...judgeHours({ ...after, copiesOf: oracle.copiesOf }, plant.hour));
     breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isBack }));
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
@@ -172,10 +174,14 @@ const untilNothingArrives = async ({ world, cores }: Lab, end: number): Promise<
 
 /** Lets every collector write its last account, and core take what it can. */
 const settleAccounts = async (lab: Lab): Promise<void> => {
+  for (const { endAccounts } of servedHosts(lab)) endAccounts();
+  await untilAccounted(lab);
+};
+
+/** Core may not have answered some, which wait then. */
+const untilAccounted = async (lab: Lab): Promise<void> => {
   const { world } = lab;
   const hosts = servedHosts(lab);
-  for (const { endAccounts } of hosts) endAccounts();
-  // Core may not have answered some, which wait then.
   const end = world.now() + settleMs;
   while (world.now() < end && hosts.some(({ queue }) => queue.accounts.pendingThrough() !== undefined))
     await world.runUntil(world.now() + accountPollMs);
@@ -202,7 +208,9 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     ? createJetStream(world, { isOld: chance.isLikely(0.3), fault: plant.streams })
     : undefined;
   const revoked = new Map<string, number>();
-  const core = (name: string) => startCore(world, { name, server, network, delays, jetstream, revoked, fault: plant });
+  const { frameBytesMax } = plan;
+  const serving = { server, network, delays, jetstream, revoked, frameBytesMax, fault: plant };
+  const core = (name: string) => startCore(world, { name, ...serving });
   const cores = Array.from({ length: plan.cores }, (_, index) => core(`core ${index + 1}`));
   const coreOf = () => {
     const running = cores.filter(({ process }) => process.isAlive);
@@ -251,12 +259,17 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
       network.cut((of) => of.hostId === hostId);
     },
     lose: ({ heard, disk: { image, ledger, shared } }, before) => {
+      const put = before && {
+        queueHex: before.image.state.queueId.toHex(),
+        since: before.since,
+        through: before.image.state.nextSequence - 1,
+      };
+      if (put) putBack(ledger, heard, put);
       if (image === undefined) return;
       const queueHex = image.state.queueId.toHex();
-      const isSame = before?.image.state.queueId.toHex() === queueHex;
       const kept = new Set(before?.image.past.records.map(({ text }) => text));
       const none = { since: -1, through: -1 };
-      const own = isSame ? { since: before.since, through: before.image.state.nextSequence - 1 } : none;
+      const own = put?.queueHex === queueHex ? put : none;
       // What two copies of a queue have in common is no sign of either.
       const common = shared?.queueHex === queueHex ? shared : none;
       const [since, through] = [Math.max(own.since, common.since), Math.max(own.through, common.through)];

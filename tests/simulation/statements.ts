@@ -67,6 +67,10 @@ export const createStatements = (
           for (const [index, hostId] of hosts.entries()) {
             const row = tables.cursors.get(queueRow({ hostId, queueHex: queues[index] ?? "" }));
             if (row === undefined) continue;
+            if (server.countsNothing()) {
+              Object.assign(row, { cursor: cursors[index] ?? 0, updatedAt: world.now(), xmin });
+              continue;
+            }
             Object.assign(row, moveCursor(row, cursors[index] ?? 0), { updatedAt: world.now(), xmin });
             row.rangeStored += stored[index] ?? 0;
             if (!server.fault.forgetsRejections) row.rangeRejected += rejected[index] ?? 0;

@@ -1,5 +1,5 @@
 /** What happens to JetStream, drawn from the seed. */
-import { type Fault, seconds } from "./faults.ts";
+import { type Fault, nearHourEnd, seconds } from "./faults.ts";
 import type { JetStream } from "./jetstream.ts";
 import type { Lab } from "./simulate.ts";
 
@@ -43,8 +43,12 @@ export const streamFaults: Readonly<Record<string, Fault>> = {
   [laggingFault]: (lab) => {
     const { chance } = lab.world;
     const names = chance.pick([["SVC_INGEST"], ["SVC_INGEST_QUEUES"], ["SVC_INGEST", "SVC_INGEST_QUEUES"]]);
-    const lead = lab.jetstream?.backUp(names);
-    if (lead) lab.world.after(chance.integer(0, 3_000), lead);
+    const lagMs = chance.integer(0, 3_000);
+    // As an hour ends, it leads before the hosts' accounts arrive, and nothing else shows what it lacks.
+    nearHourEnd(lab, lagMs, () => {
+      const lead = lab.jetstream?.backUp(names);
+      if (lead) lab.world.after(lagMs, lead);
+    });
   },
   "the stream is slow": forAWhile(
     (jetstream) => (jetstream.storeMs = [100, 7_000]),

@@ -5,6 +5,7 @@ import { simulate } from "./simulate.ts";
 
 /** Seconds where nothing else runs. */
 const seedsMs = 600_000;
+const seedsOfSearch = 60;
 
 it(
   "breaks no law, whatever a seed does to hosts, cores and JetStream",
@@ -21,17 +22,19 @@ it(
 it("finds that the stream stores whatever it is sent", async () => {
   const plant = plants["the stream stores whatever it is sent"];
   const found = [];
-  for (let seed = 1; seed <= 20 && found.length === 0; seed++)
+  for (let seed = 1; seed <= seedsOfSearch && found.length === 0; seed++)
     found.push(...(await simulate({ seed, isStreamed: true }, plant)).breaches);
   expect(found).not.toEqual([]);
 });
 
 it("finds that an hour stays complete of which its stream has lost what was settled", async () => {
-  const course = { seed: 19, isStreamed: true };
   const plant = plants["what a stream has lost is not taken off accounts"];
-  const { breaches } = await simulate(course, plant);
-  expect(breaches.map(({ law }) => law)).toContain(accountLaws.named);
-  expect((await simulate(course)).breaches).toEqual([]);
+  const lawsOf = async (seed: number) =>
+    (await simulate({ seed, isStreamed: true }, plant)).breaches.map(({ law }) => law);
+  let [seed, laws] = [1, await lawsOf(1)];
+  while (seed < seedsOfSearch && !laws.includes(accountLaws.named)) laws = await lawsOf(++seed);
+  expect(laws).toContain(accountLaws.named);
+  expect((await simulate({ seed, isStreamed: true })).breaches).toEqual([]);
 });
 
 it.each([
