@@ -1,6 +1,7 @@
 import { authenticationIdentity, person } from "../../drizzle/schema/operator.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
+import { mapValues } from "../../kit/map-values.ts";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
 import { type ChatAnswer, type ChatClient, type SendChat, startConversation } from "../lab/chat-client.ts";
 import { type IngestCore, prepareIngestCore } from "../lab/ingest-core.ts";
@@ -12,7 +13,7 @@ import { connectSender } from "./ingest/ingest-sender.ts";
 import { type Bench, readBenchOptions, rounded } from "./support/bench.ts";
 import { createCorpus, describeCorpus } from "./support/corpus/corpus.ts";
 import { judgeGoals } from "./support/goals.ts";
-import { cpuSecondsOf, memoryOf } from "./support/processes.ts";
+import { cpuSecondsOf, memoryOf, startMeter } from "./support/processes.ts";
 
 /** A question starts this long after the answer before it: a person reads. */
 const pauseMs = 1_000;
@@ -150,11 +151,10 @@ const measureAcks = async (
   await measure();
   const alone = [await measure()];
   const stop = new AbortController();
-  const cpu = () => ({ core: cpuSecondsOf(pid), database: cpuSecondsOf(database.pid) });
-  const before = cpu();
+  const meter = startMeter(() => ({ core: cpuSecondsOf(pid), database: cpuSecondsOf(database.pid) }));
   const asked = askUntil(clients, stop.signal);
   const among = await measure();
-  const after = cpu();
+  const { cpu } = meter();
   stop.abort();
   const { answers, failed } = await asked;
   alone.push(await measure());
@@ -167,7 +167,7 @@ const measureAcks = async (
     failed,
     first_token_p95_ms: rounded(quantile(Float64Array.from(answers.map(({ firstTokenMs }) => firstTokenMs)), 0.95)),
     answer_p95_ms: rounded(quantile(Float64Array.from(answers.map(({ totalMs }) => totalMs)), 0.95)),
-    cpu_seconds: { core: rounded(after.core - before.core, 1), database: rounded(after.database - before.database, 1) },
+    cpu_seconds: mapValues(cpu, (used) => rounded(used, 1)),
   };
 };
 

@@ -2,10 +2,11 @@ import { generateKeyPairSync, sign, verify } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapValues } from "../../../kit/map-values.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { measureHere, startMeter } from "../support/processes.ts";
 import { measureBeside } from "./beside.ts";
 import { tableBytes, walBytes } from "./disk.ts";
 import { mergeFigures } from "./figures.ts";
-import { type FleetLab, openFleetLab, startCpuMeter } from "./lab.ts";
+import { type FleetLab, openFleetLab } from "./lab.ts";
 import { measureOutage } from "./outage.ts";
 import { describeSamples, untilAll } from "./phases.ts";
 
@@ -64,7 +65,7 @@ export const fleetBench: Bench = async (args) => {
   const outage = await measureOutage(lab, { hosts, minutes: options.outage, isNetwork: options.cut === "network" });
   report("outage", outage);
 
-  const floor = verifyMicroseconds();
+  const floor = await verifyMicroseconds();
   const figure = steady.cpu_us_each.core;
   const heartbeatP99Ms = goals.heartbeatP99Ms + (options.streams === 0 ? 0 : groupMs);
   return {
@@ -113,7 +114,7 @@ const connect = async (
   lab: FleetLab,
   { hosts, perSecond, interval }: { hosts: number; perSecond: number; interval: number },
 ) => {
-  const meter = startCpuMeter(lab);
+  const meter = startMeter(lab.cpu);
   const before = lab.coreMemory().nowMb;
   const senderBefore = lab.senderMemoryMb();
   await lab.workers.all("start", { spreadMs: (hosts / perSecond) * 1000 });
@@ -130,7 +131,7 @@ const connect = async (
     reported_seconds: rounded(seconds + reporting.seconds, 1),
     failures,
     refused: await lab.refusals(),
-    core_cpu_ms_each: rounded((used.core * 1000) / hosts, 2),
+    core_cpu_ms_each: rounded((used.cpu.core * 1000) / hosts, 2),
     core_kib_each: kib(lab.coreMemory().nowMb - before),
     sender_kib_each: kib(lab.senderMemoryMb() - senderBefore),
   };
@@ -139,10 +140,10 @@ const connect = async (
 const measureHeartbeats = async (lab: FleetLab, ms: number) => {
   await lab.workers.take();
   const walBefore = await walBytes(lab.database.sql);
-  const meter = startCpuMeter(lab);
+  const meter = startMeter(lab.cpu);
   await sleep(ms);
   const { figures } = await lab.workers.take();
-  const { seconds, ...cpu } = meter();
+  const { seconds, cpu } = meter();
   const accepted = figures.took.heartbeat ?? new Float64Array();
   const microseconds = (used: number) => rounded((used / accepted.length) * 1e6);
   const percent = (used: number) => rounded((used / seconds) * 100, 1);
@@ -159,13 +160,13 @@ const measureHeartbeats = async (lab: FleetLab, ms: number) => {
   };
 };
 
-const verifyMicroseconds = (): number => {
+const verifyMicroseconds = async (): Promise<number> => {
   const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const data = Buffer.alloc(300, 1);
   const signature = sign("sha256", data, privateKey);
   const count = 3000;
-  const before = process.cpuUsage();
-  for (let index = 0; index < count; index++) verify("sha256", data, publicKey, signature);
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / count;
+  const { cpuSeconds } = await measureHere(() => {
+    for (let index = 0; index < count; index++) verify("sha256", data, publicKey, signature);
+  });
+  return (cpuSeconds * 1e6) / count;
 };

@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { mapValues } from "../../../kit/map-values.ts";
 import { connectSender, type Sender, type SenderStream } from "../ingest/ingest-sender.ts";
 import { rounded } from "../support/bench.ts";
 import { type CorpusRecord, createCorpus, describeCorpus } from "../support/corpus/corpus.ts";
+import { startMeter } from "../support/processes.ts";
 import { tableBytes } from "./disk.ts";
 import { createEnroller } from "./enroll.ts";
-import { type FleetLab, fleetPrefix, startCpuMeter } from "./lab.ts";
+import { type FleetLab, fleetPrefix } from "./lab.ts";
 import { describeSamples } from "./phases.ts";
 import { measureRevocation } from "./revocation.ts";
 
@@ -24,7 +26,7 @@ export const measureBeside = async (
   const { senders, streams } = await openStreams(lab, corpus);
   await lab.workers.take();
   const acks: number[] = [];
-  const meter = startCpuMeter(lab);
+  const meter = startMeter(lab.cpu);
   const framesPerSecond = envelopesPerSecond / framesOf / streams.length;
   for (const stream of streams) stream.runAt(framesPerSecond, (latency) => acks.push(latency));
   await lab.workers.renew(renewalsPerSecond);
@@ -41,8 +43,7 @@ export const measureBeside = async (
   // Each stream has one more, which moves its cursor.
   if (row?.stored !== sent + streams.length)
     throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);
-  const { seconds } = used;
-  const percent = (cpu: number) => rounded((cpu / seconds) * 100, 1);
+  const { seconds, cpu } = used;
   const heartbeats = figures.took.heartbeat ?? new Float64Array();
   const renewals = figures.took.renew ?? new Float64Array();
   return {
@@ -54,7 +55,7 @@ export const measureBeside = async (
     late_ms: describeSamples(figures.late),
     renewals: { per_second: rounded(renewals.length / seconds, 1), latency_ms: describeSamples(renewals) },
     failures: figures.failures,
-    percent: { core: percent(used.core), postgres: percent(used.postgres), sender: percent(used.sender) },
+    percent: mapValues(cpu, (part) => rounded((part / seconds) * 100, 1)),
     core_mb: rounded(lab.coreMemory().nowMb),
     revocation,
   };

@@ -11,13 +11,6 @@ import { type FleetWorkers, startFleetWorkers } from "./workers.ts";
 /** Identities are this and the device id. */
 export const fleetPrefix = "spiffe://fleet.bench/";
 
-/** CPU seconds of each side. */
-export interface SideCpu {
-  core: number;
-  postgres: number;
-  sender: number;
-}
-
 /** Cores on one durable PostgreSQL, with a fleet that has not enrolled yet; everything ends with the scope of `await using`. */
 export interface FleetLab extends AsyncDisposable {
   database: EmbeddedDatabase;
@@ -32,8 +25,8 @@ export interface FleetLab extends AsyncDisposable {
   kill(): Promise<void>;
   /** Starts the cores again, at other ports, and tells the hosts. */
   restart(): Promise<void>;
-  /** Since the lab began: cores that ended are included. */
-  cpu(): SideCpu;
+  /** CPU seconds of each side since the lab began: cores that ended are included. */
+  cpu(): { core: number; postgres: number; sender: number };
   /** The frames and streams that the running cores have rejected, by reason. */
   refusals(): Promise<Readonly<Record<string, number>>>;
   /** Resident memory in MB: now, and the largest of one core. */
@@ -136,21 +129,6 @@ export const openFleetLab = async (options: {
       await files.remove();
       await database.close();
     },
-  };
-};
-
-/** Returns a function that returns the CPU seconds of each side since this call, and the seconds. */
-export const startCpuMeter = (lab: Pick<FleetLab, "cpu">) => {
-  const before = lab.cpu();
-  const startedAt = performance.now();
-  return () => {
-    const now = lab.cpu();
-    return {
-      seconds: (performance.now() - startedAt) / 1000,
-      core: now.core - before.core,
-      postgres: now.postgres - before.postgres,
-      sender: now.sender - before.sender,
-    };
   };
 };
 

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { rounded } from "../support/bench.ts";
+import { startMeter } from "../support/processes.ts";
 import { mergeFigures, type TakenFigures } from "./figures.ts";
-import { type FleetLab, startCpuMeter } from "./lab.ts";
+import type { FleetLab } from "./lab.ts";
 import { describeSamples } from "./phases.ts";
 
 /** Hosts that are not back by then are lost for good, as far as this bench can see. */
@@ -26,7 +27,7 @@ export const measureOutage = async (
   const down = await workers.take();
 
   await workers.all("mark", null);
-  const meter = startCpuMeter(lab);
+  const meter = startMeter(lab.cpu);
   const startedAt = performance.now();
   if (isNetwork) await workers.all("ports", lab.ingestPorts());
   else await lab.restart();
@@ -63,7 +64,7 @@ export const measureOutage = async (
     heartbeats: describeSamples(took.heartbeat ?? new Float64Array()),
     failures,
     refused: await lab.refusals(),
-    core_cpu_ms_each: rounded((used.core / hosts) * 1000, 2),
+    core_cpu_ms_each: rounded((used.cpu.core / hosts) * 1000, 2),
     core_mb: { before: rounded(before), peak: rounded(peakMb), peak_ratio: rounded(peakMb / before, 2) },
   };
 };

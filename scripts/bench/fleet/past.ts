@@ -3,7 +3,7 @@ import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { cpuSecondsOf } from "../support/processes.ts";
+import { cpuSecondsOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 import { openReportingCore, openReports } from "./reporting-core.ts";
 import { pastOf } from "./seed-past.ts";
@@ -35,11 +35,11 @@ export const pastBench: Bench = async (args) => {
   const timed = async (name: string, call: () => Promise<unknown>): Promise<void> => {
     const of = samples.get(name) ?? { ms: [], cpuMs: 0 };
     samples.set(name, of);
-    const [own, postgres, startedAt] = [process.cpuUsage(), cpuSecondsOf(database.pid), performance.now()];
+    const meter = startMeter(() => ({ core: ownCpuSeconds(), postgres: cpuSecondsOf(database.pid) }));
     await call();
-    of.ms.push(performance.now() - startedAt);
-    const { user, system } = process.cpuUsage(own);
-    of.cpuMs += (user + system) / 1000 + (cpuSecondsOf(database.pid) - postgres) * 1000;
+    const { seconds, cpu } = meter();
+    of.ms.push(seconds * 1000);
+    of.cpuMs += (cpu.core + cpu.postgres) * 1000;
   };
   const page = "?sort=severity&limit=200";
   await fleetColumns.load();
@@ -61,7 +61,8 @@ export const pastBench: Bench = async (args) => {
     ...{ first_ms: p95("first"), again_ms: p95("again"), timeline_ms: p95("timeline") },
     factors_ms: Math.max(p95("factors"), p95("factors now")),
   });
-  const [figure, floorMs] = [p95("first"), p95("floor")];
+  const figure = p95("first");
+  const floorMs = p95("floor");
   const each = (of: (name: string) => number) =>
     Object.fromEntries([...samples.keys()].map((name) => [name, of(name)]));
   return {

@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { type Bench, median, readBenchOptions, rounded } from "../support/bench.ts";
-import { startProcess } from "../support/processes.ts";
-import { type FleetLab, openFleetLab, startCpuMeter } from "./lab.ts";
+import { startMeter, startProcess } from "../support/processes.ts";
+import { type FleetLab, openFleetLab } from "./lab.ts";
 import { describeSamples, untilAll } from "./phases.ts";
 
 const goal = 1.6;
@@ -74,7 +74,7 @@ const measureRound = async (
   { remainder, inFlight }: { remainder: number; inFlight: number },
 ): Promise<Round> => {
   await lab.workers.take();
-  const meter = startCpuMeter(lab);
+  const meter = startMeter(lab.cpu);
   await lab.workers.all("round", { remainder, modulus: 2, inFlight });
   const used = meter();
   const { figures } = await lab.workers.take();
@@ -84,9 +84,9 @@ const measureRound = async (
   const microseconds = (seconds: number) => (seconds / accepted.length) * 1e6;
   return {
     per_second: accepted.length / used.seconds,
-    core_us: microseconds(used.core),
-    postgres_us: microseconds(used.postgres),
-    sender_us: microseconds(used.sender),
+    core_us: microseconds(used.cpu.core),
+    postgres_us: microseconds(used.cpu.postgres),
+    sender_us: microseconds(used.cpu.sender),
     p99_ms: describeSamples(accepted).p99,
   };
 };

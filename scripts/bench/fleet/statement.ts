@@ -12,7 +12,7 @@ import { createInProcessCore } from "../../lab/in-process-core.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, collectGarbage, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { cpuSecondsOf } from "../support/processes.ts";
+import { cpuSecondsOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 
 /**
@@ -37,19 +37,17 @@ export const statementBench: Bench = async (args) => {
   const sampler = setInterval(() => {
     peak = Math.max(peak, process.memoryUsage().rss);
   }, 20);
-  const [ownBefore, postgresBefore, start] = [process.cpuUsage(), cpuSecondsOf(database.pid), performance.now()];
-  const report = await writeStatement({ ...core, codec: zstdCodec, logSigner }, crypto.randomUUID());
-  const seconds = (performance.now() - start) / 1000;
-  const own = process.cpuUsage(ownBefore);
+  const writing = await cpuOf(database, () =>
+    writeStatement({ ...core, codec: zstdCodec, logSigner }, crypto.randomUUID()),
+  );
   clearInterval(sampler);
-  const coreSeconds = (own.user + own.system) / 1e6;
-  const postgresSeconds = cpuSecondsOf(database.pid) - postgresBefore;
+  const report = writing.result;
   const [sizes] = await database.sql.unsafe<{ stored: string; raw: string }[]>(
     "select sum(length(lines))::text as stored, sum(raw_bytes)::text as raw from completeness_chunk",
   );
   const lines = report?.lines ?? 0;
   const figures = {
-    cpu_s: coreSeconds + postgresSeconds,
+    cpu_s: writing.core + writing.postgres,
     core_mb: (peak - before) / 2 ** 20,
     line_bytes: Number(sizes?.stored) / lines,
   };
@@ -63,23 +61,27 @@ export const statementBench: Bench = async (args) => {
     ...judged,
     ok: judged.ok && lines > 0.9 * collectors,
     details: {
-      ...{ report, seconds: rounded(seconds, 1), raw_line_bytes: rounded(Number(sizes?.raw) / lines) },
+      report,
+      seconds: rounded(writing.seconds, 1),
+      raw_line_bytes: rounded(Number(sizes?.raw) / lines),
       settling: {
         hosts: settling.result?.hosts,
         core_s: rounded(settling.core, 2),
         postgres_s: rounded(settling.postgres, 2),
       },
-      ...{ core_s: rounded(coreSeconds, 2), postgres_s: rounded(postgresSeconds, 2), peak_mb: rounded(peak / 2 ** 20) },
+      core_s: rounded(writing.core, 2),
+      postgres_s: rounded(writing.postgres, 2),
+      peak_mb: rounded(peak / 2 ** 20),
     },
   };
 };
 
 /** Returns what work costs, in seconds of CPU. */
 const cpuOf = async <Result>({ pid }: EmbeddedDatabase, work: () => Promise<Result>) => {
-  const [own, postgres] = [process.cpuUsage(), cpuSecondsOf(pid)];
+  const meter = startMeter(() => ({ core: ownCpuSeconds(), postgres: cpuSecondsOf(pid) }));
   const result = await work();
-  const { user, system } = process.cpuUsage(own);
-  return { result, core: (user + system) / 1e6, postgres: cpuSecondsOf(pid) - postgres };
+  const { seconds, cpu } = meter();
+  return { result, seconds, ...cpu };
 };
 
 /** Gives each host an account of the hour, which core has in full. */

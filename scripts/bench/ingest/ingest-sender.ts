@@ -10,6 +10,7 @@ import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages, grpcMessagePrefix } from "../../../proto/grpc-framing.ts";
+import type { BenchCore } from "../support/bench-core.ts";
 import { type CorpusRecord, refresh, toEnvelopes } from "../support/corpus/corpus.ts";
 
 /** Sequences from here on take five bytes. */
@@ -63,6 +64,30 @@ export const connectSender = async (options: {
   });
   session.on("error", (err) => console.error("sender:", err.message));
   return { openStream: (stream) => openStream(session, stream), close: () => session.destroy() };
+};
+
+/**
+ * Opens `count` streams to core, each with its share of the records, eight on each connection (the most that core accepts), each connection
+ * with an identity of its own. `streams` is how many share the records.
+ */
+export const openStreams = async (
+  { ingestPort: port, ca, files }: Pick<BenchCore, "ingestPort" | "ca" | "files">,
+  { streams: shares, records, ...options }: Omit<StreamOptions, "hostId"> & { streams: number },
+  count: number,
+) => {
+  const senders: Sender[] = [];
+  const streams: SenderStream[] = [];
+  const share = Math.floor(records.length / shares);
+  while (streams.length < count) {
+    const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
+    const sender = await connectSender({ port, ca, ...(await files.client(hostId)) });
+    senders.push(sender);
+    for (let stream = 0; stream < 8 && streams.length < count; stream++) {
+      const own = records.slice(streams.length * share, (streams.length + 1) * share);
+      streams.push(await sender.openStream({ ...options, records: own, hostId }));
+    }
+  }
+  return { senders, streams };
 };
 
 const openStream = async (session: ClientHttp2Session, options: StreamOptions): Promise<SenderStream> => {

@@ -1,14 +1,13 @@
-import { type IngestCore, prepareIngestCore } from "../../lab/ingest-core.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, type BenchFigures, readBenchOptions, rounded } from "../support/bench.ts";
+import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { type CorpusMix, type CorpusRecord, createCorpus, describeCorpus, readMix } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { warmFloor } from "../support/warm-floor.ts";
 import { measureUse } from "./database-use.ts";
 import { type Floor, measureCopyLoop, measureInsertLoops } from "./ingest-floors.ts";
-import { connectSender, type Sender, type SenderStream } from "./ingest-sender.ts";
+import { openStreams } from "./ingest-sender.ts";
 
 /**
  * Measures telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of the corpus (`--corpus spans`,
@@ -33,16 +32,8 @@ export const ingestBench: Bench = async (args) => {
     records: await createCorpus({ mix }),
     framesInFlight,
   };
-  await using database = await openEmbeddedDatabase();
-  const files = await prepareIngestCore(database.url);
-  const core = await files.start();
-  try {
-    const at = { database, files, port: core.ingestPort, pid: core.process.pid ?? 0 };
-    return await (load.streams > 256 ? idleStreams(at, load) : throughput(at, load));
-  } finally {
-    core.process.kill("SIGKILL");
-    await files.remove();
-  }
+  await using core = await startBenchCore();
+  return await (load.streams > 256 ? idleStreams(core, load) : throughput(core, load));
 };
 
 interface Load {
@@ -56,15 +47,8 @@ interface Load {
   framesInFlight: number;
 }
 
-interface Target {
-  database: EmbeddedDatabase;
-  files: IngestCore;
-  port: number;
-  pid: number;
-}
-
-const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
-  const { database, pid } = at;
+const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> => {
+  const { database } = core;
   const { records, mix } = load;
   const small = load.envelopesOfFrame === 1;
   const rowsOfBatch = load.streams * load.framesInFlight * load.envelopesOfFrame;
@@ -73,7 +57,7 @@ const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
   const floorAfter = await warmFloor<Floor>(() =>
     small ? measureInsertLoops({ ...loop, senders: rowsOfBatch }) : measureCopyLoop({ ...loop, rowsOfBatch }),
   );
-  const { senders, streams } = await openStreams(at, load, load.streams);
+  const { senders, streams } = await openStreams(core, load, load.streams);
   const acknowledged = () => streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   let latencies: number[] = [];
   for (const stream of streams) stream.run((latency) => latencies.push(latency));
@@ -82,13 +66,10 @@ const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
   const warmUp = acknowledged();
   const run = async (statement: string) => (await database.sql.unsafe(statement))[0];
   const databaseUse = await measureUse(run, { pid: database.pid, table: "ingest_block" });
-  const cpuNow = () => ({ core: cpuSecondsOf(pid), sender: process.cpuUsage() });
-  const cpu = cpuNow();
-  const startedAt = performance.now();
+  const meter = startMeter(() => ({ core: core.cpu().core, sender: ownCpuSeconds() }));
   await new Promise((resolve) => setTimeout(resolve, load.seconds * 1000));
   const envelopes = acknowledged() - warmUp;
-  const elapsed = (performance.now() - startedAt) / 1000;
-  const { core, sender } = cpuNow();
+  const { cpu, seconds } = meter();
   const { cpu_us: postgresUs, ...bytes } = await databaseUse(envelopes);
   await Promise.all(streams.map((stream) => stream.stop()));
   const sent = acknowledged();
@@ -96,16 +77,15 @@ const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
   const [row] = await database.sql<{ stored: number }[]>`select sum(envelopes)::int as stored from ingest_block`;
   if (row?.stored !== sent + streams.length)
     throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);
-  const peakMb = memoryOf(pid).peakMb;
+  const peakMb = core.peakMb();
   await database.sql`truncate ingest_block`;
   const floor = await floorAfter();
 
-  const perSecond = envelopes / elapsed;
+  const perSecond = envelopes / seconds;
   const ratio = rounded(perSecond / floor.rate, 3);
   const samples = Float64Array.from(latencies);
   const p99 = tenths(quantile(samples, 0.99));
-  const coreUs = rounded(((core - cpu.core) * 1e6) / envelopes, 2);
-  const senderUs = sender.user - cpu.sender.user + sender.system - cpu.sender.system;
+  const coreUs = rounded((cpu.core * 1e6) / envelopes, 2);
   const bytesOfRows = floor.measured.table_bytes + floor.measured.wal_bytes;
   const bytesShare = rounded((bytes.table_bytes + bytes.wal_bytes) / bytesOfRows, 3);
   const common = { ratio, ack_p99_ms: p99, core_mb: peakMb };
@@ -135,7 +115,7 @@ const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
       stored: sent,
       ack_ms: { p50: tenths(quantile(samples, 0.5)), p99, max: tenths(quantile(samples, 1)) },
       core_peak_rss_mb: peakMb,
-      cpu_us_each: { core: coreUs, postgres: postgresUs, sender: rounded(senderUs / envelopes, 2) },
+      cpu_us_each: { core: coreUs, postgres: postgresUs, sender: rounded((cpu.sender * 1e6) / envelopes, 2) },
       bytes_each: bytes,
       bytes_by_those_of_rows: bytesShare,
       floor: small
@@ -146,9 +126,9 @@ const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
   };
 };
 
-const idleStreams = async (at: Target, load: Load): Promise<BenchFigures> => {
+const idleStreams = async (core: BenchCore, load: Load): Promise<BenchFigures> => {
   const busyLoad = { ...load, streams: 1, framesInFlight: 1, envelopesOfFrame: Math.min(load.envelopesOfFrame, 20) };
-  const busy = await openStreams(at, busyLoad, 1);
+  const busy = await openStreams(core, busyLoad, 1);
   const [stream] = busy.streams;
   if (stream === undefined) throw new Error("no stream");
   const measure = async () => {
@@ -160,10 +140,10 @@ const idleStreams = async (at: Target, load: Load): Promise<BenchFigures> => {
   };
   await measure();
   const alone = await measure();
-  const before = memoryOf(at.pid).nowMb;
-  const idle = await openStreams(at, load, load.streams - 1);
+  const before = memoryOf(core.pid).nowMb;
+  const idle = await openStreams(core, load, load.streams - 1);
   await new Promise((resolve) => setTimeout(resolve, 2_000));
-  const kibEach = ((memoryOf(at.pid).nowMb - before) * 1024) / idle.streams.length;
+  const kibEach = ((memoryOf(core.pid).nowMb - before) * 1024) / idle.streams.length;
   const among = await measure();
   for (const sender of [...busy.senders, ...idle.senders]) sender.close();
   const ratio = tenths(among / alone);
@@ -181,27 +161,6 @@ const idleStreams = async (at: Target, load: Load): Promise<BenchFigures> => {
       corpus: await describeCorpus(load.records, load.mix),
     },
   };
-};
-
-/**
- * Opens streams, each with its share of the records, eight on each connection (the most that core accepts), each connection with an
- * identity of its own.
- */
-const openStreams = async (at: Target, load: Load, count: number) => {
-  const senders: Sender[] = [];
-  const streams: SenderStream[] = [];
-  const connections = Math.ceil(count / 8);
-  const share = Math.floor(load.records.length / load.streams);
-  for (let index = 0; index < connections; index++) {
-    const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
-    const sender = await connectSender({ port: at.port, ca: at.files.caPem, ...(await at.files.client(hostId)) });
-    senders.push(sender);
-    for (let stream = 0; stream < 8 && streams.length < count; stream++) {
-      const records = load.records.slice(streams.length * share, (streams.length + 1) * share);
-      streams.push(await sender.openStream({ ...load, records, hostId }));
-    }
-  }
-  return { senders, streams };
 };
 
 const tenths = (value: number): number => rounded(value, 1);

@@ -1,15 +1,14 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { prepareIngestCore } from "../../lab/ingest-core.ts";
 import { type RunningNats, startNats } from "../../lab/nats-servers.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { startBenchCore } from "../support/bench-core.ts";
 import { type CorpusRecord, createCorpus, createSupply, describeCorpus, readMix } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { startMeter } from "../support/processes.ts";
 import { warmFloor } from "../support/warm-floor.ts";
-import { connectSender, type Sender, type SenderStream } from "./ingest-sender.ts";
+import { openStreams } from "./ingest-sender.ts";
 
 /**
  * Measures telemetry through core into NATS JetStream: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of the corpus
@@ -53,9 +52,10 @@ interface SinkLoad {
 }
 
 const measureSink = async ({ seconds, streams, frame, nodes, records, syncAlways, ...load }: SinkLoad) => {
-  await using database = await openEmbeddedDatabase();
   const nats = await startNats({ nodes, syncAlways, fileStoreBytes: 8 * 2 ** 30 });
-  const files = await prepareIngestCore(database.url, {
+  await using resources = new AsyncDisposableStack();
+  resources.defer(() => nats.stop());
+  const core = await startBenchCore({
     env: {
       SVC_INGEST_SINK: "nats",
       SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
@@ -63,40 +63,21 @@ const measureSink = async ({ seconds, streams, frame, nodes, records, syncAlways
       SVC_NATS_DURABILITY: syncAlways ? "synced" : "replicated",
     },
   });
-  const senders: Sender[] = [];
-  const resources = new AsyncDisposableStack();
-  resources.defer(() => nats.stop());
-  resources.defer(() => files.remove());
-  resources.defer(() => senders.forEach((sender) => void sender.close()));
-  await using _resources = resources;
-  const core = await files.start();
-  resources.defer(() => void core.process.kill("SIGKILL"));
+  resources.use(core);
   const floorSeconds = Math.max(3, seconds / 4);
   const floorAfter = await warmFloor(async () => ({
     rate: await measureBarePublisher(nats, { seconds: floorSeconds, streams, next: createSupply(records) }),
   }));
-  const opened: SenderStream[] = [];
-  const share = Math.floor(records.length / streams);
-  for (let index = 0; index * 8 < streams; index++) {
-    const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
-    const sender = await connectSender({ port: core.ingestPort, ca: files.caPem, ...(await files.client(hostId)) });
-    senders.push(sender);
-    for (let stream = 0; stream < 8 && opened.length < streams; stream++) {
-      const own = records.slice(opened.length * share, (opened.length + 1) * share);
-      const options = { hostId, envelopesOfFrame: frame, records: own, framesInFlight: load["in-flight"] };
-      opened.push(await sender.openStream(options));
-    }
-  }
-  const pid = core.process.pid ?? 0;
+  const options = { streams, records, envelopesOfFrame: frame, framesInFlight: load["in-flight"] };
+  const { senders, streams: opened } = await openStreams(core, options, streams);
+  resources.defer(() => senders.forEach((sender) => void sender.close()));
   const had = await envelopesIn(nats);
-  const cpuBefore = cpuSecondsOf(pid);
-  const startedAt = performance.now();
+  const meter = startMeter(core.cpu);
   const latencies: number[] = [];
   for (const stream of opened) stream.run((latency) => latencies.push(latency));
   await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
   await Promise.all(opened.map((stream) => stream.stop()));
-  const elapsed = (performance.now() - startedAt) / 1000;
-  const cpu = cpuSecondsOf(pid) - cpuBefore;
+  const used = meter();
   const acknowledged = opened.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   const stored = (await envelopesIn(nats)) - had;
   const floor = await floorAfter();
@@ -104,14 +85,14 @@ const measureSink = async ({ seconds, streams, frame, nodes, records, syncAlways
   return {
     durability: `${nodes} ${nodes === 1 ? "replica, its" : "replicas, their"} files synced ${syncAlways ? "with every message" : "every two minutes"}`,
     nats_server: nats.connection.info?.version,
-    per_second: rounded(acknowledged / elapsed),
+    per_second: rounded(acknowledged / used.seconds),
     floor,
-    ratio: rounded(acknowledged / elapsed / floor.rate, 3),
+    ratio: rounded(acknowledged / used.seconds / floor.rate, 3),
     acknowledged,
     stored,
     ack_ms: { p50: rounded(quantile(samples, 0.5), 1), p99: rounded(quantile(samples, 0.99), 1) },
-    core_cpu_us_each: rounded((cpu * 1e6) / acknowledged, 1),
-    core_peak_rss_mb: memoryOf(pid).peakMb,
+    core_cpu_us_each: rounded((used.cpu.core * 1e6) / acknowledged, 1),
+    core_peak_rss_mb: core.peakMb(),
   };
 };
 

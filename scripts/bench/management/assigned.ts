@@ -2,21 +2,16 @@ import { createHash } from "node:crypto";
 import { signBody } from "../../../collector/management/signed-request.ts";
 import { assignConfigToMany } from "../../../functions/domain/config/desired-config.ts";
 import { checkConfig, publishConfig } from "../../../functions/domain/config/publish.ts";
-import { loadLocalCa } from "../../../functions/node/load-signer.ts";
-import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
 import { findIdentitiesInUse } from "../../../functions/store/certificate/certificates.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
-import { encodePem } from "../../../proto/pem.ts";
 import { heartbeatBody } from "../../lab/heartbeat-body.ts";
-import { prepareIngestCore } from "../../lab/ingest-core.ts";
 import { people } from "../../lab/people.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded, runAll } from "../support/bench.ts";
+import { startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
-import { hostsPerAddress } from "./heartbeat.ts";
+import { type BenchHost, enrollBenchHosts, hostTarget } from "./enrolled-hosts.ts";
 import { connectStatuses, type StatusSender } from "./status-sender.ts";
 
 /** A config and the hosts of its wave. */
@@ -37,12 +32,14 @@ interface Wave {
 export const assignedBench: Bench = async (args) => {
   const options = readBenchOptions(args, { hosts: 2000, wave: 100, rounds: 5 });
   const { hosts: count, wave: size, rounds } = options;
-  await using database = await openEmbeddedDatabase();
-  const files = await prepareIngestCore(database.url, { env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" } });
-  const { certFile: certificateFile, keyFile } = files.pki.enrollmentCa;
-  const { signer } = await loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
-  const hosts = await enrollBenchHosts(database.db, { signer, count, now: systemClock.now() });
-  const core = await files.start();
+  let hosts: BenchHost[] = [];
+  await using core = await startBenchCore({
+    env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" },
+    seed: async (seeded, files) => {
+      hosts = await enrollBenchHosts(seeded, files, count);
+    },
+  });
+  const { database } = core;
   const streams: StatusSender[] = [];
   let wave: Wave | undefined;
   let failure: unknown;
@@ -50,13 +47,6 @@ export const assignedBench: Bench = async (args) => {
   const operator = { userId: people.admin.userId, email: "bench@example.test", scopes: ["admin"] as const };
   const origin = { requestId: "bench", remoteAddress: "127.0.0.1" };
 
-  const targetOf = (host: BenchHost, index: number) => ({
-    port: core.ingestPort,
-    ca: files.caPem,
-    cert: encodePem(host.certificate, "CERTIFICATE"),
-    key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
-    localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
-  });
   const report = async (host: BenchHost, index: number, hash: string) => {
     const config = { valid: true, errors: [], running_config_hash: hash };
     const body = heartbeatBody(systemClock.now(), { config }) as { sent_at: string };
@@ -95,7 +85,7 @@ export const assignedBench: Bench = async (args) => {
         void follow(host, index, spreadMs).catch((error: unknown) => {
           failure ??= error;
         });
-      const connect = () => connectStatuses(targetOf(host, index), { identity: host.identity, onDirective });
+      const connect = () => connectStatuses(hostTarget(core, host, index), { identity: host.identity, onDirective });
       streams[index] = await connect().catch(connect);
       await report(host, index, "a".repeat(64));
     });
@@ -145,8 +135,6 @@ export const assignedBench: Bench = async (args) => {
     };
   } finally {
     for (const stream of streams) stream?.close();
-    core.process.kill("SIGKILL");
-    await files.remove();
   }
 };
 

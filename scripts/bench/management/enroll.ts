@@ -4,13 +4,13 @@ import type { Signer } from "../../../functions/signer/signer.ts";
 import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
-import { prepareIngestCore } from "../../lab/ingest-core.ts";
+import { mapValues } from "../../../kit/map-values.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
-import { type Bench, readBenchOptions, rounded, runAll } from "../support/bench.ts";
+import { type Bench, readBenchOptions, rounded, runOnEach } from "../support/bench.ts";
+import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { cpuSecondsOf, startProcess } from "../support/processes.ts";
+import { measureHere, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { createBenchCsr } from "./bench-csr.ts";
 import {
   benchPrefix,
@@ -22,7 +22,6 @@ import {
 
 /** As many as a first minute has. More would compile what a user's first hosts find cold. */
 const warmUp = 600;
-const edgeProgram = new URL("../support/tls-edge.ts", import.meta.url).pathname;
 const cryptography = createNodeCryptography();
 
 /**
@@ -40,26 +39,21 @@ export const enrollBench: Bench = async (args) => {
     createBenchCsr(`${benchPrefix}host-${index}`),
   );
 
-  await using database = await openEmbeddedDatabase();
-  const files = await prepareIngestCore(database.url, program === "" ? {} : { program });
-  const core = await files.start();
-  const { certFile, keyFile } = files.pki.edge;
-  const edgeEnv = { ...process.env, CERT_FILE: certFile, KEY_FILE: keyFile, CORE_PORT: String(core.port) };
-  const edge = await startProcess([edgeProgram], "ready", edgeEnv);
+  await using core = await startBenchCore({ program, hasEdge: true });
+  const { database, edgePort, ca } = core;
   const connections: HttpsSender[] = [];
   try {
-    const port = Number(edge.records[0]?.port);
-    while (connections.length < inFlight) connections.push(await connectHttps({ port, ca: files.caPem }));
+    while (connections.length < inFlight) connections.push(await connectHttps({ port: edgePort, ca }));
     const now = systemClock.now();
     const policyId = await insertBenchPolicy(database.db, now);
-    const load = { database, connections, corePid: core.process.pid ?? 0, edgePid: edge.pid, csrs };
+    const load = { core, connections, csrs };
     const oneTime = await insertBenchTokens(database.db, { policyId, count: hosts + warmUp, maxUses: 1, now });
     const [shared] = await insertBenchTokens(database.db, { policyId, count: 1, maxUses: 0, now });
     const of = (count: number, from: number) => ({ from, count });
     await enrollAll(load, of(warmUp, 0), (index) => oneTime[index]?.raw);
     await database.sql`vacuum analyze`;
     const figures = await enrollAll(load, of(hosts, warmUp), (index) => oneTime[index]?.raw);
-    const floorUs = await signCpuUs(signer, csrs.slice(0, hosts));
+    const { cpuUs: floorUs } = await signAll(signer, csrs.slice(0, hosts));
     await enrollAll(load, of(warmUp, hosts + warmUp), () => shared?.raw);
     const sharedFigures = await enrollAll(load, of(hosts, hosts + 2 * warmUp), () => shared?.raw);
     await checkRecorded(database.sql, csrs.length, oneTime.length);
@@ -83,76 +77,58 @@ export const enrollBench: Bench = async (args) => {
     };
   } finally {
     for (const connection of connections) connection.close();
-    await edge.stop();
-    core.process.kill("SIGKILL");
-    await files.remove();
   }
 };
 
 interface Load {
-  database: EmbeddedDatabase;
+  core: BenchCore;
   connections: readonly HttpsSender[];
-  corePid: number;
-  edgePid: number;
   csrs: readonly string[];
 }
 
 /** Enrolls some of the hosts; returns the rate, the latencies and the CPU time that each took. */
 const enrollAll = async (
-  { database, connections, corePid, edgePid, csrs }: Load,
+  { core, connections, csrs }: Load,
   { from, count }: { from: number; count: number },
   tokenOf: (index: number) => string | undefined,
 ) => {
-  const cpuNow = () => {
-    const { user, system } = process.cpuUsage();
-    const [core, postgres] = [cpuSecondsOf(corePid), cpuSecondsOf(database.pid)];
-    return { core, postgres, edge: cpuSecondsOf(edgePid), sender: (user + system) / 1e6 };
-  };
-  const free = [...connections];
-  const before = cpuNow();
-  const startedAt = performance.now();
-  const latencies = await runAll(count, connections.length, async (offset) => {
+  const meter = startMeter(() => ({ ...core.cpu(), sender: ownCpuSeconds() }));
+  const latencies = await runOnEach(connections, count, async (connection, offset) => {
     const index = from + offset;
-    const connection = free.pop();
-    if (connection === undefined) throw new Error("no connection is free");
-    const body = JSON.stringify({
-      csr_pem: csrs[index],
-      device_id: `host-${index}`,
-      hostname: `host-${index}.fleet.bench`,
-      platform: "linux/amd64",
-      collector_version: "1.0.0",
-    });
-    const authorization = `Authorization: Bearer ${tokenOf(index)}\r\n`;
-    const { status, text } = await connection.post("/v1/collector/enroll", body, authorization);
+    const { status, text } = await postEnrollment(connection, `host-${index}`, csrs[index], tokenOf(index));
     if (status !== 201) throw new Error(`enrollment rejected: ${text}`);
-    free.push(connection);
   });
-  const seconds = (performance.now() - startedAt) / 1000;
-  const after = cpuNow();
-  const microsecondsOf = (part: keyof typeof after) => rounded(((after[part] - before[part]) / count) * 1e6);
+  const { cpu, seconds } = meter();
   return {
     per_second: rounded(count / seconds),
     latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99: rounded(quantile(latencies, 0.99)) },
-    cpu_us_each: {
-      core: microsecondsOf("core"),
-      postgres: microsecondsOf("postgres"),
-      edge: microsecondsOf("edge"),
-      sender: microsecondsOf("sender"),
-    },
+    cpu_us_each: mapValues(cpu, (used) => rounded((used / count) * 1e6)),
   };
 };
 
-/** Returns the microseconds of CPU of a certificate: check the request, sign, one after the other. */
-const signCpuUs = async (signer: Signer, csrs: readonly string[]): Promise<number> => {
-  const before = process.cpuUsage();
-  for (const csrPem of csrs) {
-    const checked = await checkCsr(csrPem, cryptography);
-    if (!checked.ok) throw new Error(checked.fault);
-    const serial = systemEntropy.bytes(16);
-    await signer.sign({ ...checked.csr, csrPem, ttlSeconds: benchTtlSeconds, serial, now: systemClock.now() });
-  }
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / csrs.length;
+/** Sends the request of a host that enrolls. */
+export const postEnrollment = (connection: HttpsSender, deviceId: string, csr: string | undefined, token = "") => {
+  const body = {
+    csr_pem: csr,
+    device_id: deviceId,
+    hostname: `${deviceId}.fleet.bench`,
+    platform: "linux/amd64",
+    collector_version: "1.0.0",
+  };
+  return connection.post("/v1/collector/enroll", JSON.stringify(body), `Authorization: Bearer ${token}\r\n`);
+};
+
+/** Checks requests and signs their certificates, one after the other; returns the rate, and the microseconds of CPU of each. */
+export const signAll = async (signer: Signer, csrs: readonly string[]) => {
+  const { seconds, cpuSeconds } = await measureHere(async () => {
+    for (const csrPem of csrs) {
+      const checked = await checkCsr(csrPem, cryptography);
+      if (!checked.ok) throw new Error(checked.fault);
+      const serial = systemEntropy.bytes(16);
+      await signer.sign({ ...checked.csr, csrPem, ttlSeconds: benchTtlSeconds, serial, now: systemClock.now() });
+    }
+  });
+  return { perSecond: csrs.length / seconds, cpuUs: (cpuSeconds * 1e6) / csrs.length };
 };
 
 const checkRecorded = async (sql: SqlClient, count: number, usedOnce: number) => {

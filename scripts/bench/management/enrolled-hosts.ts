@@ -4,6 +4,7 @@ import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enroll
 import type { Core } from "../../../functions/core.ts";
 import { issuedRow } from "../../../functions/domain/certificate/issued.ts";
 import { generateToken } from "../../../functions/domain/enrollment/bootstrap-token.ts";
+import { loadLocalCa } from "../../../functions/node/load-signer.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../../../functions/node/node-cryptography.ts";
 import { readAuthorities } from "../../../functions/signer/authority.ts";
 import { createClientCertificateReader } from "../../../functions/signer/certificate.ts";
@@ -11,9 +12,12 @@ import { createLocalCa } from "../../../functions/signer/local-ca.ts";
 import type { Signer } from "../../../functions/signer/signer.ts";
 import type { Database } from "../../../functions/store/database/database.ts";
 import { sha256 } from "../../../kit/bytes.ts";
+import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy, uuidv7 } from "../../../kit/entropy.ts";
-import { decodePem } from "../../../proto/pem.ts";
+import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCa } from "../../lab/ca/test-pki.ts";
+import type { IngestCore } from "../../lab/ingest-core.ts";
+import type { BenchCore } from "../support/bench-core.ts";
 
 /** Identities of hosts are this and the device id. */
 export const benchPrefix = "https://fleet.bench/d/";
@@ -85,11 +89,27 @@ const idAt = (now: number): string => uuidv7({ clock: { now: () => now }, entrop
 
 const rowsPerInsert = 500;
 
-/** Enrolls `count` hosts at `now`, straight into the database. */
+/** Core limits the handshakes of a remote address. */
+const hostsPerAddress = 50;
+
+/** Returns where the `index`th host connects to core, and as whom. */
+export const hostTarget = ({ ingestPort, ca }: BenchCore, host: BenchHost, index: number) => ({
+  port: ingestPort,
+  ca,
+  cert: encodePem(host.certificate, "CERTIFICATE"),
+  key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
+  localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
+});
+
+/** Enrolls `count` hosts with the CA of a core that has not started yet, straight into its database. */
 export const enrollBenchHosts = async (
-  db: Database,
-  { signer, count, now }: { signer: Signer; count: number; now: number },
+  { db }: { db: Database },
+  { pki }: IngestCore,
+  count: number,
 ): Promise<BenchHost[]> => {
+  const { certFile: certificateFile, keyFile } = pki.enrollmentCa;
+  const { signer } = await loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
+  const now = systemClock.now();
   const policyId = await insertBenchPolicy(db, now);
   const [token] = await insertBenchTokens(db, { policyId, count: 1, maxUses: 0, now });
   const tokenId = token?.id ?? "";

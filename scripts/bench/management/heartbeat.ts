@@ -1,22 +1,18 @@
 import { hash, sign, verify } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Status } from "../../../collector/forward/messages.ts";
-import { loadLocalCa } from "../../../functions/node/load-signer.ts";
-import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { mapValues } from "../../../kit/map-values.ts";
 import { canonicalBody, proofPayload } from "../../../proto/management/proof.ts";
-import { encodePem } from "../../../proto/pem.ts";
 import { heartbeatBody } from "../../lab/heartbeat-body.ts";
-import { prepareIngestCore } from "../../lab/ingest-core.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { connectCollector, createCollectorSender } from "../collector/collector-sender.ts";
 import { type Bench, readBenchOptions, rounded, runAll, runAtRate } from "../support/bench.ts";
+import { startBenchCore } from "../support/bench-core.ts";
 import { benchGoals, judgeGoals } from "../support/goals.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
-import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
+import { measureHere, ownCpuSeconds, startMeter } from "../support/processes.ts";
+import { type BenchHost, enrollBenchHosts, hostTarget } from "./enrolled-hosts.ts";
 import { connectStatuses, type StatusSender } from "./status-sender.ts";
 
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
@@ -25,8 +21,6 @@ const roundsMax = 5;
 const steadyRounds = 15;
 /** For how long the open streams are measured alone. */
 const idleMs = 30_000;
-/** Core limits the handshakes of a remote address. */
-export const hostsPerAddress = 50;
 
 /** A heartbeat, ready to send. */
 export interface SignedHeartbeat {
@@ -61,15 +55,15 @@ export const heartbeatBench: Bench = async (args) => {
   const rate = options.rate || (isSteady ? count / 12 : 0);
   const rounds = options.rounds || (isSteady ? steadyRounds : roundsMax);
   if (rounds > roundsMax && !isSteady) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
-  await using database = await openEmbeddedDatabase();
-  const env = { SVC_INGEST_REQUIRE_ENROLLMENT: "true" };
-  const files = await prepareIngestCore(database.url, program === "" ? { env } : { env, program });
-  const { certFile: certificateFile, keyFile } = files.pki.enrollmentCa;
-  const { signer } = await loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
-  const hosts = await enrollBenchHosts(database.db, { signer, count, now: systemClock.now() });
-  await database.sql`vacuum analyze`;
-  const core = await files.start();
-  const corePid = core.process.pid ?? 0;
+  let hosts: BenchHost[] = [];
+  await using core = await startBenchCore({
+    env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" },
+    program,
+    seed: async (seeded, files) => {
+      hosts = await enrollBenchHosts(seeded, files, count);
+    },
+  });
+  const { database } = core;
   const senders: HttpsSender[] = [];
   const streams: StatusSender[] = [];
   /** The first status of each host carries its report. */
@@ -87,37 +81,24 @@ export const heartbeatBench: Bench = async (args) => {
       if (refused !== "" || reportNeeded) throw new Error(`status rejected: ${refused}, ${reportNeeded}`);
     };
     const sendRequest = async (index: number) => {
-      const [heartbeat, sender] = [heartbeats[index], senders[index]];
-      if (heartbeat === undefined || sender === undefined) throw new Error("a host is missing");
-      const { status, text } = await sender.post("/v1/collector/heartbeat", heartbeat.body);
-      if (status !== 200) throw new Error(`heartbeat rejected: ${text}`);
+      await postHeartbeat(senders[index], heartbeats[index]);
     };
     const [send, atOnce] = connections === "stream" ? [sendOnStream, count] : [sendRequest, inFlight];
     return perSecond > 0 ? runAtRate(heartbeats.length, perSecond, send) : runAll(heartbeats.length, atOnce, send);
   };
-  const cpuNow = () => {
-    const { user, system } = process.cpuUsage();
-    return { core: cpuSecondsOf(corePid), postgres: cpuSecondsOf(database.pid), sender: (user + system) / 1e6 };
-  };
+  const readCpu = () => ({ ...core.cpu(), sender: ownCpuSeconds() });
   /** CPU a second while no status is sent. */
   const idleUse = async () => {
-    const [before, startedAt] = [cpuNow(), performance.now()];
+    const meter = startMeter(readCpu);
     await sleep(idleMs);
-    const [after, seconds] = [cpuNow(), (performance.now() - startedAt) / 1000];
-    const perSecond = (part: keyof typeof before) => (after[part] - before[part]) / seconds;
-    return { core: perSecond("core"), postgres: perSecond("postgres"), sender: perSecond("sender") };
+    const { cpu, seconds } = meter();
+    return mapValues(cpu, (used) => used / seconds);
   };
   try {
     await runAll(count, 16, async (index) => {
       const host = hosts[index];
       if (host === undefined) return;
-      const target = {
-        port: core.ingestPort,
-        ca: files.caPem,
-        cert: encodePem(host.certificate, "CERTIFICATE"),
-        key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
-        localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
-      };
+      const target = hostTarget(core, host, index);
       if (connections === "stream") {
         const connect = () => connectStatuses(target, host);
         streams[index] = await connect().catch(connect);
@@ -150,15 +131,14 @@ export const heartbeatBench: Bench = async (args) => {
     for (let round = 0; round < rounds; round++) {
       roundStartedAt = systemClock.now();
       const heartbeats = hosts.map((host) => signHeartbeat(host, systemClock.now()));
-      const before = cpuNow();
-      const startedAt = performance.now();
+      const meter = startMeter(readCpu);
       latencies.set(await sendAll(heartbeats, rate), round * count);
-      const took = (performance.now() - startedAt) / 1000;
-      seconds += took;
-      const after = cpuNow();
+      const used = meter();
+      seconds += used.seconds;
       for (const part of ["core", "postgres", "sender"] as const)
-        cpu[part] += after[part] - before[part] - idle[part] * took;
-      floorRates.push(verifyRate(heartbeats));
+        cpu[part] += used.cpu[part] - idle[part] * used.seconds;
+      // Between the rounds, so that the same neighbours slow both figures.
+      floorRates.push((await verifyAll(heartbeats.slice(0, 3000))).perSecond);
     }
     const [{ bytes: logBytes } = { bytes: 0 }] = await database.sql<{ bytes: number }[]>`
       select pg_wal_lsn_diff(pg_current_wal_lsn(), ${logStart}::pg_lsn)::float8 as bytes`;
@@ -168,7 +148,7 @@ export const heartbeatBench: Bench = async (args) => {
     const microsecondsEach = (cpuSeconds: number) => rounded((cpuSeconds / count / rounds) * 1e6);
     const floor = floorRates.reduce((sum, rate) => sum + rate, 0) / rounds;
     const perSecond = (count * rounds) / seconds;
-    const coreMb = memoryOf(corePid).peakMb;
+    const coreMb = core.peakMb();
     const cpuUs = microsecondsEach(cpu.core + cpu.postgres);
     // At a given rate the machine is idle in between.
     const ratio = rate > 0 ? null : rounded(perSecond / floor, 3);
@@ -201,8 +181,6 @@ export const heartbeatBench: Bench = async (args) => {
     };
   } finally {
     for (const sender of [...senders, ...streams]) sender?.close();
-    core.process.kill("SIGKILL");
-    await files.remove();
   }
 };
 
@@ -222,11 +200,18 @@ export const signHeartbeat = (host: BenchHost, sentAt: number): SignedHeartbeat 
   return { host, data, signature, body: JSON.stringify({ ...body, proof: signature.toString("base64") }) };
 };
 
-/** Returns verifications a second on this core. Runs between the rounds, so that the same neighbours slow both figures. */
-const verifyRate = (heartbeats: readonly SignedHeartbeat[]): number => {
-  const startedAt = performance.now();
-  const sample = heartbeats.slice(0, 3000);
-  for (const { data, signature, host } of sample)
-    if (!verify("sha256", data, host.publicKey, signature)) throw new Error("a signature of ours does not verify");
-  return sample.length / ((performance.now() - startedAt) / 1000);
+/** Sends a heartbeat; throws unless core accepts it. */
+export const postHeartbeat = async (sender?: HttpsSender, heartbeat?: SignedHeartbeat): Promise<void> => {
+  if (heartbeat === undefined || sender === undefined) throw new Error("a host is missing");
+  const { status, text } = await sender.post("/v1/collector/heartbeat", heartbeat.body);
+  if (status !== 200) throw new Error(`heartbeat rejected: ${text}`);
+};
+
+/** Verifies the signatures on this core; returns the rate, and the microseconds of CPU of each. */
+export const verifyAll = async (heartbeats: readonly SignedHeartbeat[]) => {
+  const { seconds, cpuSeconds } = await measureHere(() => {
+    for (const { data, signature, host } of heartbeats)
+      if (!verify("sha256", data, host.publicKey, signature)) throw new Error("a signature of ours does not verify");
+  });
+  return { perSecond: heartbeats.length / seconds, cpuUs: (cpuSeconds * 1e6) / heartbeats.length };
 };

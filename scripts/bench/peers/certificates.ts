@@ -1,19 +1,12 @@
-import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
-import { checkCsr } from "../../../functions/signer/csr.ts";
 import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
 import { createTestCsr, createTestKey } from "../../lab/ca/test-pki.ts";
 import { quantile } from "../../lab/quantile.ts";
-import {
-  benchPrefix,
-  benchTtlSeconds,
-  createBenchSigner,
-  insertBenchPolicy,
-  insertBenchTokens,
-} from "../management/enrolled-hosts.ts";
-import { runAll } from "../support/bench.ts";
+import { postEnrollment, signAll } from "../management/enroll.ts";
+import { benchPrefix, createBenchSigner, insertBenchPolicy, insertBenchTokens } from "../management/enrolled-hosts.ts";
+import { runOnEach } from "../support/bench.ts";
+import { startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { startPeerCore } from "./core.ts";
+import { startMeter } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
@@ -24,7 +17,6 @@ const inFlight = 64;
 /** A warm-up issues this share of a round's certificates. */
 const warmUpShare = 1 / 3;
 const perSecond = 400;
-const cryptography = createNodeCryptography();
 
 /** A certificate for a one-time token: check token and request, sign, record certificate and use, over kept TLS connections. */
 export const openCertificates = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
@@ -32,7 +24,7 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
   const warmUp = Math.round(count * warmUpShare);
   const requests = createRequests(count, warmUp);
 
-  const core = defer(await startPeerCore());
+  const core = defer(await startBundledCore());
   const policyId = await insertBenchPolicy(core.database.db, systemClock.now());
   const coreTokens = async (tokens: number) => {
     const options = { policyId, count: tokens, maxUses: 1, now: systemClock.now() };
@@ -43,16 +35,7 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
     cpu: core.cpu,
     peakMb: core.peakMb,
     mint: (batch) => coreTokens(batch.length),
-    send: async (connection, { csr, deviceId }, token) => {
-      const body = JSON.stringify({
-        csr_pem: csr,
-        device_id: deviceId,
-        hostname: `${deviceId}.fleet.bench`,
-        platform: "linux/amd64",
-        collector_version: "1.0.0",
-      });
-      return connection.post("/v1/collector/enroll", body, `Authorization: Bearer ${token}\r\n`);
-    },
+    send: (connection, { csr, deviceId }, token) => postEnrollment(connection, deviceId, csr, token),
   });
   const { signer } = await createBenchSigner();
   let floorRound = 0;
@@ -62,17 +45,9 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
     guarantees: "no network, no token, nothing stored",
     measure: async () => {
       const batch = await requests(floorRound++);
-      const before = process.cpuUsage();
-      const startedAt = performance.now();
-      for (const { csr } of batch) {
-        const checked = await checkCsr(csr, cryptography);
-        if (!checked.ok) throw new Error(checked.fault);
-        const fields = { csrPem: csr, ttlSeconds: benchTtlSeconds, serial: systemEntropy.bytes(16) };
-        await signer.sign({ ...checked.csr, ...fields, now: systemClock.now() });
-      }
-      const { user, system } = process.cpuUsage(before);
-      const elapsed = (performance.now() - startedAt) / 1000;
-      return { cpu_us: (user + system) / batch.length, certificates_per_second: batch.length / elapsed };
+      const csrs = batch.map(({ csr }) => csr);
+      const signed = await signAll(signer, csrs);
+      return { cpu_us: signed.cpuUs, certificates_per_second: signed.perSecond };
     },
   };
   const sides: Side[] = [
@@ -143,22 +118,19 @@ const createIssuing = (issuer: Issuer) => {
   const issue = async (batch: readonly CertificateRequest[]): Promise<PeerFigures> => {
     const tokens = await issuer.mint(batch);
     const connections = await Promise.all(Array.from({ length: inFlight }, () => issuer.connect()));
-    const free = [...connections];
-    const before = issuer.cpu();
-    const startedAt = performance.now();
-    const latencies = await runAll(batch.length, inFlight, async (index) => {
-      const [connection, request, token] = [free.pop(), batch[index], tokens[index]];
-      if (connection === undefined || request === undefined || token === undefined) throw new Error("nothing to send");
+    const meter = startMeter(() => issuer.cpu());
+    const latencies = await runOnEach(connections, batch.length, async (connection, index) => {
+      const request = batch[index];
+      const token = tokens[index];
+      if (request === undefined || token === undefined) throw new Error("nothing to send");
       const { status, text } = await issuer.send(connection, request, token);
       if (status !== 201 || !text.includes("BEGIN CERTIFICATE")) throw new Error(`no certificate: ${status} ${text}`);
-      free.push(connection);
     });
-    const elapsed = (performance.now() - startedAt) / 1000;
-    const figures = microsecondsOf(before, issuer.cpu(), batch.length);
+    const { cpu, seconds } = meter();
     for (const connection of connections) connection.close();
     return {
-      ...figures,
-      certificates_per_second: batch.length / elapsed,
+      ...microsecondsOf(cpu, batch.length),
+      certificates_per_second: batch.length / seconds,
       p99_ms: quantile(latencies, 0.99),
       peak_mb: issuer.peakMb(),
     };

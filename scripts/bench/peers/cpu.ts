@@ -4,9 +4,9 @@ import type { PeerFigures } from "./pair.ts";
 export type CpuParts = Readonly<Record<string, number>>;
 
 /** Returns the microseconds of CPU for each of `count` units: of all parts as `cpu_us`, and of each that worked when several did. */
-export const microsecondsOf = (before: CpuParts, after: CpuParts, count: number): PeerFigures => {
-  const each = Object.entries(after)
-    .map(([part, seconds]) => [part, ((seconds - (before[part] ?? 0)) * 1e6) / count] as const)
+export const microsecondsOf = (cpu: CpuParts, count: number): PeerFigures => {
+  const each = Object.entries(cpu)
+    .map(([part, seconds]) => [part, (seconds * 1e6) / count] as const)
     .filter(([, microseconds]) => microseconds > 0);
   const total = each.reduce((sum, [, microseconds]) => sum + microseconds, 0);
   const parts = each.length > 1 ? each.map(([part, microseconds]) => [`cpu_${part}_us`, microseconds]) : [];

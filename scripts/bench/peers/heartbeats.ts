@@ -1,21 +1,17 @@
-import { verify } from "node:crypto";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { loadLocalCa } from "../../../functions/node/load-signer.ts";
-import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
 import { systemClock } from "../../../kit/clock.ts";
-import { encodePem } from "../../../proto/pem.ts";
 import { createLabPki } from "../../lab/ca/pki.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { findPorts } from "../../ports.ts";
-import { type BenchHost, enrollBenchHosts } from "../management/enrolled-hosts.ts";
-import { hostsPerAddress, signHeartbeat } from "../management/heartbeat.ts";
-import { runAll } from "../support/bench.ts";
+import { type BenchHost, enrollBenchHosts, hostTarget } from "../management/enrolled-hosts.ts";
+import { postHeartbeat, signHeartbeat, verifyAll } from "../management/heartbeat.ts";
+import { runAll, runOnEach } from "../support/bench.ts";
+import { type BenchCore, startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
-import { startPeerCore } from "./core.ts";
+import { cpuSecondsOf, memoryOf, startMeter } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
@@ -32,12 +28,10 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
   const hostCount = Math.min(hostsMax, Math.ceil(seconds * hostsPerSecond));
   let hosts: BenchHost[] = [];
   const core = defer(
-    await startPeerCore({
+    await startBundledCore({
       env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" },
-      seed: async ({ db }, { pki }) => {
-        const { certFile: certificateFile, keyFile } = pki.enrollmentCa;
-        const { signer } = await loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
-        hosts = await enrollBenchHosts(db, { signer, count: hostCount, now: systemClock.now() });
+      seed: async (database, files) => {
+        hosts = await enrollBenchHosts(database, files, hostCount);
       },
     }),
   );
@@ -46,14 +40,12 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
   const sign = () => hosts.map((host) => signHeartbeat(host, systemClock.now()));
   const sendAll = () => {
     const heartbeats = sign();
-    const report = async (index: number) => {
-      const heartbeat = heartbeats[index];
-      const sender = heartbeat && senders.get(heartbeat.host);
-      if (heartbeat === undefined || sender === undefined) throw new Error("a host is missing");
-      const { status, text } = await sender.post("/v1/collector/heartbeat", heartbeat.body);
-      if (status !== 200) throw new Error(`heartbeat rejected: ${text}`);
-    };
-    return measureReports({ count: hosts.length, report, cpu: core.cpu, peakMb: core.peakMb });
+    const sendEach = () =>
+      runAll(hosts.length, inFlight, async (index) => {
+        const heartbeat = heartbeats[index];
+        await postHeartbeat(heartbeat && senders.get(heartbeat.host), heartbeat);
+      });
+    return measureReports({ ...core, count: hosts.length, sendEach });
   };
   const ours: Side = {
     name: "svc-server on PostgreSQL",
@@ -73,12 +65,8 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
     guarantees: "checks the signatures; no network, nothing stored",
     measure: async () => {
       const heartbeats = sign();
-      const [before, startedAt] = [process.cpuUsage(), performance.now()];
-      for (const { data, signature, host } of heartbeats)
-        if (!verify("sha256", data, host.publicKey, signature)) throw new Error("a signature of ours does not verify");
-      const { user, system } = process.cpuUsage(before);
-      const elapsed = (performance.now() - startedAt) / 1000;
-      return { cpu_us: (user + system) / heartbeats.length, reports_per_second: heartbeats.length / elapsed };
+      const { cpuUs, perSecond } = await verifyAll(heartbeats);
+      return { cpu_us: cpuUs, reports_per_second: perSecond };
     },
   };
   const program = await peers("opamp-server");
@@ -88,19 +76,13 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
 
 const connectAll = async (
   hosts: readonly BenchHost[],
-  { ingestPort: port, ca }: { ingestPort: number; ca: string },
+  core: BenchCore,
   senders: Map<BenchHost, HttpsSender>,
 ): Promise<void> => {
   await runAll(hosts.length, 16, async (index) => {
     const host = hosts[index];
     if (host === undefined) return;
-    const target = {
-      port,
-      ca,
-      cert: encodePem(host.certificate, "CERTIFICATE"),
-      key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
-      localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
-    };
+    const target = hostTarget(core, host, index);
     // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
     senders.set(host, await connectHttps(target).catch(() => connectHttps(target)));
   });
@@ -112,16 +94,16 @@ const closeAll = (senders: Iterable<HttpsSender>): void => {
 
 const measureReports = async (load: {
   count: number;
-  report: (index: number) => Promise<void>;
+  sendEach: () => Promise<Float64Array>;
   cpu: () => CpuParts;
   peakMb: () => number;
 }): Promise<PeerFigures> => {
-  const [before, startedAt] = [load.cpu(), performance.now()];
-  const latencies = await runAll(load.count, inFlight, load.report);
-  const elapsed = (performance.now() - startedAt) / 1000;
+  const meter = startMeter(load.cpu);
+  const latencies = await load.sendEach();
+  const { cpu, seconds } = meter();
   return {
-    ...microsecondsOf(before, load.cpu(), load.count),
-    reports_per_second: load.count / elapsed,
+    ...microsecondsOf(cpu, load.count),
+    reports_per_second: load.count / seconds,
     p99_ms: quantile(latencies, 0.99),
     peak_mb: load.peakMb(),
   };
@@ -137,24 +119,21 @@ const openOpamp = async (program: string, hostCount: number, defer: PairContext[
   defer({ [Symbol.asyncDispose]: () => running.stop() });
   const connections = await Promise.all(Array.from({ length: inFlight }, () => connectHttps({ port, ca })));
   defer({ [Symbol.asyncDispose]: async () => closeAll(connections) });
-  const free = [...connections];
-  const report = async (index: number): Promise<void> => {
-    const connection = free.pop();
-    if (connection === undefined) throw new Error("no connection is free");
-    const { status, text } = await connection.post("/v1/opamp", encodeReport(index, hostCount), opampHeaders);
-    if (status !== 200) throw new Error(`report rejected: ${status} ${text}`);
-    free.push(connection);
-  };
-  const cpu = () => ({ opamp: cpuSecondsOf(running.pid) });
+  const count = hostCount * opampReportsPerHost;
+  const sendEach = () =>
+    runOnEach(connections, count, async (connection, index) => {
+      const { status, text } = await connection.post("/v1/opamp", encodeReport(index, hostCount), opampHeaders);
+      if (status !== 200) throw new Error(`report rejected: ${status} ${text}`);
+    });
   return {
     name: "opamp-go, HTTPS",
     kind: "peer",
     guarantees: "decodes and answers; no signature, nothing stored",
     measure: () =>
       measureReports({
-        count: hostCount * opampReportsPerHost,
-        report,
-        cpu,
+        count,
+        sendEach,
+        cpu: () => ({ opamp: cpuSecondsOf(running.pid) }),
         peakMb: () => memoryOf(running.pid).peakMb,
       }),
   };

@@ -1,10 +1,8 @@
 import { readdir, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { bundlePrograms, programPaths } from "../../bundle/bundle-programs.ts";
 import { findPorts } from "../../ports.ts";
-import { startSink, withCollector, withFolder } from "../collector/collector-run.ts";
-import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { idleSources, measureIdle, startSink, withCollector, withFolder } from "../collector/collector-run.ts";
 import { startOtelcol } from "./otelcol.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
@@ -21,15 +19,8 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
 
   const measure = async (startedAt: number, pid: number, installedMb: number): Promise<PeerFigures> => {
     const ready = (performance.now() - startedAt) / 1000;
-    await sleep(settleMs);
-    const before = cpuSecondsOf(pid);
-    await sleep(seconds * 1000);
-    return {
-      cpu_percent: ((cpuSecondsOf(pid) - before) / seconds) * 100,
-      idle_mb: memoryOf(pid).nowMb,
-      ready_s: ready,
-      installed_mb: installedMb,
-    };
+    const { cpuPercent, mb } = await measureIdle(pid, { settleMs, seconds });
+    return { cpu_percent: cpuPercent, idle_mb: mb, ready_s: ready, installed_mb: installedMb };
   };
   const sides: Side[] = [
     {
@@ -38,10 +29,8 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
       guarantees: "its installed size is Node and the bundle",
       measure: () =>
         withFolder(async (folder) => {
-          const sources = `  - {type: otlp, grpc: {listen: "127.0.0.1:0"}, http: {listen: "127.0.0.1:0"}}
-  - {type: file, include: ["${join(folder, "*.log")}"]}`;
           const startedAt = performance.now();
-          return withCollector(sink, sources, ({ pid }) => measure(startedAt, pid, nodeMb + bundleMb));
+          return withCollector(sink, idleSources(folder), ({ pid }) => measure(startedAt, pid, nodeMb + bundleMb));
         }),
     },
     {
@@ -51,19 +40,15 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
       measure: async () => {
         const startedAt = performance.now();
         const idle = "console.log('ready'); setInterval(() => undefined, 60_000)";
-        const running = await startProgram([process.execPath, "-e", idle], /ready/);
-        try {
-          return await measure(startedAt, running.pid, nodeMb);
-        } finally {
-          await running.stop();
-        }
+        await using running = await startProgram([process.execPath, "-e", idle], /ready/);
+        return await measure(startedAt, running.pid, nodeMb);
       },
     },
   ];
   const program = await peers("otelcol");
   if (program !== undefined) {
     const installedMb = await megabytesOf([program]);
-    const theirSink = defer(await startSink(new URL("../collector/otlp-sink.ts", import.meta.url)));
+    const theirSink = defer(await startSink("./otlp-sink.ts"));
     sides.push({
       name: "otelcol, file_storage with fsync",
       kind: "peer",
@@ -75,12 +60,8 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
   filelog: {include: ["${join(folder, "*.log")}"], storage: file_storage}`;
           const source = { receivers, pipelines: { traces: "otlp", logs: "filelog" } };
           const startedAt = performance.now();
-          const running = await startOtelcol(program, folder, theirSink, { queue: "synced-file", source });
-          try {
-            return await measure(startedAt, running.pid, installedMb);
-          } finally {
-            await running.stop();
-          }
+          await using running = await startOtelcol(program, folder, theirSink, { queue: "synced-file", source });
+          return await measure(startedAt, running.pid, installedMb);
         }),
     });
   }

@@ -1,10 +1,10 @@
 import { mkdir, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { constants, gzipSync } from "node:zlib";
 import { bundlePrograms } from "../../bundle/bundle-programs.ts";
 import {
   type BenchSink,
+  openFloorStore,
   startSink,
   waitForEnvelopes,
   withCollector,
@@ -12,7 +12,7 @@ import {
   writeLines,
 } from "../collector/collector-run.ts";
 import { createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
-import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { cpuSecondsOf, measureHere, memoryOf, startMeter } from "../support/processes.ts";
 import { type OtelcolQueue, startOtelcol } from "./otelcol.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
@@ -35,15 +35,15 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
     const deliver = async (name: string, count: number) => {
       const before = await sink.received();
       await writeLines(join(folder, name), count, nextLine);
-      const [cpu, startedAt] = [cpuSecondsOf(pid), performance.now()];
+      const meter = startMeter(() => ({ agent: cpuSecondsOf(pid) }));
       await rename(join(folder, name), join(folder, `${name}.log`));
       await waitForEnvelopes(sink, before + count);
-      return { cpuSeconds: cpuSecondsOf(pid) - cpu, elapsed: (performance.now() - startedAt) / 1000 };
+      return meter();
     };
     await deliver("warm-up", warmUpLines);
-    const { cpuSeconds, elapsed } = await deliver("measured", lines);
+    const { cpu, seconds: elapsed } = await deliver("measured", lines);
     return {
-      cpu_ms: (cpuSeconds * 1e6) / lines,
+      cpu_ms: (cpu.agent * 1e6) / lines,
       lines_per_second: lines / elapsed,
       peak_mb: memoryOf(pid).peakMb,
     };
@@ -68,7 +68,7 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
   ];
   const program = await peers("otelcol");
   if (program !== undefined) {
-    const theirSink = defer(await startSink(new URL("../collector/otlp-sink.ts", import.meta.url)));
+    const theirSink = defer(await startSink("./otlp-sink.ts"));
     const otelcol = (name: string, queue: OtelcolQueue, guarantees: string): Side => ({
       name,
       kind: "peer",
@@ -80,12 +80,8 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
           const storage = queue === "synced-file" ? ", storage: file_storage" : "";
           const receivers = `  filelog: {include: ["${join(logs, "*.log")}"], start_at: beginning${storage}}`;
           const source = { receivers, pipelines: { logs: "filelog" } };
-          const running = await startOtelcol(program, folder, theirSink, { queue, source });
-          try {
-            return await measure(logs, running.pid, theirSink);
-          } finally {
-            await running.stop();
-          }
+          await using running = await startOtelcol(program, folder, theirSink, { queue, source });
+          return await measure(logs, running.pid, theirSink);
         }),
     });
     sides.push(
@@ -103,22 +99,14 @@ const linesOfTransaction = 1000;
 const measureStore = async (folder: string, count: number, nextLine: () => Buffer): Promise<PeerFigures> => {
   const path = join(folder, "app.log");
   await writeLines(path, count, nextLine);
-  const [before, startedAt] = [process.cpuUsage(), performance.now()];
-  const lines = (await readFile(path, "utf8")).split("\n");
-  using database = new DatabaseSync(join(folder, "floor.db"));
-  database.exec("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
-  database.exec("CREATE TABLE record (sequence INTEGER PRIMARY KEY, line TEXT NOT NULL) STRICT");
-  const insert = database.prepare("INSERT INTO record VALUES (?, ?)");
-  for (let from = 0; from < count; from += linesOfTransaction) {
-    database.exec("BEGIN IMMEDIATE");
-    const batch = lines.slice(from, Math.min(from + linesOfTransaction, count));
-    for (const [index, line] of batch.entries()) insert.run(from + index, line);
-    database.exec("COMMIT");
-    gzipSync(batch.join("\n"), { level: constants.Z_BEST_SPEED });
-  }
-  const { user, system } = process.cpuUsage(before);
-  return {
-    cpu_ms: (user + system) / count,
-    lines_per_second: count / ((performance.now() - startedAt) / 1000),
-  };
+  const { cpuSeconds, seconds } = await measureHere(async () => {
+    const lines = (await readFile(path, "utf8")).split("\n").slice(0, count);
+    using floor = openFloorStore(folder);
+    while (floor.stored() < count) {
+      const batch = lines.slice(floor.stored(), floor.stored() + linesOfTransaction);
+      floor.store(batch);
+      gzipSync(batch.join("\n"), { level: constants.Z_BEST_SPEED });
+    }
+  });
+  return { cpu_ms: (cpuSeconds * 1e6) / count, lines_per_second: count / seconds };
 };

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 
 /** A program of another project that runs. */
-export interface RunningProgram {
+export interface RunningProgram extends AsyncDisposable {
   pid: number;
   /** Sends a signal, SIGTERM unless given; resolves once the program has ended. */
   stop(signal?: NodeJS.Signals): Promise<void>;
@@ -27,11 +27,9 @@ export const startProgram = async (
     child.once("error", reject);
     child.once("exit", (code) => reject(new Error(`${file} ended with ${code}:\n${lines.join("\n")}`)));
   });
-  return {
-    pid: child.pid ?? 0,
-    stop: async (signal = "SIGTERM") => {
-      child.kill(signal);
-      await ended;
-    },
+  const stop = async (signal: NodeJS.Signals = "SIGTERM") => {
+    child.kill(signal);
+    await ended;
   };
+  return { pid: child.pid ?? 0, stop, [Symbol.asyncDispose]: () => stop() };
 };

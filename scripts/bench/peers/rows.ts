@@ -9,12 +9,12 @@ import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embe
 import { measureCopyLoop } from "../ingest/ingest-floors.ts";
 import { connectSender } from "../ingest/ingest-sender.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";
-import { runAll } from "../support/bench.ts";
+import { runOnEach } from "../support/bench.ts";
+import { startBundledCore } from "../support/bench-core.ts";
 import { type CorpusRecord, createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
-import { startPeerCore } from "./core.ts";
-import { type CpuParts, microsecondsOf } from "./cpu.ts";
+import { cpuSecondsOf, memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
+import { microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, PeerLosses, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
 import { startProgram } from "./process.ts";
@@ -29,7 +29,7 @@ const killAfterMs = 1_000;
 /** A line of the corpus into PostgreSQL as a row, from requests of 200 over TLS. */
 export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
   const records = await createCorpus({ mix: "lines" });
-  const core = defer(await startPeerCore());
+  const core = defer(await startBundledCore());
   const openStream = async () => {
     const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
     const credentials = await core.files.client(hostId);
@@ -48,14 +48,14 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
     const { sender, stream } = await openStream();
     stream.run(() => undefined);
     await sleep(seconds * warmUpShare * 1000);
-    const [before, acknowledged, startedAt] = [core.cpu(), stream.acknowledged(), performance.now()];
+    const acknowledged = stream.acknowledged();
+    const meter = startMeter(core.cpu);
     await sleep(seconds * 1000);
     const rows = stream.acknowledged() - acknowledged;
-    const elapsed = (performance.now() - startedAt) / 1000;
-    const figures = microsecondsOf(before, core.cpu(), rows);
+    const used = meter();
     await stream.stop();
     sender.close();
-    return { ...figures, rows_per_second: rows / elapsed, peak_mb: core.peakMb() };
+    return { ...microsecondsOf(used.cpu, rows), rows_per_second: rows / used.seconds, peak_mb: core.peakMb() };
   };
   const floorDatabase = defer(await openEmbeddedDatabase());
   const floor: Side = {
@@ -63,13 +63,11 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
     kind: "floor",
     guarantees: "copies the same rows in batches; no network, no cursor",
     measure: async () => {
-      const [usage, database] = [process.cpuUsage(), cpuSecondsOf(floorDatabase.pid)];
-      const rowsOfBatch = framesInFlight * rowsOfRequest;
       const { url, pid } = floorDatabase;
+      const rowsOfBatch = framesInFlight * rowsOfRequest;
+      const meter = startMeter(() => ({ loop: ownCpuSeconds(), postgres: cpuSecondsOf(pid) }));
       const { rate } = await measureCopyLoop({ url, pid, seconds, rowsOfBatch, records });
-      const { user, system } = process.cpuUsage(usage);
-      const after = { loop: (user + system) / 1e6, postgres: cpuSecondsOf(floorDatabase.pid) - database };
-      return { ...microsecondsOf({}, after, rate * seconds), rows_per_second: rate };
+      return { ...microsecondsOf(meter().cpu, rate * seconds), rows_per_second: rate };
     },
   };
   const sides: Side[] = [
@@ -157,16 +155,11 @@ const openTelegraf = async (
     }
     return `${lines.join("\n")}\n`;
   };
-  const send = async (rows: number): Promise<void> => {
-    const free = [...connections];
-    await runAll(rows / rowsOfRequest, framesInFlight, async () => {
-      const sender = free.pop();
-      if (sender === undefined) throw new Error("no connection is free");
+  const send = (rows: number) =>
+    runOnEach(connections, rows / rowsOfRequest, async (sender) => {
       const { status, text } = await sender.post("/telegraf", bodyOf(), "Content-Type: text/plain\r\n");
       if (status !== 200) throw new Error(`lines rejected: ${status} ${text}`);
-      free.push(sender);
     });
-  };
   const kill = async (): Promise<PeerLosses> => {
     await empty(database, "log");
     let acknowledged = 0;
@@ -195,14 +188,14 @@ const openTelegraf = async (
       const rows = requestsOf(seconds) * rowsOfRequest;
       const warmUpRows = requestsOf(seconds * warmUpShare) * rowsOfRequest;
       await send(warmUpRows);
-      await stored(database, warmUpRows, cpu);
+      await stored(database, warmUpRows, startMeter(cpu));
       await empty(database, "log");
-      const [before, startedAt] = [cpu(), performance.now()];
+      const meter = startMeter(cpu);
       await send(rows);
-      const { at, cpuSeconds } = await stored(database, rows, cpu);
+      const used = await stored(database, rows, meter);
       return {
-        ...microsecondsOf(before, cpuSeconds, rows),
-        rows_per_second: rows / ((at - startedAt) / 1000),
+        ...microsecondsOf(used.cpu, rows),
+        rows_per_second: rows / used.seconds,
         peak_mb: memoryOf(running.pid).peakMb,
       };
     },
@@ -234,19 +227,19 @@ const requestsOf = (seconds: number): number => Math.ceil((seconds * perSecond) 
 const quietMs = 1_000;
 
 /**
- * Resolves when the table has `rows` rows, with the time and the CPU time when it last grew: looking at its size costs PostgreSQL little,
+ * Resolves when the table has `rows` rows, with what the meter showed when it last grew: looking at its size costs PostgreSQL little,
  * counting it a lot.
  */
-const stored = async (database: EmbeddedDatabase, rows: number, cpu: () => CpuParts) => {
+const stored = async <Used>(database: EmbeddedDatabase, rows: number, meter: () => Used): Promise<Used> => {
   let bytes = -1;
-  let last = { at: performance.now(), cpuSeconds: cpu() };
+  let last = { at: performance.now(), used: meter() };
   for (const deadline = performance.now() + 60_000; performance.now() < deadline; await sleep(50)) {
     const [size] = await database.sql<{ bytes: number }[]>`select pg_relation_size('log')::float8 as bytes`;
     if (size?.bytes !== bytes) {
       bytes = size?.bytes ?? 0;
-      last = { at: performance.now(), cpuSeconds: cpu() };
+      last = { at: performance.now(), used: meter() };
     } else if (performance.now() - last.at > quietMs) {
-      if ((await countRows(database, "log")) === rows) return last;
+      if ((await countRows(database, "log")) === rows) return last.used;
     }
   }
   throw new Error(`${rows} rows were acknowledged and are not stored after a minute`);

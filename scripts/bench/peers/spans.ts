@@ -1,13 +1,19 @@
-import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { constants, gzipSync } from "node:zlib";
 import { bundlePrograms, collectorNodeFlags, programPaths } from "../../bundle/bundle-programs.ts";
 import { findPorts } from "../../ports.ts";
-import { type BenchSink, startSink, waitForEnvelopes, withFolder } from "../collector/collector-run.ts";
+import {
+  type BenchSink,
+  deliverSpans,
+  grpcAddressOf,
+  grpcSource,
+  openFloorStore,
+  startSink,
+  withFolder,
+} from "../collector/collector-run.ts";
 import { exportSpans } from "../collector/span-exporter.ts";
 import { writeCollector } from "../support/collector-files.ts";
 import { createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
-import { cpuSecondsOf, memoryOf, startProcess } from "../support/processes.ts";
+import { measureHere, memoryOf, startProcess } from "../support/processes.ts";
 import { type KilledAgent, measureLosses } from "./losses.ts";
 import { type OtelcolQueue, startOtelcol } from "./otelcol.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
@@ -42,20 +48,15 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
     measure: () =>
       withFolder(async (folder) => {
         const { address, pid, stop } = await start(folder);
-        const deliver = async (loadSeconds: number): Promise<number> => {
-          const received = await sink.received();
-          const signal = AbortSignal.timeout(Math.ceil(loadSeconds * 1000));
-          const { accepted } = await exportSpans(address, nextRequest, load, signal);
-          await waitForEnvelopes(sink, received + accepted * countedPerRequest);
-          return accepted;
-        };
+        const deliver = (loadSeconds: number) =>
+          deliverSpans({ pid, address }, sink, { ...load, nextRequest, seconds: loadSeconds, countedPerRequest });
         try {
           await deliver(seconds * warmUpShare);
-          const [cpuBefore, startedAt] = [cpuSecondsOf(pid), performance.now()];
-          const thousands = ((await deliver(seconds)) * spansPerRequest) / 1000;
+          const used = await deliver(seconds);
+          const thousands = (used.accepted * spansPerRequest) / 1000;
           return {
-            cpu_ms: ((cpuSecondsOf(pid) - cpuBefore) * 1000) / thousands,
-            spans_per_second: (thousands * 1000) / ((performance.now() - startedAt) / 1000),
+            cpu_ms: (used.cpu.agent * 1000) / thousands,
+            spans_per_second: (thousands * 1000) / used.seconds,
             peak_mb: memoryOf(pid).peakMb,
           };
         } finally {
@@ -78,11 +79,10 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
 
   const ourSink = defer(await startSink());
   const startOurs = async (folder: string): Promise<Agent> => {
-    const sources = '  - {type: otlp, grpc: {listen: "127.0.0.1:0"}}';
-    const config = await writeCollector(folder, { ...ourSink, sources });
+    const config = await writeCollector(folder, { ...ourSink, sources: grpcSource });
     const args = [...collectorNodeFlags, programPaths["svc-collector"], "run", "--config", config];
-    const { pid, records, stop } = await startProcess(args, "collector runs");
-    return { pid, stop, address: String(records.find(({ transport }) => transport === "grpc")?.address) };
+    const collector = await startProcess(args, "collector runs");
+    return { ...collector, address: grpcAddressOf(collector) };
   };
   const sides = [
     createSide({ name: "svc-collector", kind: "ours", guarantees: "synced before OK" }, startOurs, {
@@ -98,7 +98,7 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
   ];
   const program = await peers("otelcol");
   if (program !== undefined) {
-    const theirSink = defer(await startSink(new URL("../collector/otlp-sink.ts", import.meta.url)));
+    const theirSink = defer(await startSink("./otlp-sink.ts"));
     const startTheirs =
       (queue: OtelcolQueue) =>
       async (folder: string): Promise<Agent> => {
@@ -122,28 +122,16 @@ const transactions = 150;
 const perTransaction = 64;
 
 /** Stores requests with node:sqlite, synchronous FULL, compresses each transaction's, and deletes them again. */
-const measureStore = (folder: string, nextRequest: () => Uint8Array): PeerFigures => {
-  using database = new DatabaseSync(join(folder, "floor.db"));
-  database.exec("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
-  database.exec("CREATE TABLE record (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL) STRICT");
-  const insert = database.prepare("INSERT INTO record VALUES (?, ?)");
-  const remove = database.prepare("DELETE FROM record WHERE sequence <= ?");
+const measureStore = async (folder: string, nextRequest: () => Uint8Array): Promise<PeerFigures> => {
+  using floor = openFloorStore(folder);
   const batches = Array.from({ length: 8 }, () => Array.from({ length: perTransaction }, nextRequest));
-  const before = process.cpuUsage();
-  const startedAt = performance.now();
-  let stored = 0;
-  for (let transaction = 0; transaction < transactions; transaction++) {
-    const batch = batches[transaction % batches.length] ?? [];
-    database.exec("BEGIN IMMEDIATE");
-    for (const request of batch) insert.run(++stored, request);
-    remove.run(stored - 8 * perTransaction);
-    database.exec("COMMIT");
-    gzipSync(Buffer.concat(batch), { level: constants.Z_BEST_SPEED });
-  }
-  const { user, system } = process.cpuUsage(before);
-  const thousands = (stored * spansPerRequest) / 1000;
-  return {
-    cpu_ms: (user + system) / 1000 / thousands,
-    spans_per_second: thousands / ((performance.now() - startedAt) / 1e6),
-  };
+  const { cpuSeconds, seconds } = await measureHere(() => {
+    for (let transaction = 0; transaction < transactions; transaction++) {
+      const batch = batches[transaction % batches.length] ?? [];
+      floor.store(batch, 8 * perTransaction);
+      gzipSync(Buffer.concat(batch), { level: constants.Z_BEST_SPEED });
+    }
+  });
+  const thousands = (floor.stored() * spansPerRequest) / 1000;
+  return { cpu_ms: (cpuSeconds * 1000) / thousands, spans_per_second: (thousands * 1000) / seconds };
 };

@@ -64,6 +64,21 @@ export const runAll = async (
   return latencies;
 };
 
+/** Runs `count` calls, one at a time on each of `connections`; returns the milliseconds of each. */
+export const runOnEach = <Connection>(
+  connections: readonly Connection[],
+  count: number,
+  run: (connection: Connection, index: number) => Promise<void>,
+): Promise<Float64Array> => {
+  const free = [...connections];
+  return runAll(count, connections.length, async (index) => {
+    const connection = free.pop();
+    if (connection === undefined) throw new Error("no connection is free");
+    await run(connection, index);
+    free.push(connection);
+  });
+};
+
 /** Starts `count` calls at `perSecond`, however long each takes; returns the milliseconds of each, from the time that it was due. */
 export const runAtRate = async (
   count: number,

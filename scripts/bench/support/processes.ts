@@ -51,6 +51,33 @@ export const memoryOf = (pid: number): { nowMb: number; peakMb: number } => {
   return { nowMb: mb("VmRSS"), peakMb: mb("VmHWM") };
 };
 
+/** Returns the CPU seconds that this process has used, more finely than /proc shows them. */
+export const ownCpuSeconds = (): number => {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+};
+
+/** Does `work` in this process; returns its result, its CPU seconds and how many seconds it took. */
+export const measureHere = async <Result>(work: () => Result | Promise<Result>) => {
+  const meter = startMeter(() => ({ own: ownCpuSeconds() }));
+  const result = await work();
+  const { cpu, seconds } = meter();
+  return { result, seconds, cpuSeconds: cpu.own };
+};
+
+/** Returns a function that returns the seconds since this call, and the CPU seconds of each part since then. */
+export const startMeter = <Part extends string>(read: () => Readonly<Record<Part, number>>) => {
+  const before = read();
+  const startedAt = performance.now();
+  return () => {
+    const seconds = (performance.now() - startedAt) / 1000;
+    const now = read();
+    const cpu = {} as Record<Part, number>;
+    for (const part in before) cpu[part] = now[part] - before[part];
+    return { seconds, cpu };
+  };
+};
+
 /** Clock ticks of /proc, the same on every Linux. */
 const ticksPerSecond = 100;
 

@@ -1,0 +1,83 @@
+import { once } from "node:events";
+import { bundlePrograms, programPaths } from "../../bundle/bundle-programs.ts";
+import { type IngestCore, prepareIngestCore } from "../../lab/ingest-core.ts";
+import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
+
+/** Core and its durable PostgreSQL, each a process of its own; everything ends with the scope of `await using`. */
+export interface BenchCore extends AsyncDisposable {
+  database: EmbeddedDatabase;
+  files: IngestCore;
+  pid: number;
+  ingestPort: number;
+  /** The port of the TLS edge in front of core, for `localhost`; 0 without one. */
+  edgePort: number;
+  /** Authority of the edge's and the ingest listener's certificates, in PEM. */
+  ca: string;
+  /** CPU seconds so far, of each process. */
+  cpu(): { core: number; postgres: number; edge: number };
+  peakMb(): number;
+  /** Kills core with SIGKILL; resolves once it has ended. */
+  kill(): Promise<void>;
+}
+
+const edgeProgram = new URL("./tls-edge.ts", import.meta.url).pathname;
+
+/** Starts core from its sources, unless `program` is a bundle. `seed` fills the database before core starts. */
+export const startBenchCore = async ({
+  env = {},
+  program = "",
+  hasEdge = false,
+  seed,
+}: {
+  env?: Readonly<Record<string, string>>;
+  program?: string;
+  hasEdge?: boolean;
+  seed?: (database: EmbeddedDatabase, files: IngestCore) => Promise<unknown>;
+} = {}): Promise<BenchCore> => {
+  await using resources = new AsyncDisposableStack();
+  const database = resources.use(await openEmbeddedDatabase());
+  const files = await prepareIngestCore(database.url, program === "" ? { env } : { env, program });
+  resources.defer(() => files.remove());
+  await seed?.(database, files);
+  await database.sql`vacuum analyze`;
+  const core = await files.start();
+  resources.defer(() => void core.process.kill("SIGKILL"));
+  const edge = hasEdge ? resources.adopt(await startEdge(files, core.port), ({ stop }) => stop()) : undefined;
+  const pid = core.process.pid ?? 0;
+  const owned = resources.move();
+  return {
+    database,
+    files,
+    pid,
+    ingestPort: core.ingestPort,
+    edgePort: Number(edge?.records[0]?.port ?? 0),
+    ca: files.caPem,
+    cpu: () => ({
+      core: cpuSecondsOf(pid),
+      postgres: cpuSecondsOf(database.pid),
+      edge: edge === undefined ? 0 : cpuSecondsOf(edge.pid),
+    }),
+    peakMb: () => memoryOf(pid).peakMb,
+    kill: async () => {
+      const ended = once(core.process, "exit");
+      core.process.kill("SIGKILL");
+      await ended;
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+};
+
+/** Starts core from its bundle, as it is installed, behind an edge. */
+export const startBundledCore = async (
+  options: Omit<NonNullable<Parameters<typeof startBenchCore>[0]>, "program" | "hasEdge"> = {},
+): Promise<BenchCore> => {
+  await bundlePrograms(undefined, ["svc-server"]);
+  return startBenchCore({ ...options, program: programPaths["svc-server"], hasEdge: true });
+};
+
+const startEdge = ({ pki }: IngestCore, port: number) => {
+  const { certFile, keyFile } = pki.edge;
+  const env = { ...process.env, CERT_FILE: certFile, KEY_FILE: keyFile, CORE_PORT: String(port) };
+  return startProcess([edgeProgram], "ready", env);
+};
