@@ -4,9 +4,9 @@ import { stop as stopBundler } from "esbuild";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import { bundleUi } from "../bundle/bundle-ui.ts";
 import type { LabContext } from "../lab/context.ts";
-import { startIdentityProvider } from "../lab/identity-provider.ts";
+import { labAccounts, startIdentityProvider } from "../lab/identity-provider.ts";
 import type { LabCore } from "../lab/lab-core.ts";
-import { people, testTenantId } from "../lab/people.ts";
+import { testTenantId } from "../lab/people.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { findPorts, isPortFree } from "../ports.ts";
 
@@ -24,10 +24,7 @@ export const startWeb = async (
   if (usualPort !== null && port !== usualPort) progress(`port ${usualPort} is taken: web listens on ${port}`);
   const origin = `http://localhost:${port}`;
   const provider = await startIdentityProvider({
-    accounts: Object.entries(people).map(([role, { subject, email, displayName, scopes }]) => ({
-      ...{ subject, email, name: displayName },
-      note: `${role}: ${scopes.join(", ")}`,
-    })),
+    accounts: labAccounts,
     webOrigins: [origin],
   });
   cleanup.defer(() => provider.close());

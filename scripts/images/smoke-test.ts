@@ -2,7 +2,8 @@
  * Runs the three images together, as a cluster would run them: read-only, as their own user, without capabilities. Core migrates a real
  * database, a collector enrolls and forwards one span, web serves its page; then each is stopped.
  */
-import { lchown, mkdir, readdir, readFile } from "node:fs/promises";
+
+import { lchown, mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { InferOutput } from "valibot";
 import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
@@ -12,8 +13,7 @@ import { createSpanSender } from "../demo/send-spans.ts";
 import { createLabPki } from "../lab/ca/pki.ts";
 import type { LabContext } from "../lab/context.ts";
 import { labCoreEnvironment } from "../lab/core-environment.ts";
-import { clientCertificateHeader } from "../lab/core-process.ts";
-import { startEdge } from "../lab/edge.ts";
+import { clientCertificateHeader, startLabEdge } from "../lab/core-process.ts";
 import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createOperatorApi, createPolicyWithToken } from "../lab/operator-api.ts";
 import { seedPeople, testTenantId } from "../lab/people.ts";
@@ -99,12 +99,7 @@ export const smokeTest = async (
   const chat = await api<InferOutput<typeof ChatStatus>>("auditor", "GET", "/v1/chat/status");
 
   context.progress("enrolling a collector in its image, which forwards one span");
-  const edge = await startEdge({
-    certPem: await readFile(pki.edge.certFile, "utf8"),
-    keyPem: await readFile(pki.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-    ...{ coreUrl, clientCertificateHeader },
-  });
+  const edge = await startLabEdge(pki, { coreUrl });
   cleanup.defer(() => edge.close());
   const identityPrefix = "spiffe://fleet.example.test/host/";
   const policy = { name: "images", allowed_identity_prefixes: [identityPrefix] };

@@ -1,14 +1,28 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabPki } from "./ca/pki.ts";
 import type { LabContext } from "./context.ts";
 import { labCoreEnvironment } from "./core-environment.ts";
+import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
 import type { Finished, Processes, Running } from "./processes.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** Header in which the edge passes the client certificate to core. */
 export const clientCertificateHeader = "X-Client-Cert";
+
+/** Starts an edge with a lab's certificates in front of core; it sets the header that core trusts. */
+export const startLabEdge = async (
+  pki: LabPki,
+  options: Omit<EdgeOptions, "certPem" | "keyPem" | "clientCaPem" | "clientCertificateHeader">,
+): Promise<Edge> =>
+  startEdge({
+    certPem: await readFile(pki.edge.certFile, "utf8"),
+    keyPem: await readFile(pki.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+    clientCertificateHeader,
+    ...options,
+  });
 
 /** Core as a process of its own, which can be killed and started again on the same ports. */
 export interface CoreProcess {

@@ -1,10 +1,10 @@
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import { findPorts, isListening } from "../ports.ts";
 import type { LabContext } from "./context.ts";
-import { clientCertificateHeader } from "./core-process.ts";
-import { type Edge, startEdge } from "./edge.ts";
+import { startLabEdge } from "./core-process.ts";
+import type { Edge } from "./edge.ts";
 import { type EnrolledCollector, enrollCollector } from "./enroll-collector.ts";
 import { type LabCore, startLabCore } from "./lab-core.ts";
 import { createLineWriter, type LineWriter } from "./line-writer.ts";
@@ -51,13 +51,7 @@ export const startDeployment = async (
   const core = await startLabCore({ env, directory: true }, context, cleanup);
   const { pki, api } = core;
   const [edgePort = 0, ...otlpPorts] = await findPorts(4, entropy);
-  const edge = await startEdge({
-    certPem: await readFile(pki.edge.certFile, "utf8"),
-    keyPem: await readFile(pki.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-    coreUrl: core.httpUrl,
-    ...{ clientCertificateHeader, port: edgePort, dropsResponse },
-  });
+  const edge = await startLabEdge(pki, { coreUrl: core.httpUrl, port: edgePort, dropsResponse });
   cleanup.defer(() => edge.close());
 
   context.progress("enrolling three hosts through the edge");

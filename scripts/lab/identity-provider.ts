@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import type { Configuration, interactionPolicy, KoaContextWithOIDC } from "oidc-provider";
 import { startLoopbackServer } from "./loopback-server.ts";
+import { people } from "./people.ts";
 
 /** A person who can sign in at the provider. */
 export interface ProviderAccount {
@@ -12,6 +13,16 @@ export interface ProviderAccount {
   /** Shown on the page that offers the accounts. */
   note?: string;
 }
+
+/** The people of the lab, with their roles and scopes. */
+export const labAccounts: readonly ProviderAccount[] = Object.entries(people).map(
+  ([role, { subject, email, displayName, scopes }]) => ({
+    subject,
+    email,
+    name: displayName,
+    note: `${role}: ${scopes.join(", ")}`,
+  }),
+);
 
 /** A real OpenID Connect provider (oidc-provider) over loopback HTTP. */
 export interface IdentityProvider {

@@ -3,11 +3,9 @@ import { readFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { pipeline } from "node:stream";
 import { createServer } from "node:tls";
-import { clientCertificateHeader } from "../core-process.ts";
+import { startLabEdge } from "../core-process.ts";
 import { startDirectoryApi } from "../directory-api.ts";
-import { startEdge } from "../edge.ts";
-import { startIdentityProvider } from "../identity-provider.ts";
-import { people } from "../people.ts";
+import { labAccounts, startIdentityProvider } from "../identity-provider.ts";
 import { labPki, ports, secretsFolder } from "./lab-files.ts";
 
 const everywhere = "0.0.0.0";
@@ -33,10 +31,7 @@ export const serveDirectory = async (): Promise<void> => {
 export const serveIdentityProvider = async (): Promise<void> => {
   const { ISSUER: issuer = "", WEB_ORIGIN: webOrigin = "" } = process.env;
   await startIdentityProvider({
-    accounts: Object.entries(people).map(([role, { subject, email, displayName, scopes }]) => ({
-      ...{ subject, email, name: displayName },
-      note: `${role}: ${scopes.join(", ")}`,
-    })),
+    accounts: labAccounts,
     webOrigins: [webOrigin],
     at: { issuer, port: Number(new URL(issuer).port), host: everywhere },
   });
@@ -44,10 +39,5 @@ export const serveIdentityProvider = async (): Promise<void> => {
 
 /** Serves the TLS edge in front of core. */
 export const serveEdge = async (): Promise<void> => {
-  await startEdge({
-    certPem: await readFile(labPki.edge.certFile, "utf8"),
-    keyPem: await readFile(labPki.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(labPki.enrollmentCa.certFile, "utf8"),
-    ...{ coreUrl: "http://core:8080", clientCertificateHeader, port: ports.edge, host: everywhere },
-  });
+  await startLabEdge(labPki, { coreUrl: "http://core:8080", port: ports.edge, host: everywhere });
 };

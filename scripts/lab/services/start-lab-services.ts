@@ -8,8 +8,7 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { findPorts, isPortFree } from "../../ports.ts";
 import { startEmbeddedPostgres } from "../../postgres/embedded-postgres.ts";
 import { createLabPki, labServerNames } from "../ca/pki.ts";
-import { clientCertificateHeader } from "../core-process.ts";
-import { startEdge } from "../edge.ts";
+import { clientCertificateHeader, startLabEdge } from "../core-process.ts";
 import { startIdentityProvider } from "../identity-provider.ts";
 
 /** Running services of a lab, and the env files that they wrote for core and web. */
@@ -48,12 +47,7 @@ export const startLabServices = async (options: { dir: string; peopleFile: strin
     at: { issuer: `http://localhost:${ports.provider}`, port: ports.provider, host: "127.0.0.1" },
   });
   cleanup.defer(() => provider.close());
-  const edge = await startEdge({
-    certPem: await readFile(pki.edge.certFile, "utf8"),
-    keyPem: await readFile(pki.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-    ...{ coreUrl: `http://127.0.0.1:${ports.core}`, clientCertificateHeader, port: ports.edge },
-  });
+  const edge = await startLabEdge(pki, { coreUrl: `http://127.0.0.1:${ports.core}`, port: ports.edge });
   cleanup.defer(() => edge.close());
 
   const random = () => systemEntropy.bytes(32).toHex();
