@@ -33,7 +33,7 @@ export interface HostTarget {
 }
 
 const managementHeaders: Readonly<Record<string, Buffer>> = Object.fromEntries(
-  ["heartbeat", "renew"]
+  ["heartbeat", "renew", "config/desired"]
     .map((name) => `/v1/collector/${name}`)
     .map((path) => [path, postHeaders(path, "application/json")]),
 );

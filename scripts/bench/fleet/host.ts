@@ -1,7 +1,7 @@
 import { createHash, createPrivateKey, type KeyObject } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import { decodeResponse, encodeOpen, type Status } from "../../../collector/forward/messages.ts";
-import { createStatusExchange, type StatusExchange } from "../../../collector/forward/status-exchange.ts";
+import type { Status } from "../../../collector/forward/messages.ts";
+import type { StatusExchange } from "../../../collector/forward/status-exchange.ts";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { signBody } from "../../../collector/management/signed-request.ts";
 import { fullJitterMs } from "../../../kit/backoff.ts";
@@ -11,6 +11,7 @@ import { heartbeatBody } from "../../lab/heartbeat-body.ts";
 import { createBenchRequest } from "../management/bench-csr.ts";
 import { connectHost, type HostConnection } from "./connection.ts";
 import type { FleetFigures } from "./figures.ts";
+import { openStatusStream } from "./status-stream.ts";
 
 /** A host's credentials in PEM, with the SHA-256 of the certificate. */
 export interface PemCredentials {
@@ -82,13 +83,6 @@ const statusWith = (report: Uint8Array): Status => ({
   report,
 });
 
-/** The first message of a host's stream. */
-export const encodeFirst = (hostId: string, queueId: Uint8Array): Uint8Array =>
-  encodeOpen({
-    ...{ hostId, queueId, sessionId: queueId, previousSessionIds: [], ackedThrough: 0, sentThrough: 0 },
-    ...{ takesDirectives: false, leftQueues: [] },
-  });
-
 /**
  * Creates a host. A heartbeat that is due while the host is not connected is skipped and counted; after one that failed the next is sent when
  * a stream opens, as a collector does. `Retry-After` of a refused one is never longer than the interval, which the host waits anyway.
@@ -149,15 +143,13 @@ export const createFleetHost = (
         if (!context.forwards) attempt = 0;
         figures.took(opened.isResumed ? "resumed" : "connected", clock.monotonic() - startedAt);
         if (!context.forwards) return;
-        let exchange: StatusExchange | undefined;
-        const push = opened.forward(encodeFirst(identity, queueIdOf(identity)), {
-          onMessage: (message) => {
-            const response = decodeResponse(message);
-            if (response && "statusAnswer" in response) exchange?.answered(response.statusAnswer);
-            if (!response || !("opened" in response)) return;
+        const exchange = openStatusStream(opened, {
+          identity,
+          queueId: queueIdOf(identity),
+          onOpened: (takesStatus) => {
             attempt = 0;
             figures.took("opened", clock.monotonic() - startedAt);
-            if (response.opened.takesStatus) statuses = exchange = createStatusExchange({ push });
+            if (takesStatus) statuses = exchange;
             if (isFailing) heartbeatLater(0);
           },
           // As a collector's forwarder, which makes a new connection for each stream.

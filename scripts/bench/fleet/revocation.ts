@@ -5,8 +5,9 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { rounded } from "../support/bench.ts";
 import { connectHost } from "./connection.ts";
 import { createEnroller } from "./enroll.ts";
-import { encodeFirst, signedHeartbeat } from "./host.ts";
+import { signedHeartbeat } from "./host.ts";
 import { type FleetLab, fleetPrefix } from "./lab.ts";
+import { encodeFirst } from "./status-stream.ts";
 
 const secondsMax = 20;
 

@@ -8,11 +8,11 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { heartbeatBody } from "../../lab/heartbeat-body.ts";
 import { people } from "../../lab/people.ts";
 import { quantile } from "../../lab/quantile.ts";
+import { connectStatuses, type StatusSender } from "../fleet/status-stream.ts";
 import { type Bench, readBenchOptions, rounded, runAll } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { type BenchHost, enrollBenchHosts, hostTarget } from "./enrolled-hosts.ts";
-import { connectStatuses, type StatusSender } from "./status-sender.ts";
 
 /** A config and the hosts of its wave. */
 interface Wave {
@@ -85,7 +85,7 @@ export const assignedBench: Bench = async (args) => {
         void follow(host, index, spreadMs).catch((error: unknown) => {
           failure ??= error;
         });
-      const connect = () => connectStatuses(hostTarget(core, host, index), { identity: host.identity, onDirective });
+      const connect = () => connectStatuses(hostTarget(core, host, index), host.identity, onDirective);
       streams[index] = await connect().catch(connect);
       await report(host, index, "a".repeat(64));
     });

@@ -1,4 +1,5 @@
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { createSecureContext } from "node:tls";
 import { certificate, collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
 import type { Core } from "../../../functions/core.ts";
@@ -17,6 +18,7 @@ import { systemEntropy, uuidv7 } from "../../../kit/entropy.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCa } from "../../lab/ca/test-pki.ts";
 import type { IngestCore } from "../../lab/ingest-core.ts";
+import type { HostTarget } from "../fleet/connection.ts";
 import type { BenchCore } from "../support/bench-core.ts";
 
 /** Identities of hosts are this and the device id. */
@@ -93,11 +95,13 @@ const rowsPerInsert = 500;
 const hostsPerAddress = 50;
 
 /** Returns where the `index`th host connects to core, and as whom. */
-export const hostTarget = ({ ingestPort, ca }: BenchCore, host: BenchHost, index: number) => ({
+export const hostTarget = ({ ingestPort, ca }: BenchCore, host: BenchHost, index: number): HostTarget => ({
   port: ingestPort,
-  ca,
-  cert: encodePem(host.certificate, "CERTIFICATE"),
-  key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
+  secureContext: createSecureContext({
+    ca,
+    cert: encodePem(host.certificate, "CERTIFICATE"),
+    key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
+  }),
   localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
 });
 

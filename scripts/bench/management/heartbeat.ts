@@ -1,19 +1,20 @@
 import { hash, sign, verify } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Status } from "../../../collector/forward/messages.ts";
+import { createResumeTls, type ResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { mapValues } from "../../../kit/map-values.ts";
 import { canonicalBody, proofPayload } from "../../../proto/management/proof.ts";
 import { heartbeatBody } from "../../lab/heartbeat-body.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { connectCollector, createCollectorSender } from "../collector/collector-sender.ts";
+import { connectHost, type HostConnection, type HostTarget } from "../fleet/connection.ts";
+import { connectStatuses, type StatusSender } from "../fleet/status-stream.ts";
 import { type Bench, readBenchOptions, rounded, runAll, runAtRate } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import { benchGoals, judgeGoals } from "../support/goals.ts";
-import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
+import { connectHttps } from "../support/https-sender.ts";
 import { measureHere, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { type BenchHost, enrollBenchHosts, hostTarget } from "./enrolled-hosts.ts";
-import { connectStatuses, type StatusSender } from "./status-sender.ts";
 
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
 const roundsMax = 5;
@@ -64,7 +65,7 @@ export const heartbeatBench: Bench = async (args) => {
     },
   });
   const { database } = core;
-  const senders: HttpsSender[] = [];
+  const senders: HostSender[] = [];
   const streams: StatusSender[] = [];
   /** The first status of each host carries its report. */
   const reports = new Set<BenchHost>(hosts);
@@ -100,15 +101,15 @@ export const heartbeatBench: Bench = async (args) => {
       if (host === undefined) return;
       const target = hostTarget(core, host, index);
       if (connections === "stream") {
-        const connect = () => connectStatuses(target, host);
+        const connect = () => connectStatuses(target, host.identity);
         streams[index] = await connect().catch(connect);
         return;
       }
       if (connections === "resumed" || connections === "new") {
-        senders[index] = createCollectorSender(target, { resumes: connections === "resumed" });
+        senders[index] = sendSingly(target, connections === "resumed");
         return;
       }
-      const connect = connections === "http1" ? connectHttps : connectCollector;
+      const connect = connections === "http1" ? connectHttps : connectKept;
       // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
       senders[index] = await connect(target).catch(() => connect(target));
     });
@@ -184,6 +185,28 @@ export const heartbeatBench: Bench = async (args) => {
   }
 };
 
+type HostSender = Pick<HostConnection, "post" | "close">;
+
+/** Connects as a collector whose forwarder is connected: each request is a stream of one HTTP/2 connection. */
+const connectKept = (target: HostTarget): Promise<HostSender> =>
+  connectHost(target, createResumeTls(), () => undefined);
+
+/** Sends as a collector without a forwarder: each request has a connection of its own, which may resume the TLS session of the one before. */
+const sendSingly = (target: HostTarget, resumes: boolean): HostSender => {
+  const resume = resumes ? createResumeTls() : (connect: Parameters<ResumeTls>[0]) => connect({});
+  return {
+    post: async (path, body) => {
+      const connection = await connectHost(target, resume, () => undefined);
+      try {
+        return await connection.post(path, body);
+      } finally {
+        connection.close();
+      }
+    },
+    close: () => undefined,
+  };
+};
+
 /** Signs the heartbeat of a healthy collector at `sentAt`. */
 export const signHeartbeat = (host: BenchHost, sentAt: number): SignedHeartbeat => {
   const body = heartbeatBody(sentAt);
@@ -201,7 +224,7 @@ export const signHeartbeat = (host: BenchHost, sentAt: number): SignedHeartbeat 
 };
 
 /** Sends a heartbeat; throws unless core accepts it. */
-export const postHeartbeat = async (sender?: HttpsSender, heartbeat?: SignedHeartbeat): Promise<void> => {
+export const postHeartbeat = async (sender?: HostSender, heartbeat?: SignedHeartbeat): Promise<void> => {
   if (heartbeat === undefined || sender === undefined) throw new Error("a host is missing");
   const { status, text } = await sender.post("/v1/collector/heartbeat", heartbeat.body);
   if (status !== 200) throw new Error(`heartbeat rejected: ${text}`);

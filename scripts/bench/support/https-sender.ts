@@ -1,5 +1,5 @@
 import type { NetConnectOpts } from "node:net";
-import { type ConnectionOptions, connect } from "node:tls";
+import { type ConnectionOptions, connect, type SecureContext } from "node:tls";
 
 /** A kept HTTP/1.1 connection over TLS, for one request at a time. */
 export interface HttpsSender {
@@ -13,13 +13,9 @@ export interface HttpsSender {
  * a Content-Length, or in chunks that it leaves as they are. `localAddress` spreads the connections over loopback addresses, because core
  * limits the handshakes of each.
  */
-export const connectHttps = async (options: {
-  port: number;
-  ca: string;
-  cert?: string;
-  key?: string;
-  localAddress?: string;
-}): Promise<HttpsSender> => {
+export const connectHttps = async (
+  options: { port: number; ca: string } | { port: number; secureContext: SecureContext; localAddress: string },
+): Promise<HttpsSender> => {
   // The types leave out the options of the socket.
   const target: ConnectionOptions & NetConnectOpts = { host: "127.0.0.1", servername: "localhost", ...options };
   const socket = connect(target);
