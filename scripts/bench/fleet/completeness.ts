@@ -3,10 +3,10 @@ import { dayMs, hourMs, rfc3339, systemClock } from "../../../kit/clock.ts";
 import { byteOfState } from "../../../proto/completeness/hour-note.ts";
 import { hourStates } from "../../../proto/completeness/hour-state.ts";
 import { createInProcessCore } from "../../lab/in-process-core.ts";
-import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
+import { Samples } from "../support/samples.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 import { openReports } from "./reporting-core.ts";
 
@@ -32,41 +32,37 @@ export const completenessBench: Bench = async (args) => {
   const hosts = await database.sql<{ id: string; identity: string }[]>`select i.id, i.identity from collector_identity i
     order by md5(i.identity) limit ${rounds}`;
 
-  const time = async (paths: readonly string[]): Promise<Float64Array> => {
-    const samples: number[] = [];
-    for (const path of paths) {
-      const startedAt = performance.now();
-      await get(path);
-      samples.push(performance.now() - startedAt);
-    }
-    return new Float64Array(samples);
+  const samples = new Samples();
+  const time = async (name: string, paths: readonly string[]): Promise<void> => {
+    for (const path of paths) await samples.time(name, () => get(path));
   };
   const first = await get("completeness");
   const yesterday = rfc3339(clock.now() - dayMs);
   const queries = ["", "?state=short", "?state=late&state=core_out", "?state=complete", `?from=${yesterday}`];
   const pages = [...queries.map((query) => `completeness${query}`), `completeness?cursor=${first.next_cursor}`];
   const strips = hosts.map(({ id }) => `hosts/${id}/completeness`);
-  await time(strips.slice(0, 5));
-  const picture = await time(Array.from({ length: rounds }, () => pages).flat());
-  const byPage = await Promise.all(
-    pages.map(async (path) => [path.slice(0, 60), rounded(quantile(await time([path, path, path]), 0.5), 1)] as const),
-  );
-  const strip = await time(strips);
-  const startedAt = performance.now();
-  await database.sql`select count(*) from completeness_day where incomplete_hours >= 0`;
-  const floorMs = performance.now() - startedAt;
-  const figures = { picture_ms: quantile(picture, 0.95), strip_ms: quantile(strip, 0.95) };
+  await time("warm-up", strips.slice(0, 5));
+  await time("picture", Array.from({ length: rounds }, () => pages).flat());
+  for (const path of pages) await time(path.slice(0, 60), [path, path, path]);
+  await time("strip", strips);
+  await samples.time("floor", () => database.sql`select count(*) from completeness_day where incomplete_hours >= 0`);
+  const floorMs = samples.p95("floor");
+  const figures = { picture_ms: samples.p95("picture"), strip_ms: samples.p95("strip") };
   const judged = judgeGoals("completeness", figures);
   return {
-    figure: rounded(figures.picture_ms, 1),
+    figure: figures.picture_ms,
     unit: "ms",
-    floor: rounded(floorMs, 1),
+    floor: floorMs,
     ratio: rounded(figures.picture_ms / floorMs, 1),
     ...judged,
     details: {
-      ...{ requests: picture.length + strip.length, hosts_listed: first.hosts_listed },
-      picture_ms: { p50: rounded(quantile(picture, 0.5), 1), by_page: Object.fromEntries(byPage) },
-      strip_ms: { p50: rounded(quantile(strip, 0.5), 1) },
+      requests: samples.count("picture") + samples.count("strip"),
+      hosts_listed: first.hosts_listed,
+      picture_ms: {
+        p50: samples.quantile(0.5, "picture"),
+        by_page: Object.fromEntries(pages.map((path) => [path.slice(0, 60), samples.quantile(0.5, path.slice(0, 60))])),
+      },
+      strip_ms: { p50: samples.quantile(0.5, "strip") },
     },
   };
 };

@@ -5,15 +5,15 @@ import { countFleet } from "../../../functions/store/fleet/facets.ts";
 import { type FleetPageRequest, findFleetPage } from "../../../functions/store/fleet/report.ts";
 import { summarizeFleet } from "../../../functions/store/fleet/summary.ts";
 import { systemClock } from "../../../kit/clock.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
 import { fleetSorts } from "../../../proto/fleet-health/vocabulary.ts";
-import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type StatusLoad, startStatusLoad } from "../management/status-load.ts";
 import { startStatusProcess } from "../management/status-process.ts";
 import { type Bench, collectGarbage, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf } from "../support/processes.ts";
+import { Samples } from "../support/samples.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 import { openReportingCore, openReports } from "./reporting-core.ts";
 import { pastOf } from "./seed-past.ts";
@@ -23,50 +23,46 @@ const pageRows = 200;
 const operatorsAtOnce = 8;
 
 /** Typical queries of operators: everything, each kind of filter, broad and narrow ones. */
-const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
-  all: { query: "" },
-  healthy: { states: ["healthy"], query: "state=healthy" },
-  stale: { states: ["stale"], query: "state=stale" },
+const filters: Readonly<Record<string, FleetFilter>> = {
+  all: {},
+  healthy: { states: ["healthy"] },
+  stale: { states: ["stale"] },
   trouble: {
     states: ["renewal_failed", "config_invalid", "queue_at_risk"],
-    query: "state=renewal_failed&state=config_invalid&state=queue_at_risk",
   },
-  search: { text: ["host-9876"], query: "q=host-9876" },
-  "search broadly": { text: ["dc-3"], query: "q=dc-3" },
-  "search in vain": { text: ["nowhere"], query: "q=nowhere" },
-  version: { version: ["0.9.0"], query: "version=0.9.0" },
-  "a label": { label: ["env:prod"], query: "label=env:prod" },
+  search: { text: ["host-9876"] },
+  "search broadly": { text: ["dc-3"] },
+  "search in vain": { text: ["nowhere"] },
+  version: { version: ["0.9.0"] },
+  "a label": { label: ["env:prod"] },
   "three labels": {
     label: ["env:dev", "region:dc-3", "team:web"],
-    query: "label=env:dev&label=region:dc-3&label=team:web",
   },
-  "without a label": { notLabel: ["env:*"], query: "not_label=env:*" },
-  drifted: { drift: ["drifted"], query: "drift=drifted" },
-  silent: { heartbeatOlderThanSeconds: 600, query: "heartbeat_older_than_seconds=600" },
-  expiring: { expiresWithinSeconds: 259_200, query: "expires_within_seconds=259200" },
-  "never forwarded": { forwarding: ["never"], query: "forwarding=never" },
-  "pasted serial number": { text: ["0a:1b:2c:3d"], query: "q=0a:1b:2c:3d" },
-  "forwarded long ago": { envelopeOlderThanSeconds: 300, query: "envelope_older_than_seconds=300" },
-  "silent since": { silentSince: "2026-01-01T00:00:00Z", query: "silent_since=2026-01-01T00:00:00Z" },
-  changed: { changedWithinSeconds: 3600, query: "changed_within_seconds=3600" },
-  config: { config: ["6b86b2"], query: "config=6b86b2" },
-  "below a version": { versionRange: ["<1.4"], query: "version_range=%3C1.4" },
-  "versions of a minor": { version: ["1.1*.*"], query: "version=1.1*.*" },
-  "operating system": { platform: ["linux"], query: "platform=linux" },
-  "not an operating system": { notPlatform: ["linux"], query: "not_platform=linux" },
-  "failed authentication": { auth: ["failed"], query: "auth=failed" },
-  dropped: { droppedMoreThan: 0, query: "dropped_more_than=0" },
-  "queue by share": { queueAbovePercent: 50, query: "queue_above_percent=50" },
-  "queue by size": { queueAboveBytes: 10_485_760, query: "queue_above_bytes=10485760" },
+  "without a label": { notLabel: ["env:*"] },
+  drifted: { drift: ["drifted"] },
+  silent: { heartbeatOlderThanSeconds: 600 },
+  expiring: { expiresWithinSeconds: 259_200 },
+  "never forwarded": { forwarding: ["never"] },
+  "pasted serial number": { text: ["0a:1b:2c:3d"] },
+  "forwarded long ago": { envelopeOlderThanSeconds: 300 },
+  "silent since": { silentSince: "2026-01-01T00:00:00Z" },
+  changed: { changedWithinSeconds: 3600 },
+  config: { config: ["6b86b2"] },
+  "below a version": { versionRange: ["<1.4"] },
+  "versions of a minor": { version: ["1.1*.*"] },
+  "operating system": { platform: ["linux"] },
+  "not an operating system": { notPlatform: ["linux"] },
+  "failed authentication": { auth: ["failed"] },
+  dropped: { droppedMoreThan: 0 },
+  "queue by share": { queueAbovePercent: 50 },
+  "queue by size": { queueAboveBytes: 10_485_760 },
   "expires in a range": {
     expires: ["2026-01-01T00:00:00Z..2027-01-01T00:00:00Z"],
-    query: "expires=2026-01-01T00:00:00Z..2027-01-01T00:00:00Z",
   },
   "stale in a place": {
     states: ["stale"],
     text: ["dc-3"],
     platform: ["linux/arm64"],
-    query: "state=stale&q=dc-3&platform=linux/arm64",
   },
 };
 
@@ -99,11 +95,11 @@ export const healthBench: Bench = async (args) => {
   const get = (path: string) => read(`health${path}`);
 
   const all: [name: string, filter: FleetFilter, page: FleetPageRequest, path: string][] = [];
-  for (const [name, { query, ...filter }] of Object.entries(filters))
+  for (const [name, filter] of Object.entries(filters))
     for (const sort of fleetSorts)
       for (const order of ["asc", "desc"] as const) {
         const page = { sort, order, limit: pageRows, after: null };
-        const path = `?${query}&sort=${sort}&order=${order}&limit=${pageRows}`;
+        const path = `?${filterToParams(filter)}&sort=${sort}&order=${order}&limit=${pageRows}`;
         all.push([`${name} by ${sort} ${order}`, filter, page, path]);
       }
 
@@ -152,10 +148,10 @@ export const healthBench: Bench = async (args) => {
         order by identity limit ${pageRows + 1}`,
     );
     await floor.time("count", () => database.sql`select count(*) from fleet_status where queue_bytes >= -1`);
-    for (const [name, { query, ...filter }] of Object.entries(filters)) {
+    for (const [name, filter] of Object.entries(filters)) {
       await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter, fleetColumns));
       await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter, fleetColumns));
-      await parts.time(`facets route: ${name}`, async () => (await get(`/facets?${query}`)).text());
+      await parts.time(`facets route: ${name}`, async () => (await get(`/facets?${filterToParams(filter)}`)).text());
     }
   }
 
@@ -187,7 +183,7 @@ export const healthBench: Bench = async (args) => {
   const details = {
     collectors: count,
     days,
-    requests: atRoute.count,
+    requests: atRoute.count(),
     page_ms_at_database: { p50: atDatabase.quantile(0.5), p95: atDatabase.p95(), slowest: atDatabase.slowest() },
     page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },
     loop_delay_ms: { p95: rounded(loopDelay.percentile(95) / 1e6, 1), p99: rounded(loopDelay.percentile(99) / 1e6, 1) },
@@ -232,46 +228,14 @@ const fleetMegabytes = async ({ sql }: EmbeddedDatabase): Promise<number> => {
   return Number(row?.mb);
 };
 
-/** Milliseconds of calls, by name. */
-class Samples {
-  readonly #byName = new Map<string, number[]>();
-
-  get count(): number {
-    return [...this.#byName.values()].reduce((sum, { length }) => sum + length, 0);
-  }
-
-  async time<Result>(name: string, call: () => Promise<Result>): Promise<Result> {
-    const startedAt = performance.now();
-    const result = await call();
-    const samples = this.#byName.get(name) ?? [];
-    samples.push(performance.now() - startedAt);
-    this.#byName.set(name, samples);
-    return result;
-  }
-
-  quantile(fraction: number, of = ""): number {
-    const chosen = [...this.#byName].filter(([name]) => name.startsWith(of)).flatMap(([, samples]) => samples);
-    return rounded(quantile(new Float64Array(chosen), fraction), 1);
-  }
-
-  p95(of = ""): number {
-    return this.quantile(0.95, of);
-  }
-
-  /** The three names with the highest medians. */
-  slowest(of = ""): Record<string, number> {
-    const medians = [...this.#byName]
-      .filter(([name]) => name.startsWith(of))
-      .map(([name, samples]) => [name.slice(of.length), rounded(quantile(new Float64Array(samples), 0.5), 1)] as const);
-    return Object.fromEntries(medians.sort(([, a], [, b]) => b - a).slice(0, 3));
-  }
-}
-
 /** Reads a CSV to its end; returns records without the header, seconds, the growth of memory, and the longest block of the loop. */
 const downloadCsv = async (get: () => Promise<Response>) => {
   collectGarbage();
   const before = process.memoryUsage.rss();
-  let [highest, rows, loopMs, tickAt] = [before, -1, 0, performance.now()];
+  let highest = before;
+  let rows = -1;
+  let loopMs = 0;
+  let tickAt = performance.now();
   const ticks = setInterval(() => {
     loopMs = Math.max(loopMs, performance.now() - tickAt - 5);
     tickAt = performance.now();

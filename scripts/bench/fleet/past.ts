@@ -1,9 +1,9 @@
 import { dayMs, systemClock } from "../../../kit/clock.ts";
-import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
+import { Samples } from "../support/samples.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 import { openReportingCore, openReports } from "./reporting-core.ts";
 import { pastOf } from "./seed-past.ts";
@@ -31,15 +31,13 @@ export const pastBench: Bench = async (args) => {
   const { core, fleetColumns } = reporting;
   const read = openReports(core);
   const get = async (path: string) => (await read(`health${path}`)).text();
-  const samples = new Map<string, { ms: number[]; cpuMs: number }>();
+  const samples = new Samples();
+  const cpuMs: Record<string, number> = {};
   const timed = async (name: string, call: () => Promise<unknown>): Promise<void> => {
-    const of = samples.get(name) ?? { ms: [], cpuMs: 0 };
-    samples.set(name, of);
     const meter = startMeter(() => ({ core: ownCpuSeconds(), postgres: cpuSecondsOf(database.pid) }));
-    await call();
-    const { seconds, cpu } = meter();
-    of.ms.push(seconds * 1000);
-    of.cpuMs += (cpu.core + cpu.postgres) * 1000;
+    await samples.time(name, call);
+    const { cpu } = meter();
+    cpuMs[name] = (cpuMs[name] ?? 0) + (cpu.core + cpu.postgres) * 1000;
   };
   const page = "?sort=severity&limit=200";
   await fleetColumns.load();
@@ -55,22 +53,21 @@ export const pastBench: Bench = async (args) => {
     await timed("factors now", () => get(`/factors?state=stale&queue_above_bytes=${look}`));
     await timed("timeline", () => get(`/timeline?span=${look % 2 === 0 ? "24h" : "30d"}`));
   }
-  const p95 = (name: string, fraction = 0.95) =>
-    rounded(quantile(new Float64Array(samples.get(name)?.ms ?? []), fraction), 1);
   const judged = judgeGoals("past", {
-    ...{ first_ms: p95("first"), again_ms: p95("again"), timeline_ms: p95("timeline") },
-    factors_ms: Math.max(p95("factors"), p95("factors now")),
+    first_ms: samples.p95("first"),
+    again_ms: samples.p95("again"),
+    timeline_ms: samples.p95("timeline"),
+    factors_ms: Math.max(samples.p95("factors"), samples.p95("factors now")),
   });
-  const figure = p95("first");
-  const floorMs = p95("floor");
-  const each = (of: (name: string) => number) =>
-    Object.fromEntries([...samples.keys()].map((name) => [name, of(name)]));
+  const figure = samples.p95("first");
+  const floorMs = samples.p95("floor");
+  const each = (of: (name: string) => number) => Object.fromEntries(Object.keys(cpuMs).map((name) => [name, of(name)]));
   return {
     ...{ figure, unit: "ms", floor: floorMs, ratio: rounded(figure / floorMs, 1), ...judged },
     details: {
       ...{ collectors: count, days, looks, stored: await storedBytes(database) },
-      p50_ms: each((name) => p95(name, 0.5)),
-      cpu_ms: each((name) => rounded((samples.get(name)?.cpuMs ?? 0) / (samples.get(name)?.ms.length ?? 1), 1)),
+      p50_ms: each((name) => samples.quantile(0.5, name)),
+      cpu_ms: each((name) => rounded((cpuMs[name] ?? 0) / samples.count(name), 1)),
     },
   };
 };
