@@ -1,13 +1,12 @@
 import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { build, type Metafile } from "esbuild";
 import packageJson from "../../package.json" with { type: "json" };
+import { root } from "../repository-files.ts";
 import { buildFolder, replaceFile } from "./build-folder.ts";
 import { builtinModules } from "./builtin-modules.ts";
 import { readHeadCommit } from "./read-head-commit.ts";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
 const dist = join(root, "dist");
 
 /** The entry files of the bundled programs. */

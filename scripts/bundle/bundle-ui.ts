@@ -1,12 +1,11 @@
 import { execFile } from "node:child_process";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
+import { root } from "../repository-files.ts";
 import { buildFolder, filesBelow } from "./build-folder.ts";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
 const dist = join(root, "dist");
 
 /** The built operator UI: `index.html`, `manifest.json`, hashed files in `assets/`, each with `.br` and `.gz`. */

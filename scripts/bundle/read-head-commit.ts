@@ -1,7 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { fileURLToPath } from "node:url";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
+import { root } from "../repository-files.ts";
 
 const git = (...args: string[]): string | undefined => {
   try {

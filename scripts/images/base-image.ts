@@ -2,15 +2,14 @@
  * The images that ours start from: the official one of Node, pinned by digest in the Dockerfiles, or a stand-in for it where no registry
  * can be reached. The stand-in is Debian from its mirrors with this project's Node. It serves to test the Dockerfiles, never to release.
  */
+
 import { cp, mkdir, readdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { nodeOf } from "../platforms/package-platforms.ts";
+import { root } from "../repository-files.ts";
 import { hostArchitecture, type ImageArchitecture, imageArchitectures } from "./build-images.ts";
 import { type ContainerTools, findProgram } from "./container-tools.ts";
 import { runToEnd } from "./run-to-end.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** A base to build from. */
 export interface BaseImage {

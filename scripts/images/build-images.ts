@@ -1,11 +1,9 @@
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import packageJson from "../../package.json" with { type: "json" };
 import { readCommitTime, readHeadCommit } from "../bundle/read-head-commit.ts";
+import { root } from "../repository-files.ts";
 import type { BaseImage } from "./base-image.ts";
 import type { ContainerTools } from "./container-tools.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** The names of the published images. */
 export const imageNames = ["core", "collector", "web"] as const;

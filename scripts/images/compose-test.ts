@@ -4,10 +4,10 @@
  *
  * docker-compose 1.29 talks to podman's service, which has no timers for health checks where systemd does not run: this test ticks them.
  */
+
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { LabContext } from "../lab/context.ts";
 import { people } from "../lab/people.ts";
@@ -15,12 +15,12 @@ import { createUserAgent } from "../lab/user-agent.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { walkSignIn } from "../lab/walk-sign-in.ts";
 import { findPorts } from "../ports.ts";
+import { root } from "../repository-files.ts";
 import { type BaseImage, preparePostgres } from "./base-image.ts";
 import { buildImage, type ImageName, imageReference } from "./build-images.ts";
 import type { ContainerTools } from "./container-tools.ts";
 import { CommandError, runToEnd } from "./run-to-end.ts";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
 const project = "svc-images-test";
 const envFile = ["--env-file", "compose.lab.env"];
 const files = [...envFile, "-f", "compose.yaml", "-f", "compose.lab.yaml"];

@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { fileURLToPath } from "node:url";
 import { DCLinter } from "dclint";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
@@ -8,8 +7,7 @@ import { coreFileForms, coreVariables, parseCoreConfig } from "../../functions/c
 import { exportFileForms } from "../../functions/config/export-config.ts";
 import { composeVariables, type Environment } from "../../kit/env.ts";
 import { parseWebConfig, webFileForms, webVariables } from "../../ui/bff/config.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
+import { root } from "../repository-files.ts";
 
 interface Service {
   image?: string;

@@ -4,13 +4,12 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { collectorNodeFlags, nodeFlags } from "../bundle/bundle-programs.ts";
+import { root } from "../repository-files.ts";
 import { readPinnedBase } from "./base-image.ts";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
 const read = (path: string) => readFile(root + path, "utf8");
 const dockerfiles = ["Dockerfile.core", "Dockerfile.web"];
 const checkHealth = `${root}packaging/images/check-health.mjs`;

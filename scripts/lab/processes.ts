@@ -4,11 +4,12 @@
  * Invariants: `stopAll` leaves no child behind, and neither does a sudden end of this process as long as its exit handlers run; a
  * child that ends without `kill` or `stop` is reported as a failure.
  */
+
 import { type ChildProcess, type ExecFileException, execFile, spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { root } from "../repository-files.ts";
 
 /** A program that runs. */
 export interface Running {
@@ -45,8 +46,6 @@ export interface Processes {
 }
 
 const stopTimeoutMs = 10_000;
-const root = fileURLToPath(new URL("../..", import.meta.url));
-
 /** Creates processes with logs in `logDir`; calls `onFailure` for each program that exits unexpectedly. */
 export const createProcesses = async (logDir: string, onFailure: (error: Error) => void): Promise<Processes> => {
   await mkdir(logDir, { recursive: true });

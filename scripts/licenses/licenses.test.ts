@@ -1,10 +1,9 @@
-import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { expect, it } from "vitest";
+import { root } from "../repository-files.ts";
 import { licenseFaults, licenseOf, printLicenses, printNotices } from "./licenses.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "./shipped-packages.ts";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
 const licensed = (license: string | null): ShippedPackage => ({
   name: "sample",
   version: "1.0.0",

@@ -1,11 +1,9 @@
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Metafile } from "esbuild";
 import { build } from "vite";
 import type { ProgramName } from "../bundle/bundle-programs.ts";
+import { root } from "../repository-files.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "./shipped-packages.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Returns the packages with code in the bundle of a program; for svc-web, also in its pages. `metafile` is what `bundleProgram` returned. */
 export const programPackages = async (name: ProgramName, metafile: Metafile): Promise<ShippedPackage[]> =>

@@ -1,12 +1,10 @@
 import { execFileSync } from "node:child_process";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { build, type Metafile } from "esbuild";
 import { collectorNodeFlags } from "../bundle/bundle-programs.ts";
+import { root } from "../repository-files.ts";
 import { copyStripped } from "../strip-elf.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /**
  * Builds the collector and `node`, without its symbols, as one file at `<dir>/svc-collector`; returns its path and what its script was

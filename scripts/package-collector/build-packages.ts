@@ -1,19 +1,17 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { version } from "../../collector/version.ts";
 import { packTarball } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "../licenses/shipped-packages.ts";
 import { nodeOf, type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
+import { root } from "../repository-files.ts";
 import { type BuiltPackage, buildDebianPackage, type PackageBuild } from "./build-debian-package.ts";
 import { buildExecutable } from "./build-executable.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { createCompletions } from "./completions.ts";
 import { tarredFiles } from "./package-files.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** The collector for one platform, in every form. A package whose tool is missing is null. */
 export interface CollectorPackages {

@@ -1,9 +1,7 @@
 import { chmod, copyFile, mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { PackedFile } from "../bundle/pack-tarball.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
+import { root } from "../repository-files.ts";
 
 /** The largest sum of the files that a package installs: the goal of docs/performance.md. */
 export const installedBytesMax = 120_000_000;

@@ -2,12 +2,10 @@ import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtemp, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { readIntegrities } from "../licenses/shipped-packages.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
+import { root } from "../repository-files.ts";
 
 /** The platforms that the collector is packaged for, each on any of them: how Debian, RPM and ELF name the architecture. */
 export const packagePlatforms = {

@@ -1,7 +1,6 @@
 import { execFile } from "node:child_process";
 import { copyFile, mkdir, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { filesBelow } from "../bundle/build-folder.ts";
 import { bundleProgram, type ProgramName, programEntries, programNames } from "../bundle/bundle-programs.ts";
@@ -12,8 +11,7 @@ import { programPackages } from "../licenses/program-packages.ts";
 import type { ShippedPackage } from "../licenses/shipped-packages.ts";
 import { buildPackages } from "../package-collector/build-packages.ts";
 import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
+import { root } from "../repository-files.ts";
 
 /** A file of the release, and the packages with code in it. */
 export interface BuiltArtifact {

@@ -2,9 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
+import { root } from "../repository-files.ts";
 
 /** Runs git in the repository; returns what it prints, without the last newline. */
 export const git = (...args: string[]): string =>

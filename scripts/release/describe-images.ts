@@ -1,17 +1,15 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import packageJson from "../../package.json" with { type: "json" };
 import type { PackedFile } from "../bundle/pack-tarball.ts";
 import { debianLicenseOf, printNotices, type SystemPackage } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";
 import type { ShippedPackage } from "../licenses/shipped-packages.ts";
+import { root } from "../repository-files.ts";
 import type { BuiltArtifact, ReleaseBuild } from "./build-artifacts.ts";
 import { type ImageContents, readImageContents } from "./image-contents.ts";
 import type { ReleasedImage } from "./read-images.ts";
-
-const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** What an SBOM and the list of licenses say of an image on one architecture. `path` is the name of its archive with the architecture. */
 export interface DescribedImage {
