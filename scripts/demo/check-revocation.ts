@@ -1,15 +1,14 @@
 import { readFile } from "node:fs/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { ConnectError, createClient } from "@connectrpc/connect";
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import type { Credentials } from "../../collector/identity/credentials.ts";
 import { callHeartbeat } from "../../collector/management/calls.ts";
 import { ManagementError } from "../../collector/management/management-error.ts";
 import { rfc3339 } from "../../kit/clock.ts";
-import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
-import { type ForwardRequestSchema, IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { ForwardRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
+import { connectIngest, ingestReasonOf } from "../fleet-sim/drive/node-wire.ts";
 import type { LabContext } from "../lab/context.ts";
+import { errorMessages } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
 import type { EnrolledCollector } from "../lab/enroll-collector.ts";
 import { heartbeatBody } from "../lab/heartbeat-body.ts";
@@ -72,10 +71,7 @@ export const checkRevocation = async (
   }
 };
 
-const reasonOf = (error: unknown): string => {
-  const connectError = ConnectError.from(error);
-  return connectError.findDetails(ErrorInfoSchema)[0]?.reason ?? connectError.message;
-};
+const reasonOf = (error: unknown): string => ingestReasonOf(error) ?? errorMessages(error);
 
 /** Sends one signed heartbeat through the edge; returns `accepted` or the code of the refusal. */
 const sendHeartbeat = async (
@@ -113,10 +109,8 @@ const openIdleStream = async (
   { identity, certificatePem, keyPem }: Credentials,
   { clock, entropy }: LabContext,
 ): Promise<IdleStream> => {
-  const baseUrl = `https://${target.endpoint}`;
-  const tls = { cert: certificatePem, key: keyPem, ca: target.caPem };
-  const sessionManager = new Http2SessionManager(baseUrl, {}, tls);
-  const client = createClient(IngestService, createGrpcTransport({ baseUrl, sessionManager }));
+  const server = { url: `https://${target.endpoint}`, caPem: target.caPem };
+  const { session, client } = connectIngest(server, { cert: certificatePem, key: keyPem });
   const closed = Promise.withResolvers<void>();
   const requests = async function* (): AsyncGenerator<MessageInitShape<typeof ForwardRequestSchema>> {
     yield { message: { case: "open", value: { hostId: identity, queueId: entropy.bytes(16) } } };
@@ -125,7 +119,7 @@ const openIdleStream = async (
   const responses = client.forward(requests())[Symbol.asyncIterator]();
   const close = () => {
     closed.resolve();
-    sessionManager.abort();
+    session.abort();
   };
   try {
     await responses.next();

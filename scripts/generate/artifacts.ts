@@ -1,12 +1,7 @@
 import { readFileSync } from "node:fs";
 import { renderCharts } from "./charts.ts";
 import { renderChatRelationsPage } from "./chat-relations-page.ts";
-import {
-  renderCollectorConfiguration,
-  renderCoreConfiguration,
-  renderExportConfiguration,
-  renderWebConfiguration,
-} from "./configuration.ts";
+import { renderConfigurations } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { renderGoals } from "./goals-table.ts";
 import { replaceRegion } from "./markdown.ts";
@@ -31,10 +26,9 @@ export const renderOpenApi = (): string => {
 };
 
 const renderConfigurationPage = (path: string): Artifact => {
-  const page = replaceRegion(readFileSync(path, "utf8"), "core", renderCoreConfiguration());
-  const withExport = replaceRegion(page, "export", renderExportConfiguration());
-  const withWeb = replaceRegion(withExport, "web", renderWebConfiguration());
-  return { path, text: replaceRegion(withWeb, "collector", renderCollectorConfiguration()) };
+  const regions = Object.entries(renderConfigurations());
+  const text = regions.reduce((page, [name, table]) => replaceRegion(page, name, table), readFileSync(path, "utf8"));
+  return { path, text };
 };
 
 const renderSecurityPage = (path: string): Artifact => ({

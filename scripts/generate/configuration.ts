@@ -35,15 +35,13 @@ const tableOf = (variables: object, fileForms: readonly string[], meanings: Read
     ]),
   );
 
-/** Renders the table of core's variables from the schema that parses them. */
-export const renderCoreConfiguration = (): string => tableOf(coreVariables, coreFileForms, readMeanings().core);
-
-/** Renders the table of web's variables from the schema that parses them. */
-export const renderWebConfiguration = (): string => tableOf(webVariables, webFileForms, readMeanings().web);
-
-/** Renders the table of the variables of `svc-server export` from the schema that parses them. */
-export const renderExportConfiguration = (): string => tableOf(exportVariables, exportFileForms, readMeanings().export);
-
-/** Renders the table of the collector's variables from the schema that parses them. */
-export const renderCollectorConfiguration = (): string =>
-  tableOf(collectorVariables, collectorFileForms, readMeanings().collector);
+/** Renders the table of each program's variables from the schema that parses them. */
+export const renderConfigurations = (): Readonly<Record<string, string>> => {
+  const { core, export: exporter, web, collector } = readMeanings();
+  return {
+    core: tableOf(coreVariables, coreFileForms, core),
+    export: tableOf(exportVariables, exportFileForms, exporter),
+    web: tableOf(webVariables, webFileForms, web),
+    collector: tableOf(collectorVariables, collectorFileForms, collector),
+  };
+};

@@ -43,8 +43,13 @@ export const fleetBench: Bench = async (args) => {
   });
   const { hosts, minutes, interval } = options;
   await using lab = await openFleetLab({
-    ...{ hosts, cores: options.cores, intervalSeconds: interval, backoffSeconds: options.backoff },
-    ...{ hostsPerAddress: options["per-address"], forwards: options.streams !== 0, program: options.program },
+    hosts,
+    cores: options.cores,
+    intervalSeconds: interval,
+    backoffSeconds: options.backoff,
+    hostsPerAddress: options["per-address"],
+    forwards: options.streams !== 0,
+    program: options.program,
   });
   const report = (phase: string, figures: object) =>
     process.stderr.write(`${JSON.stringify({ phase, cores: lab.cores(), ...figures })}\n`);
@@ -126,8 +131,8 @@ const connect = async (
   const kib = (mb: number) => rounded((mb * 1024) / hosts, 1);
   return {
     seconds: rounded(seconds, 1),
-    handshake_ms: describeSamples(figures.took.connected ?? new Float64Array()),
-    stream_opened_ms: describeSamples(figures.took.opened ?? new Float64Array()),
+    handshake_ms: describeSamples(figures.took.connected),
+    stream_opened_ms: describeSamples(figures.took.opened),
     reported_seconds: rounded(seconds + reporting.seconds, 1),
     failures,
     refused: await lab.refusals(),

@@ -1,6 +1,6 @@
-import { Agent, request } from "node:http";
-import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
+import { createNodeWire } from "../../fleet-sim/drive/node-wire.ts";
+import { textOf } from "../../fleet-sim/drive/wire.ts";
 import { createBenchRequest } from "../management/bench-csr.ts";
 import type { PemCredentials } from "./host.ts";
 
@@ -17,17 +17,11 @@ export interface Enroller {
 
 /** Creates an enroller at the API's port of loopback, as behind a TLS edge. */
 export const createEnroller = (target: { apiPort: number; token: string; inFlight: number }): Enroller => {
-  const agent = new Agent({ keepAlive: true, maxSockets: target.inFlight });
-  const headers = { "content-type": "application/json", authorization: `Bearer ${target.token}` };
-  const options = { agent, host: "127.0.0.1", port: target.apiPort, method: "POST", path: "/v1/collector/enroll" };
-  const post = (body: object) =>
-    new Promise<{ status: number; text: string }>((resolve, reject) => {
-      const sent = request({ ...options, headers }, (response) => {
-        text(response).then((received) => resolve({ status: response.statusCode ?? 0, text: received }), reject);
-      });
-      sent.on("error", reject);
-      sent.end(JSON.stringify(body));
-    });
+  const wire = createNodeWire({
+    api: { url: `http://127.0.0.1:${target.apiPort}`, caPem: undefined },
+    ingest: undefined,
+    connectionsMax: target.inFlight,
+  });
   return {
     async enroll({ identity, deviceId }) {
       const { csrPem, keyPem } = createBenchRequest(identity);
@@ -38,20 +32,20 @@ export const createEnroller = (target: { apiPort: number; token: string; inFligh
         platform: "linux/amd64",
         collector_version: "1.2.3",
       };
-      let response = await post(body);
+      const post = () => wire.call({ method: "POST", path: "/v1/collector/enroll", bearer: target.token, body });
+      let response = await post();
       for (let retry = 0; response.status === 503 && retry < retriesMax; retry++) {
         await sleep(retryMs);
-        response = await post(body);
+        response = await post();
       }
-      if (response.status !== 201) throw new Error(`enrollment rejected: ${response.text}`);
-      const issued: { certificate_pem: string; fingerprint_sha256: string; identity_id: string } = JSON.parse(
-        response.text,
-      );
+      if (response.status !== 201) throw new Error(`enrollment rejected: ${JSON.stringify(response.body)}`);
       return {
-        ...{ cert: issued.certificate_pem, key: keyPem },
-        ...{ fingerprintSha256: issued.fingerprint_sha256, identityId: issued.identity_id },
+        cert: textOf(response.body, "certificate_pem"),
+        key: keyPem,
+        fingerprintSha256: textOf(response.body, "fingerprint_sha256"),
+        identityId: textOf(response.body, "identity_id"),
       };
     },
-    close: () => agent.destroy(),
+    close: wire.close,
   };
 };

@@ -5,7 +5,7 @@ import { mergeFigures, type TakenFigures } from "./figures.ts";
 import type { FleetLab } from "./lab.ts";
 
 /** Returns median, 99th percentile and largest of samples in milliseconds; zeros without samples. */
-export const describeSamples = (samples: Float64Array) => {
+export const describeSamples = (samples: Float64Array = new Float64Array()) => {
   const at = (fraction: number) => rounded(quantile(samples, fraction) || 0, 1);
   return { count: samples.length, p50: at(0.5), p99: at(0.99), max: rounded(samples.at(-1) ?? 0, 1) };
 };

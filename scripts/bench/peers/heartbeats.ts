@@ -1,11 +1,6 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { systemClock } from "../../../kit/clock.ts";
-import { createLabPki } from "../../lab/ca/pki.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { findPorts } from "../../ports.ts";
 import { type BenchHost, enrollBenchHosts, hostTarget } from "../management/enrolled-hosts.ts";
 import { postHeartbeat, signHeartbeat, verifyAll } from "../management/heartbeat.ts";
 import { runAll, runOnEach } from "../support/bench.ts";
@@ -15,7 +10,7 @@ import { cpuSecondsOf, memoryOf, startMeter } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
-import { startProgram } from "./process.ts";
+import { preparePeer, startProgram } from "./process.ts";
 
 const hostsMax = 3000;
 const hostsPerSecond = 1000;
@@ -110,15 +105,9 @@ const measureReports = async (load: {
 };
 
 const openOpamp = async (program: string, hostCount: number, defer: PairContext["defer"]): Promise<Side> => {
-  const folder = await mkdtemp(join(tmpdir(), "bench-opamp-"));
-  defer({ [Symbol.asyncDispose]: () => rm(folder, { recursive: true }) });
-  const pki = await createLabPki({ dir: folder, clock: systemClock });
-  const ca = await readFile(pki.serverCaFile, "utf8");
-  const [port = 0] = await findPorts(1);
-  const running = await startProgram([program, `127.0.0.1:${port}`, pki.edge.certFile, pki.edge.keyFile], /ready/);
-  defer({ [Symbol.asyncDispose]: () => running.stop() });
-  const connections = await Promise.all(Array.from({ length: inFlight }, () => connectHttps({ port, ca })));
-  defer({ [Symbol.asyncDispose]: async () => closeAll(connections) });
+  const { edge, port, connect } = await preparePeer("opamp", defer);
+  const running = defer(await startProgram([program, `127.0.0.1:${port}`, edge.certFile, edge.keyFile], /ready/));
+  const connections = await connect(inFlight);
   const count = hostCount * opampReportsPerHost;
   const sendEach = () =>
     runOnEach(connections, count, async (connection, index) => {

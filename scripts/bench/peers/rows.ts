@@ -1,10 +1,7 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { systemClock } from "../../../kit/clock.ts";
-import { createLabPki } from "../../lab/ca/pki.ts";
-import { findPorts, isListening } from "../../ports.ts";
+import { isListening } from "../../ports.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { measureCopyLoop } from "../ingest/ingest-floors.ts";
 import { connectSender } from "../ingest/ingest-sender.ts";
@@ -12,12 +9,12 @@ import { libpqKeywords } from "../ingest/libpq-keywords.ts";
 import { runOnEach } from "../support/bench.ts";
 import { startBundledCore } from "../support/bench-core.ts";
 import { type CorpusRecord, createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
-import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
+import type { HttpsSender } from "../support/https-sender.ts";
 import { cpuSecondsOf, memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, PeerLosses, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
-import { startProgram } from "./process.ts";
+import { preparePeer, startProgram } from "./process.ts";
 
 const rowsOfRequest = 200;
 const framesInFlight = 16;
@@ -97,10 +94,6 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
   };
 };
 
-const closeAll = (connections: readonly HttpsSender[]): void => {
-  for (const connection of connections) connection.close();
-};
-
 const telegrafName = "telegraf, influx listener";
 
 /** Starts telegraf with an HTTP listener of influx lines and its postgresql output, on a durable PostgreSQL of its own. */
@@ -109,11 +102,7 @@ const openTelegraf = async (
   { seconds, records, defer }: Pick<PairContext, "seconds" | "defer"> & { records: readonly CorpusRecord[] },
 ): Promise<Side> => {
   const database = defer(await openEmbeddedDatabase());
-  const folder = await mkdtemp(join(tmpdir(), "bench-telegraf-"));
-  defer({ [Symbol.asyncDispose]: () => rm(folder, { recursive: true }) });
-  const pki = await createLabPki({ dir: folder, clock: systemClock });
-  const ca = await readFile(pki.serverCaFile, "utf8");
-  const [port = 0] = await findPorts(1);
+  const { folder, edge, port, connect } = await preparePeer("telegraf", defer);
   const config = `[agent]
   metric_batch_size = 10000
   metric_buffer_limit = 5000000
@@ -127,21 +116,17 @@ const openTelegraf = async (
   read_timeout = "10m"
   write_timeout = "10m"
   data_format = "influx"
-  tls_cert = "${pki.edge.certFile}"
-  tls_key = "${pki.edge.keyFile}"
+  tls_cert = "${edge.certFile}"
+  tls_key = "${edge.keyFile}"
 [[outputs.postgresql]]
   connection = "${libpqKeywords(database.url)}"
 `;
   await writeFile(join(folder, "telegraf.conf"), config);
   await database.sql.unsafe("create table log (time timestamp, queue text, kind text, sequence bigint, message text)");
-  const running = await startProgram(
-    [program, "--config", join(folder, "telegraf.conf")],
-    /Config: Agent|Loaded outputs/,
-  );
-  defer({ [Symbol.asyncDispose]: () => running.stop() });
+  const command = [program, "--config", join(folder, "telegraf.conf")] as const;
+  const running = defer(await startProgram(command, /Config: Agent|Loaded outputs/));
   await listening(port);
-  const connections = await Promise.all(Array.from({ length: framesInFlight }, () => connectHttps({ port, ca })));
-  defer({ [Symbol.asyncDispose]: async () => closeAll(connections) });
+  const connections = await connect(framesInFlight);
   const nextLine = createSupply(records);
   let sequence = 0;
   const bodyOf = (): string => {

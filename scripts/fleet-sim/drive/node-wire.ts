@@ -22,10 +22,10 @@ export interface NodeWireOptions {
   /** The HTTP API. */
   api: WireServer;
   /**
-   * Management requests go to a TLS listener that requests the client certificate (an edge, or core's ingest listener), or to the API
-   * with the certificate in a header that core trusts.
+   * Management requests go to a TLS listener that requests the client certificate (an edge, or core's ingest listener), by default the API,
+   * or to the API with the certificate in a header that core trusts.
    */
-  management: WireServer | { header: string };
+  management?: WireServer | { header: string };
   /** The ingest listener. Undefined: no host forwards. */
   ingest: WireServer | undefined;
   connectionsMax: number;
@@ -34,7 +34,7 @@ export interface NodeWireOptions {
 const timeoutMs = 30_000;
 
 /** Creates the wire of a real network. It reuses connections to the API; a request with a client certificate has its own. */
-export const createNodeWire = ({ api, management, ingest, connectionsMax }: NodeWireOptions): Wire => {
+export const createNodeWire = ({ api, management = api, ingest, connectionsMax }: NodeWireOptions): Wire => {
   const limits = { keepAlive: true, maxSockets: connectionsMax };
   const agent = api.url.startsWith("https:") ? new HttpsAgent({ ...limits, ...caOf(api) }) : new HttpAgent(limits);
   return {
@@ -94,12 +94,22 @@ const parseObject = (received: string): WireResponse["body"] => {
   }
 };
 
+/** Opens a connection to an ingest listener for a client with this certificate and key, in PEM. */
+export const connectIngest = (server: WireServer, credentials: { cert: string; key: string }) => {
+  const session = new Http2SessionManager(server.url, {}, { ...caOf(server), ...credentials });
+  const transport = createGrpcTransport({ baseUrl: server.url, sessionManager: session });
+  return { session, client: createClient(IngestService, transport) };
+};
+
+/** Returns the reason that core gives for an error of a call. */
+export const ingestReasonOf = (error: unknown): string | undefined =>
+  ConnectError.from(error).findDetails(ErrorInfoSchema)[0]?.reason;
+
 /** Returns a function that sends a frame to an ingest listener, over a connection of its own, as the certificate's host. */
 export const createForward =
   (server: WireServer): NonNullable<Wire["forward"]> =>
   async ({ identity, queueId, sequence }, credentials) => {
-    const session = new Http2SessionManager(server.url, {}, { ...caOf(server), ...pemOf(credentials) });
-    const client = createClient(IngestService, createGrpcTransport({ baseUrl: server.url, sessionManager: session }));
+    const { session, client } = connectIngest(server, pemOf(credentials));
     const frame = create(FrameSchema, {
       hostId: identity,
       queueId,
@@ -117,8 +127,7 @@ export const createForward =
     try {
       await client.submit({ frame }, { timeoutMs });
     } catch (cause) {
-      const [info] = ConnectError.from(cause).findDetails(ErrorInfoSchema);
-      throw new WireError(info?.reason ?? "ingest_failed", { cause });
+      throw new WireError(ingestReasonOf(cause) ?? "ingest_failed", { cause });
     } finally {
       session.abort();
     }
