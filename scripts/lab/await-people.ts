@@ -13,6 +13,8 @@ export const awaitPeople = (
     const rows = await sql<{ subject: string; userId: string }[]>`
       select subject, user_id as "userId" from authentication_identity join person using (user_id) where status = 'active'`;
     const idOf = (name: PersonName) => rows.find(({ subject }) => subject === people[name].subject)?.userId;
-    const [admin, auditor, reader] = [idOf("admin"), idOf("auditor"), idOf("reader")];
+    const admin = idOf("admin");
+    const auditor = idOf("auditor");
+    const reader = idOf("reader");
     return admin && auditor && reader ? { admin, auditor, reader } : undefined;
   });

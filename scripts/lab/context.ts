@@ -44,7 +44,10 @@ export const withLab = async <Result>(
     else await rm(dir, { recursive: true, force: true });
   });
   const context: LabContext = {
-    ...{ dir, clock: systemClock, entropy: systemEntropy, progress },
+    dir,
+    clock: systemClock,
+    entropy: systemEntropy,
+    progress,
     signal: stop.signal,
     abort: (reason) => stop.abort(reason),
   };

@@ -44,6 +44,14 @@ export interface EnrollmentTarget extends Pick<LabCore, "ingestEndpoint" | "pki"
   identityPrefix: string;
 }
 
+/** Returns a config with these sources, and labels if there are any; its comments are kept. */
+export const withSources = (yaml: string, sources: readonly object[], labels?: Labels): string => {
+  const config = parseDocument(yaml);
+  config.set("sources", config.createNode(sources));
+  if (labels !== undefined) config.set("labels", config.createNode(labels));
+  return config.toString({ lineWidth: 0 });
+};
+
 /** Runs the collector's own `enroll` command, then adds sources and labels to its config and keeps the comments. */
 export const enrollCollector = async (
   { name, dir, token, sources, labels, command = { args: [programPaths["svc-collector"]] }, owner }: Enrollment,
@@ -59,19 +67,29 @@ export const enrollCollector = async (
     ...command,
     args: [
       ...command.args,
-      ...["enroll", "--json", "--core", edgeUrl, "--ingest", ingestEndpoint],
-      ...["--token-file", tokenFile, "--device-id", name, "--identity-prefix", identityPrefix],
-      ...["--ca-bundle", pki.serverCaFile, "--config-dir", configDir],
+      "enroll",
+      "--json",
+      "--core",
+      edgeUrl,
+      "--ingest",
+      ingestEndpoint,
+      "--token-file",
+      tokenFile,
+      "--device-id",
+      name,
+      "--identity-prefix",
+      identityPrefix,
+      "--ca-bundle",
+      pki.serverCaFile,
+      "--config-dir",
+      configDir,
       ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", rootAcknowledgement] : []),
     ],
   });
   await rm(tokenFile);
   if (code !== 0) throw new Error(`${name} could not enroll (exit code ${code}): ${stdout}${stderr}`);
   const { identity } = JSON.parse(stdout) as { identity: string };
-  const config = parseDocument(await readFile(configFile, "utf8"));
-  config.set("sources", config.createNode(sources));
-  if (labels !== undefined) config.set("labels", config.createNode(labels));
-  await writeFile(configFile, config.toString({ lineWidth: 0 }));
+  await writeFile(configFile, withSources(await readFile(configFile, "utf8"), sources, labels));
 
   let running: Running | undefined;
   return {

@@ -33,7 +33,9 @@ const hasWritten = (name: string, text: string) =>
 describe("processes", () => {
   it("have exited once a kill or a stop resolves, which is no failure", async () => {
     const stays = "setInterval(() => undefined, 1000); console.log('up')";
-    const [killed, stopped, left] = [start("killed", stays), start("stopped", stays), start("left", stays)];
+    const killed = start("killed", stays);
+    const stopped = start("stopped", stays);
+    const left = start("left", stays);
     for (const name of ["killed", "stopped", "left"]) await hasWritten(name, "up");
     await killed.kill();
     await stopped.stop();

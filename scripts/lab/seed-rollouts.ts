@@ -29,15 +29,27 @@ interface SeededRollout {
 export const seededRollouts = [
   { state: "completed", filter: "", wave: 3, age: 2880, failedEvery: 37 },
   {
-    ...{ state: "rolled_back", filter: "platform:linux/arm64", wave: 1, age: 1500, failedEvery: 3 },
+    state: "rolled_back",
+    filter: "platform:linux/arm64",
+    wave: 1,
+    age: 1500,
+    failedEvery: 3,
     reason: { code: "gate_breached", detail: null },
   },
   {
-    ...{ state: "aborted", filter: "label.env:staging", wave: 2, age: 1440, failedEvery: 0 },
+    state: "aborted",
+    filter: "label.env:staging",
+    wave: 2,
+    age: 1440,
+    failedEvery: 0,
     reason: { code: "operator", detail: "the change is not needed any more" },
   },
   {
-    ...{ state: "paused", filter: "label.team:payments", wave: 2, age: 95, failedEvery: 4 },
+    state: "paused",
+    filter: "label.team:payments",
+    wave: 2,
+    age: 95,
+    failedEvery: 4,
     reason: { code: "gate_breached", detail: null },
   },
   { state: "soaking", filter: "label.team:search", wave: 1, age: 12, failedEvery: 0 },
@@ -92,12 +104,24 @@ const seedOne = async (tx: Executor, { each, index, config, now, entropy }: Seed
   const isReverted = each.state === "rolled_back";
   const endedAt = hasEnded ? new Date(start.getTime() + (each.state === "completed" ? 90 : 14) * minute) : null;
   await tx.insert(rollout).values({
-    ...{ id, configId: config.id, filter: each.filter, state: each.state, wave: each.wave, maxFailedPercent: 5 },
+    id,
+    configId: config.id,
+    filter: each.filter,
+    state: each.state,
+    wave: each.wave,
+    maxFailedPercent: 5,
     conditions: ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"],
-    ...{ onBreach: isReverted ? "roll_back" : "pause", gateFrom: start, breach: null },
-    ...{ reasonCode: each.reason?.code ?? null, reason: each.reason?.detail ?? null },
-    ...{ createdAt: start, createdBy: people.admin.userId, createdByWorkload: false },
-    ...{ createdByName: people.admin.email, updatedAt: endedAt ?? now, endedAt },
+    onBreach: isReverted ? "roll_back" : "pause",
+    gateFrom: start,
+    breach: null,
+    reasonCode: each.reason?.code ?? null,
+    reason: each.reason?.detail ?? null,
+    createdAt: start,
+    createdBy: people.admin.userId,
+    createdByWorkload: false,
+    createdByName: people.admin.email,
+    updatedAt: endedAt ?? now,
+    endedAt,
   });
   const stride = sql.raw(String(seededRollouts.length));
   // A host of a later wave waits, or was never reached; every `failedEvery`th host of the others failed.
@@ -211,10 +235,15 @@ const breachOf = async (
     sql`select count(assigned_at)::int as assigned from rollout_target where rollout_id = ${id}::uuid and wave = ${wave}`,
   );
   return {
-    ...{ wave, failed: failed.length, failedPercent: (failed.length / (counted?.assigned || 1)) * 100 },
+    wave,
+    failed: failed.length,
+    failedPercent: (failed.length / (counted?.assigned || 1)) * 100,
     at: at.toISOString(),
     evidence: failed.slice(0, evidenceMax).map(({ id: identityId, began, ...row }) => ({
-      ...{ identityId, identity: row.identity, condition: row.condition, detail: row.detail },
+      identityId,
+      identity: row.identity,
+      condition: row.condition,
+      detail: row.detail,
       beganAt: new Date(began).toISOString(),
     })),
   };

@@ -5,6 +5,7 @@ import { createTelemetryTable } from "../../functions/store/ingest/telemetry-tab
 /** Copies all telemetry that is stored into the table `stored_envelope`, anew, for SQL. */
 export const tabulateStored = async (sql: SqlClient): Promise<void> => {
   await sql`drop table if exists stored_envelope`;
-  const [from, to] = [new Date("0001-01-01T00:00:00Z"), new Date("9999-01-01T00:00:00Z")];
+  const from = new Date("0001-01-01T00:00:00Z");
+  const to = new Date("9999-01-01T00:00:00Z");
   await createTelemetryTable(sql, { table: "stored_envelope", from, to }, zstdCodec);
 };

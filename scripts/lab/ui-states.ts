@@ -94,7 +94,7 @@ export const uiStates: readonly UiState[] = [
     name: "query with a fault",
     ...fleet,
     ready: "A duration is a whole number",
-    enter: pressing("/", ...[..."hb>soon"], "Enter"),
+    enter: pressing("/", ..."hb>soon", "Enter"),
   },
   { name: "export menu", ...fleet, ready: "Stale hosts", enter: pressing("e") },
   { name: "view menu", ...fleet, ready: "Two lines", enter: pushing("View") },

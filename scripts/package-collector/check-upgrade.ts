@@ -1,11 +1,11 @@
 import { appendFile, copyFile, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inc } from "semver";
-import { parseDocument } from "yaml";
 import type { CollectorStatus } from "../../collector/status/status.ts";
 import { version } from "../../collector/version.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
+import { withSources } from "../lab/enroll-collector.ts";
 import { createPolicyWithToken } from "../lab/operator-api.ts";
 import { tabulateStored } from "../lab/tabulate-stored.ts";
 import { waitUntil } from "../lab/wait-until.ts";
@@ -65,13 +65,23 @@ export const checkUpgrade = async (
   await writeFile(join(root.shared, "token"), token, { mode: 0o600 });
   await copyFile(deployment.pki.serverCaFile, join(root.shared, "ca.pem"));
   const enroll = [
-    ...["--core", deployment.edge.url, "--ingest", deployment.ingestEndpoint, "--token-file", "/srv/token"],
-    ...["--device-id", "one", "--identity-prefix", `${identityPrefix}${name}/`, "--ca-bundle", "/srv/ca.pem"],
+    "--core",
+    deployment.edge.url,
+    "--ingest",
+    deployment.ingestEndpoint,
+    "--token-file",
+    "/srv/token",
+    "--device-id",
+    "one",
+    "--identity-prefix",
+    `${identityPrefix}${name}/`,
+    "--ca-bundle",
+    "/srv/ca.pem",
   ];
   await root.run(`chown svc-collector /srv/token; exec ${asUser} svc-collector enroll "$@" >&2`, ...enroll);
-  const config = parseDocument(await root.run(`cat ${paths.config}`));
-  config.set("sources", config.createNode([{ type: "file", include: ["/srv/log/app.log"], start_at: "beginning" }]));
-  await writeFile(join(root.shared, "collector.yaml"), config.toString({ lineWidth: 0 }));
+  const sources = [{ type: "file", include: ["/srv/log/app.log"], start_at: "beginning" }];
+  const config = withSources(await root.run(`cat ${paths.config}`), sources);
+  await writeFile(join(root.shared, "collector.yaml"), config);
   await mkdir(join(root.shared, "log"));
   await root.run(`cat /srv/collector.yaml >${paths.config}; systemctl start svc-collector`);
 
@@ -96,7 +106,8 @@ export const checkUpgrade = async (
   await write(500);
   await settled("the queue has lines", async () => (await readStatus()).queue.records >= 500);
   const files = `find /etc/svc-collector/identity -type f -exec sha256sum {} + | sort; stat -c %i ${paths.queue}`;
-  const [before, filesBefore] = [await readStatus(), await root.run(files)];
+  const before = await readStatus();
+  const filesBefore = await root.run(files);
 
   let upgrading = true;
   const upgraded = root.run(install, "next").finally(() => {

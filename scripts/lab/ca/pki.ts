@@ -82,7 +82,8 @@ export const createLabPki = async (options: {
   const forDays = (days: number) => ({ notBefore: new Date(from), notAfter: new Date(from + days * dayMs) });
   const authority = (name: string) =>
     createTestCa({ name, serialNumber: randomSerial(), pathLength: 0, ...forDays(authorityLifetimeDays) });
-  const [serverCa, enrollmentCa] = [await authority("Lab server CA"), await authority("Lab enrollment CA")];
+  const serverCa = await authority("Lab server CA");
+  const enrollmentCa = await authority("Lab enrollment CA");
   const server = () => issueServerCertificate(serverCa, serverNames, forDays(serverLifetimeDays));
 
   await mkdir(dirname(dir), { recursive: true });

@@ -2,11 +2,11 @@ import { execFile } from "node:child_process";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { parseDocument } from "yaml";
 import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { awaitPeople } from "../await-people.ts";
+import { withSources } from "../enroll-collector.ts";
 import { createOperatorApi, createPolicyWithToken } from "../operator-api.ts";
 import { labPki, ports, secretsFolder } from "./lab-files.ts";
 
@@ -26,20 +26,26 @@ export const enroll = async (): Promise<void> => {
   const { token } = await createPolicyWithToken(api, policy, { ttl_seconds: 600, max_uses: 1 });
   await writeFile(tokenFile, token, { mode: 0o600 });
   await promisify(execFile)(process.execPath, [
-    ...["/opt/svc/dist/svc-collector/main.mjs", "enroll", "--core", `https://edge:${ports.edge}`],
-    ...["--ingest", "core:8443", "--token-file", tokenFile, "--device-id", "lab", "--identity-prefix", identityPrefix],
-    ...["--ca-bundle", labPki.serverCaFile],
+    "/opt/svc/dist/svc-collector/main.mjs",
+    "enroll",
+    "--core",
+    `https://edge:${ports.edge}`,
+    "--ingest",
+    "core:8443",
+    "--token-file",
+    tokenFile,
+    "--device-id",
+    "lab",
+    "--identity-prefix",
+    identityPrefix,
+    "--ca-bundle",
+    labPki.serverCaFile,
   ]);
   await rm(tokenFile);
-  const config = parseDocument(await readFile(configFile, "utf8"));
-  config.set(
-    "sources",
-    config.createNode([
-      { type: "otlp", grpc: { listen: "0.0.0.0:4317" }, http: { listen: "0.0.0.0:4318" } },
-      { type: "host_metrics", interval_seconds: 10 },
-    ]),
-  );
-  config.set("labels", config.createNode({ env: "lab" }));
-  await writeFile(configFile, config.toString({ lineWidth: 0 }));
+  const sources = [
+    { type: "otlp", grpc: { listen: "0.0.0.0:4317" }, http: { listen: "0.0.0.0:4318" } },
+    { type: "host_metrics", interval_seconds: 10 },
+  ];
+  await writeFile(configFile, withSources(await readFile(configFile, "utf8"), sources, { env: "lab" }));
   process.stdout.write("the host `lab` is enrolled\n");
 };

@@ -15,7 +15,8 @@ export const makeSecrets = async (): Promise<void> => {
   });
   await mkdir(secretsFolder, { recursive: true, mode: 0o700 });
   const random = () => systemEntropy.bytes(32).toHex();
-  const [password, webPassword] = [random(), random()];
+  const password = random();
+  const webPassword = random();
   const secrets = {
     "database-password": password,
     "web-database-password": webPassword,

@@ -8,6 +8,7 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { findPorts, isPortFree } from "../../ports.ts";
 import { startEmbeddedPostgres } from "../../postgres/embedded-postgres.ts";
 import { createLabPki, labServerNames } from "../ca/pki.ts";
+import { listenerEnvironment } from "../core-environment.ts";
 import { clientCertificateHeader, startLabEdge } from "../core-process.ts";
 import { startIdentityProvider } from "../identity-provider.ts";
 
@@ -62,13 +63,7 @@ export const startLabServices = async (options: { dir: string; peopleFile: strin
     SVC_DIRECTORY_PROVIDER: "file",
     SVC_DIRECTORY_FILE: peopleFile,
     SVC_DIRECTORY_DOMAIN: users[0]?.primaryEmail.split("@")[1] ?? "example.com",
-    SVC_INGEST_GRPC_ADDR: `127.0.0.1:${ports.ingest}`,
-    SVC_INGEST_SERVER_CERT_FILE: pki.ingest.certFile,
-    SVC_INGEST_SERVER_KEY_FILE: pki.ingest.keyFile,
-    SVC_INGEST_CLIENT_CA_FILE: pki.enrollmentCa.certFile,
-    SVC_INGEST_REQUIRE_ENROLLMENT: "true",
-    SVC_ENROLLMENT_CA_CERT_FILE: pki.enrollmentCa.certFile,
-    SVC_ENROLLMENT_CA_KEY_FILE: pki.enrollmentCa.keyFile,
+    ...listenerEnvironment(pki, ports.ingest),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
     SVC_ADVERTISED_CORE_URL: `https://localhost:${ports.edge}`,
     SVC_ADVERTISED_INGEST_ADDR: `localhost:${ports.ingest}`,
