@@ -145,13 +145,14 @@ interface ExportedStatement {
 }
 
 const exportHour = async (deployment: Deployment, hour: number, folder: string): Promise<ExportedStatement> => {
-  const [path, blocks] = [join(folder, "statement.txt"), join(folder, "blocks")];
+  const path = join(folder, "statement.txt");
+  const blocks = join(folder, "blocks");
   await mkdir(folder);
   const args = ["export-completeness", hourText(hour), "--accounts", "--blocks", blocks];
   const { code, stdout: text, stderr } = await deployment.run(args);
   if (code !== 0) throw new Error(`export-completeness: ${stderr}`);
   await writeFile(path, text);
-  return { ...{ hour, text, path, blocks }, file: parseStatementFile(text) };
+  return { hour, text, path, blocks, file: parseStatementFile(text) };
 };
 
 interface Verified {
@@ -193,7 +194,9 @@ const checkTampering = async (
   { dir }: LabContext,
 ) => {
   const { sql, collectors } = deployment;
-  const [shop, cart, web] = [collectors.shop.identity, collectors.cart.identity, collectors.web.identity];
+  const shop = collectors.shop.identity;
+  const cart = collectors.cart.identity;
+  const web = collectors.web.identity;
   const { block, account, line } = placesOf(statement, { shop, cart, web });
   await sql`update ingest_block set data = set_byte(data, length(data) - 1, get_byte(data, length(data) - 1) # 1)
     where host_id = ${web} and queue_id = decode(${block.queue}, 'hex') and first_sequence = ${String(block.first)}::bigint`;

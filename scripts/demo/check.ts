@@ -82,9 +82,15 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
       spans_http: (inputs.shopHttp + inputs.cartHttp) * steps,
       lines: linesWritten,
     },
-    ...{ kills, rotations },
+    kills,
+    rotations,
     // Real and simulated collectors in the report that web shows; `health` has the real ones.
-    ...{ collectors: operators.fleet.rows, health, revocation, operators, chat, completeness },
+    collectors: operators.fleet.rows,
+    health,
+    revocation,
+    operators,
+    chat,
+    completeness,
     seconds: Number(((clock.monotonic() - startedAt) / 1000).toFixed(1)),
     ok:
       count.duplicates + count.missing + count.foreign === 0 &&

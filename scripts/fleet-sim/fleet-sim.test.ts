@@ -65,7 +65,8 @@ describe("svc-fleet-sim", () => {
       ["--scenario", "smoke", "--drive", "http://localhost:1", "--operator-token-file", "svcbt_x"],
     ]) {
       for (const json of [[], ["--json"]]) {
-        let [stdout, stderr] = ["", ""];
+        let stdout = "";
+        let stderr = "";
         const code = await runFleetSim([...args, ...json], {
           stdout: { write: (text) => (stdout += text) },
           stderr: { write: (text) => (stderr += text) },
@@ -96,8 +97,14 @@ describe("a failure", () => {
       const token = join(dir, "token");
       await writeFile(token, "a.b.c");
       const drive = [
-        ...["--scenario", "smoke", "--drive", "http://127.0.0.1:1"],
-        ...["--operator-token-file", token, "--client-certificate-header", "X-Client-Cert"],
+        "--scenario",
+        "smoke",
+        "--drive",
+        "http://127.0.0.1:1",
+        "--operator-token-file",
+        token,
+        "--client-certificate-header",
+        "X-Client-Cert",
       ];
       for (const out of [join(dir, "nowhere", "report.json"), dir])
         expect(await failureOf([...drive, "--out", out])).toMatchObject({ exit: 1, code: "file_unwritable" });
@@ -217,7 +224,12 @@ describe("a host's timeline", () => {
   it("has no frames without an ingest listener, in a long history too", async () => {
     const plan = await createPlan({
       ...chosen,
-      ...{ seed: 1, durationSeconds: 7200, isOld: false, canAge: false, hasOperator: true, forwards: false },
+      seed: 1,
+      durationSeconds: 7200,
+      isOld: false,
+      canAge: false,
+      hasOperator: true,
+      forwards: false,
     });
     const hosts = createHosts(plan);
     expect(hosts.filter(({ role }) => role === "forwards_only")).toEqual([]);

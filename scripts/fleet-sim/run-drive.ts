@@ -30,7 +30,12 @@ export const runDrive = async (
   try {
     const token = bootstrap && (await readToken({ "token-file": bootstrap.tokenFile }, process));
     return await driveFleet({
-      ...{ scenario, seed, wire, clock: systemClock, concurrency, ...context },
+      scenario,
+      seed,
+      wire,
+      clock: systemClock,
+      concurrency,
+      ...context,
       hosts: options.hosts ?? scenarios[scenario].hosts,
       run: options.run ?? systemClock.now().toString(36),
       operatorToken: operatorTokenFile === undefined ? null : () => readBridgeToken(operatorTokenFile),

@@ -11,7 +11,8 @@ const width = (cell = ""): number => Array.from(cell).length;
 
 /** Replaces the text between `<!-- generated: name -->` and `<!-- end: name -->` of a page. Throws when the page lacks them. */
 export const replaceRegion = (page: string, name: string, content: string): string => {
-  const [open, close] = [`<!-- generated: ${name} -->`, `<!-- end: ${name} -->`];
+  const open = `<!-- generated: ${name} -->`;
+  const close = `<!-- end: ${name} -->`;
   const from = page.indexOf(open);
   const to = page.indexOf(close);
   if (from < 0 || to < from) throw new Error(`the page has no region ${open} … ${close}`);

@@ -87,8 +87,15 @@ export const buildImage = async (
   await podman(
     [
       // Health checks exist in Docker's format only.
-      ...["build", "--pull=never", "--layers", "--network", "host", "--format", "docker"],
-      ...["--platform", `linux/${architecture}`],
+      "build",
+      "--pull=never",
+      "--layers",
+      "--network",
+      "host",
+      "--format",
+      "docker",
+      "--platform",
+      `linux/${architecture}`,
       ...["--timestamp", String(time.getTime() / 1000), ...(fresh ? ["--no-cache"] : [])],
       ...Object.entries(buildArgs).flatMap(([key, value]) => ["--build-arg", `${key}=${value}`]),
       ...["--file", join(root, dockerfiles[name]), "--target", name, "--tag", reference, root],

@@ -241,8 +241,15 @@ const createContainers = (
         healthy: await codeOf(["exec", nameOf(name), ...healthCheck, ...healthArgs]),
         // In a container of its own, whose port nothing listens on.
         unhealthy: await codeOf([
-          ...["run", ...confined, "--network", "none", "--entrypoint", program, reference],
-          ...[...args, ...healthArgs],
+          "run",
+          ...confined,
+          "--network",
+          "none",
+          "--entrypoint",
+          program,
+          reference,
+          ...args,
+          ...healthArgs,
         ]),
       };
     },

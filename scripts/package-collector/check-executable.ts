@@ -55,7 +55,8 @@ export const checkExecutable = async (executable: string, deployment: Deployment
     if (code !== 0) throw new Error(`${name} ended with ${code}: ${stderr}`);
     return JSON.parse(stdout);
   };
-  const [status, diag] = [await call("status"), await call("diag")];
+  const status = await call("status");
+  const diag = await call("diag");
   const stored = await countStored();
   const stopped = await running.stop();
   const diagOk = diag.validation.ok && diag.certificate.identity === status.identity;

@@ -41,7 +41,8 @@ it("completions offer exactly the commands and their flags", async () => {
 
 it("the unit may write config, identity and queue where `enroll` creates them, and the package assigns them to its user", () => {
   const paths = enrollPaths(undefined, undefined);
-  const [config, data] = [dirname(paths.config), paths.data];
+  const config = dirname(paths.config);
+  const data = paths.data;
   const text = readFileSync(unit, "utf8");
   expect([dirname(paths.identity), paths.config]).toEqual([config, defaultConfigPath]);
   expect(text).toContain(`\nReadWritePaths=${config}\n`);

@@ -40,7 +40,13 @@ export const openEmbeddedDatabase = async (options: EmbeddedPostgresOptions = {}
       whileStopped: async (dataDir) => void (await run("cp", ["-Rp", dataDir, path])),
     });
   return {
-    ...{ copyTo, url, tcpUrl: server.tcpUrl, db, sql, close, [Symbol.asyncDispose]: close },
+    copyTo,
+    url,
+    tcpUrl: server.tcpUrl,
+    db,
+    sql,
+    close,
+    [Symbol.asyncDispose]: close,
     get pid() {
       return server.pid;
     },

@@ -73,7 +73,8 @@ export const runManifestCommand = async (args: readonly string[], context: Manif
 
 const readFlags = (args: readonly string[]) => {
   const { flags, positionals } = parseArguments(args, ["spec", "out"]);
-  const [spec, out] = [flags.get("spec"), flags.get("out")];
+  const spec = flags.get("spec");
+  const out = flags.get("out");
   if (spec === undefined || out === undefined || positionals.length > 0)
     throw new ReleaseFailure("usage", "--spec FILE and --out FILE are required, and nothing else");
   return { spec, out };
@@ -82,7 +83,8 @@ const readFlags = (args: readonly string[]) => {
 const readVerifyArguments = (args: readonly string[]) => {
   const names = ["expect-version", "min-version", "not-before"] as const;
   const { flags, positionals } = parseArguments(args, ["key", ...names]);
-  const [key, folder] = [flags.get("key"), positionals[0]];
+  const key = flags.get("key");
+  const folder = positionals[0];
   if (key === undefined || folder === undefined || positionals.length > 1)
     throw new ReleaseFailure("usage", "verify needs one DIR and --key FILE");
   const [version, minVersion, notBefore] = names.map((name) => flags.get(name));

@@ -7,7 +7,8 @@ import { createHash, createPublicKey, type KeyObject, sign, verify } from "node:
 const keyIdBytes = 8;
 const signatureBytes = 64;
 /** The algorithms of a public key, and of a signature of a digest. */
-const [keyAlgorithm, digestAlgorithm] = ["Ed", "ED"];
+const keyAlgorithm = "Ed";
+const digestAlgorithm = "ED";
 
 /** The 32 bytes of an Ed25519 public key, or of that of a private one. */
 const rawKey = (key: KeyObject): Buffer =>

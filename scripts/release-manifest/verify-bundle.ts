@@ -134,7 +134,9 @@ const readSignedDigests = async (folder: string, key: KeyObject): Promise<Readon
     await measureFile(folder, path);
     return readFile(join(folder, path));
   };
-  const [sums, signature, minisign] = [await read(checksumsFile), await read(signatureFile), await read(minisignFile)];
+  const sums = await read(checksumsFile);
+  const signature = await read(signatureFile);
+  const minisign = await read(minisignFile);
   const refuse = (file: string) =>
     new ReleaseFailure("failed", `${file} is not the signature of ${checksumsFile} by this key`);
   if (!verify(null, sums, key, signature)) throw refuse(signatureFile);

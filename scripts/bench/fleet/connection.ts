@@ -53,7 +53,10 @@ export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () =
   new Promise((resolve, reject) => {
     // The types leave out the options of the socket.
     const settings: ConnectionOptions & NetConnectOpts = {
-      ...{ host: "127.0.0.1", servername: "localhost", ALPNProtocols: ["h2"], noDelay: true },
+      host: "127.0.0.1",
+      servername: "localhost",
+      ALPNProtocols: ["h2"],
+      noDelay: true,
       ...target,
     };
     const socket = resume((session) => connect({ ...settings, ...session }));

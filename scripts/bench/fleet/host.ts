@@ -239,7 +239,9 @@ export const createFleetHost = (
         const answer: { certificate_pem: string; fingerprint_sha256: string } = JSON.parse(response.text);
         credentials = {
           ...credentials,
-          ...{ cert: answer.certificate_pem, key: keyPem, fingerprintSha256: answer.fingerprint_sha256 },
+          cert: answer.certificate_pem,
+          key: keyPem,
+          fingerprintSha256: answer.fingerprint_sha256,
         };
         privateKey = createPrivateKey(keyPem);
         secureContext = undefined;

@@ -101,7 +101,12 @@ export const openFleetLab = async (options: {
   const ingestPorts = () => running.map(({ ingestPort }) => ingestPort);
   await workers.all("ports", ingestPorts());
   return {
-    ...{ database, workers, token, ingestPorts, kill, caPem: files.caPem },
+    database,
+    workers,
+    token,
+    ingestPorts,
+    kill,
+    caPem: files.caPem,
     api: (...call) => createOperatorApi(`http://127.0.0.1:${running[0]?.port}`, authTokenSecret)(...call),
     apiPort: () => running[0]?.port ?? 0,
     cores: () => cores,

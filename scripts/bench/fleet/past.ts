@@ -22,7 +22,10 @@ export const pastBench: Bench = async (args) => {
     kept,
     looks,
   } = readBenchOptions(args, {
-    ...{ collectors: 100_000, days: 90, kept: "", looks: 60 },
+    collectors: 100_000,
+    days: 90,
+    kept: "",
+    looks: 60,
   });
   const { database, behindMs } = await openSeededFleet(count, kept, systemClock, pastOf(days));
   await using _database = database;
@@ -63,9 +66,16 @@ export const pastBench: Bench = async (args) => {
   const floorMs = samples.p95("floor");
   const each = (of: (name: string) => number) => Object.fromEntries(Object.keys(cpuMs).map((name) => [name, of(name)]));
   return {
-    ...{ figure, unit: "ms", floor: floorMs, ratio: rounded(figure / floorMs, 1), ...judged },
+    figure,
+    unit: "ms",
+    floor: floorMs,
+    ratio: rounded(figure / floorMs, 1),
+    ...judged,
     details: {
-      ...{ collectors: count, days, looks, stored: await storedBytes(database) },
+      collectors: count,
+      days,
+      looks,
+      stored: await storedBytes(database),
       p50_ms: each((name) => samples.quantile(0.5, name)),
       cpu_ms: each((name) => rounded((cpuMs[name] ?? 0) / samples.count(name), 1)),
     },

@@ -24,9 +24,12 @@ export const replicasBench: Bench = async (args) => {
   const { hosts, rounds, "in-flight": inFlight } = options;
   if (rounds > roundsMax) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
   await using lab = await openFleetLab({
-    ...{ hosts, cores: replicas, forwards: false },
+    hosts,
+    cores: replicas,
+    forwards: false,
     // No host sends by itself during the bench.
-    ...{ intervalSeconds: 3600, hostsPerAddress: 50 },
+    intervalSeconds: 3600,
+    hostsPerAddress: 50,
   });
   const [first = 0] = lab.ingestPorts();
   const TARGETS = JSON.stringify([[first], lab.ingestPorts()]);
@@ -51,11 +54,19 @@ export const replicasBench: Bench = async (args) => {
     const costGrowth = rounded((three.core_us + three.postgres_us) / (one.core_us + one.postgres_us), 2);
     const processors = availableParallelism();
     return {
-      ...{ figure: three.per_second, unit: "heartbeats/s of three cores", floor: one.per_second, ratio, goal },
+      figure: three.per_second,
+      unit: "heartbeats/s of three cores",
+      floor: one.per_second,
+      ratio,
+      goal,
       ok: ratio >= goal || (processors < processorsMin && costGrowth <= costGrowthMax),
       details: {
         ...options,
-        ...{ one, three, cost_growth: costGrowth, cost_growth_goal: costGrowthMax, processors },
+        one,
+        three,
+        cost_growth: costGrowth,
+        cost_growth_goal: costGrowthMax,
+        processors,
         floor: "the same heartbeats through one core",
         limit: processors < processorsMin ? "processors: all programs share them" : "core, or PostgreSQL",
       },

@@ -88,15 +88,27 @@ const cpuOf = async <Result>({ pid }: EmbeddedDatabase, work: () => Promise<Resu
 const addAccounts = async ({ sql }: EmbeddedDatabase, hour: number): Promise<void> => {
   const body = encodeAccountBody(
     {
-      ...{ fromMs: hour, toMs: hour + hourMs, firstSequence: 1, lastSequence: 3600, stopped: false, atLeast: false },
-      ...{ expired: 0, damaged: 0, fileGapBytes: 0, waitedMs: 0, ackedBeforeThrough: 0, refused: [] },
+      fromMs: hour,
+      toMs: hour + hourMs,
+      firstSequence: 1,
+      lastSequence: 3600,
+      stopped: false,
+      atLeast: false,
+      expired: 0,
+      damaged: 0,
+      fileGapBytes: 0,
+      waitedMs: 0,
+      ackedBeforeThrough: 0,
+      refused: [],
       accepted: [
         { kind: "log_line", source: "/var/log/app.log", records: 3000, bytes: 300_000 },
         { kind: "otel_span", source: "otlp", records: 600, bytes: 200_000 },
       ],
     },
     {
-      ...{ hostId: "https://fleet.example.test/dc-1/host-1", queueId: new Uint8Array(16), number: 1 },
+      hostId: "https://fleet.example.test/dc-1/host-1",
+      queueId: new Uint8Array(16),
+      number: 1,
       ...{
         previousSha256: new Uint8Array(32),
         previousQueueId: new Uint8Array(),

@@ -48,7 +48,14 @@ const enroll = async (target: WorkerCommands["enroll"]): Promise<void> => {
   const { first, count, identityPrefix, ca, intervalMs, backoffCapMs, forwards } = fleetOf();
   const enroller = createEnroller(target);
   const context = {
-    ...{ clock: systemClock, entropy: systemEntropy, figures, ca, intervalMs, backoffCapMs, forwards, localAddressOf },
+    clock: systemClock,
+    entropy: systemEntropy,
+    figures,
+    ca,
+    intervalMs,
+    backoffCapMs,
+    forwards,
+    localAddressOf,
     inTurn: createTurns(attemptsMax),
     portOf: (index: number) => state.ports[index % state.ports.length],
   };

@@ -100,7 +100,9 @@ const measureSink = async ({ seconds, streams, frame, nodes, records, syncAlways
 const envelopesIn = async ({ connection, manager }: RunningNats): Promise<number> => {
   const { state } = await manager.streams.info("SVC_INGEST");
   const { name } = await manager.consumers.add("SVC_INGEST", {
-    ...{ ack_policy: AckPolicy.None, headers_only: true, inactive_threshold: 60e9 },
+    ack_policy: AckPolicy.None,
+    headers_only: true,
+    inactive_threshold: 60e9,
   });
   const consumer = await jetstream(connection).consumers.get("SVC_INGEST", name);
   let envelopes = 0;

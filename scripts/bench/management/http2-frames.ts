@@ -32,8 +32,15 @@ export const postHeaders = (path: string, contentType: string): Buffer => {
   const text = (value: string) => [Buffer.of(value.length), Buffer.from(value, "latin1")];
   return Buffer.concat([
     // :method POST, :scheme https; names 4 (:path), 1 (:authority) and 31 (content-type) of the static table.
-    ...[Buffer.of(0x83, 0x87, 0x04), ...text(path), Buffer.of(0x01), ...text("localhost")],
-    ...[Buffer.of(0x0f, 0x10), ...text(contentType), Buffer.of(0x00), ...text("te"), ...text("trailers")],
+    Buffer.of(0x83, 0x87, 0x04),
+    ...text(path),
+    Buffer.of(0x01),
+    ...text("localhost"),
+    Buffer.of(0x0f, 0x10),
+    ...text(contentType),
+    Buffer.of(0x00),
+    ...text("te"),
+    ...text("trailers"),
   ]);
 };
 

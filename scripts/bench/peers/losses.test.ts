@@ -5,7 +5,9 @@ import { measureLosses } from "./losses.ts";
 const scenario = (keeps: (units: number) => number) => {
   const events: string[] = [];
   const arriving: number[] = [];
-  let [received, kept, refusing] = [1000, 0, false];
+  let received = 1000;
+  let kept = 0;
+  let refusing = false;
   return {
     events,
     run: () =>

@@ -146,7 +146,8 @@ describe("a driven fleet", async () => {
     // Three heartbeat intervals later a fleet without heartbeats would be stale.
     expect(after.items.map(({ identity }) => identity)).toEqual(before.items.map(({ identity }) => identity));
     const heartbeatTimes = (items: typeof before.items) => items.map((row) => Date.parse(row.last_heartbeat_at ?? ""));
-    const [first, then] = [heartbeatTimes(before.items), heartbeatTimes(after.items)];
+    const first = heartbeatTimes(before.items);
+    const then = heartbeatTimes(after.items);
     expect(then.filter((at, index) => at <= (first[index] ?? 0))).toEqual([]);
   });
 

@@ -194,7 +194,13 @@ const planDrive = async (options: DriveOptions, thresholds: Thresholds): Promise
   if (durationSeconds < secondsMin)
     throw new Error(`the history must take at least ${secondsMin} s, five heartbeat intervals of this core`);
   const chosen = {
-    ...{ scenario, seed, hosts, durationSeconds, heartbeatIntervalSeconds, beatSeconds, isOld },
+    scenario,
+    seed,
+    hosts,
+    durationSeconds,
+    heartbeatIntervalSeconds,
+    beatSeconds,
+    isOld,
     identityPrefix: bootstrap?.identityPrefix ?? options.identityPrefix ?? `spiffe://fleet-sim.test/${run}/`,
     versionMin: thresholds.min_version,
     hasOperator: options.operatorToken !== null,

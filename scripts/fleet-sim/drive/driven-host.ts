@@ -70,7 +70,8 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
   const install = (key: Uint8Array, body: WireResponse["body"]): StepResult => {
     const certificate = decodePem(textOf(body, "certificate_pem"), "CERTIFICATE");
     if (certificate === undefined) throw new WireError("answer_invalid");
-    const [id, fingerprintSha256] = [textOf(body, "certificate_id"), textOf(body, "fingerprint_sha256")];
+    const id = textOf(body, "certificate_id");
+    const fingerprintSha256 = textOf(body, "fingerprint_sha256");
     issued.set(issuedCount++, { id, fingerprintSha256, key, certificate });
     issued.delete(issuedCount - 3);
     identityId = textOf(body, "identity_id");

@@ -41,7 +41,10 @@ export const createMeasurements = ({ clock, hosts, progress }: ProgressOptions):
   const lateness: number[] = [];
   const [failures, refusals] = [new Map<string, number>(), new Map<string, number>()];
   const count = (counts: Map<string, number>, code: string) => counts.set(code, (counts.get(code) ?? 0) + 1);
-  let [isReported, enrolled, steps, lateMs] = [false, 0, 0, 0];
+  let isReported = false;
+  let enrolled = 0;
+  let steps = 0;
+  let lateMs = 0;
   let last = { at: startedAt, steps: 0 };
 
   const reportProgress = (): void => {

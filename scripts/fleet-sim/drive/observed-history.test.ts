@@ -10,9 +10,17 @@ import { observedHistories } from "./observed-history.ts";
 describe("a history as core observed it", async () => {
   const startsAt = Date.UTC(2026, 0, 1);
   const plan = await createPlan({
-    ...{ scenario: "fleet-100", hosts: 40, seed: 4, identityPrefix: "spiffe://fleet.test/", startsAt },
-    ...{ durationSeconds: 300, heartbeatIntervalSeconds: 60, versionMin: null },
-    ...{ hasOperator: true, canAge: false, isOld: false },
+    scenario: "fleet-100",
+    hosts: 40,
+    seed: 4,
+    identityPrefix: "spiffe://fleet.test/",
+    startsAt,
+    durationSeconds: 300,
+    heartbeatIntervalSeconds: 60,
+    versionMin: null,
+    hasOperator: true,
+    canAge: false,
+    isOld: false,
   });
   const host = createHosts(plan).find(({ role }) => role === "steady");
   if (host === undefined) throw new Error("no host is steady");

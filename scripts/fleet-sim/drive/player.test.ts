@@ -147,7 +147,10 @@ describe("a player", () => {
     const clock = createTestClock(0);
     const begun: [string, number][] = [];
     const { add, play } = createPlayer({
-      ...{ clock, measure: measurements(clock), concurrency: 8, ratePerSecond: undefined },
+      clock,
+      measure: measurements(clock),
+      concurrency: 8,
+      ratePerSecond: undefined,
     });
     const times = Array.from({ length: 100 }, (_, index) => index * 20_000);
     add({ driven: hostOn(clock, begun, "kept", 1), steps: forwards(times).values(), times: undefined });

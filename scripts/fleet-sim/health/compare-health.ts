@@ -62,7 +62,8 @@ const rowDifferences = (
     return [{ identity, field: "row", predicted: predicted?.state ?? null, live: live?.state ?? null }];
   const isSameTime = (one: unknown, other: unknown) =>
     Math.abs(Date.parse(String(one)) - Date.parse(String(other))) <= toleranceMs;
-  const [fields, others] = [comparedFields(predicted, isLifetimeKnown), comparedFields(live, isLifetimeKnown)];
+  const fields = comparedFields(predicted, isLifetimeKnown);
+  const others = comparedFields(live, isLifetimeKnown);
   return Object.entries(fields)
     .map(([field, value]) => ({ identity, field, predicted: value, live: others[field] }))
     .filter(({ field, predicted: one, live: other }) => {

@@ -6,8 +6,12 @@ it("reads the report to its last page, with the time at which core generated eac
   const page = (second: number, next_cursor: string | null) => ({
     generated_at: `2026-01-01T00:00:0${second}.000Z`,
     thresholds: {
-      ...{ heartbeat_interval_seconds: 60, stale_after_seconds: 180, forwarding_seconds: 300, enrolling_seconds: 900 },
-      ...{ cert_expiring_fraction: 0.25, min_version: null },
+      heartbeat_interval_seconds: 60,
+      stale_after_seconds: 180,
+      forwarding_seconds: 300,
+      enrolling_seconds: 900,
+      cert_expiring_fraction: 0.25,
+      min_version: null,
     },
     summary: {
       enrolled: 0,

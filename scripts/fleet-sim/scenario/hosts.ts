@@ -53,7 +53,8 @@ export const createHosts = (plan: Plan): Host[] =>
 /** Creates the host of an index in a role. */
 export const createHost = (plan: Plan, role: Role, index: number): Host => {
   const random = createRandom(plan.seed, "host", index);
-  const [site, service] = [random.pick(sites), random.pick(services)];
+  const site = random.pick(sites);
+  const service = random.pick(services);
   const deviceId = `${site}-${service}-${String(index + 1).padStart(4, "0")}`;
   return {
     index,

@@ -72,7 +72,9 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
 
   outage_over: (context) => {
     const { steady, at, plan } = context;
-    const [from, to, drained] = [at(0.3), at(0.5), at(0.7)];
+    const from = at(0.3);
+    const to = at(0.5);
+    const drained = at(0.7);
     return {
       ...reporting((status, now) => ({
         queue:
@@ -175,7 +177,12 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
     const lastAt = Math.min(expiresAt - hourMs, plan.startsAt - 1);
     const beforeHistory: Step[] = [
       {
-        ...{ at: lastAt, kind: "heartbeat", certificate: 0, skew: 0, signedBy: "own_key", expected: "accepted" },
+        at: lastAt,
+        kind: "heartbeat",
+        certificate: 0,
+        skew: 0,
+        signedBy: "own_key",
+        expected: "accepted",
         status: statusAt(lastAt, queueAt(0, 0)),
       },
       { at: lastAt + 1, kind: "forward", certificate: 0 },
