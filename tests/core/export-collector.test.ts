@@ -6,8 +6,8 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { type RunningProgram, startProgram as startPeer } from "../../scripts/bench/peers/process.ts";
 import { findPeer } from "../../scripts/bench/peers/programs.ts";
+import { type RunningProgram, startProgram as startPeer } from "../../scripts/bench/support/processes.ts";
 import { findPorts } from "../../scripts/ports.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
@@ -55,7 +55,7 @@ service:
   pipelines: {traces: ${pipeline}, logs: ${pipeline}, metrics: ${pipeline}}
 `,
   );
-  collector = await startPeer([program, "--config", config], /Everything is ready/);
+  collector = await startPeer([program, "--config", config], (line) => /Everything is ready/.test(line));
   return { grpc: `http://${grpc}`, http: `http://${http}` };
 };
 

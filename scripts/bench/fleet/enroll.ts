@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { createNodeWire } from "../../fleet-sim/drive/node-wire.ts";
 import { textOf } from "../../fleet-sim/drive/wire.ts";
-import { createBenchRequest } from "../management/bench-csr.ts";
+import { createBenchRequest } from "../host/bench-csr.ts";
 import type { PemCredentials } from "./host.ts";
 
 /** A core whose machine is full answers 503, and a collector tries again. */

@@ -8,10 +8,10 @@ import { fullJitterMs } from "../../../kit/backoff.ts";
 import { type Clock, rfc3339, systemClock } from "../../../kit/clock.ts";
 import { type Entropy, fraction } from "../../../kit/entropy.ts";
 import { heartbeatBody } from "../../lab/heartbeat-body.ts";
-import { createBenchRequest } from "../management/bench-csr.ts";
-import { connectHost, type HostConnection } from "./connection.ts";
+import { createBenchRequest } from "../host/bench-csr.ts";
+import { connectHost, type HostConnection } from "../host/connection.ts";
+import { openStatusStream } from "../host/status-stream.ts";
 import type { FleetFigures } from "./figures.ts";
-import { openStatusStream } from "./status-stream.ts";
 
 /** A host's credentials in PEM, with the SHA-256 of the certificate. */
 export interface PemCredentials {

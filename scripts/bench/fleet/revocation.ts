@@ -2,12 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createSecureContext } from "node:tls";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
+import { connectHost } from "../host/connection.ts";
+import { encodeFirst } from "../host/status-stream.ts";
 import { rounded } from "../support/bench.ts";
-import { connectHost } from "./connection.ts";
 import { createEnroller } from "./enroll.ts";
 import { signedHeartbeat } from "./host.ts";
 import { type FleetLab, fleetPrefix } from "./lab.ts";
-import { encodeFirst } from "./status-stream.ts";
 
 const secondsMax = 20;
 

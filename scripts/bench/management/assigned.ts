@@ -8,7 +8,7 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { heartbeatBody } from "../../lab/heartbeat-body.ts";
 import { people } from "../../lab/people.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { connectStatuses, type StatusSender } from "../fleet/status-stream.ts";
+import { connectStatuses, type StatusSender } from "../host/status-stream.ts";
 import { type Bench, readBenchOptions, rounded, runAll } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";

@@ -6,12 +6,12 @@ import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { mapValues } from "../../../kit/map-values.ts";
 import { quantile } from "../../lab/quantile.ts";
+import { createBenchCsr } from "../host/bench-csr.ts";
 import { type Bench, readBenchOptions, rounded, runOnEach } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import { measureHere, ownCpuSeconds, startMeter } from "../support/processes.ts";
-import { createBenchCsr } from "./bench-csr.ts";
 import {
   benchPrefix,
   benchTtlSeconds,

@@ -18,7 +18,7 @@ import { systemEntropy, uuidv7 } from "../../../kit/entropy.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCa } from "../../lab/ca/test-pki.ts";
 import type { IngestCore } from "../../lab/ingest-core.ts";
-import type { HostTarget } from "../fleet/connection.ts";
+import type { HostTarget } from "../host/connection.ts";
 import type { BenchCore } from "../support/bench-core.ts";
 
 /** Identities of hosts are this and the device id. */

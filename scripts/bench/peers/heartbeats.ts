@@ -6,11 +6,11 @@ import { postHeartbeat, signHeartbeat, verifyAll } from "../management/heartbeat
 import { runAll, runOnEach } from "../support/bench.ts";
 import { type BenchCore, startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { cpuSecondsOf, memoryOf, startMeter } from "../support/processes.ts";
+import { cpuSecondsOf, memoryOf, startMeter, startProgram } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
-import { preparePeer, startProgram } from "./process.ts";
+import { preparePeer } from "./process.ts";
 
 const hostsMax = 3000;
 const hostsPerSecond = 1000;
@@ -106,7 +106,9 @@ const measureReports = async (load: {
 
 const openOpamp = async (program: string, hostCount: number, defer: PairContext["defer"]): Promise<Side> => {
   const { edge, port, connect } = await preparePeer("opamp", defer);
-  const running = defer(await startProgram([program, `127.0.0.1:${port}`, edge.certFile, edge.keyFile], /ready/));
+  const running = defer(
+    await startProgram([program, `127.0.0.1:${port}`, edge.certFile, edge.keyFile], (line) => /ready/.test(line)),
+  );
   const connections = await connect(inFlight);
   const count = hostCount * opampReportsPerHost;
   const sendEach = () =>

@@ -3,10 +3,10 @@ import { dirname, join } from "node:path";
 import { bundlePrograms, programPaths } from "../../bundle/bundle-programs.ts";
 import { findPorts } from "../../ports.ts";
 import { idleSources, measureIdle, startSink, withCollector, withFolder } from "../collector/collector-run.ts";
+import { startProgram } from "../support/processes.ts";
 import { startOtelcol } from "./otelcol.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
-import { startProgram } from "./process.ts";
 
 const settleMs = 2_000;
 
@@ -40,7 +40,7 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
       measure: async () => {
         const startedAt = performance.now();
         const idle = "console.log('ready'); setInterval(() => undefined, 60_000)";
-        await using running = await startProgram([process.execPath, "-e", idle], /ready/);
+        await using running = await startProgram([process.execPath, "-e", idle], (line) => /ready/.test(line));
         return await measure(startedAt, running.pid, nodeMb);
       },
     },

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { BenchSink } from "../collector/collector-run.ts";
-import { type RunningProgram, startProgram } from "./process.ts";
+import { type RunningProgram, startProgram } from "../support/processes.ts";
 
 /** How otelcol keeps what it has acknowledged: in memory, or in a file that it syncs. */
 export type OtelcolQueue = "memory" | "synced-file";
@@ -50,5 +50,5 @@ ${pipelines.join("\n")}
   };
   await mkdir(folder, { recursive: true });
   for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { mode: 0o600 });
-  return startProgram([program, "--config", join(folder, "otelcol.yaml")], /Everything is ready/);
+  return startProgram([program, "--config", join(folder, "otelcol.yaml")], (line) => /Everything is ready/.test(line));
 };

@@ -10,11 +10,11 @@ import { runOnEach } from "../support/bench.ts";
 import { startBundledCore } from "../support/bench-core.ts";
 import { type CorpusRecord, createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
 import type { HttpsSender } from "../support/https-sender.ts";
-import { cpuSecondsOf, memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
+import { cpuSecondsOf, memoryOf, ownCpuSeconds, startMeter, startProgram } from "../support/processes.ts";
 import { microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, PeerLosses, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
-import { preparePeer, startProgram } from "./process.ts";
+import { preparePeer } from "./process.ts";
 
 const rowsOfRequest = 200;
 const framesInFlight = 16;
@@ -124,7 +124,7 @@ const openTelegraf = async (
   await writeFile(join(folder, "telegraf.conf"), config);
   await database.sql.unsafe("create table log (time timestamp, queue text, kind text, sequence bigint, message text)");
   const command = [program, "--config", join(folder, "telegraf.conf")] as const;
-  const running = defer(await startProgram(command, /Config: Agent|Loaded outputs/));
+  const running = defer(await startProgram(command, (line) => /Config: Agent|Loaded outputs/.test(line)));
   await listening(port);
   const connections = await connect(framesInFlight);
   const nextLine = createSupply(records);

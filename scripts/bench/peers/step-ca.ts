@@ -6,9 +6,8 @@ import { createTestCa } from "../../lab/ca/test-pki.ts";
 import { findPorts } from "../../ports.ts";
 import { openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";
-import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { cpuSecondsOf, memoryOf, startProgram } from "../support/processes.ts";
 import type { CpuParts } from "./cpu.ts";
-import { startProgram } from "./process.ts";
 
 /** step-ca with a provisioner of one-time tokens. */
 export interface StepCa extends AsyncDisposable {
@@ -54,7 +53,7 @@ export const startStepCa = async (program: string, store: "badger" | "postgres")
     "ca.json": JSON.stringify(config),
   };
   for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { mode: 0o600 });
-  const running = await startProgram([program, join(folder, "ca.json")], /Serving HTTPS on/);
+  const running = await startProgram([program, join(folder, "ca.json")], (line) => /Serving HTTPS on/.test(line));
   resources.defer(() => running.stop());
   return {
     port,

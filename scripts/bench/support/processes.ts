@@ -1,47 +1,60 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
-/** A program that logs JSON lines. */
-export interface BenchProcess {
+/** A program that runs. */
+export interface RunningProgram extends AsyncDisposable {
   pid: number;
-  /** The records that it logged until it was ready. */
-  records: Readonly<Record<string, unknown>>[];
-  /** Sends a signal, SIGTERM unless given; resolves once it has ended. */
+  /** Sends a signal, SIGTERM unless given; resolves once the program has ended. */
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
-/** Starts a program under this Node; resolves when it logs `message`, and rejects with its output if it ends before. */
+/** Starts a program; resolves when a line of its output is the one to wait for, and rejects with its output if it ends before. */
+export const startProgram = async (
+  [file, ...args]: readonly [string, ...string[]],
+  isReady: (line: string) => boolean,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<RunningProgram> => {
+  const child = spawn(file, args, { env, stdio: ["ignore", "pipe", "pipe"] });
+  const ended = once(child, "exit").catch(() => undefined);
+  const lines: string[] = [];
+  await new Promise<void>((resolve, reject) => {
+    for (const stream of [child.stdout, child.stderr])
+      createInterface(stream).on("line", (line) => {
+        if (lines.push(line) > 100) lines.shift();
+        if (isReady(line)) resolve();
+      });
+    child.once("error", reject);
+    child.once("exit", (code) => reject(new Error(`${file} ${args[0]} ended with ${code}:\n${lines.join("\n")}`)));
+  });
+  const stop = async (signal: NodeJS.Signals = "SIGTERM") => {
+    child.kill(signal);
+    await ended;
+  };
+  return { pid: child.pid ?? 0, stop, [Symbol.asyncDispose]: () => stop() };
+};
+
+/** A program that logs JSON lines. */
+export interface BenchProcess extends RunningProgram {
+  /** The records that it logged until it was ready. */
+  records: Readonly<Record<string, unknown>>[];
+}
+
+/** Starts a program under this Node; resolves when it logs `message`. */
 export const startProcess = async (
   args: readonly string[],
   message: string,
-  env: NodeJS.ProcessEnv = process.env,
+  env?: NodeJS.ProcessEnv,
 ): Promise<BenchProcess> => {
-  const child: ChildProcess = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "pipe"] });
-  const ended = once(child, "exit");
-  const lines: string[] = [];
   const records: Readonly<Record<string, unknown>>[] = [];
-  await new Promise<void>((resolve, reject) => {
-    for (const stream of [child.stdout, child.stderr])
-      if (stream)
-        createInterface(stream).on("line", (line) => {
-          if (lines.push(line) > 100) lines.shift();
-          if (!line.startsWith("{")) return;
-          const record: Record<string, unknown> = JSON.parse(line);
-          if (records.length < 100) records.push(record);
-          if (record.msg === message) resolve();
-        });
-    child.once("exit", (code) => reject(new Error(`${args[0]} ended with ${code}:\n${lines.join("\n")}`)));
-  });
-  return {
-    pid: child.pid ?? 0,
-    records,
-    stop: async (signal = "SIGTERM") => {
-      child.kill(signal);
-      await ended;
-    },
+  const isReady = (line: string): boolean => {
+    if (!line.startsWith("{")) return false;
+    const record: Record<string, unknown> = JSON.parse(line);
+    if (records.length < 100) records.push(record);
+    return record.msg === message;
   };
+  return { ...(await startProgram([process.execPath, ...args], isReady, env)), records };
 };
 
 /** Reads the memory of a process from /proc. */

@@ -4,7 +4,7 @@ import { forwardPath } from "../../../collector/forward/messages.ts";
 import type { ResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
-import { clientPreface, createFrameReader, dataFrame, postHeaders, requestFrames } from "../management/http2-frames.ts";
+import { clientPreface, createFrameReader, dataFrame, postHeaders, requestFrames } from "./http2-frames.ts";
 
 /** A connection of one host to the ingest listener: HTTP/2 over mutual TLS. */
 export interface HostConnection {
