@@ -12,7 +12,7 @@ import { connectStatuses, type StatusSender } from "../host/status-stream.ts";
 import { type Bench, readBenchOptions, rounded, runAll } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { type BenchHost, enrollBenchHosts, hostTarget } from "./enrolled-hosts.ts";
+import { type BenchHost, connectHosts, enrollBenchHosts } from "./enrolled-hosts.ts";
 
 /** A config and the hosts of its wave. */
 interface Wave {
@@ -40,7 +40,7 @@ export const assignedBench: Bench = async (args) => {
     },
   });
   const { database } = core;
-  const streams: StatusSender[] = [];
+  let streams: StatusSender[] = [];
   let wave: Wave | undefined;
   let failure: unknown;
   const needs = { db: database.db, clock: systemClock, entropy: systemEntropy };
@@ -78,16 +78,16 @@ export const assignedBench: Bench = async (args) => {
   };
 
   try {
-    await runAll(count, 16, async (index) => {
-      const host = hosts[index];
-      if (host === undefined) return;
-      const onDirective = ({ spreadMs }: { spreadMs: number }) =>
-        void follow(host, index, spreadMs).catch((error: unknown) => {
+    streams = await connectHosts(core, hosts, (target, host, index) =>
+      connectStatuses(target, host.identity, ({ spreadMs }) => {
+        follow(host, index, spreadMs).catch((error: unknown) => {
           failure ??= error;
         });
-      const connect = () => connectStatuses(hostTarget(core, host, index), host.identity, onDirective);
-      streams[index] = await connect().catch(connect);
-      await report(host, index, "a".repeat(64));
+      }),
+    );
+    await runAll(count, 16, async (index) => {
+      const host = hosts[index];
+      if (host !== undefined) await report(host, index, "a".repeat(64));
     });
     const fetched: number[] = [];
     const reported: number[] = [];

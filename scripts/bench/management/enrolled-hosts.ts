@@ -19,6 +19,7 @@ import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCa } from "../../lab/ca/test-pki.ts";
 import type { IngestCore } from "../../lab/ingest-core.ts";
 import type { HostTarget } from "../host/connection.ts";
+import { runAll } from "../support/bench.ts";
 import type { BenchCore } from "../support/bench-core.ts";
 
 /** Identities of hosts are this and the device id. */
@@ -95,7 +96,7 @@ const rowsPerInsert = 500;
 const hostsPerAddress = 50;
 
 /** Returns where the `index`th host connects to core, and as whom. */
-export const hostTarget = ({ ingestPort, ca }: BenchCore, host: BenchHost, index: number): HostTarget => ({
+const hostTarget = ({ ingestPort, ca }: BenchCore, host: BenchHost, index: number): HostTarget => ({
   port: ingestPort,
   secureContext: createSecureContext({
     ca,
@@ -104,6 +105,23 @@ export const hostTarget = ({ ingestPort, ca }: BenchCore, host: BenchHost, index
   }),
   localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
 });
+
+/** Connects the hosts, sixteen at a time; returns their connections in the same order. */
+export const connectHosts = async <Connection>(
+  core: BenchCore,
+  hosts: readonly BenchHost[],
+  connect: (target: HostTarget, host: BenchHost, index: number) => Promise<Connection>,
+): Promise<Connection[]> => {
+  const connections: Connection[] = [];
+  await runAll(hosts.length, 16, async (index) => {
+    const host = hosts[index];
+    if (host === undefined) return;
+    const attempt = () => connect(hostTarget(core, host, index), host, index);
+    // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
+    connections[index] = await attempt().catch(attempt);
+  });
+  return connections;
+};
 
 /** Enrolls `count` hosts with the CA of a core that has not started yet, straight into its database. */
 export const enrollBenchHosts = async (

@@ -11,10 +11,11 @@ import { connectHost, type HostConnection, type HostTarget } from "../host/conne
 import { connectStatuses, type StatusSender } from "../host/status-stream.ts";
 import { type Bench, readBenchOptions, rounded, runAll, runAtRate } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
+import { walBytes } from "../support/disk.ts";
 import { benchGoals, judgeGoals } from "../support/goals.ts";
 import { connectHttps } from "../support/https-sender.ts";
 import { measureHere, ownCpuSeconds, startMeter } from "../support/processes.ts";
-import { type BenchHost, enrollBenchHosts, hostTarget } from "./enrolled-hosts.ts";
+import { type BenchHost, connectHosts, enrollBenchHosts } from "./enrolled-hosts.ts";
 
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
 const roundsMax = 5;
@@ -65,8 +66,8 @@ export const heartbeatBench: Bench = async (args) => {
     },
   });
   const { database } = core;
-  const senders: HostSender[] = [];
-  const streams: StatusSender[] = [];
+  let senders: HostSender[] = [];
+  let streams: StatusSender[] = [];
   /** The first status of each host carries its report. */
   const reports = new Set<BenchHost>(hosts);
   const statusOf = (heartbeat: SignedHeartbeat | undefined): Status => {
@@ -84,7 +85,7 @@ export const heartbeatBench: Bench = async (args) => {
     const sendRequest = async (index: number) => {
       await postHeartbeat(senders[index], heartbeats[index]);
     };
-    const [send, atOnce] = connections === "stream" ? [sendOnStream, count] : [sendRequest, inFlight];
+    const [send, atOnce] = isSteady ? [sendOnStream, count] : [sendRequest, inFlight];
     return perSecond > 0 ? runAtRate(heartbeats.length, perSecond, send) : runAll(heartbeats.length, atOnce, send);
   };
   const readCpu = () => ({ ...core.cpu(), sender: ownCpuSeconds() });
@@ -96,23 +97,9 @@ export const heartbeatBench: Bench = async (args) => {
     return mapValues(cpu, (used) => used / seconds);
   };
   try {
-    await runAll(count, 16, async (index) => {
-      const host = hosts[index];
-      if (host === undefined) return;
-      const target = hostTarget(core, host, index);
-      if (connections === "stream") {
-        const connect = () => connectStatuses(target, host.identity);
-        streams[index] = await connect().catch(connect);
-        return;
-      }
-      if (connections === "resumed" || connections === "new") {
-        senders[index] = sendSingly(target, connections === "resumed");
-        return;
-      }
-      const connect = connections === "http1" ? connectHttps : connectKept;
-      // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
-      senders[index] = await connect(target).catch(() => connect(target));
-    });
+    if (isSteady)
+      streams = await connectHosts(core, hosts, (target, { identity }) => connectStatuses(target, identity));
+    else senders = await connectHosts(core, hosts, senderKinds[connections] ?? connectKept);
     await sendAll(
       hosts.map((host) => signHeartbeat(host, systemClock.now())),
       0,
@@ -120,9 +107,7 @@ export const heartbeatBench: Bench = async (args) => {
     reports.clear();
     // Left for later, what the reports cause is counted among the idle use: a status once seemed to take PostgreSQL a quarter of the truth.
     await database.sql`vacuum analyze`;
-    const [{ at: logStart } = { at: "" }] = await database.sql<
-      { at: string }[]
-    >`select pg_current_wal_lsn()::text as at`;
+    const logStart = await walBytes(database.sql);
     const idle = isSteady ? await idleUse() : { core: 0, postgres: 0, sender: 0 };
     const floorRates: number[] = [];
     const cpu = { core: 0, postgres: 0, sender: 0 };
@@ -141,8 +126,7 @@ export const heartbeatBench: Bench = async (args) => {
       // Between the rounds, so that the same neighbours slow both figures.
       floorRates.push((await verifyAll(heartbeats.slice(0, 3000))).perSecond);
     }
-    const [{ bytes: logBytes } = { bytes: 0 }] = await database.sql<{ bytes: number }[]>`
-      select pg_wal_lsn_diff(pg_current_wal_lsn(), ${logStart}::pg_lsn)::float8 as bytes`;
+    const logBytes = (await walBytes(database.sql)) - logStart;
     const written = await database.sql`select count(*)::int as rows from fleet_status
       where last_heartbeat_at >= ${new Date(roundStartedAt).toISOString()}::timestamptz`;
     if (written[0]?.rows !== count) throw new Error("the last round is not in the database");
@@ -155,10 +139,9 @@ export const heartbeatBench: Bench = async (args) => {
     const ratio = rate > 0 ? null : rounded(perSecond / floor, 3);
     const p99 = rounded(quantile(latencies, 0.99));
     const log = rounded(logBytes / count / rounds);
-    const judged =
-      connections === "stream"
-        ? judgeGoals("heartbeat --connections stream", { cpu_us: cpuUs, log_bytes: log, core_mb: coreMb })
-        : judgeGoals("heartbeat", { cpu_us: cpuUs, ratio, p99_ms: p99, core_mb: coreMb });
+    const judged = isSteady
+      ? judgeGoals("heartbeat --connections stream", { cpu_us: cpuUs, log_bytes: log, core_mb: coreMb })
+      : judgeGoals("heartbeat", { cpu_us: cpuUs, ratio, p99_ms: p99, core_mb: coreMb });
     return {
       figure: rounded(perSecond),
       unit: "heartbeats/s",
@@ -205,6 +188,12 @@ const sendSingly = (target: HostTarget, resumes: boolean): HostSender => {
     },
     close: () => undefined,
   };
+};
+
+const senderKinds: Readonly<Record<string, (target: HostTarget) => Promise<HostSender>>> = {
+  http1: connectHttps,
+  resumed: async (target) => sendSingly(target, true),
+  new: async (target) => sendSingly(target, false),
 };
 
 /** Signs the heartbeat of a healthy collector at `sentAt`. */

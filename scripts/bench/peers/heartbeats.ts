@@ -1,10 +1,10 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { systemClock } from "../../../kit/clock.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { type BenchHost, enrollBenchHosts, hostTarget } from "../management/enrolled-hosts.ts";
+import { type BenchHost, connectHosts, enrollBenchHosts } from "../management/enrolled-hosts.ts";
 import { postHeartbeat, signHeartbeat, verifyAll } from "../management/heartbeat.ts";
 import { runAll, runOnEach } from "../support/bench.ts";
-import { type BenchCore, startBundledCore } from "../support/bench-core.ts";
+import { startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import { cpuSecondsOf, memoryOf, startMeter, startProgram } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
@@ -30,16 +30,12 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
       },
     }),
   );
-  const senders = new Map<BenchHost, HttpsSender>();
-  defer({ [Symbol.asyncDispose]: async () => closeAll(senders.values()) });
+  let senders: HttpsSender[] = [];
+  defer({ [Symbol.asyncDispose]: async () => senders.forEach((sender) => void sender.close()) });
   const sign = () => hosts.map((host) => signHeartbeat(host, systemClock.now()));
   const sendAll = () => {
     const heartbeats = sign();
-    const sendEach = () =>
-      runAll(hosts.length, inFlight, async (index) => {
-        const heartbeat = heartbeats[index];
-        await postHeartbeat(heartbeat && senders.get(heartbeat.host), heartbeat);
-      });
+    const sendEach = () => runAll(hosts.length, inFlight, (index) => postHeartbeat(senders[index], heartbeats[index]));
     return measureReports({ ...core, count: hosts.length, sendEach });
   };
   const ours: Side = {
@@ -47,8 +43,8 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
     kind: "ours",
     guarantees: "mutual TLS; verifies a signature; synced before the response",
     measure: async () => {
-      if (senders.size === 0) {
-        await connectAll(hosts, core, senders);
+      if (senders.length === 0) {
+        senders = await connectHosts(core, hosts, connectHttps);
         await sendAll();
       }
       return sendAll();
@@ -67,24 +63,6 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
   const program = await peers("opamp-server");
   const sides = program === undefined ? [ours, floor] : [ours, floor, await openOpamp(program, hostCount, defer)];
   return { work: "a heartbeat", sides };
-};
-
-const connectAll = async (
-  hosts: readonly BenchHost[],
-  core: BenchCore,
-  senders: Map<BenchHost, HttpsSender>,
-): Promise<void> => {
-  await runAll(hosts.length, 16, async (index) => {
-    const host = hosts[index];
-    if (host === undefined) return;
-    const target = hostTarget(core, host, index);
-    // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
-    senders.set(host, await connectHttps(target).catch(() => connectHttps(target)));
-  });
-};
-
-const closeAll = (senders: Iterable<HttpsSender>): void => {
-  for (const sender of senders) sender.close();
 };
 
 const measureReports = async (load: {
