@@ -4,10 +4,6 @@ import type { Database } from "../../functions/store/database/database.ts";
 import { people } from "./people.ts";
 
 const idOf = (kind: string, n: number): string => `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
-const idAt = (time: Date, n: number): string => {
-  const ms = time.getTime().toString(16).padStart(12, "0");
-  return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-b600-${n.toString(16).padStart(12, "0")}`;
-};
 const hourMs = 3_600_000;
 
 /** Returns the id of the `n`th seeded policy: 0 is active, 1 is frozen. */
@@ -99,24 +95,17 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
         : { policy_id: policyOf === null ? null : seededPolicyId(policyOf), token_prefix: null, code: reason },
   });
   const uses = tokens.flatMap(([policyOf, uses], n) => Array.from({ length: uses }, () => ({ policyOf, n })));
-  await insertAuditEvents(
+  await insertEnrollments(
     db,
+    "b600",
     uses.map(({ policyOf, n }, index) => ({
-      // The audit log finds events of a time by their ids, which rise with it.
-      id: idAt(at(-60 + index / 2), index),
-      occurredAt: at(-60 + index / 2),
-      actorType: "collector" as const,
-      actorId: idOf("b700", index),
-      actorDisplay: `spiffe://example.com/collectors/web-${index}`,
-      action: "collector.enroll",
-      targetType: "collector_identity",
-      targetId: idOf("b700", index),
-      outcome: "success" as const,
-      reasonCode: null,
-      reason: null,
-      remoteAddr: `10.20.0.${index + 1}`,
-      requestId: null,
-      details: { policy_id: seededPolicyId(policyOf), token_id: idOf("b400", n), reenrolled: index === 4 },
+      id: idOf("b700", index),
+      identity: `spiffe://example.com/collectors/web-${index}`,
+      enrolledAt: at(-60 + index / 2),
+      address: `10.20.0.${index + 1}`,
+      policyId: seededPolicyId(policyOf),
+      tokenId: idOf("b400", n),
+      isReenrolled: index === 4,
     })),
   );
   await insertAuditEvents(db, [
@@ -127,4 +116,43 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
     refusal(5, "token_unknown", null, "203.0.113.9", 240),
     refusal(30, "source_not_allowed", 0, "198.51.100.7"),
   ]);
+};
+
+/** A host that enrolled. */
+export interface SeededEnrollment {
+  id: string;
+  identity: string;
+  enrolledAt: Date;
+  address: string;
+  policyId: string;
+  tokenId: string;
+  isReenrolled: boolean;
+}
+
+/** Writes the events of enrollments; `kind` distinguishes their ids from those of other kinds. */
+export const insertEnrollments = (db: Database, kind: string, enrollments: readonly SeededEnrollment[]) =>
+  insertAuditEvents(
+    db,
+    enrollments.map(({ id, identity, enrolledAt, address, policyId, tokenId, isReenrolled }, index) => ({
+      id: idAt(enrolledAt, kind, index),
+      occurredAt: enrolledAt,
+      actorType: "collector" as const,
+      actorId: id,
+      actorDisplay: identity,
+      action: "collector.enroll",
+      targetType: "collector_identity",
+      targetId: id,
+      outcome: "success" as const,
+      reasonCode: null,
+      reason: null,
+      remoteAddr: address,
+      requestId: null,
+      details: { policy_id: policyId, token_id: tokenId, reenrolled: isReenrolled },
+    })),
+  );
+
+/** The audit log finds events of a time by their ids, which rise with it. */
+const idAt = (time: Date, kind: string, n: number): string => {
+  const ms = time.getTime().toString(16).padStart(12, "0");
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
 };

@@ -2,12 +2,12 @@ import { eq, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
 import { directorySync } from "../../drizzle/schema/operator.ts";
-import { insertAuditEvents } from "../../functions/store/audit/audit.ts";
 import { type ModelDatabase, playHistories } from "../fleet-sim/model/predict-health.ts";
 import { stepsOf } from "../fleet-sim/scenario/host-steps.ts";
 import { createHosts } from "../fleet-sim/scenario/hosts.ts";
 import { simulationPlan } from "../fleet-sim/scenario/plan.ts";
 import { stepsUntilEnd, withoutOverwritten } from "../fleet-sim/scenario/steps.ts";
+import { insertEnrollments } from "../lab/seed-enrollment.ts";
 
 /** The facts that pictures of the fleet need. */
 export interface PicturedFleet {
@@ -54,24 +54,13 @@ export const pictureFleet = async (database: ModelDatabase, count: number): Prom
 /** Writes what core records of an enrollment besides its rows: the audit event, and the counts of policy and token, which is valid. */
 const recordEnrollments = async (db: ModelDatabase["db"], now: number): Promise<void> => {
   const hosts = await db.select().from(collectorIdentity);
-  await insertAuditEvents(
+  await insertEnrollments(
     db,
-    hosts.map(({ id, identity, enrolledAt, policyId, tokenId }, index) => ({
-      // Ids rise with time, as core's do.
-      id: eventIdAt(enrolledAt.getTime(), index),
-      occurredAt: enrolledAt,
-      actorType: "collector" as const,
-      actorId: id,
-      actorDisplay: identity,
-      action: "collector.enroll",
-      targetType: "collector_identity",
-      targetId: id,
-      outcome: "success" as const,
-      reasonCode: null,
-      reason: null,
-      remoteAddr: `10.20.${index >> 8}.${index & 255}`,
-      requestId: null,
-      details: { policy_id: policyId, token_id: tokenId, reenrolled: false },
+    "8000",
+    hosts.map((host, index) => ({
+      ...host,
+      address: `10.20.${index >> 8}.${index & 255}`,
+      isReenrolled: false,
     })),
   );
   await db.execute(sql`update enrollment_policy p set enrollment_count =
@@ -80,11 +69,6 @@ const recordEnrollments = async (db: ModelDatabase["db"], now: number): Promise<
       expires_at = ${new Date(now + 7 * 86_400_000).toISOString()}::timestamptz
     from (select token_id, count(*) as uses, max(enrolled_at) as at from collector_identity group by token_id) used
     where used.token_id = t.id`);
-};
-
-const eventIdAt = (at: number, index: number): string => {
-  const time = at.toString(16).padStart(12, "0");
-  return `${time.slice(0, 8)}-${time.slice(8)}-7000-8000-${index.toString(16).padStart(12, "0")}`;
 };
 
 /**
