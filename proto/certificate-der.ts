@@ -2,7 +2,7 @@
  * Certificates (RFC 5280) and requests (PKCS#10, RFC 2986) on the hot paths of core: each enrollment, each ingest connection, each
  * management request whose certificate is not cached, each certificate that core issues. Reading takes 7 to 12 µs of CPU, by
  * `@peculiar/x509` 210 to 360 µs; a P-256 verification takes 60 µs. `certificate-der.test.ts` compares this file with x509 on random and
- * tampered input. The decision is docs/decisions/2026-11-22-x509.md.
+ * tampered input. The decision is docs/decisions/certificates.md.
  *
  * Strict DER (X.690): definite minimal lengths, single-byte tags, nothing after the last element. Anything else throws `DerError`.
  * Never recurses, so nesting costs nothing.

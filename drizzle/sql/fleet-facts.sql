@@ -1,6 +1,6 @@
 -- The view that "fleet_host" materializes: one row per enrolled collector, columns in the table's order. One index lookup per joined
 -- table, written as LATERAL … LIMIT 1 so that no other plan is possible: a session keeps its plpgsql plans, and a plan made while the
--- tables were small would later scan them for every row. See docs/decisions/2026-11-20-fleet-host.md.
+-- tables were small would later scan them for every row. See docs/decisions/fleet-rows.md.
 
 -- A hash that is not known is empty.
 CREATE OR REPLACE FUNCTION "fleet_hash"("hex" text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$

@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS "ingest_block" (
 	"encoding" smallint NOT NULL,
 	"data" bytea NOT NULL,
 	-- The transaction that stored the row: within a queue it rises with the sequence (ingest-expect-cursors.sql). What reads blocks in the
-	-- order of their commits goes by it (functions/store/export/read-envelopes.ts, docs/decisions/2026-11-22-export.md).
+	-- order of their commits goes by it (functions/store/export/read-envelopes.ts, docs/decisions/export.md).
 	"xid" bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint
 ) PARTITION BY RANGE ("received_at");
 

@@ -20,7 +20,7 @@ ALTER TABLE "ingest_envelope" ALTER COLUMN "payload" SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS "ingest_envelope_default" PARTITION OF "ingest_envelope" DEFAULT;
 
 -- The transaction that stored the row: within a queue it rises with the sequence (ingest-expect-cursors.sql). What reads envelopes in the
--- order of their commits goes by it (functions/store/export/read-envelopes.ts, docs/decisions/2026-11-22-export.md).
+-- order of their commits goes by it (functions/store/export/read-envelopes.ts, docs/decisions/export.md).
 ALTER TABLE "ingest_envelope" ADD COLUMN IF NOT EXISTS "xid" bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint;
 -- A few kilobytes a gigabyte, and 0.3 µs a row, where a B-tree takes 1.6.
 CREATE INDEX IF NOT EXISTS "ingest_envelope_xid" ON "ingest_envelope" USING brin ("xid") WITH (pages_per_range = 256);

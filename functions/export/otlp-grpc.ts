@@ -16,7 +16,7 @@ const prefixBytes = 5;
 
 /**
  * Makes a client of OTLP/gRPC: unary calls on one HTTP/2 connection, by hand, since the requests are bytes already
- * (docs/decisions/2026-11-20-otlp-over-grpc-by-hand.md). A call without a response in time ends the connection, which may be half-open.
+ * (docs/decisions/collector-queue.md). A call without a response in time ends the connection, which may be half-open.
  */
 export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => {
   const { endpoint, headers, tls, timeoutMs, isCompressed, clock } = options;

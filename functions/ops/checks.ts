@@ -66,7 +66,7 @@ export const migrationsCheck = (pending: () => Promise<readonly string[]>): Chec
 
 /**
  * Reports the age of the newest directory snapshot and the faults of the sync. Always ready: serving with older scopes is better than
- * taking every core out of rotation at once (docs/decisions/2026-11-20-old-snapshot-stays-ready.md).
+ * taking every core out of rotation at once (docs/decisions/directory.md).
  */
 export const directoryCheck = ({ db, clock, config }: Pick<Core, "db" | "clock" | "config">): Check => ({
   name: "directory",

@@ -37,7 +37,7 @@ export const nodeFlags = ["--disable-sigusr1"] as const;
 
 /**
  * Options of Node for the collector, in its executable and its image: a young generation of 1 MB keeps it a fifth smaller
- * under load (docs/decisions/2026-11-22-agent-size.md).
+ * under load (docs/decisions/collector-package.md).
  */
 export const collectorNodeFlags = [...nodeFlags, "--max-semi-space-size=1"] as const;
 
