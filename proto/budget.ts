@@ -1,4 +1,4 @@
-/** Budgets: how many bytes core stores of a host in an hour (docs/budgets.md). */
+/** Budgets: how many bytes core stores of a host in an hour (docs/volume.md). */
 import * as v from "valibot";
 import { Integer, IsoTimestamp } from "./values.ts";
 

@@ -31,7 +31,7 @@ const volume = { envelopes: v.number(), payload_bytes: v.number() };
 /** Bytes of a host in the last 24 whole hours, and on a usual day: the median of two weeks, null while it is not known. */
 export const HostVolumeView = v.strictObject({ day_bytes: v.number(), usual_bytes: v.nullable(v.number()) });
 
-/** Why core stores nothing more of a host in this hour (docs/budgets.md). */
+/** Why core stores nothing more of a host in this hour (docs/volume.md). */
 export const HoldView = v.strictObject({ budget: v.string(), since: IsoTimestamp, until: IsoTimestamp });
 
 /** Response of `GET /v1/collector/volume`. */

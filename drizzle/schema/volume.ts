@@ -50,7 +50,7 @@ export const hostVolume = pgTable("host_volume", {
   usualBytes: bigint("usual_bytes", { mode: "number" }),
 });
 
-/** The bytes that core stores of each host in an hour, for the hosts of a filter (docs/budgets.md). */
+/** The bytes that core stores of each host in an hour, for the hosts of a filter (docs/volume.md). */
 export const volumeBudget = pgTable("volume_budget", {
   name: byteText("name").primaryKey(),
   /** A query of the language of `/fleet`. */

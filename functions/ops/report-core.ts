@@ -26,7 +26,7 @@ type ReportedCheck = CoreReport["checks"][number];
 /** The column is a 32-bit integer: more than 24 days are as bad. */
 const clockAheadMsMax = 2 ** 31 - 1;
 
-/** Creates a tick that stores the state of this core, with the time since when each check has its status, for `/system` (docs/system.md). */
+/** Creates a tick that stores the state of this core, with the time since when each check has its status, for `/system` (docs/operate.md). */
 export const createCoreReporter = (
   { db, ...tools }: Pick<Core, "db" | "clock" | "entropy" | "log">,
   { machine, version, checks, ...core }: ReportedCore,

@@ -4,7 +4,7 @@ import { reportSystem } from "../domain/system/report-system.ts";
 import { scope } from "../http/guards.ts";
 import { route } from "../http/route.ts";
 
-/** `GET /v1/system`: the state of cores, database, exports and certificates (docs/system.md). */
+/** `GET /v1/system`: the state of cores, database, exports and certificates (docs/operate.md). */
 export const systemRoute = (core: Pick<Core, "config" | "db" | "reports" | "clock">) =>
   route({
     method: "GET",

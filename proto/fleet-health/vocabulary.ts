@@ -77,7 +77,7 @@ export type FleetSeverity = (typeof fleetSeverities)[number];
 /** Selection by attention. `needed`: the host is in one of `attentionStates`, or in no trouble and yet does not forward. */
 export const attentionKinds = ["needed"] as const;
 
-/** Selection by budget. `held`: the host has sent its budget of this hour (docs/budgets.md). */
+/** Selection by budget. `held`: the host has sent its budget of this hour (docs/volume.md). */
 export const budgetKinds = ["held"] as const;
 
 /** The states in which a host needs somebody, the worst first: neither healthy, nor new, nor revoked on purpose. */

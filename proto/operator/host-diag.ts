@@ -5,7 +5,7 @@ import { Id, IsoTimestamp } from "../values.ts";
 /** The states of a request for the diagnostics of a host. */
 export const hostDiagStates = ["pending", "received", "refused", "unanswered"] as const;
 
-/** A request for the diagnostics of a host (docs/diag.md). */
+/** A request for the diagnostics of a host (docs/telemetry.md). */
 export const HostDiagView = v.strictObject({
   id: Id,
   identity_id: Id,

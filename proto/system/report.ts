@@ -25,7 +25,7 @@ export const SystemPart = v.strictObject({
 /** A part of the system. */
 export type SystemPart = v.InferOutput<typeof SystemPart>;
 
-/** Response of `GET /v1/system` (docs/system.md). */
+/** Response of `GET /v1/system` (docs/operate.md). */
 export const SystemReport = v.strictObject({
   generated_at: IsoTimestamp,
   /** The worst of its parts. */

@@ -24,7 +24,7 @@ const monitoringSubject = "$SYS.REQ.SERVER.PING.JSZ";
 const oldestVersion = "2.9.10";
 /** Before it, a cluster may accept two messages that expect the same one; core fences twice for them. */
 const checkedOnceVersion = "2.9.21";
-/** Earlier servers go on after a failed write, without the message: their stream lacks it once such a replica leads (docs/nats-replicas.md). */
+/** Earlier servers go on after a failed write, without the message: their stream lacks it once such a replica leads (docs/nats.md). */
 const completeVersion = "2.14.0";
 /** Killing a process of the first up to the second deleted whole streams. */
 const deletingVersions = { from: "2.10.20", fixed: "2.10.23" };
