@@ -6,7 +6,9 @@ import { clientPreface, createFrameReader, postHeaders, requestFrames } from "./
 describe("the frames of a simulated host", () => {
   it("are those of a request that Node's server accepts, and its responses are read in any pieces", async () => {
     const server = createServer();
+    const lengths: unknown[] = [];
     server.on("stream", (stream: ServerHttp2Stream, headers) => {
+      lengths.push(headers["content-length"]);
       stream.respond({ ":status": headers[":path"] === "/ok" ? 200 : 429 });
       stream.pipe(stream);
     });
@@ -55,6 +57,7 @@ describe("the frames of a simulated host", () => {
     expect(isOpen).toBe(true);
     expect(responses.get(1)).toEqual({ isOk: true, text: "y".repeat(10_000) });
     expect(responses.get(3)).toEqual({ isOk: false, text: "x".repeat(10_000) });
+    expect(lengths).toEqual(["10000", "10000"]);
     socket.destroy();
     server.close();
   });

@@ -44,13 +44,19 @@ export const postHeaders = (path: string, contentType: string): Buffer => {
   ]);
 };
 
-/** Returns the frames of a request; `isOpen` keeps its stream open for more of the body. */
+/** Returns the field of a body's length (name 28 of the static table), which ends a header block: core reads such a body faster. */
+const lengthField = (bytes: number): Buffer => {
+  const text = String(bytes);
+  return Buffer.concat([Buffer.of(0x0f, 0x0d, text.length), Buffer.from(text, "latin1")]);
+};
+
+/** Returns the frames of a request; `isOpen` keeps its stream open for more of the body, whose length is unknown then. */
 export const requestFrames = (
   stream: number,
   { headers, body, isOpen }: { headers: Uint8Array; body: Uint8Array; isOpen: boolean },
 ): Buffer =>
   Buffer.concat([
-    frame(type.headers, flag.endHeaders, stream, headers),
+    frame(type.headers, flag.endHeaders, stream, isOpen ? headers : Buffer.concat([headers, lengthField(body.length)])),
     frame(type.data, isOpen ? 0 : flag.endStream, stream, body),
   ]);
 
