@@ -19,7 +19,7 @@ import { publishWorkloadKeys } from "../support/workload-issuer.ts";
  * Random requests, valid and not, made of the schemas of the API's document: every response is one that the document
  * holds, and never a failure of core. `bun run fuzz-api` is the longer form.
  */
-const runs = Number(process.env.SVC_FUZZ_RUNS ?? 40);
+const runs = Number(process.env.SVC_FUZZ_RUNS ?? 25);
 const seed = Number(process.env.SVC_FUZZ_SEED ?? 20_261_120);
 const reportFile = process.env.SVC_FUZZ_REPORT;
 
