@@ -21,9 +21,8 @@ const generatedPages: Readonly<Record<string, string>> = {
   "docs/chat-relations.md": "the relations that the chat role may read",
   "docs/configuration.md": "the schemas of the environment",
   "docs/problems.md": "the catalogs of problems",
-  "docs/reliability.md": "the list of cases",
 };
-const isGenerated = (path: string) => Object.hasOwn(generatedPages, path) || path.startsWith("docs/reliability/");
+const isGenerated = (path: string) => Object.hasOwn(generatedPages, path);
 
 const shellLanguages = new Set(["sh", "bash", "console", "shell"]);
 

@@ -10,7 +10,6 @@ import { renderNumberLists } from "./number-lists.ts";
 import { openApiOf } from "./openapi.ts";
 import { renderProblemsPage } from "./problems-page.ts";
 import { renderReachedRoutes } from "./reached-routes.ts";
-import { renderReliabilityPages } from "./reliability-pages.ts";
 
 /** A committed file and the text that it must have. */
 export interface Artifact {
@@ -44,7 +43,6 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },
   ...renderNumberLists(),
-  ...renderReliabilityPages(),
   ...renderCharts(),
   renderConfigurationPage("docs/configuration.md"),
   renderSecurityPage("docs/security.md"),

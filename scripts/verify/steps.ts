@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { checkDocuments } from "../docs-check/check-documents.ts";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
+import { readReliability } from "../reliability/cases.ts";
 import { additionFaults } from "./additive-migrations.ts";
 import { violationsOf } from "./architecture.ts";
 import budgets from "./budgets.json" with { type: "json" };
@@ -226,6 +227,11 @@ export const steps: readonly VerifyStep[] = [
     name: "documents",
     remedy: "mend links, lengths and commands; see CONTRIBUTING.md",
     check: async () => resultOf(checkDocuments().faults),
+  },
+  {
+    name: "reliability cases",
+    remedy: "name the case in a test, or say as its gap what no test runs (scripts/reliability/cases.yaml)",
+    check: async () => resultOf(readReliability().faults),
   },
   { name: "dependencies", remedy: "pin exact versions; see CONTRIBUTING.md", check: dependencies },
 ];

@@ -55,9 +55,9 @@ export interface StrangerTls {
 /** Where core stores envelopes. */
 export type SinkName = "postgres" | "nats";
 
-/** A fault, and the goals of issue and docs/reliability.md for it. */
+/** A fault, and the goals of its case for it. */
 export interface Fault {
-  /** The case of docs/reliability.md. */
+  /** The case of scripts/reliability/cases.yaml. */
   id: string;
   /** The sink whose faults it is among; both without it. */
   sink?: SinkName;
