@@ -10,11 +10,9 @@ const chosen = cases.filter(
   ({ id, group }) =>
     wanted.length === 0 || wanted.some((name) => [id, group].some((word) => word.toLowerCase() === name)),
 );
-let heading = "";
-for (const described of chosen) {
-  if (described.group !== heading) console.log(`\n${described.group}\n`);
-  heading = described.group;
-  console.log(renderCase(described));
+for (const [group, members] of Map.groupBy(chosen, (described) => described.group)) {
+  console.log(`\n${group}\n`);
+  for (const described of members) console.log(renderCase(described));
 }
 const covered = chosen.filter(({ gap }) => gap === undefined).length;
 console.error(`${chosen.length} cases, ${covered} covered as a whole`);
