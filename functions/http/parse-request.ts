@@ -115,3 +115,9 @@ export const parse = <Schema extends v.GenericSchema>(schema: Schema, value: unk
   if (result.success) return result.output;
   throw new Problem("validation_failed", { errors: fieldErrors(result.issues) });
 };
+
+/** The code of a reason, for the audit log. */
+export const ReasonCode = v.pipe(
+  v.string("must be a string"),
+  v.regex(/^[a-z][a-z0-9_]{0,63}$/, "must match ^[a-z][a-z0-9_]{0,63}$"),
+);

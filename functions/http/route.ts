@@ -80,7 +80,8 @@ export interface Route {
   handle(c: HttpContext): Promise<Response>;
 }
 
-type Output<Schema> = Schema extends v.GenericSchema ? v.InferOutput<Schema> : undefined;
+/** What a schema of a route returns; undefined without one. */
+export type Parsed<Schema> = Schema extends v.GenericSchema ? v.InferOutput<Schema> : undefined;
 
 /** The definition of a route. */
 export interface RouteDefinition<
@@ -105,7 +106,7 @@ export interface RouteDefinition<
   bodyBytesMax?: number;
   replies: Readonly<Record<number, DocumentedReply>>;
   problems?: readonly DocumentedProblem[];
-  handle(input: Input<Output<Params>, Output<Query>, Output<Payload>, Caller>): Promise<Reply>;
+  handle(input: Input<Parsed<Params>, Parsed<Query>, Parsed<Payload>, Caller>): Promise<Reply>;
 }
 
 const noFields = v.strictObject({});
@@ -165,7 +166,7 @@ export const route = <
         get signal() {
           return c.req.raw.signal;
         },
-      } as Input<Output<Params>, Output<Query>, Output<Payload>, Caller>);
+      } as Input<Parsed<Params>, Parsed<Query>, Parsed<Payload>, Caller>);
       return render(c, reply, isReport);
     },
   };

@@ -17,7 +17,6 @@ import { getAppliedSetRoute } from "./collector/applied-sets/get.ts";
 import { putAppliedSetRoute } from "./collector/applied-sets/put.ts";
 import { deleteBudgetRoute, putBudgetRoute } from "./collector/budgets/change.ts";
 import { listBudgetsRoute } from "./collector/budgets/list.ts";
-import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { exportCompletenessRoute } from "./collector/completeness/export.ts";
 import { fleetCompletenessRoute } from "./collector/completeness/report.ts";
 import { readStatementRoute } from "./collector/completeness/statement.ts";
@@ -31,17 +30,14 @@ import { listUnstoredConfigsRoute } from "./collector/configs/list-unstored.ts";
 import { previewRolloutRoute } from "./collector/configs/preview.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
 import { rollBackConfigsRoute } from "./collector/configs/roll-back-many.ts";
+import { desiredConfigRoutes } from "./collector/desired-config.ts";
 import { diagRoute } from "./collector/diag.ts";
 import { enrollRoute } from "./collector/enroll.ts";
 import { exportPoliciesRoute, exportRefusalsRoute, exportTokensRoute } from "./collector/enrollment/export.ts";
 import { enrollmentReportRoute } from "./collector/enrollment/report.ts";
-import { createPolicyRoute } from "./collector/enrollment-policies/create.ts";
-import { createTokenRoute } from "./collector/enrollment-policies/create-token.ts";
-import { freezePolicyRoute } from "./collector/enrollment-policies/freeze.ts";
-import { getPolicyRoute } from "./collector/enrollment-policies/get.ts";
-import { listPoliciesRoute } from "./collector/enrollment-policies/list.ts";
-import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts";
+import { enrollmentListRoutes } from "./collector/enrollment-lists.ts";
 import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";
+import { enrollmentPolicyRoutes, tokenRoutes } from "./collector/enrollment-policies.ts";
 import { healthAheadRoute } from "./collector/health/ahead.ts";
 import { healthChangesRoute } from "./collector/health/changes.ts";
 import { healthComparisonRoute } from "./collector/health/comparison.ts";
@@ -58,34 +54,18 @@ import { getDiagRoute, readDiagRoute, requestDiagRoute } from "./collector/hosts
 import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
 import { nudgeHostRoute } from "./collector/hosts/nudge.ts";
 import { closeHostQueueRoute, listHostQueuesRoute } from "./collector/hosts/queues.ts";
-import { assignConfigRoute, clearConfigRoute, rollBackConfigRoute } from "./collector/identities/desired-config.ts";
-import { getIdentityRoute } from "./collector/identities/get.ts";
-import { listIdentitiesRoute } from "./collector/identities/list.ts";
-import { listCertificatesRoute } from "./collector/identities/list-certificates.ts";
-import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
+import { certificateRoutes, identityRoutes } from "./collector/identities.ts";
 import { listInventoryRoute } from "./collector/inventory/list.ts";
 import { putInventoryRoute } from "./collector/inventory/put.ts";
 import { renewRoute } from "./collector/renew.ts";
-import {
-  abortRolloutRoute,
-  pauseRolloutRoute,
-  resumeRolloutRoute,
-  rollBackRolloutRoute,
-} from "./collector/rollouts/control.ts";
+import { rolloutControls } from "./collector/rollouts/control.ts";
 import { createRolloutRoute } from "./collector/rollouts/create.ts";
-import { exportRolloutTargetsRoute } from "./collector/rollouts/export.ts";
-import { getRolloutRoute } from "./collector/rollouts/get.ts";
-import { listRolloutsRoute } from "./collector/rollouts/list.ts";
-import { listRolloutTargetsRoute } from "./collector/rollouts/list-targets.ts";
+import { rolloutReports } from "./collector/rollouts/read.ts";
+import { exportRolloutTargetsRoute, rolloutTargets } from "./collector/rollouts/targets.ts";
 import { setupRoute } from "./collector/setup.ts";
-import { listAllTokensRoute } from "./collector/tokens/list.ts";
-import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
 import { volumeRoute } from "./collector/volume/report.ts";
-import { changeWatchRoute, deleteWatchRoute } from "./collector/watches/change.ts";
-import { createWatchRoute } from "./collector/watches/create.ts";
-import { getWatchRoute } from "./collector/watches/get.ts";
-import { listWatchesRoute } from "./collector/watches/list.ts";
-import { silenceWatchRoute, testWatchRoute } from "./collector/watches/silence.ts";
+import { watchChanges } from "./collector/watches/change.ts";
+import { watchReports } from "./collector/watches/read.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
 import { createAuthorizationRoute, refuseAuthorizationRoute } from "./operator/authorizations.ts";
@@ -120,15 +100,11 @@ export const routesOf = (core: Core): readonly Route[] => [
   listSessionsRoute(core),
   revokeSessionRoute(core),
   ...enrollmentReportsOf({ ...core, db: core.reports }),
-  getPolicyRoute(core),
-  createPolicyRoute(core),
-  freezePolicyRoute(core),
-  listTokensRoute(core),
-  createTokenRoute(core),
-  revokeTokenRoute(core),
-  listIdentitiesRoute(core),
-  getIdentityRoute(core),
-  revokeIdentityRoute(core),
+  ...Object.values(enrollmentPolicyRoutes(core)),
+  ...Object.values(tokenRoutes(core)),
+  ...Object.values(identityRoutes(core)),
+  ...Object.values(desiredConfigRoutes(core)),
+  ...Object.values(certificateRoutes(core)),
   putInventoryRoute(core),
   getAppliedSetRoute(core),
   putAppliedSetRoute(core),
@@ -140,22 +116,15 @@ export const routesOf = (core: Core): readonly Route[] => [
   requestDiagRoute(core),
   getDiagRoute(core),
   readDiagRoute(core),
-  listCertificatesRoute(core),
-  revokeCertificateRoute(core),
   ...configReportsOf({ ...core, db: core.reports }),
   publishConfigRoute(core),
   assignConfigToManyRoute(core),
   rollBackConfigsRoute(core),
-  assignConfigRoute(core),
-  clearConfigRoute(core),
-  rollBackConfigRoute(core),
-  createRolloutRoute(core),
-  pauseRolloutRoute(core),
-  resumeRolloutRoute(core),
-  abortRolloutRoute(core),
-  rollBackRolloutRoute(core),
   ...rolloutReportsOf({ ...core, db: core.reports }),
-  ...watchRoutesOf(core),
+  createRolloutRoute(core),
+  ...Object.values(rolloutControls(core)),
+  ...Object.values(watchReports(core)),
+  ...Object.values(watchChanges(core)),
   ...reportRoutesOf({ ...core, db: core.reports }),
   ...chatRoutesOf(core),
   ...collectorRoutesOf(core),
@@ -165,16 +134,6 @@ export const routesOf = (core: Core): readonly Route[] => [
 /** The exchange of tokens, which exists only with a configured issuer of workloads. */
 const workloadRoutesOf = (core: Core): readonly Route[] =>
   core.config.workloadIssuers.length === 0 ? [] : [tokenExchangeRoute(core)];
-
-const watchRoutesOf = (core: Core): readonly Route[] => [
-  listWatchesRoute(core),
-  createWatchRoute(core),
-  getWatchRoute(core),
-  changeWatchRoute(core),
-  deleteWatchRoute(core),
-  silenceWatchRoute(core),
-  testWatchRoute(core),
-];
 
 /** Runs on its own pool, so reports cannot starve heartbeats. */
 const reportRoutesOf = (core: Core): readonly Route[] => [
@@ -214,9 +173,8 @@ const configReportsOf = (core: Core): readonly Route[] => [
 
 /** Run on the pool of reports: an export may take long. */
 const rolloutReportsOf = (core: Core): readonly Route[] => [
-  listRolloutsRoute(core),
-  getRolloutRoute(core),
-  listRolloutTargetsRoute(core),
+  ...Object.values(rolloutReports(core)),
+  ...Object.values(rolloutTargets(core)),
   exportRolloutTargetsRoute(core),
   previewRolloutRoute(core),
 ];
@@ -224,10 +182,9 @@ const rolloutReportsOf = (core: Core): readonly Route[] => [
 /** Run on the pool of reports: an export may take long. */
 const enrollmentReportsOf = (core: Core): readonly Route[] => [
   enrollmentReportRoute(core),
+  ...Object.values(enrollmentListRoutes(core)),
   exportRefusalsRoute(core),
-  listPoliciesRoute(core),
   exportPoliciesRoute(core),
-  listAllTokensRoute(core),
   exportTokensRoute(core),
   simulateEnrollmentRoute(core),
   setupRoute(core),

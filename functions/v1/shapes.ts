@@ -1,19 +1,6 @@
 import * as v from "valibot";
 import { Identifier } from "../../proto/management/text.ts";
 import { webSessionId } from "../../proto/operator/bridge-token.ts";
-import { Id } from "../../proto/values.ts";
-
-/** The parameter of `/{id}`. */
-export const IdParams = v.object({ id: Id });
-
-/** The code of a reason, for the audit log. */
-export const ReasonCode = v.pipe(
-  v.string("must be a string"),
-  v.regex(/^[a-z][a-z0-9_]{0,63}$/, "must match ^[a-z][a-z0-9_]{0,63}$"),
-);
-
-/** The reason of an operator's change, for the audit log. */
-export const ReasonBody = v.strictObject({ reason_code: v.optional(ReasonCode) });
 
 /** A name of an operator's choice: 1 to 120 characters. */
 export const Name = Identifier(120);

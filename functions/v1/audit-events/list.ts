@@ -3,7 +3,7 @@ import { AuditEventPage } from "../../../proto/audit-event.ts";
 import type { Core } from "../../core.ts";
 import { browseAuditEvents, type NamedAuditEvent } from "../../domain/audit/browse.ts";
 import { scope } from "../../http/guards.ts";
-import { createList, listFields } from "../../http/list.ts";
+import { createList, listFields } from "../../http/resource.ts";
 import { route } from "../../http/route.ts";
 import { auditEventView, recordNamesView } from "./event.ts";
 import { auditFilterFields, auditQueryOf } from "./query.ts";

@@ -4,8 +4,9 @@ import { Id } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
 import { recordSignIn } from "../../domain/audit/record-sign-in.ts";
 import { web } from "../../http/guards.ts";
+import { ReasonCode } from "../../http/parse-request.ts";
 import { route } from "../../http/route.ts";
-import { ReasonCode, RemoteAddress, WebSessionId } from "../shapes.ts";
+import { RemoteAddress, WebSessionId } from "../shapes.ts";
 
 const SessionBody = v.strictObject({
   id: WebSessionId,

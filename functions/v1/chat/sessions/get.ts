@@ -3,8 +3,8 @@ import type { Core } from "../../../core.ts";
 import type { Chat } from "../../../domain/chat/chat.ts";
 import { readConversation } from "../../../domain/chat/conversations.ts";
 import { personScope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
-import { IdParams } from "../../shapes.ts";
 import { messageExamples, messageView, sessionExample, sessionView } from "./session.ts";
 
 /** `GET /v1/chat/sessions/{id}`: a conversation of the caller with its messages. */

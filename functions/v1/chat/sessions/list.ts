@@ -3,7 +3,7 @@ import { ChatSession } from "../../../../proto/chat/session.ts";
 import type { Core } from "../../../core.ts";
 import { browseConversations } from "../../../domain/chat/conversations.ts";
 import { personScope } from "../../../http/guards.ts";
-import { createList, ListView, listFields } from "../../../http/list.ts";
+import { createList, ListView, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { sessionExample, sessionView } from "./session.ts";
 

@@ -5,9 +5,9 @@ import type { Chat } from "../../../domain/chat/chat.ts";
 import { eventStream, type StreamedEvent } from "../../../http/event-stream.ts";
 import { personScope } from "../../../http/guards.ts";
 import { problemResponse, toProblem } from "../../../http/render-problem.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { transportStatus } from "../../../problems.ts";
-import { IdParams } from "../../shapes.ts";
 
 const Content = v.pipe(
   v.string("must be a string"),

@@ -4,8 +4,8 @@ import type { Chat } from "../../../domain/chat/chat.ts";
 import { openConversation } from "../../../domain/chat/conversations.ts";
 import { readReceipts } from "../../../domain/chat/receipts.ts";
 import { personScope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
-import { IdParams } from "../../shapes.ts";
 
 /** `GET /v1/chat/sessions/{id}/receipts`: the signed receipts of a conversation, the file that an auditor verifies. */
 export const listReceiptsRoute = (core: Pick<Core, "config" | "db" | "clock">, chat: Pick<Chat, "signer">) =>

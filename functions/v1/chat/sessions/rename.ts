@@ -1,10 +1,11 @@
 import * as v from "valibot";
 import { ChatSession } from "../../../../proto/chat/session.ts";
+import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
 import { renameConversation } from "../../../domain/chat/conversations.ts";
 import { personScope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
-import { IdParams, Name } from "../../shapes.ts";
 import { sessionExample, sessionView } from "./session.ts";
 
 /** `PUT /v1/chat/sessions/{id}`: renames a conversation of the caller. */
@@ -16,7 +17,7 @@ export const renameConversationRoute = (core: Pick<Core, "config" | "db" | "cloc
     summary: "Rename a conversation of the caller",
     guard: personScope(core, "audit"),
     params: IdParams,
-    body: v.strictObject({ title: Name }),
+    body: v.strictObject({ title: Identifier(120) }),
     bodyExample: { title: sessionExample.title },
     replies: { 200: { description: "The conversation", schema: ChatSession, example: sessionExample } },
     problems: ["not_found"],

@@ -12,7 +12,7 @@ import {
   type SettledHour,
 } from "../../../domain/completeness/report-completeness.ts";
 import { scope } from "../../../http/guards.ts";
-import { createCursorSeal, listFields } from "../../../http/list.ts";
+import { createCursorSeal, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "./hour.ts";
 

@@ -3,8 +3,8 @@ import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { assignConfigToMany } from "../../../domain/config/desired-config.ts";
 import { scope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
-import { IdParams } from "../../shapes.ts";
 
 const AssignBody = v.strictObject({
   identity_ids: v.pipe(

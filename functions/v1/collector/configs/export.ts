@@ -3,7 +3,7 @@ import type { ConfigAssignment, ListedConfig } from "../../../../proto/fleet-hea
 import type { Core } from "../../../core.ts";
 import { exportAssignments, exportConfigs } from "../../../domain/config/config-reports.ts";
 import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
-import { IdParams } from "../../shapes.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
 import { configFilterFields } from "./list.ts";
 import { assignmentFilterFields, assignmentFilterOf } from "./list-assignments.ts";

@@ -2,9 +2,9 @@ import { AssignmentBatch, ConfigDetail } from "../../../../proto/fleet-health/co
 import type { Core } from "../../../core.ts";
 import { describeConfig } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { viewOf } from "../../../http/view-of.ts";
-import { IdParams } from "../../shapes.ts";
 import { listedConfigView } from "./config.ts";
 
 const minuteMs = 60_000;

@@ -5,10 +5,9 @@ import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { browseAssignments } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
-import { createList, listFields } from "../../../http/list.ts";
+import { createList, IdParams, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import type { AssignmentFilter } from "../../../store/config/hosts.ts";
-import { IdParams } from "../../shapes.ts";
 import { assignmentView } from "./config.ts";
 
 /** The query fields that select assignments. `current=true`: not replaced or removed; `since` and `until`: when they were made. */

@@ -4,7 +4,7 @@ import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
 import { browseConfigs } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
-import { createList, listFields } from "../../../http/list.ts";
+import { createList, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { listedConfigView } from "./config.ts";
 

@@ -3,8 +3,8 @@ import { RolloutPreview, RolloutQuery } from "../../../../proto/rollout/rollout.
 import type { Core } from "../../../core.ts";
 import { previewRollout } from "../../../domain/rollout/preview.ts";
 import { scope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
-import { IdParams } from "../../shapes.ts";
 
 /** `GET /v1/collector/configs/{id}/preview`: what a rollout of the config would meet. */
 export const previewRolloutRoute = (core: Pick<Core, "config" | "db" | "clock">) =>

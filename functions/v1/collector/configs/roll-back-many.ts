@@ -3,8 +3,8 @@ import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { rollBackMany, rollbackOutcomes, rollbackTargets } from "../../../domain/config/roll-back-many.ts";
 import { scope } from "../../../http/guards.ts";
+import { ReasonCode } from "../../../http/parse-request.ts";
 import { route } from "../../../http/route.ts";
-import { ReasonCode } from "../../shapes.ts";
 
 const RollbackBody = v.strictObject({
   identity_ids: v.pipe(

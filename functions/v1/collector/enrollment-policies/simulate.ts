@@ -1,12 +1,13 @@
 import * as v from "valibot";
 import { Identifier, Platform, Sha256Hex } from "../../../../proto/management/text.ts";
 import { IdentityPrefix } from "../../../../proto/operator/policy-draft.ts";
+import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { simulateEnrollment } from "../../../domain/enrollment/simulate.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { Problem } from "../../../problems.ts";
-import { IdParams, RemoteAddress } from "../../shapes.ts";
+import { RemoteAddress } from "../../shapes.ts";
 
 const SimulationBody = v.strictObject({
   device_id: v.optional(
@@ -51,7 +52,7 @@ export const simulateEnrollmentRoute = (core: Pick<Core, "config" | "db" | "cloc
     summary:
       "Whether a device could enroll under a policy, and the rule that decides; changes nothing and spends no token",
     guard: scope(core, "audit"),
-    params: IdParams,
+    params: v.object({ id: Id }),
     body: SimulationBody,
     bodyExample: { device_id: "web-01", address: "10.1.2.3", platform: "linux/amd64" },
     replies: {

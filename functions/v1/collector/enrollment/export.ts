@@ -8,10 +8,14 @@ import {
 import type { Core } from "../../../core.ts";
 import { exportPolicies, exportRefusals, exportTokens } from "../../../domain/enrollment/enrollment-report.ts";
 import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
-import { policyFilterFields, policyFilterOf } from "../enrollment-policies/list.ts";
-import { listedPolicyView } from "../enrollment-policies/policy.ts";
-import { tokenFilterFields, tokenFilterOf } from "../tokens/list.ts";
-import { listedTokenView } from "../tokens/token.ts";
+import {
+  listedPolicyView,
+  listedTokenView,
+  policyFilterFields,
+  policyFilterOf,
+  tokenFilterFields,
+  tokenFilterOf,
+} from "../enrollment-lists.ts";
 import { refusalView } from "./refusal.ts";
 
 type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;

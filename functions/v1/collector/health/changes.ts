@@ -3,7 +3,7 @@ import { FleetChange, FleetChangeList } from "../../../../proto/fleet-health/cha
 import type { Core } from "../../../core.ts";
 import { browseChanges, countRefusedChanges, type JudgedChange } from "../../../domain/fleet/browse-changes.ts";
 import { scope } from "../../../http/guards.ts";
-import { createList, listFields } from "../../../http/list.ts";
+import { createList, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { viewOf } from "../../../http/view-of.ts";
 

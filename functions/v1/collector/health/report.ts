@@ -6,7 +6,7 @@ import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabula
 import type { Core } from "../../../core.ts";
 import { createHealthReports, type FleetReport } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
-import { createCursorSeal, listFields } from "../../../http/list.ts";
+import { createCursorSeal, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { viewOf } from "../../../http/view-of.ts";
 import { outagesView } from "../outages.ts";

@@ -5,9 +5,9 @@ import { HostCompleteness, type HostHourView } from "../../../../proto/completen
 import type { Core } from "../../../core.ts";
 import { type ReportedHour, reportHostHours } from "../../../domain/completeness/report-completeness.ts";
 import { scope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import type { HourAccount, NamedExport } from "../../../store/completeness/hour-facts.ts";
-import { IdParams } from "../../shapes.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "../completeness/hour.ts";
 
 /** `GET /v1/collector/hosts/{id}/completeness`: the states of a host's hours, and what their accounts say. */

@@ -5,9 +5,9 @@ import type { Core } from "../../../core.ts";
 import { getDiag, readDiag, requestDiag } from "../../../domain/fleet/diags.ts";
 import { downloadName } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { viewOf } from "../../../http/view-of.ts";
-import { IdParams } from "../../shapes.ts";
 
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
 

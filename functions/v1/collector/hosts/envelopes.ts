@@ -7,9 +7,9 @@ import type { Core } from "../../../core.ts";
 import { type ReadTelemetry, readHostTelemetry } from "../../../domain/telemetry/read-host.ts";
 import { createDownloads, downloadName } from "../../../http/download.ts";
 import { lastingScope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { QueryTime } from "../../query-time.ts";
-import { IdParams } from "../../shapes.ts";
 
 const limitMax = 1_000_000;
 /** Without `from` and `limit`. */

@@ -2,8 +2,8 @@ import * as v from "valibot";
 import type { Core } from "../../../core.ts";
 import { nudgeHost, nudges } from "../../../domain/certificate/nudge.ts";
 import { scope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
-import { IdParams } from "../../shapes.ts";
 
 const NudgeBody = v.strictObject({ action: v.picklist(nudges, `must be one of ${nudges.join(", ")}`) });
 

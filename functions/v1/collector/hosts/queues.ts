@@ -4,9 +4,9 @@ import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { closeHostQueue, listHostQueues } from "../../../domain/completeness/queues.ts";
 import { scope } from "../../../http/guards.ts";
+import { IdParams, reasonBody } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { viewOf } from "../../../http/view-of.ts";
-import { IdParams, ReasonBody } from "../../shapes.ts";
 
 const QueueParams = v.object({
   id: Id,
@@ -41,9 +41,7 @@ export const closeHostQueueRoute = (core: Pick<Core, "config" | "db" | "clock" |
     summary: "Close a queue that will not speak again: its open hours stay incomplete, later ones do without it",
     guard: scope(core, "admin"),
     params: QueueParams,
-    body: ReasonBody,
-    bodyAbsentAs: {},
-    bodyExample: { reason_code: "disk_lost" },
+    ...reasonBody("disk_lost"),
     replies: { 200: { description: "The queues of the host", schema: HostQueues } },
     problems: ["not_found", "conflict"],
     handle: async ({ params, body, caller, origin }) => {

@@ -5,7 +5,7 @@ import { InventoryReport } from "../../../../proto/inventory/inventory.ts";
 import type { Core } from "../../../core.ts";
 import { compareWithFleet, inventoryEtag } from "../../../domain/inventory/inventory.ts";
 import { scope } from "../../../http/guards.ts";
-import { createCursorSeal, listFields } from "../../../http/list.ts";
+import { createCursorSeal, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 
 const Query = v.strictObject({

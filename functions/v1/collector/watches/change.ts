@@ -1,42 +1,69 @@
-import { Watch, WatchChangeBody } from "../../../../proto/watch/watch.ts";
-import { changeWatch, removeWatch, type WatchCore } from "../../../domain/watch/watches.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { IdParams } from "../../shapes.ts";
+import * as v from "valibot";
+import { SilenceBody, Watch, WatchBody, WatchChangeBody } from "../../../../proto/watch/watch.ts";
+import {
+  changeWatch,
+  createWatch,
+  removeWatch,
+  silenceWatch,
+  testWatch,
+  type WatchCore,
+} from "../../../domain/watch/watches.ts";
+import { resource } from "../../../http/resource.ts";
 import { watchView } from "./watch.ts";
 
-/** `PUT /v1/collector/watches/{id}`: replaces the definition of a watch. */
-export const changeWatchRoute = (core: WatchCore) =>
-  route({
-    method: "PUT",
-    path: "/v1/collector/watches/:id",
-    operationId: "changeWatch",
-    summary: "Replace the definition of a watch at the revision that was read; it is evaluated anew",
-    guard: scope(core, "admin"),
-    params: IdParams,
-    body: WatchChangeBody,
-    bodyExample: { name: "stale hosts", filter: "state:stale", more_than: 20, for_seconds: 600, revision: 1 },
-    replies: { 200: { description: "The watch", schema: Watch } },
-    problems: ["not_found", "conflict", "watch_name_taken"],
-    handle: async ({ params, body, caller, origin }) => {
-      const row = await changeWatch(core, caller, { ...params, ...body }, origin);
-      return { status: 200, body: watchView(row) };
-    },
-  });
+/** The routes that change watches. */
+export const watchChanges = (core: WatchCore) =>
+  resource(core, "/v1/collector/watches", { read: "audit", write: "admin" }, ({ post, put, remove, act }) => ({
+    createWatch: post("", "Watch a filter of the fleet: fires when more hosts match than allowed, for a time", {
+      body: WatchBody,
+      bodyExample: {
+        name: "stale hosts",
+        filter: "state:stale",
+        more_than: 5,
+        for_seconds: 600,
+        receivers: ["on-call"],
+      },
+      returns: ["The watch, evaluated within seconds", Watch],
+      problems: ["watch_name_taken", "too_many_watches"],
+      handle: async ({ body, caller, origin }) => watchView(await createWatch(core, caller, body, origin)),
+    }),
 
-/** `DELETE /v1/collector/watches/{id}`: deletes a watch and its history. */
-export const deleteWatchRoute = (core: WatchCore) =>
-  route({
-    method: "DELETE",
-    path: "/v1/collector/watches/:id",
-    operationId: "deleteWatch",
-    summary: "Delete a watch with its history; receivers that know it as firing are told that it has ended",
-    guard: scope(core, "admin"),
-    params: IdParams,
-    replies: { 204: { description: "The watch is deleted" } },
-    problems: ["not_found"],
-    handle: async ({ params, caller, origin }) => {
-      await removeWatch(core, caller, params.id, origin);
-      return { status: 204 };
-    },
-  });
+    changeWatch: put("/:id", "Replace the definition of a watch at the revision that was read; it is evaluated anew", {
+      body: WatchChangeBody,
+      bodyExample: { name: "stale hosts", filter: "state:stale", more_than: 20, for_seconds: 600, revision: 1 },
+      returns: ["The watch", Watch],
+      problems: ["conflict", "watch_name_taken"],
+      handle: async ({ params, body, caller, origin }) =>
+        watchView(await changeWatch(core, caller, { ...params, ...body }, origin)),
+    }),
+
+    deleteWatch: remove(
+      "/:id",
+      "Delete a watch with its history; receivers that know it as firing are told that it has ended",
+      {
+        returns: ["The watch is deleted"],
+        handle: ({ params, caller, origin }) => removeWatch(core, caller, params.id, origin),
+      },
+    ),
+
+    silenceWatch: act("/:id/silence", "Silence a watch for up to 30 days, or end its silence with 0 seconds", {
+      body: SilenceBody,
+      bodyExample: { seconds: 7200, reason: "the disks of rack 4 are being replaced" },
+      returns: ["The watch", Watch],
+      handle: async ({ params, body, caller, origin }) =>
+        watchView(await silenceWatch(core, caller, { ...params, ...body }, origin)),
+    }),
+
+    testWatch: act(
+      "/:id/test",
+      "Send a test message to each receiver of a watch; its history shows what becomes of it",
+      {
+        status: 202,
+        returns: ["The receivers", v.strictObject({ receivers: v.array(v.string()) })],
+        problems: ["watch_without_receivers"],
+        handle: async ({ params, caller, origin }) => ({
+          receivers: [...(await testWatch(core, caller, params.id, origin))],
+        }),
+      },
+    ),
+  }));

@@ -1,8 +1,6 @@
 import { Watch } from "../../../../proto/watch/watch.ts";
 import { viewOf } from "../../../http/view-of.ts";
-import type { Outage } from "../../../store/fleet/counted-time.ts";
 import type { DescribedWatch } from "../../../store/watch/watches.ts";
-import { outagesView } from "../outages.ts";
 
 const view = viewOf(Watch);
 
@@ -15,10 +13,4 @@ export const watchView = (row: DescribedWatch): Watch => {
     since: isFiring ? firingSince : contrarySince,
     silence: until && { until: until.toISOString(), by: silencedBy ?? "", reason },
   });
-};
-
-/** Returns the view of the outage that holds every watch, as an optional property. */
-export const heldByView = (outage: Outage | undefined) => {
-  const [held_by] = outagesView(outage ? [outage] : []).outages ?? [];
-  return held_by ? { held_by } : {};
 };

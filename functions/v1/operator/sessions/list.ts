@@ -3,7 +3,7 @@ import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import type { SessionCore } from "../../../domain/operator-session/begin-session.ts";
 import { browseSessions, sessionState } from "../../../domain/operator-session/sessions.ts";
 import { scope } from "../../../http/guards.ts";
-import { createList, ListView, listFields } from "../../../http/list.ts";
+import { createList, ListView, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 import { viewOf } from "../../../http/view-of.ts";
 import type { ListedSession } from "../../../store/operator-session/operator-sessions.ts";

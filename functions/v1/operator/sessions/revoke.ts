@@ -1,8 +1,8 @@
 import type { SessionCore } from "../../../domain/operator-session/begin-session.ts";
 import { revokeSession } from "../../../domain/operator-session/sessions.ts";
 import { scope } from "../../../http/guards.ts";
+import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
-import { IdParams } from "../../shapes.ts";
 
 /** `DELETE /v1/operator/sessions/{id}`: ends a session; its token is rejected from the next request on. */
 export const revokeSessionRoute = (core: SessionCore) =>

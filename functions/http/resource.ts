@@ -1,0 +1,259 @@
+import * as v from "valibot";
+import type { Secret } from "../../kit/secret.ts";
+import type { Scope } from "../../proto/operator/scopes.ts";
+import { Id, QueryInteger } from "../../proto/values.ts";
+import type { CoreConfig } from "../config/core-config.ts";
+import type { Operator } from "../domain/operator/authenticate.ts";
+import { Problem } from "../problems.ts";
+import type { Paged, PageRequest } from "../store/database/query-parts.ts";
+import { type OperatorCore, scope } from "./guards.ts";
+import { ReasonCode } from "./parse-request.ts";
+import { type Guard, type Input, type Parsed, type Reply, type Route, type RouteDefinition, route } from "./route.ts";
+
+/** The parameter of `/{id}`. */
+export const IdParams = v.object({ id: Id });
+
+/** Returns the body of a change that has nothing but an optional reason for the audit log. */
+export const reasonBody = (example: string) => ({
+  body: v.strictObject({ reason_code: v.optional(ReasonCode) }),
+  bodyAbsentAs: {},
+  bodyExample: { reason_code: example },
+});
+
+/** The people who hold a scope, or whom a guard admits. */
+type Callers = Scope | Guard<Operator>;
+
+type Schema = v.GenericSchema | undefined;
+type ParamsOf<Path> = Path extends `${string}/:id${string}` ? typeof IdParams : undefined;
+
+type BodyOf<View> = View extends v.GenericSchema ? v.InferInput<View> : unknown;
+
+type Described = "bodyAbsentAs" | "bodyExample" | "bodyBytesMax" | "textBody" | "problems";
+
+interface Definition<Params, View> extends Pick<RouteDefinition<Operator>, Described> {
+  /** Who may call this route, if not those who may call its like. */
+  by?: Callers;
+  /** By default those of a path with `:id`. */
+  params?: Params;
+  /** The status of the response, if not the usual one of the verb. */
+  status?: number;
+  /** What the response is, and the schema of its body. */
+  returns: readonly [description: string, schema?: View];
+}
+
+interface Handled<Params, View, Query, Body> extends Definition<Params, View> {
+  query?: Query;
+  body?: Body;
+  handle(input: Input<Parsed<Params>, Parsed<Query>, Parsed<Body>, Operator>): Promise<BodyOf<View>>;
+}
+
+type Asked<Filter extends v.ObjectEntries> = v.InferOutput<v.StrictObjectSchema<Filter, undefined>>;
+
+interface Listed<Params, View, Filter extends v.ObjectEntries, Row> extends Definition<Params, View> {
+  /** The query fields that select rows. */
+  filter?: Filter;
+  /** The list's name in its cursors, by default the last part of its path. */
+  cursors?: string;
+  find(page: PageRequest, input: Input<Parsed<Params>, Asked<Filter>, undefined, Operator>): Promise<Paged<Row>>;
+  view(row: Row, caller: Operator): unknown;
+  /** Returns further members of the response. */
+  more?(rows: readonly Row[]): object | Promise<object>;
+}
+
+/** A route before its resource names it. */
+type Draft = Omit<Route, "operationId">;
+
+const verbsOf = (core: OperatorCore, at: string, { read, write }: Readonly<Record<"read" | "write", Callers>>) => {
+  const verb =
+    (method: Route["method"], usualStatus: number, callers = write) =>
+    <
+      const Path extends string,
+      View extends Schema = undefined,
+      Params extends Schema = ParamsOf<Path>,
+      Query extends Schema = undefined,
+      Body extends Schema = undefined,
+    >(
+      path: Path,
+      summary: string,
+      {
+        returns: [description, schema],
+        by = callers,
+        status = usualStatus,
+        problems = [],
+        ...definition
+      }: Handled<Params, View, Query, Body>,
+    ): Draft => {
+      const hasId = path.split("/").includes(":id");
+      return route<Operator, Params, Query, Body>({
+        ...(hasId ? { params: IdParams as unknown as Params } : {}),
+        ...definition,
+        method,
+        path: at + path,
+        operationId: "",
+        summary,
+        guard: typeof by === "string" ? scope(core, by) : by,
+        replies: { [status]: schema ? { description, schema } : { description } },
+        problems: hasId ? ["not_found", ...problems] : problems,
+        handle: async (input) => {
+          const body = await definition.handle(input);
+          return { status, body: schema && body };
+        },
+      });
+    };
+  const get = verb("GET", 200, read);
+  return {
+    get,
+    post: verb("POST", 201),
+    put: verb("PUT", 200),
+    remove: verb("DELETE", 204),
+    /** A change that is not of the whole. */
+    act: verb("POST", 200),
+    /** A page of rows, newest first unless `find` orders them. */
+    list: <
+      const Path extends string,
+      Row,
+      View extends v.GenericSchema,
+      Params extends Schema = ParamsOf<Path>,
+      Filter extends v.ObjectEntries = Record<never, v.GenericSchema>,
+    >(
+      path: Path,
+      summary: string,
+      { filter, cursors, find, view, more, ...definition }: Listed<Params, View, Filter, Row>,
+    ): Draft => {
+      const pageOf = createList(core.config, cursors ?? (at + path).split("/").at(-1) ?? "");
+      const query = v.strictObject({ ...filter, ...listFields });
+      return get<Path, View, Params, typeof query>(path, summary, {
+        ...definition,
+        query,
+        handle: async (input) => {
+          const { body } = await pageOf(
+            input.query,
+            (page) => find(page, input as Parameters<typeof find>[1]),
+            (row) => view(row, input.caller),
+            more,
+          );
+          return body as BodyOf<View>;
+        },
+      });
+    },
+  };
+};
+
+/**
+ * Creates the routes of a resource, by their `operationId`. Their paths continue the one of the resource; a path with `:id` documents
+ * `not_found`. `list` and `get` admit the callers of `read`, the others those of `write`. Each is a route that can be mounted alone.
+ */
+export const resource = <Drafts extends Readonly<Record<string, Draft>>>(
+  core: OperatorCore,
+  at: string,
+  callers: Readonly<Record<"read" | "write", Callers>>,
+  draft: (verbs: ReturnType<typeof verbsOf>) => Drafts,
+) =>
+  Object.fromEntries(
+    Object.entries(draft(verbsOf(core, at, callers))).map(([operationId, entry]) => [
+      operationId,
+      { ...entry, operationId },
+    ]),
+  ) as Readonly<Record<keyof Drafts, Route>>;
+
+/** The query fields of every list (docs/api.md): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */
+export const listFields = {
+  limit: v.optional(QueryInteger(1, 1000), "100"),
+  cursor: v.optional(v.pipe(v.string("must be given once"), v.maxLength(8192, "must be a cursor"))),
+};
+
+/** The response of a list of `item`. */
+export const ListView = <Item extends v.GenericSchema>(item: Item) =>
+  v.strictObject({ items: v.array(item), next_cursor: v.nullable(v.string()) });
+
+/**
+ * Creates the function that returns the response of the list `name` with one page. Its cursors are invalid for any other list. `more` returns further
+ * members of the response.
+ */
+export const createList = (config: CursorSecrets, name: string) => {
+  const cursors = createCursorSeal(config);
+  return async <Row, View>(
+    query: { limit: number; cursor?: string | undefined },
+    find: (page: PageRequest) => Promise<Paged<Row>>,
+    view: (row: Row) => View,
+    more: (rows: readonly Row[]) => object | Promise<object> = () => ({}),
+  ): Promise<Reply> => {
+    const [after = null] = query.cursor === undefined ? [] : await cursors.open(name, query.cursor);
+    const { rows, next } = await find({ after, limit: query.limit });
+    const nextCursor = next === null ? null : await cursors.seal(name, [next]);
+    return { status: 200, body: { items: rows.map(view), next_cursor: nextCursor, ...(await more(rows)) } };
+  };
+};
+
+/** Turns positions in a list into opaque cursors and back. Rejects a cursor of another list, order or deployment. */
+export interface CursorSeal {
+  seal(list: string, position: readonly string[]): Promise<string>;
+  /** Returns the position. Throws 422 `validation_failed` for text that `seal` did not return for this list. */
+  open(list: string, cursor: string): Promise<string[]>;
+}
+
+const macBytes = 16;
+
+/** The secrets that keys of cursors are derived from. */
+type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
+
+type Mac = (list: string, payload: string) => Promise<Uint8Array>;
+
+/** Authenticates cursors by HMAC-SHA-256. Opens those of the previous secret too. */
+export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: CursorSecrets): CursorSeal => {
+  const macOf = createMac(authTokenSecret);
+  const macs = authTokenSecretPrevious === null ? [macOf] : [macOf, createMac(authTokenSecretPrevious)];
+  return {
+    async seal(list, position) {
+      const payload = JSON.stringify(position);
+      const mac = await macOf(list, payload);
+      const text = new TextEncoder().encode(payload);
+      const sealed = new Uint8Array(macBytes + text.length);
+      sealed.set(mac);
+      sealed.set(text, macBytes);
+      return textOf(sealed);
+    },
+    async open(list, cursor) {
+      try {
+        const sealed = Uint8Array.fromBase64(cursor, { alphabet: "base64url" });
+        if (textOf(sealed) !== cursor) throw foreign();
+        const payload = new TextDecoder("utf-8", { fatal: true }).decode(sealed.subarray(macBytes));
+        const mac = sealed.subarray(0, macBytes);
+        const expected = await Promise.all(macs.map((compute) => compute(list, payload)));
+        if (sealed.length <= macBytes || !expected.some((own) => equalInConstantTime(own, mac))) throw foreign();
+        return JSON.parse(payload) as string[];
+      } catch {
+        throw foreign();
+      }
+    },
+  };
+};
+
+const createMac = (secret: Secret): Mac => {
+  const importKey = () =>
+    crypto.subtle.importKey(
+      "raw",
+      new TextEncoder().encode(`svc-cursor-v1\n${secret.reveal()}`),
+      { name: "HMAC", hash: "SHA-256" },
+      false,
+      ["sign"],
+    );
+  // At the first cursor: in workerd every request makes all lists.
+  let key: ReturnType<typeof importKey> | undefined;
+  return async (list, payload) => {
+    key ??= importKey();
+    const data = new TextEncoder().encode(`${list}\n${payload}`);
+    return new Uint8Array(await crypto.subtle.sign("HMAC", await key, data)).subarray(0, macBytes);
+  };
+};
+
+const textOf = (sealed: Uint8Array): string => sealed.toBase64({ alphabet: "base64url", omitPadding: true });
+
+const foreign = (): Problem =>
+  new Problem("validation_failed", { errors: [{ path: "cursor", message: "is not a cursor of this list and order" }] });
+
+const equalInConstantTime = (a: Uint8Array, b: Uint8Array): boolean => {
+  let difference = a.length ^ b.length;
+  for (let at = 0; at < a.length; at++) difference |= (a[at] ?? 0) ^ (b[at] ?? 0);
+  return difference === 0;
+};

@@ -1,0 +1,59 @@
+import * as v from "valibot";
+import { Id, IsoTimestamp } from "../../../proto/values.ts";
+import type { Core } from "../../core.ts";
+import { type Assigned, assignConfig, clearConfig, rollBackConfig } from "../../domain/config/desired-config.ts";
+import { reasonBody, resource } from "../../http/resource.ts";
+import { viewOf } from "../../http/view-of.ts";
+
+const AssignmentView = v.strictObject({
+  identity_id: Id,
+  config_id: Id,
+  config_hash: v.string(),
+  assigned_at: IsoTimestamp,
+  assigned_by: v.string(),
+  previous_config_id: v.nullable(Id),
+});
+
+/** The routes of the config that a host should run. */
+export const desiredConfigRoutes = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  resource(core, "/v1/collector/identities", { read: "audit", write: "admin" }, ({ put, remove, act }) => ({
+    setDesiredConfig: put("/:id/desired-config", "Assign a published config to an identity; idempotent", {
+      body: v.strictObject({ config_id: Id, expected_current_config_id: v.optional(v.nullable(Id)) }),
+      bodyExample: { config_id: "01920000-0000-7000-8000-000000000001" },
+      returns: ["The assignment", AssignmentView],
+      problems: ["conflict"],
+      handle: async ({ params, body, caller, origin }) => {
+        const { config_id: configId, expected_current_config_id: expected } = body;
+        const change = {
+          identityId: params.id,
+          configId,
+          ...(expected === undefined ? {} : { expectedCurrentConfigId: expected }),
+        };
+        return assignmentView(await assignConfig(core, caller, change, origin));
+      },
+    }),
+
+    clearDesiredConfig: remove("/:id/desired-config", "Remove the assigned config; idempotent", {
+      returns: ["Nothing is assigned"],
+      handle: ({ params, caller, origin }) => clearConfig(core, caller, { identityId: params.id }, origin),
+    }),
+
+    rollBackDesiredConfig: act(
+      "/:id/desired-config/rollback",
+      "Assign the newest stored config that has the last known good hash of the newest heartbeat",
+      {
+        ...reasonBody("bad_rollout"),
+        returns: ["The assignment", AssignmentView],
+        problems: ["no_last_known_good", "last_known_good_not_stored", "conflict"],
+        handle: async ({ params, body, caller, origin }) => {
+          const change = { identityId: params.id, reasonCode: body.reason_code ?? null };
+          return assignmentView(await rollBackConfig(core, caller, change, origin));
+        },
+      },
+    ),
+  }));
+
+const assignmentOf = viewOf(AssignmentView);
+
+const assignmentView = ({ assignment, config: { configHash }, previousConfigId }: Assigned) =>
+  assignmentOf({ ...assignment, configHash, previousConfigId });

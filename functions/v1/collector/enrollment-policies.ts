@@ -1,0 +1,112 @@
+import * as v from "valibot";
+import { Identifier, Prose } from "../../../proto/management/text.ts";
+import { ListedPolicy, ListedToken } from "../../../proto/operator/enrollment.ts";
+import { Cidrs, PolicyDraftBody } from "../../../proto/operator/policy-draft.ts";
+import { Count } from "../../../proto/values.ts";
+import type { Core } from "../../core.ts";
+import { tokenState, tokenTtlSecondsDefault, tokenTtlSecondsMax } from "../../domain/enrollment/bootstrap-token.ts";
+import { browseTokens, createPolicy, freezePolicy, getPolicy } from "../../domain/enrollment/policies.ts";
+import { createToken, revokeToken } from "../../domain/enrollment/tokens.ts";
+import { ListView, reasonBody, resource } from "../../http/resource.ts";
+import { inCamelCase, viewOf } from "../../http/view-of.ts";
+import type { PolicyRow, TokenRow } from "../../store/enrollment/policies.ts";
+
+/** A policy in a response. */
+export const PolicyView = v.omit(ListedPolicy, ["created_by_email", "tokens"]);
+
+/** A bootstrap token in a response, without its raw value. Its state is its own: whether its policy is frozen decides nothing here. */
+export const TokenView = v.strictObject({
+  ...v.omit(ListedToken, ["policy_name", "created_by_email"]).entries,
+  state: v.picklist(["revoked", "expired", "exhausted", "active"]),
+});
+
+const CreatedTokenView = v.strictObject({ ...TokenView.entries, token: v.string() });
+
+const TokenDraftBody = v.strictObject({
+  ttl_seconds: v.optional(
+    v.pipe(
+      Count(),
+      v.maxValue(tokenTtlSecondsMax, `must be at most ${tokenTtlSecondsMax}`),
+      v.description(`0 means ${tokenTtlSecondsDefault}: an hour`),
+    ),
+    0,
+  ),
+  max_uses: v.optional(v.pipe(Count(), v.description("0 means unlimited until the token expires")), 1),
+  description: v.optional(v.nullable(Prose(1000)), null),
+  allowed_source_cidrs: Cidrs,
+  bound_device_id: v.optional(v.nullable(Identifier(128)), null),
+});
+
+const callers = { read: "audit", write: "admin" } as const;
+type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+/** The routes of enrollment policies and their bootstrap tokens. */
+export const enrollmentPolicyRoutes = (core: Needs) =>
+  resource(core, "/v1/collector/enrollment-policies", callers, ({ list, get, post, act }) => ({
+    getEnrollmentPolicy: get("/:id", "One enrollment policy", {
+      returns: ["The policy", PolicyView],
+      handle: async ({ params }) => policyView(await getPolicy(core, params.id)),
+    }),
+
+    createEnrollmentPolicy: post("", "Create an enrollment policy", {
+      body: PolicyDraftBody,
+      bodyExample: {
+        name: "web servers",
+        allowed_identity_prefixes: ["spiffe://fleet.example/host/"],
+        max_enrollments: 40,
+      },
+      returns: ["The policy; a TTL above 30 days is capped", PolicyView],
+      problems: ["policy_name_taken"],
+      handle: async ({ body, caller, origin }) =>
+        policyView(await createPolicy(core, caller, inCamelCase(body), origin)),
+    }),
+
+    freezeEnrollmentPolicy: act("/:id/freeze", "Freeze an enrollment policy; final and idempotent, renewals continue", {
+      ...reasonBody("rollout_done"),
+      returns: ["The frozen policy", PolicyView],
+      handle: async ({ params, body, caller, origin }) => {
+        const change = { policyId: params.id, reasonCode: body.reason_code ?? null };
+        return policyView(await freezePolicy(core, caller, change, origin));
+      },
+    }),
+
+    listBootstrapTokens: list("/:id/tokens", "The bootstrap tokens of a policy, newest first", {
+      returns: ["A page of tokens", ListView(TokenView)],
+      find: (page, { params }) => browseTokens(core, params.id, page),
+      view: (row) => tokenView(row, core.clock.now()),
+    }),
+
+    createBootstrapToken: post("/:id/tokens", "Create a bootstrap token; only this response has its raw value", {
+      body: TokenDraftBody,
+      bodyAbsentAs: {},
+      bodyExample: { ttl_seconds: 900, max_uses: 20 },
+      returns: ["The token", CreatedTokenView],
+      problems: [{ code: "policy_frozen", kind: "conflict" }],
+      handle: async ({ params, body, caller, origin }) => {
+        const members = inCamelCase(body);
+        const draft = { ...members, policyId: params.id, ttlSeconds: members.ttlSeconds || tokenTtlSecondsDefault };
+        const { token, raw } = await createToken(core, caller, draft, origin);
+        return { ...tokenView(token, core.clock.now()), token: raw.reveal() };
+      },
+    }),
+  }));
+
+/** The routes of a bootstrap token, by its own id. */
+export const tokenRoutes = (core: Needs) =>
+  resource(core, "/v1/collector/tokens", callers, ({ act }) => ({
+    revokeBootstrapToken: act("/:id/revoke", "Revoke a bootstrap token; idempotent", {
+      ...reasonBody("leaked"),
+      returns: ["The revoked token", TokenView],
+      handle: async ({ params, body, caller, origin }) => {
+        const change = { tokenId: params.id, reasonCode: body.reason_code ?? null };
+        return tokenView(await revokeToken(core, caller, change, origin), core.clock.now());
+      },
+    }),
+  }));
+
+const policyOf = viewOf(PolicyView);
+const tokenOf = viewOf(TokenView);
+
+const policyView = (row: PolicyRow) => policyOf({ ...row, state: row.frozenAt === null ? "active" : "frozen" });
+
+const tokenView = (row: TokenRow, now: number) => tokenOf({ ...row, state: tokenState(row, now) });

@@ -1,0 +1,138 @@
+import * as v from "valibot";
+import { certificateStatus } from "../../../proto/fleet-health/vocabulary.ts";
+import { Identifier } from "../../../proto/management/text.ts";
+import { CertificatePage, CertificateView } from "../../../proto/operator/certificate.ts";
+import { Id, IsoTimestamp } from "../../../proto/values.ts";
+import type { Core } from "../../core.ts";
+import {
+  browseCertificates,
+  browseIdentities,
+  getIdentity,
+  revokeCertificate,
+  revokeIdentity,
+} from "../../domain/certificate/identities.ts";
+import { ListView, reasonBody, resource } from "../../http/resource.ts";
+import { viewOf } from "../../http/view-of.ts";
+import type { IdentityRow } from "../../store/certificate/identities.ts";
+
+const IdentityView = v.strictObject({
+  id: Id,
+  identity: v.string(),
+  device_id: v.string(),
+  policy_id: Id,
+  token_id: Id,
+  hostname: v.nullable(v.string()),
+  platform: v.string(),
+  collector_version: v.string(),
+  status: v.picklist(["active", "revoked"]),
+  enrolled_at: IsoTimestamp,
+  revoked_at: v.nullable(IsoTimestamp),
+  last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
+});
+
+const RevokedIdentityView = v.strictObject({
+  id: Id,
+  identity: v.string(),
+  device_id: v.string(),
+  status: v.picklist(["revoked"]),
+  revoked_at: IsoTimestamp,
+  revoked_certificate_ids: v.array(Id),
+});
+
+const RevokedCertificateView = v.strictObject({
+  id: Id,
+  identity_id: Id,
+  serial_number: v.string(),
+  fingerprint_sha256: v.string(),
+  status: v.picklist(["revoked"]),
+  not_after: IsoTimestamp,
+  revoked_at: IsoTimestamp,
+  other_active_certificate_ids: v.array(Id),
+});
+
+type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+/** The routes of identities: enrolled hosts and their certificates. */
+export const identityRoutes = (core: Needs) =>
+  resource(core, "/v1/collector/identities", { read: "audit", write: "admin" }, ({ list, get, act }) => ({
+    listCollectorIdentities: list("", "Collector identities, newest first", {
+      by: "admin",
+      filter: {
+        q: v.optional(Identifier(256)),
+        status: v.optional(v.picklist(["active", "revoked"], "must be active or revoked")),
+        policy_id: v.optional(Id),
+        token_id: v.optional(Id),
+      },
+      returns: ["A page of identities", ListView(IdentityView)],
+      find: (page, { query: { q: text, status, policy_id: policyId, token_id: tokenId } }) =>
+        browseIdentities(core, { text, status, policyId, tokenId }, page),
+      view: identityView,
+    }),
+
+    getCollectorIdentity: get("/:id", "One collector identity", {
+      returns: ["The identity", IdentityView],
+      handle: async ({ params }) => identityView(await getIdentity(core, params.id)),
+    }),
+
+    revokeCollectorIdentity: act(
+      "/:id/revoke",
+      "Revoke a collector identity and its active certificates; final and idempotent",
+      {
+        ...reasonBody("host_compromised"),
+        returns: ["The revoked identity", RevokedIdentityView],
+        handle: async ({ params, body, caller, origin }) => {
+          const change = { identityId: params.id, reasonCode: body.reason_code ?? null };
+          const { identity, revokedCertificateIds } = await revokeIdentity(core, caller, change, origin);
+          return revokedView({
+            ...identity,
+            status: "revoked",
+            revokedAt: identity.revokedAt as Date,
+            revokedCertificateIds,
+          });
+        },
+      },
+    ),
+
+    listCertificates: list("/:id/certificates", "The certificates of an identity, newest first", {
+      returns: ["A page of certificates", CertificatePage],
+      find: (page, { params }) => browseCertificates(core, params.id, page),
+      view: (row) => certificateView({ ...row, status: certificateStatus(row, core.clock.now()) }),
+    }),
+  }));
+
+/** The routes of certificates, whoever has them. */
+export const certificateRoutes = (core: Needs) =>
+  resource(core, "/v1/collector/certificates", { read: "audit", write: "admin" }, ({ act }) => ({
+    revokeCertificate: act(
+      "/:id/revoke",
+      "Revoke one certificate; idempotent, lists the identity's other active ones",
+      {
+        ...reasonBody("key_exposed"),
+        returns: ["The revoked certificate", RevokedCertificateView],
+        handle: async ({ params, body, caller, origin }) => {
+          const change = { certificateId: params.id, reasonCode: body.reason_code ?? null };
+          const { certificate, otherActiveCertificateIds } = await revokeCertificate(core, caller, change, origin);
+          return revokedCertificateView({
+            ...certificate,
+            status: "revoked",
+            revokedAt: certificate.revokedAt as Date,
+            otherActiveCertificateIds,
+          });
+        },
+      },
+    ),
+  }));
+
+const identityOf = viewOf(IdentityView);
+const revokedView = viewOf(RevokedIdentityView);
+const revokedCertificateView = viewOf(RevokedCertificateView);
+const certificateView = viewOf(CertificateView);
+
+const identityView = (row: IdentityRow) => {
+  const { lastAuthFailureAt: at, lastAuthFailureReason: reason } = row;
+  return identityOf({
+    ...row,
+    status: row.revokedAt === null ? "active" : "revoked",
+    lastAuthFailure: at !== null && reason !== null ? { at: at.toISOString(), reason } : null,
+  });
+};
