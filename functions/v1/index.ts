@@ -13,22 +13,16 @@ import { sendMessageRoute } from "./chat/sessions/messages.ts";
 import { listReceiptsRoute } from "./chat/sessions/receipts.ts";
 import { renameConversationRoute } from "./chat/sessions/rename.ts";
 import { chatStatusRoute } from "./chat/status.ts";
-import { getAppliedSetRoute } from "./collector/applied-sets/get.ts";
-import { putAppliedSetRoute } from "./collector/applied-sets/put.ts";
-import { deleteBudgetRoute, putBudgetRoute } from "./collector/budgets/change.ts";
-import { listBudgetsRoute } from "./collector/budgets/list.ts";
+import { appliedSetRoutes } from "./collector/applied-sets.ts";
+import { budgetChanges, budgetReports } from "./collector/budgets.ts";
 import { exportCompletenessRoute } from "./collector/completeness/export.ts";
 import { fleetCompletenessRoute } from "./collector/completeness/report.ts";
 import { readStatementRoute } from "./collector/completeness/statement.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
-import { assignConfigToManyRoute } from "./collector/configs/assign-many.ts";
 import { exportAssignmentsRoute, exportConfigsRoute } from "./collector/configs/export.ts";
-import { getConfigRoute } from "./collector/configs/get.ts";
-import { listConfigsRoute } from "./collector/configs/list.ts";
-import { listAssignmentsRoute } from "./collector/configs/list-assignments.ts";
-import { listUnstoredConfigsRoute } from "./collector/configs/list-unstored.ts";
 import { previewRolloutRoute } from "./collector/configs/preview.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
+import { configReports, getConfigRoute } from "./collector/configs/read.ts";
 import { rollBackConfigsRoute } from "./collector/configs/roll-back-many.ts";
 import { desiredConfigRoutes } from "./collector/desired-config.ts";
 import { diagRoute } from "./collector/diag.ts";
@@ -72,8 +66,7 @@ import { createAuthorizationRoute, refuseAuthorizationRoute } from "./operator/a
 import { createDeviceRoute } from "./operator/devices/create.ts";
 import { decideDeviceRoute, getDeviceRoute } from "./operator/devices/device.ts";
 import { recordProviderLogoutRoute } from "./operator/provider-logouts.ts";
-import { listSessionsRoute } from "./operator/sessions/list.ts";
-import { revokeSessionRoute } from "./operator/sessions/revoke.ts";
+import { sessionRoutes } from "./operator/sessions.ts";
 import { recordSignInRoute } from "./operator/sign-ins.ts";
 import { recordSignOutRoute } from "./operator/sign-outs.ts";
 import { tokenExchangeRoute } from "./operator/token-exchange.ts";
@@ -97,8 +90,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   decideDeviceRoute(core),
   createTokenOfSessionRoute(core),
   ...workloadRoutesOf(core),
-  listSessionsRoute(core),
-  revokeSessionRoute(core),
+  ...Object.values(sessionRoutes(core)),
   ...enrollmentReportsOf({ ...core, db: core.reports }),
   ...Object.values(enrollmentPolicyRoutes(core)),
   ...Object.values(tokenRoutes(core)),
@@ -106,10 +98,8 @@ export const routesOf = (core: Core): readonly Route[] => [
   ...Object.values(desiredConfigRoutes(core)),
   ...Object.values(certificateRoutes(core)),
   putInventoryRoute(core),
-  getAppliedSetRoute(core),
-  putAppliedSetRoute(core),
-  putBudgetRoute(core),
-  deleteBudgetRoute(core),
+  ...Object.values(appliedSetRoutes(core)),
+  ...Object.values(budgetChanges(core)),
   nudgeHostRoute(core),
   listHostQueuesRoute(core),
   closeHostQueueRoute(core),
@@ -118,7 +108,6 @@ export const routesOf = (core: Core): readonly Route[] => [
   readDiagRoute(core),
   ...configReportsOf({ ...core, db: core.reports }),
   publishConfigRoute(core),
-  assignConfigToManyRoute(core),
   rollBackConfigsRoute(core),
   ...rolloutReportsOf({ ...core, db: core.reports }),
   createRolloutRoute(core),
@@ -150,7 +139,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   readEnvelopesRoute(core),
   listInventoryRoute(core),
   volumeRoute(core),
-  listBudgetsRoute(core),
+  ...Object.values(budgetReports(core)),
   hostCompletenessRoute(core),
   fleetCompletenessRoute(core),
   exportCompletenessRoute(core),
@@ -163,11 +152,9 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
 
 /** Run on the pool of reports too: each scans the fleet. */
 const configReportsOf = (core: Core): readonly Route[] => [
-  listConfigsRoute(core),
   exportConfigsRoute(core),
-  listUnstoredConfigsRoute(core),
+  ...Object.values(configReports(core)),
   getConfigRoute(core),
-  listAssignmentsRoute(core),
   exportAssignmentsRoute(core),
 ];
 

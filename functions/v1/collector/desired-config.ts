@@ -1,7 +1,13 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
-import { type Assigned, assignConfig, clearConfig, rollBackConfig } from "../../domain/config/desired-config.ts";
+import {
+  type Assigned,
+  assignConfig,
+  assignConfigToMany,
+  clearConfig,
+  rollBackConfig,
+} from "../../domain/config/desired-config.ts";
 import { reasonBody, resource } from "../../http/resource.ts";
 import { viewOf } from "../../http/view-of.ts";
 
@@ -14,10 +20,24 @@ const AssignmentView = v.strictObject({
   previous_config_id: v.nullable(Id),
 });
 
+const AssignBody = v.strictObject({
+  identity_ids: v.pipe(
+    v.array(Id, "must be an array of ids"),
+    v.minLength(1, "must have at least one entry"),
+    v.maxLength(1000, "must have at most 1000 entries"),
+  ),
+});
+
+const ResultsView = v.strictObject({
+  results: v.array(
+    v.strictObject({ identity_id: Id, outcome: v.picklist(["assigned", "unchanged", "not_found", "revoked"]) }),
+  ),
+});
+
 /** The routes of the config that a host should run. */
 export const desiredConfigRoutes = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
-  resource(core, "/v1/collector/identities", { read: "audit", write: "admin" }, ({ put, remove, act }) => ({
-    setDesiredConfig: put("/:id/desired-config", "Assign a published config to an identity; idempotent", {
+  resource(core, "/v1/collector", { read: "audit", write: "admin" }, ({ put, remove, act }) => ({
+    setDesiredConfig: put("/identities/:id/desired-config", "Assign a published config to an identity; idempotent", {
       body: v.strictObject({ config_id: Id, expected_current_config_id: v.optional(v.nullable(Id)) }),
       bodyExample: { config_id: "01920000-0000-7000-8000-000000000001" },
       returns: ["The assignment", AssignmentView],
@@ -33,13 +53,13 @@ export const desiredConfigRoutes = (core: Pick<Core, "config" | "db" | "clock" |
       },
     }),
 
-    clearDesiredConfig: remove("/:id/desired-config", "Remove the assigned config; idempotent", {
+    clearDesiredConfig: remove("/identities/:id/desired-config", "Remove the assigned config; idempotent", {
       returns: ["Nothing is assigned"],
       handle: ({ params, caller, origin }) => clearConfig(core, caller, { identityId: params.id }, origin),
     }),
 
     rollBackDesiredConfig: act(
-      "/:id/desired-config/rollback",
+      "/identities/:id/desired-config/rollback",
       "Assign the newest stored config that has the last known good hash of the newest heartbeat",
       {
         ...reasonBody("bad_rollout"),
@@ -51,6 +71,17 @@ export const desiredConfigRoutes = (core: Pick<Core, "config" | "db" | "clock" |
         },
       },
     ),
+
+    assignCollectorConfig: act("/configs/:id/assignments", "Assign a config to many identities; a result for each", {
+      body: AssignBody,
+      bodyExample: { identity_ids: ["01920000-0000-7000-8000-000000000001"] },
+      returns: ["The outcome of each, in the order of the request", ResultsView],
+      handle: async ({ params, body, caller, origin }) => {
+        const change = { configId: params.id, identityIds: body.identity_ids };
+        const results = await assignConfigToMany(core, caller, change, origin);
+        return { results: results.map(({ identityId, outcome }) => ({ identity_id: identityId, outcome })) };
+      },
+    }),
   }));
 
 const assignmentOf = viewOf(AssignmentView);

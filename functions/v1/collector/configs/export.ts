@@ -5,8 +5,7 @@ import { exportAssignments, exportConfigs } from "../../../domain/config/config-
 import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
 import { IdParams } from "../../../http/resource.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
-import { configFilterFields } from "./list.ts";
-import { assignmentFilterFields, assignmentFilterOf } from "./list-assignments.ts";
+import { assignmentFilterFields, assignmentFilterOf, configFilterFields } from "./read.ts";
 
 type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 

@@ -1,0 +1,49 @@
+import * as v from "valibot";
+import { Budget, BudgetBody, BudgetList, BudgetName } from "../../../proto/budget.ts";
+import type { Core } from "../../core.ts";
+import { type BudgetCore, browseBudgets, putBudget, removeBudget } from "../../domain/volume/budgets.ts";
+import { resource } from "../../http/resource.ts";
+import { viewOf } from "../../http/view-of.ts";
+
+const at = "/v1/collector/budgets";
+const callers = { read: "audit", write: "admin" } as const;
+const budgetView = viewOf(Budget);
+const params = v.object({ name: BudgetName });
+
+/** The route that lists the budgets of hosts, on the pool of reports. */
+export const budgetReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+  resource(core, at, callers, ({ get }) => ({
+    listBudgets: get(
+      "",
+      "How many bytes core stores of each host in an hour, the smallest budget first, and how many hosts each holds",
+      {
+        returns: ["The budgets", BudgetList],
+        handle: async () => ({ items: (await browseBudgets(core)).map(budgetView) }),
+      },
+    ),
+  }));
+
+/** The routes that change budgets. */
+export const budgetChanges = (core: BudgetCore & Pick<Core, "config">) =>
+  resource(core, at, callers, ({ put, remove }) => ({
+    putBudget: put(
+      "/:name",
+      "Set how many bytes core stores in an hour of each host of a filter; a host that has sent more keeps the rest in its queue",
+      {
+        params,
+        body: BudgetBody,
+        bodyExample: { filter: "label.env:test", bytes_per_hour: 1_073_741_824 },
+        returns: ["The budget, followed within seconds", Budget],
+        problems: ["too_many_budgets"],
+        handle: async ({ params: { name }, body, caller, origin }) =>
+          budgetView(await putBudget(core, caller, { name, ...body }, origin)),
+      },
+    ),
+
+    deleteBudget: remove("/:name", "Delete a budget; the hosts that it holds send again within seconds", {
+      params,
+      returns: ["The budget is deleted"],
+      problems: ["not_found"],
+      handle: ({ params: { name }, caller, origin }) => removeBudget(core, caller, name, origin),
+    }),
+  }));

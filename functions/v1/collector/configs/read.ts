@@ -1,0 +1,116 @@
+import * as v from "valibot";
+import {
+  AssignmentBatch,
+  AssignmentPage,
+  ConfigDetail,
+  ConfigList,
+  UnstoredConfigs,
+} from "../../../../proto/fleet-health/config-report.ts";
+import { DateFromTimestamp, Identifier } from "../../../../proto/management/text.ts";
+import { Id } from "../../../../proto/values.ts";
+import type { Core } from "../../../core.ts";
+import {
+  browseAssignments,
+  browseConfigs,
+  describeConfig,
+  findUnstored,
+} from "../../../domain/config/config-reports.ts";
+import { scope } from "../../../http/guards.ts";
+import { IdParams, resource } from "../../../http/resource.ts";
+import { route } from "../../../http/route.ts";
+import { viewOf } from "../../../http/view-of.ts";
+import type { AssignmentFilter } from "../../../store/config/hosts.ts";
+import { assignmentView, listedConfigView } from "./config.ts";
+
+/** The query fields that select configs: `q` is part of a name, or the start of a hash. */
+export const configFilterFields = { q: v.optional(Identifier(120)) };
+
+/** The query fields that select assignments. `current=true`: not replaced or removed; `since` and `until`: when they were made. */
+export const assignmentFilterFields = {
+  current: v.optional(v.picklist(["true", "false"], "must be true or false")),
+  assigned_by: v.optional(Id),
+  since: v.optional(DateFromTimestamp),
+  until: v.optional(DateFromTimestamp),
+};
+
+/** Returns the filter of parsed query fields. */
+export const assignmentFilterOf = ({
+  current,
+  assigned_by: assignedBy,
+  since,
+  until,
+}: v.InferOutput<v.ObjectSchema<typeof assignmentFilterFields, undefined>>): AssignmentFilter => ({
+  current: current && current === "true",
+  assignedBy,
+  since,
+  until,
+});
+
+const minuteMs = 60_000;
+const batchView = viewOf(AssignmentBatch);
+const unstoredView = viewOf(UnstoredConfigs.entries.items.item);
+
+/** The routes that read configs; each scans the fleet. */
+export const configReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+  resource(core, "/v1/collector/configs", { read: "audit", write: "admin" }, ({ list, get }) => ({
+    listCollectorConfigs: list(
+      "",
+      "Published collector configs, newest first, and how many hosts should run and do run each",
+      {
+        filter: configFilterFields,
+        returns: ["A page of configs", ConfigList],
+        find: (page, { query }) => browseConfigs(core, query.q, page),
+        view: listedConfigView,
+      },
+    ),
+
+    listUnstoredConfigs: get("/unstored", "Hashes of configs that hosts run and that were never published", {
+      returns: ["The hashes with the most hosts", UnstoredConfigs],
+      handle: async () => {
+        const { now, rows, hashes } = await findUnstored(core);
+        return { generated_at: now.toISOString(), hashes, items: rows.map(unstoredView) };
+      },
+    }),
+
+    listConfigAssignments: list(
+      "/:id/assignments",
+      "The assignments of a config to hosts, newest first, and what each host has made of it",
+      {
+        filter: assignmentFilterFields,
+        cursors: "config-assignments",
+        returns: ["A page of assignments", AssignmentPage],
+        find: (page, { params, query }) =>
+          browseAssignments(core, { ...assignmentFilterOf(query), configId: params.id }, page),
+        view: assignmentView,
+      },
+    ),
+  }));
+
+/** `GET /v1/collector/configs/{id}`: one config, its hosts and assignments; with `Accept: application/yaml` the published bytes. */
+export const getConfigRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "GET",
+    path: "/v1/collector/configs/:id",
+    operationId: "getCollectorConfig",
+    summary:
+      "One published config, its hosts and its newest batches of assignments; Accept: application/yaml returns the published bytes",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    replies: { 200: { description: "The config", schema: ConfigDetail } },
+    problems: ["not_found"],
+    handle: async ({ params, accept }) => {
+      const config = await describeConfig(core, params.id);
+      if (accept.includes("application/yaml")) {
+        return { status: 200, text: { type: "application/yaml", content: config.yaml } };
+      }
+      const body: ConfigDetail = {
+        generated_at: config.now.toISOString(),
+        ...listedConfigView(config),
+        yaml: config.yaml,
+        batches: config.batches.map((batch) =>
+          batchView({ ...batch, until: new Date(batch.from.getTime() + minuteMs) }),
+        ),
+      };
+      return { status: 200, body };
+    },
+  });

@@ -1,0 +1,49 @@
+import * as v from "valibot";
+import { Id, IsoTimestamp } from "../../../proto/values.ts";
+import type { SessionCore } from "../../domain/operator-session/begin-session.ts";
+import { browseSessions, revokeSession, sessionState } from "../../domain/operator-session/sessions.ts";
+import { ListView, resource } from "../../http/resource.ts";
+import { viewOf } from "../../http/view-of.ts";
+
+const SessionView = v.strictObject({
+  id: Id,
+  user_id: Id,
+  email: v.string(),
+  flow: v.picklist(["browser", "device"]),
+  client_name: v.string(),
+  remote_addr: v.string(),
+  created_at: IsoTimestamp,
+  expires_at: IsoTimestamp,
+  state: v.picklist(["revoked", "expired", "active"]),
+  /** Whether the request was made with this session's token. */
+  current: v.boolean(),
+});
+
+const sessionView = viewOf(SessionView);
+
+/** The routes of the sessions of programs: one's own, or everyone's for an admin. */
+export const sessionRoutes = (core: SessionCore) =>
+  resource(core, "/v1/operator/sessions", { read: "read", write: "read" }, ({ list, remove }) => ({
+    listOperatorSessions: list(
+      "",
+      "Sessions of programs that call as the caller; with `everyone=true`, for an admin, of every person",
+      {
+        filter: { everyone: v.optional(v.picklist(["true", "false"], "must be true or false"), "false") },
+        cursors: "operator-sessions",
+        returns: ["A page of sessions", ListView(SessionView)],
+        find: (page, { query, caller }) => browseSessions(core, caller, { everyone: query.everyone === "true" }, page),
+        view: (row, caller) =>
+          sessionView({
+            ...row,
+            remoteAddr: row.remoteAddress,
+            state: sessionState(row, core.clock.now()),
+            current: row.id === caller.sessionId,
+          }),
+      },
+    ),
+
+    revokeOperatorSession: remove("/:id", "Revoke a session of the caller, or anyone's as an admin; idempotent", {
+      returns: ["The session is revoked"],
+      handle: ({ params, caller, origin }) => revokeSession(core, caller, { sessionId: params.id }, origin),
+    }),
+  }));
