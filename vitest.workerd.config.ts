@@ -21,6 +21,7 @@ const nodeOnly: Readonly<Record<string, string>> = {
   "functions/v1/collector/hosts/follow-envelopes.test.ts":
     "reads a stream without an end; what sends requests to workerd here reads whole responses",
   "functions/http/parse-request.test.ts": "mounts a route of its own, which the worker does not have",
+  "functions/http/resource.test.ts": "mounts routes of its own, which the worker does not have",
   "functions/http/text-stream.test.ts": "calls a function and no route",
 };
 
