@@ -264,19 +264,6 @@ export const reportEnrollment = <ThrowOnError extends boolean = false>(options: 
 });
 
 /**
- * Rejected enrollments of the last day by reason and policy as CSV
- */
-export const exportEnrollmentRefusals = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentRefusalsData, ThrowOnError>): RequestResult<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError> => options.client.get<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment/refusals.csv',
-    ...options
-});
-
-/**
  * Enrollment policies and how many tokens each has in each state, newest first
  */
 export const listEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ListEnrollmentPoliciesData, ThrowOnError>): RequestResult<ListEnrollmentPoliciesResponses, ListEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ListEnrollmentPoliciesResponses, ListEnrollmentPoliciesErrors, ThrowOnError>({
@@ -307,19 +294,6 @@ export const createEnrollmentPolicy = <ThrowOnError extends boolean = false>(opt
 });
 
 /**
- * All enrollment policies under the list's filters as CSV, newest first
- */
-export const exportEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentPoliciesData, ThrowOnError>): RequestResult<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment-policies/export.csv',
-    ...options
-});
-
-/**
  * The bootstrap tokens of all policies with their states, newest first
  */
 export const listAllBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ListAllBootstrapTokensData, ThrowOnError>): RequestResult<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError> => options.client.get<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError>({
@@ -329,6 +303,32 @@ export const listAllBootstrapTokens = <ThrowOnError extends boolean = false>(opt
             type: 'http'
         }],
     url: '/v1/collector/tokens',
+    ...options
+});
+
+/**
+ * Rejected enrollments of the last day by reason and policy as CSV
+ */
+export const exportEnrollmentRefusals = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentRefusalsData, ThrowOnError>): RequestResult<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError> => options.client.get<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment/refusals.csv',
+    ...options
+});
+
+/**
+ * All enrollment policies under the list's filters as CSV, newest first
+ */
+export const exportEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentPoliciesData, ThrowOnError>): RequestResult<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment-policies/export.csv',
     ...options
 });
 
@@ -488,6 +488,113 @@ export const revokeCollectorIdentity = <ThrowOnError extends boolean = false>(op
             type: 'http'
         }],
     url: '/v1/collector/identities/{id}/revoke',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * The certificates of an identity, newest first
+ */
+export const listCertificates = <ThrowOnError extends boolean = false>(options: Options<ListCertificatesData, ThrowOnError>): RequestResult<ListCertificatesResponses, ListCertificatesErrors, ThrowOnError> => options.client.get<ListCertificatesResponses, ListCertificatesErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/identities/{id}/certificates',
+    ...options
+});
+
+/**
+ * Remove the assigned config; idempotent
+ */
+export const clearDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<ClearDesiredConfigData, ThrowOnError>): RequestResult<ClearDesiredConfigResponses, ClearDesiredConfigErrors, ThrowOnError> => options.client.delete<ClearDesiredConfigResponses, ClearDesiredConfigErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/identities/{id}/desired-config',
+    ...options
+});
+
+/**
+ * Assign a published config to an identity; idempotent
+ */
+export const setDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<SetDesiredConfigData, ThrowOnError>): RequestResult<SetDesiredConfigResponses, SetDesiredConfigErrors, ThrowOnError> => options.client.put<SetDesiredConfigResponses, SetDesiredConfigErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/identities/{id}/desired-config',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Assign the newest stored config that has the last known good hash of the newest heartbeat
+ */
+export const rollBackDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<RollBackDesiredConfigData, ThrowOnError>): RequestResult<RollBackDesiredConfigResponses, RollBackDesiredConfigErrors, ThrowOnError> => options.client.post<RollBackDesiredConfigResponses, RollBackDesiredConfigErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/identities/{id}/desired-config/rollback',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * The assignments of a config to hosts, newest first, and what each host has made of it
+ */
+export const listConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ListConfigAssignmentsData, ThrowOnError>): RequestResult<ListConfigAssignmentsResponses, ListConfigAssignmentsErrors, ThrowOnError> => options.client.get<ListConfigAssignmentsResponses, ListConfigAssignmentsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/{id}/assignments',
+    ...options
+});
+
+/**
+ * Assign a config to many identities; a result for each
+ */
+export const assignCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<AssignCollectorConfigData, ThrowOnError>): RequestResult<AssignCollectorConfigResponses, AssignCollectorConfigErrors, ThrowOnError> => options.client.post<AssignCollectorConfigResponses, AssignCollectorConfigErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/{id}/assignments',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Revoke one certificate; idempotent, lists the identity's other active ones
+ */
+export const revokeCertificate = <ThrowOnError extends boolean = false>(options: Options<RevokeCertificateData, ThrowOnError>): RequestResult<RevokeCertificateResponses, RevokeCertificateErrors, ThrowOnError> => options.client.post<RevokeCertificateResponses, RevokeCertificateErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/certificates/{id}/revoke',
     ...options,
     headers: {
         'Content-Type': 'application/json',
@@ -672,33 +779,16 @@ export const readHostDiag = <ThrowOnError extends boolean = false>(options: Opti
 });
 
 /**
- * The certificates of an identity, newest first
+ * All configs under the list's filter as CSV, newest first
  */
-export const listCertificates = <ThrowOnError extends boolean = false>(options: Options<ListCertificatesData, ThrowOnError>): RequestResult<ListCertificatesResponses, ListCertificatesErrors, ThrowOnError> => options.client.get<ListCertificatesResponses, ListCertificatesErrors, ThrowOnError>({
+export const exportCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<ExportCollectorConfigsData, ThrowOnError>): RequestResult<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError> => options.client.get<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError>({
     security: [{
             key: 'bridgeToken',
             scheme: 'bearer',
             type: 'http'
         }],
-    url: '/v1/collector/identities/{id}/certificates',
+    url: '/v1/collector/configs/export.csv',
     ...options
-});
-
-/**
- * Revoke one certificate; idempotent, lists the identity's other active ones
- */
-export const revokeCertificate = <ThrowOnError extends boolean = false>(options: Options<RevokeCertificateData, ThrowOnError>): RequestResult<RevokeCertificateResponses, RevokeCertificateErrors, ThrowOnError> => options.client.post<RevokeCertificateResponses, RevokeCertificateErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/certificates/{id}/revoke',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
-    }
 });
 
 /**
@@ -732,19 +822,6 @@ export const publishCollectorConfig = <ThrowOnError extends boolean = false>(opt
 });
 
 /**
- * All configs under the list's filter as CSV, newest first
- */
-export const exportCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<ExportCollectorConfigsData, ThrowOnError>): RequestResult<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError> => options.client.get<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/configs/export.csv',
-    ...options
-});
-
-/**
  * Hashes of configs that hosts run and that were never published
  */
 export const listUnstoredConfigs = <ThrowOnError extends boolean = false>(options: Options<ListUnstoredConfigsData, ThrowOnError>): RequestResult<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError> => options.client.get<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError>({
@@ -771,36 +848,6 @@ export const getCollectorConfig = <ThrowOnError extends boolean = false>(options
 });
 
 /**
- * The assignments of a config to hosts, newest first, and what each host has made of it
- */
-export const listConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ListConfigAssignmentsData, ThrowOnError>): RequestResult<ListConfigAssignmentsResponses, ListConfigAssignmentsErrors, ThrowOnError> => options.client.get<ListConfigAssignmentsResponses, ListConfigAssignmentsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/configs/{id}/assignments',
-    ...options
-});
-
-/**
- * Assign a config to many identities; a result for each
- */
-export const assignCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<AssignCollectorConfigData, ThrowOnError>): RequestResult<AssignCollectorConfigResponses, AssignCollectorConfigErrors, ThrowOnError> => options.client.post<AssignCollectorConfigResponses, AssignCollectorConfigErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/configs/{id}/assignments',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
-    }
-});
-
-/**
  * All assignments of a config under the list's filters as CSV, newest first
  */
 export const exportConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ExportConfigAssignmentsData, ThrowOnError>): RequestResult<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError> => options.client.get<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError>({
@@ -823,53 +870,6 @@ export const rollBackCollectorConfigs = <ThrowOnError extends boolean = false>(o
             type: 'http'
         }],
     url: '/v1/collector/config-rollbacks',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
-    }
-});
-
-/**
- * Remove the assigned config; idempotent
- */
-export const clearDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<ClearDesiredConfigData, ThrowOnError>): RequestResult<ClearDesiredConfigResponses, ClearDesiredConfigErrors, ThrowOnError> => options.client.delete<ClearDesiredConfigResponses, ClearDesiredConfigErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/identities/{id}/desired-config',
-    ...options
-});
-
-/**
- * Assign a published config to an identity; idempotent
- */
-export const setDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<SetDesiredConfigData, ThrowOnError>): RequestResult<SetDesiredConfigResponses, SetDesiredConfigErrors, ThrowOnError> => options.client.put<SetDesiredConfigResponses, SetDesiredConfigErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/identities/{id}/desired-config',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
-    }
-});
-
-/**
- * Assign the newest stored config that has the last known good hash of the newest heartbeat
- */
-export const rollBackDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<RollBackDesiredConfigData, ThrowOnError>): RequestResult<RollBackDesiredConfigResponses, RollBackDesiredConfigErrors, ThrowOnError> => options.client.post<RollBackDesiredConfigResponses, RollBackDesiredConfigErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/identities/{id}/desired-config/rollback',
     ...options,
     headers: {
         'Content-Type': 'application/json',
@@ -905,6 +905,58 @@ export const createRollout = <ThrowOnError extends boolean = false>(options: Opt
         'Content-Type': 'application/json',
         ...options.headers
     }
+});
+
+/**
+ * One rollout with its waves and the evidence of its newest breach
+ */
+export const getRollout = <ThrowOnError extends boolean = false>(options: Options<GetRolloutData, ThrowOnError>): RequestResult<GetRolloutResponses, GetRolloutErrors, ThrowOnError> => options.client.get<GetRolloutResponses, GetRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}',
+    ...options
+});
+
+/**
+ * The hosts of a rollout in the order of the waves; `status` is repeatable
+ */
+export const listRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ListRolloutTargetsData, ThrowOnError>): RequestResult<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError> => options.client.get<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/targets',
+    ...options
+});
+
+/**
+ * All hosts of a rollout under the list's filters as CSV, in the order of the waves
+ */
+export const exportRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ExportRolloutTargetsData, ThrowOnError>): RequestResult<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError> => options.client.get<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/targets/export.csv',
+    ...options
+});
+
+/**
+ * The preview of a rollout: the hosts that it would change, and those that it would skip with the reason
+ */
+export const previewRollout = <ThrowOnError extends boolean = false>(options: Options<PreviewRolloutData, ThrowOnError>): RequestResult<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError> => options.client.get<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/{id}/preview',
+    ...options
 });
 
 /**
@@ -973,58 +1025,6 @@ export const rollBackRollout = <ThrowOnError extends boolean = false>(options: O
         'Content-Type': 'application/json',
         ...options.headers
     }
-});
-
-/**
- * One rollout with its waves and the evidence of its newest breach
- */
-export const getRollout = <ThrowOnError extends boolean = false>(options: Options<GetRolloutData, ThrowOnError>): RequestResult<GetRolloutResponses, GetRolloutErrors, ThrowOnError> => options.client.get<GetRolloutResponses, GetRolloutErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/rollouts/{id}',
-    ...options
-});
-
-/**
- * The hosts of a rollout in the order of the waves; `status` is repeatable
- */
-export const listRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ListRolloutTargetsData, ThrowOnError>): RequestResult<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError> => options.client.get<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/rollouts/{id}/targets',
-    ...options
-});
-
-/**
- * All hosts of a rollout under the list's filters as CSV, in the order of the waves
- */
-export const exportRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ExportRolloutTargetsData, ThrowOnError>): RequestResult<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError> => options.client.get<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/rollouts/{id}/targets/export.csv',
-    ...options
-});
-
-/**
- * The preview of a rollout: the hosts that it would change, and those that it would skip with the reason
- */
-export const previewRollout = <ThrowOnError extends boolean = false>(options: Options<PreviewRolloutData, ThrowOnError>): RequestResult<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError> => options.client.get<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/configs/{id}/preview',
-    ...options
 });
 
 /**

@@ -1595,67 +1595,6 @@ export type ReportEnrollmentResponses = {
 
 export type ReportEnrollmentResponse = ReportEnrollmentResponses[keyof ReportEnrollmentResponses];
 
-export type ExportEnrollmentRefusalsData = {
-    body?: never;
-    path?: never;
-    query?: never;
-    url: '/v1/collector/enrollment/refusals.csv';
-};
-
-export type ExportEnrollmentRefusalsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type ExportEnrollmentRefusalsError = ExportEnrollmentRefusalsErrors[keyof ExportEnrollmentRefusalsErrors];
-
-export type ExportEnrollmentRefusalsResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportEnrollmentRefusalsResponse = ExportEnrollmentRefusalsResponses[keyof ExportEnrollmentRefusalsResponses];
-
 export type ListEnrollmentPoliciesData = {
     body?: never;
     path?: never;
@@ -1927,73 +1866,6 @@ export type CreateEnrollmentPolicyResponses = {
 
 export type CreateEnrollmentPolicyResponse = CreateEnrollmentPolicyResponses[keyof CreateEnrollmentPolicyResponses];
 
-export type ExportEnrollmentPoliciesData = {
-    body?: never;
-    path?: never;
-    query?: {
-        state?: 'active' | 'frozen';
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
-    };
-    url: '/v1/collector/enrollment-policies/export.csv';
-};
-
-export type ExportEnrollmentPoliciesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type ExportEnrollmentPoliciesError = ExportEnrollmentPoliciesErrors[keyof ExportEnrollmentPoliciesErrors];
-
-export type ExportEnrollmentPoliciesResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportEnrollmentPoliciesResponse = ExportEnrollmentPoliciesResponses[keyof ExportEnrollmentPoliciesResponses];
-
 export type ListAllBootstrapTokensData = {
     body?: never;
     path?: never;
@@ -2073,6 +1945,134 @@ export type ListAllBootstrapTokensResponses = {
 };
 
 export type ListAllBootstrapTokensResponse = ListAllBootstrapTokensResponses[keyof ListAllBootstrapTokensResponses];
+
+export type ExportEnrollmentRefusalsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/enrollment/refusals.csv';
+};
+
+export type ExportEnrollmentRefusalsErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportEnrollmentRefusalsError = ExportEnrollmentRefusalsErrors[keyof ExportEnrollmentRefusalsErrors];
+
+export type ExportEnrollmentRefusalsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportEnrollmentRefusalsResponse = ExportEnrollmentRefusalsResponses[keyof ExportEnrollmentRefusalsResponses];
+
+export type ExportEnrollmentPoliciesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: 'active' | 'frozen';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
+    };
+    url: '/v1/collector/enrollment-policies/export.csv';
+};
+
+export type ExportEnrollmentPoliciesErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportEnrollmentPoliciesError = ExportEnrollmentPoliciesErrors[keyof ExportEnrollmentPoliciesErrors];
+
+export type ExportEnrollmentPoliciesResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportEnrollmentPoliciesResponse = ExportEnrollmentPoliciesResponses[keyof ExportEnrollmentPoliciesResponses];
 
 export type ExportBootstrapTokensData = {
     body?: never;
@@ -3035,6 +3035,640 @@ export type RevokeCollectorIdentityResponses = {
 };
 
 export type RevokeCollectorIdentityResponse = RevokeCollectorIdentityResponses[keyof RevokeCollectorIdentityResponses];
+
+export type ListCertificatesData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/identities/{id}/certificates';
+};
+
+export type ListCertificatesErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListCertificatesError = ListCertificatesErrors[keyof ListCertificatesErrors];
+
+export type ListCertificatesResponses = {
+    /**
+     * A page of certificates
+     */
+    200: {
+        items: Array<{
+            id: string;
+            identity_id: string;
+            predecessor_id: string | null;
+            serial_number: string;
+            fingerprint_sha256: string;
+            status: 'revoked' | 'expired' | 'replaced' | 'active';
+            certificate_pem: string;
+            not_before: string;
+            not_after: string;
+            renew_after: string;
+            issued_at: string;
+            first_used_at: string | null;
+            replaced_at: string | null;
+            revoked_at: string | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListCertificatesResponse = ListCertificatesResponses[keyof ListCertificatesResponses];
+
+export type ClearDesiredConfigData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/identities/{id}/desired-config';
+};
+
+export type ClearDesiredConfigErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ClearDesiredConfigError = ClearDesiredConfigErrors[keyof ClearDesiredConfigErrors];
+
+export type ClearDesiredConfigResponses = {
+    /**
+     * Nothing is assigned
+     */
+    204: void;
+};
+
+export type ClearDesiredConfigResponse = ClearDesiredConfigResponses[keyof ClearDesiredConfigResponses];
+
+export type SetDesiredConfigData = {
+    body: {
+        config_id: string;
+        expected_current_config_id?: string | null;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/identities/{id}/desired-config';
+};
+
+export type SetDesiredConfigErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects
+     */
+    409: Problem & {
+        code?: 'conflict';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type SetDesiredConfigError = SetDesiredConfigErrors[keyof SetDesiredConfigErrors];
+
+export type SetDesiredConfigResponses = {
+    /**
+     * The assignment
+     */
+    200: {
+        identity_id: string;
+        config_id: string;
+        config_hash: string;
+        assigned_at: string;
+        assigned_by: string;
+        previous_config_id: string | null;
+    };
+};
+
+export type SetDesiredConfigResponse = SetDesiredConfigResponses[keyof SetDesiredConfigResponses];
+
+export type RollBackDesiredConfigData = {
+    body?: {
+        reason_code?: string;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/identities/{id}/desired-config/rollback';
+};
+
+export type RollBackDesiredConfigErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects. `last_known_good_not_stored`: The last known good config is not among the published ones. `no_last_known_good`: The collector has reported no last known good config
+     */
+    409: Problem & {
+        code?: 'conflict' | 'last_known_good_not_stored' | 'no_last_known_good';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type RollBackDesiredConfigError = RollBackDesiredConfigErrors[keyof RollBackDesiredConfigErrors];
+
+export type RollBackDesiredConfigResponses = {
+    /**
+     * The assignment
+     */
+    200: {
+        identity_id: string;
+        config_id: string;
+        config_hash: string;
+        assigned_at: string;
+        assigned_by: string;
+        previous_config_id: string | null;
+    };
+};
+
+export type RollBackDesiredConfigResponse = RollBackDesiredConfigResponses[keyof RollBackDesiredConfigResponses];
+
+export type ListConfigAssignmentsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        current?: 'true' | 'false';
+        assigned_by?: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        since?: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        until?: string;
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/configs/{id}/assignments';
+};
+
+export type ListConfigAssignmentsErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListConfigAssignmentsError = ListConfigAssignmentsErrors[keyof ListConfigAssignmentsErrors];
+
+export type ListConfigAssignmentsResponses = {
+    /**
+     * A page of assignments
+     */
+    200: {
+        items: Array<{
+            id: string;
+            identity_id: string;
+            identity: string;
+            device_id: string;
+            assigned_at: string;
+            assigned_by: string;
+            assigned_by_email: string | null;
+            ended_at: string | null;
+            progress: 'silent' | 'running' | 'failed' | 'drifted' | null;
+            applied_at: string | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListConfigAssignmentsResponse = ListConfigAssignmentsResponses[keyof ListConfigAssignmentsResponses];
+
+export type AssignCollectorConfigData = {
+    body: {
+        identity_ids: Array<string>;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/configs/{id}/assignments';
+};
+
+export type AssignCollectorConfigErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type AssignCollectorConfigError = AssignCollectorConfigErrors[keyof AssignCollectorConfigErrors];
+
+export type AssignCollectorConfigResponses = {
+    /**
+     * The outcome of each, in the order of the request
+     */
+    200: {
+        results: Array<{
+            identity_id: string;
+            outcome: 'assigned' | 'unchanged' | 'not_found' | 'revoked';
+        }>;
+    };
+};
+
+export type AssignCollectorConfigResponse = AssignCollectorConfigResponses[keyof AssignCollectorConfigResponses];
+
+export type RevokeCertificateData = {
+    body?: {
+        reason_code?: string;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/certificates/{id}/revoke';
+};
+
+export type RevokeCertificateErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type RevokeCertificateError = RevokeCertificateErrors[keyof RevokeCertificateErrors];
+
+export type RevokeCertificateResponses = {
+    /**
+     * The revoked certificate
+     */
+    200: {
+        id: string;
+        identity_id: string;
+        serial_number: string;
+        fingerprint_sha256: string;
+        status: 'revoked';
+        not_after: string;
+        revoked_at: string;
+        other_active_certificate_ids: Array<string>;
+    };
+};
+
+export type RevokeCertificateResponse = RevokeCertificateResponses[keyof RevokeCertificateResponses];
 
 export type ListInventoryData = {
     body?: never;
@@ -4155,19 +4789,19 @@ export type ReadHostDiagResponses = {
 
 export type ReadHostDiagResponse = ReadHostDiagResponses[keyof ReadHostDiagResponses];
 
-export type ListCertificatesData = {
+export type ExportCollectorConfigsData = {
     body?: never;
-    path: {
-        id: string;
-    };
+    path?: never;
     query?: {
-        limit?: number;
-        cursor?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
     };
-    url: '/v1/collector/identities/{id}/certificates';
+    url: '/v1/collector/configs/export.csv';
 };
 
-export type ListCertificatesErrors = {
+export type ExportCollectorConfigsErrors = {
     /**
      * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
@@ -4181,16 +4815,16 @@ export type ListCertificatesErrors = {
         code?: 'forbidden';
     };
     /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
      * `validation_failed`: The request does not validate
      */
     422: Problem & {
         code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
     };
     /**
      * `headers_too_large`: The headers of the request are over the limit (16 KiB)
@@ -4210,132 +4844,16 @@ export type ListCertificatesErrors = {
     };
 };
 
-export type ListCertificatesError = ListCertificatesErrors[keyof ListCertificatesErrors];
+export type ExportCollectorConfigsError = ExportCollectorConfigsErrors[keyof ExportCollectorConfigsErrors];
 
-export type ListCertificatesResponses = {
+export type ExportCollectorConfigsResponses = {
     /**
-     * A page of certificates
+     * RFC 4180, UTF-8, the first record names the columns
      */
-    200: {
-        items: Array<{
-            id: string;
-            identity_id: string;
-            predecessor_id: string | null;
-            serial_number: string;
-            fingerprint_sha256: string;
-            status: 'revoked' | 'expired' | 'replaced' | 'active';
-            certificate_pem: string;
-            not_before: string;
-            not_after: string;
-            renew_after: string;
-            issued_at: string;
-            first_used_at: string | null;
-            replaced_at: string | null;
-            revoked_at: string | null;
-        }>;
-        next_cursor: string | null;
-    };
+    200: string;
 };
 
-export type ListCertificatesResponse = ListCertificatesResponses[keyof ListCertificatesResponses];
-
-export type RevokeCertificateData = {
-    body?: {
-        reason_code?: string;
-    };
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/certificates/{id}/revoke';
-};
-
-export type RevokeCertificateErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
-};
-
-export type RevokeCertificateError = RevokeCertificateErrors[keyof RevokeCertificateErrors];
-
-export type RevokeCertificateResponses = {
-    /**
-     * The revoked certificate
-     */
-    200: {
-        id: string;
-        identity_id: string;
-        serial_number: string;
-        fingerprint_sha256: string;
-        status: 'revoked';
-        not_after: string;
-        revoked_at: string;
-        other_active_certificate_ids: Array<string>;
-    };
-};
-
-export type RevokeCertificateResponse = RevokeCertificateResponses[keyof RevokeCertificateResponses];
+export type ExportCollectorConfigsResponse = ExportCollectorConfigsResponses[keyof ExportCollectorConfigsResponses];
 
 export type ListCollectorConfigsData = {
     body?: never;
@@ -4519,72 +5037,6 @@ export type PublishCollectorConfigResponses = {
 
 export type PublishCollectorConfigResponse = PublishCollectorConfigResponses[keyof PublishCollectorConfigResponses];
 
-export type ExportCollectorConfigsData = {
-    body?: never;
-    path?: never;
-    query?: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
-    };
-    url: '/v1/collector/configs/export.csv';
-};
-
-export type ExportCollectorConfigsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type ExportCollectorConfigsError = ExportCollectorConfigsErrors[keyof ExportCollectorConfigsErrors];
-
-export type ExportCollectorConfigsResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportCollectorConfigsResponse = ExportCollectorConfigsResponses[keyof ExportCollectorConfigsResponses];
-
 export type ListUnstoredConfigsData = {
     body?: never;
     path?: never;
@@ -4738,190 +5190,6 @@ export type GetCollectorConfigResponses = {
 };
 
 export type GetCollectorConfigResponse = GetCollectorConfigResponses[keyof GetCollectorConfigResponses];
-
-export type ListConfigAssignmentsData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: {
-        current?: 'true' | 'false';
-        assigned_by?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        since?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        until?: string;
-        limit?: number;
-        cursor?: string;
-    };
-    url: '/v1/collector/configs/{id}/assignments';
-};
-
-export type ListConfigAssignmentsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type ListConfigAssignmentsError = ListConfigAssignmentsErrors[keyof ListConfigAssignmentsErrors];
-
-export type ListConfigAssignmentsResponses = {
-    /**
-     * A page of assignments
-     */
-    200: {
-        items: Array<{
-            id: string;
-            identity_id: string;
-            identity: string;
-            device_id: string;
-            assigned_at: string;
-            assigned_by: string;
-            assigned_by_email: string | null;
-            ended_at: string | null;
-            progress: 'silent' | 'running' | 'failed' | 'drifted' | null;
-            applied_at: string | null;
-        }>;
-        next_cursor: string | null;
-    };
-};
-
-export type ListConfigAssignmentsResponse = ListConfigAssignmentsResponses[keyof ListConfigAssignmentsResponses];
-
-export type AssignCollectorConfigData = {
-    body: {
-        identity_ids: Array<string>;
-    };
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/configs/{id}/assignments';
-};
-
-export type AssignCollectorConfigErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
-};
-
-export type AssignCollectorConfigError = AssignCollectorConfigErrors[keyof AssignCollectorConfigErrors];
-
-export type AssignCollectorConfigResponses = {
-    /**
-     * The outcome of each, in the order of the request
-     */
-    200: {
-        results: Array<{
-            identity_id: string;
-            outcome: 'assigned' | 'unchanged' | 'not_found' | 'revoked';
-        }>;
-    };
-};
-
-export type AssignCollectorConfigResponse = AssignCollectorConfigResponses[keyof AssignCollectorConfigResponses];
 
 export type ExportConfigAssignmentsData = {
     body?: never;
@@ -5097,274 +5365,6 @@ export type RollBackCollectorConfigsResponses = {
 };
 
 export type RollBackCollectorConfigsResponse = RollBackCollectorConfigsResponses[keyof RollBackCollectorConfigsResponses];
-
-export type ClearDesiredConfigData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/identities/{id}/desired-config';
-};
-
-export type ClearDesiredConfigErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type ClearDesiredConfigError = ClearDesiredConfigErrors[keyof ClearDesiredConfigErrors];
-
-export type ClearDesiredConfigResponses = {
-    /**
-     * Nothing is assigned
-     */
-    204: void;
-};
-
-export type ClearDesiredConfigResponse = ClearDesiredConfigResponses[keyof ClearDesiredConfigResponses];
-
-export type SetDesiredConfigData = {
-    body: {
-        config_id: string;
-        expected_current_config_id?: string | null;
-    };
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/identities/{id}/desired-config';
-};
-
-export type SetDesiredConfigErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects
-     */
-    409: Problem & {
-        code?: 'conflict';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
-};
-
-export type SetDesiredConfigError = SetDesiredConfigErrors[keyof SetDesiredConfigErrors];
-
-export type SetDesiredConfigResponses = {
-    /**
-     * The assignment
-     */
-    200: {
-        identity_id: string;
-        config_id: string;
-        config_hash: string;
-        assigned_at: string;
-        assigned_by: string;
-        previous_config_id: string | null;
-    };
-};
-
-export type SetDesiredConfigResponse = SetDesiredConfigResponses[keyof SetDesiredConfigResponses];
-
-export type RollBackDesiredConfigData = {
-    body?: {
-        reason_code?: string;
-    };
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/identities/{id}/desired-config/rollback';
-};
-
-export type RollBackDesiredConfigErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects. `last_known_good_not_stored`: The last known good config is not among the published ones. `no_last_known_good`: The collector has reported no last known good config
-     */
-    409: Problem & {
-        code?: 'conflict' | 'last_known_good_not_stored' | 'no_last_known_good';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
-};
-
-export type RollBackDesiredConfigError = RollBackDesiredConfigErrors[keyof RollBackDesiredConfigErrors];
-
-export type RollBackDesiredConfigResponses = {
-    /**
-     * The assignment
-     */
-    200: {
-        identity_id: string;
-        config_id: string;
-        config_hash: string;
-        assigned_at: string;
-        assigned_by: string;
-        previous_config_id: string | null;
-    };
-};
-
-export type RollBackDesiredConfigResponse = RollBackDesiredConfigResponses[keyof RollBackDesiredConfigResponses];
 
 export type ListRolloutsData = {
     body?: never;
@@ -5743,6 +5743,429 @@ export type CreateRolloutResponses = {
 };
 
 export type CreateRolloutResponse = CreateRolloutResponses[keyof CreateRolloutResponses];
+
+export type GetRolloutData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/rollouts/{id}';
+};
+
+export type GetRolloutErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetRolloutError = GetRolloutErrors[keyof GetRolloutErrors];
+
+export type GetRolloutResponses = {
+    /**
+     * The rollout
+     */
+    200: {
+        id: string;
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+        reason: {
+            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
+            detail: string | null;
+        } | null;
+        wave: number;
+        waves: Array<{
+            number: number;
+            percent: number | null;
+            count: number | null;
+            soak_seconds: number;
+            targets: number;
+            pending: number;
+            assigned: number;
+            applied: number;
+            failed: number;
+            skipped: number;
+            reverted: number;
+            reverted_failed?: number;
+            started_at: string | null;
+            soak_until: string | null;
+            completed_at: string | null;
+            comparison?: {
+                at: string;
+                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                matched_by: Array<'platform' | 'version' | 'labels'>;
+                changed: number;
+                control: number;
+                unmatched: number;
+                measures: Array<{
+                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    envelopes?: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+            };
+        }>;
+        gate: {
+            max_failed_percent: number;
+            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            worse_than_control: boolean;
+        };
+        on_breach: 'pause' | 'roll_back';
+        targets: number;
+        pending: number;
+        assigned: number;
+        applied: number;
+        failed: number;
+        skipped: number;
+        reverted: number;
+        reverted_failed?: number;
+        created_by: string;
+        created_by_name: string;
+        created_at: string;
+        updated_at: string;
+        ended_at: string | null;
+        breach: {
+            wave: number;
+            failed: number;
+            failed_percent: number;
+            at: string;
+            evidence: Array<{
+                identity_id: string;
+                identity: string;
+                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+                began_at: string;
+                detail: string;
+            }>;
+        } | null;
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+            is_clock_skip?: boolean;
+        }>;
+    };
+};
+
+export type GetRolloutResponse = GetRolloutResponses[keyof GetRolloutResponses];
+
+export type ListRolloutTargetsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        wave?: number;
+        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/rollouts/{id}/targets';
+};
+
+export type ListRolloutTargetsErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListRolloutTargetsError = ListRolloutTargetsErrors[keyof ListRolloutTargetsErrors];
+
+export type ListRolloutTargetsResponses = {
+    /**
+     * A page of targets
+     */
+    200: {
+        items: Array<{
+            identity_id: string;
+            identity: string;
+            device_id: string;
+            wave: number;
+            status: 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned' | null;
+            previous_config_id: string | null;
+            assigned_at: string | null;
+            applied_at: string | null;
+            failed_at: string | null;
+            condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied' | null;
+            condition_began_at: string | null;
+            detail: string | null;
+            reverted_at: string | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListRolloutTargetsResponse = ListRolloutTargetsResponses[keyof ListRolloutTargetsResponses];
+
+export type ExportRolloutTargetsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        wave?: number;
+        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+    };
+    url: '/v1/collector/rollouts/{id}/targets/export.csv';
+};
+
+export type ExportRolloutTargetsErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportRolloutTargetsError = ExportRolloutTargetsErrors[keyof ExportRolloutTargetsErrors];
+
+export type ExportRolloutTargetsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportRolloutTargetsResponse = ExportRolloutTargetsResponses[keyof ExportRolloutTargetsResponses];
+
+export type PreviewRolloutData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        filter?: string;
+    };
+    url: '/v1/collector/configs/{id}/preview';
+};
+
+export type PreviewRolloutErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type PreviewRolloutError = PreviewRolloutErrors[keyof PreviewRolloutErrors];
+
+export type PreviewRolloutResponses = {
+    /**
+     * The preview
+     */
+    200: {
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        hosts: number;
+        will_change: number;
+        unchanged: number;
+        skipped: number;
+        from: Array<{
+            config: {
+                id: string;
+                name: string | null;
+                config_hash: string;
+            } | null;
+            hosts: number;
+            diff: string | null;
+        }>;
+        refused: Array<{
+            identity_id: string;
+            identity: string;
+            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned';
+        }>;
+        unparsable: Array<{
+            version: string;
+            hosts: number;
+            errors: Array<string>;
+        }>;
+        in_other_rollouts: Array<{
+            rollout_id: string;
+            hosts: number;
+        }>;
+    };
+};
+
+export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
 
 export type PauseRolloutData = {
     body?: {
@@ -6535,429 +6958,6 @@ export type RollBackRolloutResponses = {
 };
 
 export type RollBackRolloutResponse = RollBackRolloutResponses[keyof RollBackRolloutResponses];
-
-export type GetRolloutData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/rollouts/{id}';
-};
-
-export type GetRolloutErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type GetRolloutError = GetRolloutErrors[keyof GetRolloutErrors];
-
-export type GetRolloutResponses = {
-    /**
-     * The rollout
-     */
-    200: {
-        id: string;
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
-        reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
-            detail: string | null;
-        } | null;
-        wave: number;
-        waves: Array<{
-            number: number;
-            percent: number | null;
-            count: number | null;
-            soak_seconds: number;
-            targets: number;
-            pending: number;
-            assigned: number;
-            applied: number;
-            failed: number;
-            skipped: number;
-            reverted: number;
-            reverted_failed?: number;
-            started_at: string | null;
-            soak_until: string | null;
-            completed_at: string | null;
-            comparison?: {
-                at: string;
-                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                matched_by: Array<'platform' | 'version' | 'labels'>;
-                changed: number;
-                control: number;
-                unmatched: number;
-                measures: Array<{
-                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-                volume?: Array<{
-                    signal: 'logs' | 'metrics' | 'traces';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                    envelopes?: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-            };
-        }>;
-        gate: {
-            max_failed_percent: number;
-            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-            worse_than_control: boolean;
-        };
-        on_breach: 'pause' | 'roll_back';
-        targets: number;
-        pending: number;
-        assigned: number;
-        applied: number;
-        failed: number;
-        skipped: number;
-        reverted: number;
-        reverted_failed?: number;
-        created_by: string;
-        created_by_name: string;
-        created_at: string;
-        updated_at: string;
-        ended_at: string | null;
-        breach: {
-            wave: number;
-            failed: number;
-            failed_percent: number;
-            at: string;
-            evidence: Array<{
-                identity_id: string;
-                identity: string;
-                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
-                began_at: string;
-                detail: string;
-            }>;
-        } | null;
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-    };
-};
-
-export type GetRolloutResponse = GetRolloutResponses[keyof GetRolloutResponses];
-
-export type ListRolloutTargetsData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: {
-        wave?: number;
-        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
-        limit?: number;
-        cursor?: string;
-    };
-    url: '/v1/collector/rollouts/{id}/targets';
-};
-
-export type ListRolloutTargetsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type ListRolloutTargetsError = ListRolloutTargetsErrors[keyof ListRolloutTargetsErrors];
-
-export type ListRolloutTargetsResponses = {
-    /**
-     * A page of targets
-     */
-    200: {
-        items: Array<{
-            identity_id: string;
-            identity: string;
-            device_id: string;
-            wave: number;
-            status: 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
-            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned' | null;
-            previous_config_id: string | null;
-            assigned_at: string | null;
-            applied_at: string | null;
-            failed_at: string | null;
-            condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied' | null;
-            condition_began_at: string | null;
-            detail: string | null;
-            reverted_at: string | null;
-        }>;
-        next_cursor: string | null;
-    };
-};
-
-export type ListRolloutTargetsResponse = ListRolloutTargetsResponses[keyof ListRolloutTargetsResponses];
-
-export type ExportRolloutTargetsData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: {
-        wave?: number;
-        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
-    };
-    url: '/v1/collector/rollouts/{id}/targets/export.csv';
-};
-
-export type ExportRolloutTargetsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type ExportRolloutTargetsError = ExportRolloutTargetsErrors[keyof ExportRolloutTargetsErrors];
-
-export type ExportRolloutTargetsResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportRolloutTargetsResponse = ExportRolloutTargetsResponses[keyof ExportRolloutTargetsResponses];
-
-export type PreviewRolloutData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: {
-        filter?: string;
-    };
-    url: '/v1/collector/configs/{id}/preview';
-};
-
-export type PreviewRolloutErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
-    431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
-};
-
-export type PreviewRolloutError = PreviewRolloutErrors[keyof PreviewRolloutErrors];
-
-export type PreviewRolloutResponses = {
-    /**
-     * The preview
-     */
-    200: {
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        hosts: number;
-        will_change: number;
-        unchanged: number;
-        skipped: number;
-        from: Array<{
-            config: {
-                id: string;
-                name: string | null;
-                config_hash: string;
-            } | null;
-            hosts: number;
-            diff: string | null;
-        }>;
-        refused: Array<{
-            identity_id: string;
-            identity: string;
-            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned';
-        }>;
-        unparsable: Array<{
-            version: string;
-            hosts: number;
-            errors: Array<string>;
-        }>;
-        in_other_rollouts: Array<{
-            rollout_id: string;
-            hosts: number;
-        }>;
-    };
-};
-
-export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
 
 export type ListWatchesData = {
     body?: never;
