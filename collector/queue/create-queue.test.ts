@@ -4,6 +4,7 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createDisk, openDiskStore } from "../../tests/simulation/disk.ts";
 import { testRecord } from "../../tests/support/queue.ts";
+import { closeAccounts, refusalsOf } from "../../tests/support/queue-accounts.ts";
 import { createQueue } from "./create-queue.ts";
 
 const openOnDisk = () => {
@@ -57,5 +58,16 @@ it("W3: reports since when and why its disk cannot be written, until a write suc
   expect(queue.condition()).toBeDefined();
   await clock.advance(1);
   expect(queue.condition()).toBeUndefined();
+  await queue.close();
+});
+
+it("Q3: counts what is too large once its source learns of it, and not while a failing disk rejects it", async () => {
+  const { disk, queue } = openOnDisk();
+  const tooLarge = () => queue.append([testRecord("x", 200_000)]);
+  disk.failure = "error";
+  await expect(tooLarge()).rejects.toThrow("disk I/O error");
+  disk.failure = undefined;
+  expect(await tooLarge()).toBe("dropped");
+  expect(refusalsOf(closeAccounts(queue))).toEqual([[2, "log_line", "file", 1]]);
   await queue.close();
 });

@@ -5,7 +5,7 @@ import { batchRecords } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts";
 import type { AppendOutcome, Queue, QueueOptions } from "./queue.ts";
 import { createQueueAccounts } from "./queue-accounts.ts";
-import type { Checkpoint, RecordBatch, RecordCount } from "./record.ts";
+import type { Checkpoint, RecordBatch } from "./record.ts";
 import { createReportedFault } from "./reported-fault.ts";
 import { createQueueSessions } from "./sessions.ts";
 import { damageOf, lossTotals, statsOf } from "./stats.ts";
@@ -20,11 +20,18 @@ export interface QueueParts {
   onClosed(): void;
 }
 
+/** Records that are dropped. */
+interface Refusal {
+  reason: SourceRefusal;
+  batch: RecordBatch;
+}
+
 interface Append {
   readonly batch: RecordBatch;
   readonly total: number;
   readonly checkpoints: readonly Checkpoint[];
-  readonly dropped: number;
+  /** What is dropped in place of the batch. It counts when the append resolves: one that rejects is tried again. */
+  readonly refusal?: Refusal;
   readonly isWanted?: (() => boolean) | undefined;
   resolve(outcome: AppendOutcome): void;
   reject(error: unknown): void;
@@ -84,8 +91,10 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     reportWaiting(waiting.length > 0);
   };
 
-  const countRefused = (reason: SourceRefusal, counts: readonly RecordCount[]) => {
-    for (const count of counts) accounts.refused(reason, count);
+  /** Counts what is dropped; returns how many records it has. */
+  const drop = ({ reason, batch }: Refusal): number => {
+    for (const count of batch.counts) hooks.apply({ type: "refused", reason, ...count });
+    return batch.count;
   };
 
   const linger = (ms: number) => {
@@ -143,11 +152,11 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     try {
       write((transaction) => {
         if (acking.length > 0 || isAckDue) deleteAcked(transaction);
-        for (const { batch, checkpoints, dropped } of appends) {
+        for (const { batch, checkpoints, refusal } of appends) {
           transaction.insert(batch);
           hooks.apply({ type: "accepted", counts: batch.counts });
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
-          transaction.state.droppedRecords += dropped;
+          if (refusal) transaction.state.droppedRecords += drop(refusal);
         }
         transaction.state.droppedRecords += unsavedDrops;
       });
@@ -158,10 +167,9 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
       if (isAckDue) linger(ackRetryMs);
       for (const { reject } of acking) reject(error);
       const drops = options.dropNewestOnFull && isDiskUnwritable(error);
-      for (const { batch, dropped, resolve, reject } of appends) {
+      for (const { batch, refusal, resolve, reject } of appends) {
         if (drops) {
-          unsavedDrops += batch.count + dropped;
-          countRefused("queue_full", batch.counts);
+          unsavedDrops += drop(refusal ?? { reason: "queue_full", batch });
           resolve("dropped");
         } else reject(error);
       }
@@ -170,7 +178,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
       if (appends.length > 0 && !drops && isDiskUnwritable(error)) reportWaiting(true);
       return;
     }
-    for (const { resolve, dropped } of appends) resolve(dropped > 0 ? "dropped" : "stored");
+    for (const { resolve, refusal } of appends) resolve(refusal ? "dropped" : "stored");
     for (const { resolve } of acking) resolve();
     readers.notify(store.state.nextSequence - 1);
     admitWaiting();
@@ -213,13 +221,13 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
       const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
       const batch = "count" in records ? records : batchRecords(records);
       const total = batch.bytes;
-      const append: Append = { batch, total, checkpoints, dropped: 0, isWanted, resolve, reject };
+      const append: Append = { batch, total, checkpoints, isWanted, resolve, reject };
       if (waiting.length > 0 || !fits(total)) dropExpired();
       if (waiting.length === 0 && fits(total)) {
         admit(append);
       } else if (options.dropNewestOnFull || total > maxDiskUsageBytes) {
-        countRefused(total > maxDiskUsageBytes ? "too_large" : "queue_full", batch.counts);
-        admit({ ...append, batch: batchRecords([]), total: 0, dropped: batch.count });
+        const reason = total > maxDiskUsageBytes ? "too_large" : "queue_full";
+        admit({ ...append, batch: batchRecords([]), total: 0, refusal: { reason, batch } });
       } else if (signal?.aborted) {
         reject(new QueueFullError({ cause: signal.reason }));
       } else {

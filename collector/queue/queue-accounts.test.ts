@@ -7,7 +7,7 @@ import type { AccountBody } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { testRecord } from "../../tests/support/queue.ts";
-import { refusalsOf, testSigner as signer, takeAccounts } from "../../tests/support/queue-accounts.ts";
+import { closeAccounts, refusalsOf, testSigner as signer, takeAccounts } from "../../tests/support/queue-accounts.ts";
 import { setUpQueues } from "../../tests/support/queue-folder.ts";
 import { addFileGap, fileGapSource } from "./file-gaps.ts";
 import type { Queue } from "./queue.ts";
@@ -147,6 +147,25 @@ describe("the accounts of a queue", () => {
       [3, 2],
     ]);
     expect(span(all[3] as AccountBody)).toEqual([70 * hourMs + 20 * minute, 71 * hourMs]);
+  });
+
+  it("counts what is refused in the hour in which it is, also where the machine has slept since it last observed", async () => {
+    const queue = open({ maxDiskUsageBytes: 3_000 });
+    await pass(queue, 20 * minute);
+    clock.set(clock.now() + 72 * hourMs);
+    expect(await queue.append([testRecord("x", 4_000)])).toBe("dropped");
+    clock.set(clock.now() + 2 * hourMs);
+    queue.accounts.refused("malformed", { kind: "otel_span", source: "otlp", records: 2 });
+    const all = closeAccounts(queue);
+    expect(
+      all.map((account) => [Math.floor((Number(account.fromMs) - start) / hourMs), refusalsOf([account])]),
+    ).toEqual([
+      [0, []],
+      [0, []],
+      [72, [[2, "log_line", "file", 1]]],
+      [72, []],
+      [74, [[3, "otel_span", "otlp", 2]]],
+    ]);
   });
 
   it("has on disk, with the next observation, what was refused while nothing was stored", async () => {

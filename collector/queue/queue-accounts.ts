@@ -188,7 +188,10 @@ export const createQueueAccounts = (
     end: () => store.state.records === 0 && close(true),
     hasEnded,
     refused: (reason, refused) => {
-      if (refused.records > 0) apply({ type: "refused", reason, ...refused });
+      if (refused.records === 0) return;
+      // The machine may have slept since the last observation, or an hour may have ended.
+      observeNow();
+      apply({ type: "refused", reason, ...refused });
     },
     changed: (signal) => waiters.wait(0, signal),
   };

@@ -158,7 +158,6 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     }
   };
   const offer = async ({ process, queue }: Pick<Running, "process" | "queue">, records: number): Promise<void> => {
-    const wallMs = world.clockOf(process).now();
     const texts = Array.from({ length: records }, () => oracle.produce(machine));
     const offered = texts.map((text) => ({
       ...recordOf(text, world.chance.isLikely(refusedShare) ? refusedKind : "log_line"),
@@ -167,7 +166,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     if ((await queue.append(offered)) === "stored") oracle.acknowledge(hostId, texts);
     else {
       refusals.dropped += records;
-      disk.ledger.dropped.push(wallMs);
+      disk.ledger.dropped.push(world.clockOf(process).now());
     }
   };
 

@@ -111,10 +111,7 @@ const judgeHour = (hour: number, host: HostHours, after: HoursAfter, fault: Hour
   const lacking = known.filter((record) => !host.copies.has(record.text) && !isLetterOfBefore(record, host));
   const at = `${host.hostId} at ${new Date(hour).toISOString()} is ${state}`;
   const isComplete = state === "complete" || state === "undelivered";
-  // What is dropped as an hour begins may count in the one before.
-  const dropped = host.ledgers.flatMap((ledger) =>
-    ledger.dropped.filter((ms) => hourOf(ms) === hour && hourOf(ms - 1_000) === hour),
-  );
+  const dropped = host.ledgers.flatMap((ledger) => ledger.dropped.filter((ms) => hourOf(ms) === hour));
   const { accepted, stored, discarded } = facts.accounts;
   const ackedBefore = ownAccounts(hour, host).reduce((sum, account) => sum + Number(account.ackedBefore), 0);
   const named = shortages.reduce((sum, { kind, count }) => (isOfRecords(kind) ? sum + (count ?? Infinity) : sum), 0);
