@@ -3,12 +3,13 @@ import { rfc3339 } from "../../kit/clock.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createDisk, openDiskStore } from "../../tests/simulation/disk.ts";
+import { withMembers } from "../../tests/simulation/with-members.ts";
 import { testRecord } from "../../tests/support/queue.ts";
 import { closeAccounts, refusalsOf } from "../../tests/support/queue-accounts.ts";
 import { createQueue } from "./create-queue.ts";
 
-const openOnDisk = () => {
-  const [clock, entropy, disk] = [createTestClock(), createSeededEntropy(1), createDisk()];
+const openOnDisk = (disk = createDisk(), onStoreClosed: () => void = () => undefined) => {
+  const [clock, entropy] = [createTestClock(), createSeededEntropy(1)];
   const limits = {
     maxDiskUsageBytes: 100_000,
     maxRecordAgeSeconds: 60,
@@ -17,7 +18,10 @@ const openOnDisk = () => {
   };
   const queue = createQueue(
     { ...limits, dir: "/queue", dropNewestOnFull: false, clock, entropy },
-    { openStore: (now) => openDiskStore(disk, { entropy, now }), onClosed: () => undefined },
+    {
+      openStore: (now) => withMembers(openDiskStore(disk, { entropy, now }), { close: onStoreClosed }),
+      onClosed: () => undefined,
+    },
   );
   return { clock, disk, queue };
 };
@@ -70,4 +74,16 @@ it("Q3: counts what is too large once its source learns of it, and not while a f
   expect(await tooLarge()).toBe("dropped");
   expect(refusalsOf(closeAccounts(queue))).toEqual([[2, "log_line", "file", 1]]);
   await queue.close();
+});
+
+it("Q3: leaves no store open where a full disk keeps a queue that has ended from beginning anew", async () => {
+  const { disk, queue } = openOnDisk();
+  expect(queue.accounts.end()).toBe(true);
+  await queue.close();
+  let closes = 0;
+  disk.failure = "full";
+  expect(() => openOnDisk(disk, () => void closes++)).toThrow(/full/);
+  expect(closes).toBe(1);
+  disk.failure = undefined;
+  expect(() => openOnDisk(disk)).not.toThrow();
 });

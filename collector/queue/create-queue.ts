@@ -133,7 +133,13 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     onWritten: admitWaiting,
   });
 
-  if (accounts.hasEnded()) changeQueueId(0);
+  try {
+    if (accounts.hasEnded()) changeQueueId(0);
+  } catch (error) {
+    // It is opened again while the disk cannot be written.
+    store.close();
+    throw error;
+  }
 
   onReplaced = () => {
     hooks.replaced();

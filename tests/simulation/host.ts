@@ -2,6 +2,7 @@
 
 import { createForwarder, type Forwarder } from "../../collector/forward/forwarder.ts";
 import { createQueue } from "../../collector/queue/create-queue.ts";
+import { isDiskUnwritable } from "../../collector/queue/errors.ts";
 import { addFileGap, fileGapSource } from "../../collector/queue/file-gaps.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
 import type { NewRecord } from "../../collector/queue/record.ts";
@@ -96,6 +97,7 @@ const limits = {
 /** As collector/runtime/supervisor.ts has it. */
 const drainMs = 5_000;
 const drainPollMs = 200;
+const openAgainMs = 5_000;
 
 /** Makes a host and starts it. */
 export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
@@ -193,6 +195,12 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     network.cut((of) => of.hostId === hostId);
   };
 
+  /** As collector/runtime/supervisor.ts does, until its queue opens. */
+  const restartLater = () =>
+    world.after(openAgainMs, () => {
+      if (!host.isRunning()) host.start();
+    });
+
   const host: SimulatedHost & Running = {
     hostId,
     machine,
@@ -204,7 +212,13 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     isRunning: () => host.process.isAlive,
     start: () => {
       world.note(`${machine} starts`);
-      Object.assign(host, run());
+      try {
+        Object.assign(host, run());
+      } catch (error) {
+        if (!isDiskUnwritable(error)) throw error;
+        world.note(`${machine} waits for its disk: ${error}`);
+        restartLater();
+      }
     },
     stop: (restartAfterMs, isEnding = false) => {
       const { process, stopping } = host;
