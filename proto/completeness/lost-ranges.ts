@@ -29,7 +29,7 @@ type Counts = Pick<AccountFacts, "accepted" | "stored" | "rejected" | "discarded
 
 /**
  * Returns the counts of an accepted account as they are since its stream has lost ranges, of its own queue or of those that the host has left. A
- * record that core had rejected in a lost range is named twice, as nobody knows its place.
+ * record that core had rejected or missed in a lost range is named twice, as nobody knows its place.
  */
 export const withLosses = <Account extends Counts & { body: Uint8Array; lastSequence: bigint }>(
   account: Account,

@@ -1,8 +1,8 @@
 /**
  * Judges what core has of the accounts of hosts, once these have written their last ones. Its laws:
  * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored.
- * 2. Of an account's range core counts as stored what it has stored. It may count less, and name a record twice, where it had rejected one in a
- *    place that its stream has lost since.
+ * 2. Of an account's range core counts as stored what it has stored. It may count less, and name a record twice, where it had rejected or missed
+ *    one in a place that its stream has lost since.
  * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up.
  * 4. No loss is named that did not happen: neither by core nor by the host, of what its sources could not store.
  * 5. Core refuses no account.
@@ -112,7 +112,7 @@ const judgeCounted = (account: CoreAccount): Breach[] =>
     ? [breach("counted", `${nameOf(account)} is not`)]
     : [];
 
-/** Counts what core rejected of an account and a stream has lost since: nobody knows its place, and it is named twice. */
+/** Counts what core rejected or missed of an account, and a stream has lost since: nobody knows its place, and it is named twice. */
 const doubtfulOf = (
   account: CoreAccount,
   { tables: { lostRanges }, hosts }: Pick<AccountsAfter, "tables" | "hosts">,
@@ -121,11 +121,10 @@ const doubtfulOf = (
     lostRanges.some(
       ({ hostId, from, through }) => hostId === account.hostId && from <= sequence && BigInt(sequence) <= through,
     );
-  const letters = hosts.flatMap(({ hostId, disk }) =>
-    hostId === account.hostId ? (disk.image?.deadLetters ?? []) : [],
-  );
-  const rejected = letters.filter(({ code, sequence }) => !givenUp.has(code) && contains(account, sequence));
-  return new Set(rejected.flatMap(({ sequence }) => (isLost(sequence) ? [sequence] : []))).size;
+  // Those that a disk had before it went back too.
+  const letters = hosts.flatMap(({ hostId, disk }) => (hostId === account.hostId ? disk.ledger.letters : []));
+  const own = letters.filter(({ sequence }) => contains(account, sequence) && isLost(sequence));
+  return Math.min(account.lostSince, new Set(own.map(({ sequence }) => sequence)).size);
 };
 
 const judgeRange = (account: CoreAccount, stored: Stored, history: AccountsAfter): Breach[] => {

@@ -12,6 +12,8 @@ export interface CoreAccount extends ReadAccount {
   /** Its transaction, or the message of a stream through which its range is stored: its records are not behind it. */
   place: number;
   counts: Record<"stored" | "rejected" | "lost" | "missing", number>;
+  /** What its stream has lost of it since core has it. */
+  lostSince: number;
   /** Of the records that its sources could not store. */
   dropped: number;
   /** What decides on the state of its hour. */
@@ -37,9 +39,10 @@ export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges"
     ranges,
   );
   const counts = { stored, rejected, lost, missing };
+  const lostSince = lost - number("lost");
   const isChecked = row.is_checked === true;
   return {
-    ...{ ...read, refused, isChecked, counts },
+    ...{ ...read, refused, isChecked, counts, lostSince },
     place: number(sink === "nats" ? "stream_end" : "xid"),
     dropped: Object.values(readLosses(body).refused).reduce((sum, records) => sum + records, 0),
     facts: {

@@ -140,6 +140,7 @@ export const openDiskStore = (
     const checkpoints = [...image().checkpoints];
     const kept = { accounts: [...image().accounts], period: image().period };
     const stored: PastRecord[] = [];
+    const letters: DeadLetter[] = [];
     const encoder = encodeBlocks(draft.nextSequence, ({ index, envelopes, checksum }, first, last, bytes) => {
       const block = { index: Uint8Array.from(index), envelopes: Uint8Array.from(envelopes), checksum };
       rows.push({ first, last, bytes, ageMs: draft.ageMs, block });
@@ -191,7 +192,9 @@ export const openDiskStore = (
         if (row === undefined) return false;
         reduce(row, (record) => record.sequence !== sequence);
         draft.deadLetters += fault.countsTwice ? 2 : 1;
-        deadLetters = [...deadLetters, { sequence, queueId: draft.queueId.toHex(), code }].slice(-recordsMax);
+        const letter = { sequence, queueId: draft.queueId.toHex(), code };
+        letters.push(letter);
+        deadLetters = [...deadLetters, letter].slice(-recordsMax);
         return true;
       },
       putCheckpoint: (checkpoint) => {
@@ -204,7 +207,7 @@ export const openDiskStore = (
     };
     const end = (): readonly Checkpoint[] => {
       encoder.end();
-      const past = continuePast(image().past, draft, { stored, ledger: disk.ledger });
+      const past = continuePast(image().past, draft, { stored, letters, ledger: disk.ledger });
       const state = fault.skipsState ? image().state : draft;
       disk.image = { state, rows, deadLetters, checkpoints, ...kept, past };
       if (!fault.skipsSync) disk.synced = disk.image;

@@ -134,7 +134,7 @@ export const openFolderStore = (
           },
         });
       });
-      past = continuePast(past, store.state, { stored, ledger: disk.ledger });
+      past = continuePast(past, store.state, { stored, letters, ledger: disk.ledger });
       deadLetters = [...deadLetters, ...letters];
       note();
       return changed;

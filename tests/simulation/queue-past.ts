@@ -60,6 +60,8 @@ export interface Ledger {
   readonly queues: Set<string>;
   /** When a source could not store, or a log file was lost. Empty once the host may have forgotten it. */
   readonly dropped: number[];
+  /** The dead letters that its queues ever had. */
+  readonly letters: { readonly sequence: number; readonly code: string }[];
   /** The records that a disk lost; undefined: its host was answered nothing that the disk took back. */
   readonly lost: Map<string, DiskLoss | undefined>;
 }
@@ -72,6 +74,7 @@ export const createLedger = (): Ledger => ({
     hasJumped: false,
     queues: new Set(),
     dropped: [],
+    letters: [],
     lost: new Map(),
   },
 });
@@ -89,10 +92,11 @@ export const pastRecordOf = (envelope: Uint8Array, at: { sequence: number; wallM
 export const continuePast = (
   past: QueuePast,
   { queueId }: { queueId: Uint8Array },
-  { stored, ledger }: { stored: readonly PastRecord[]; ledger: Ledger },
+  { stored, letters, ledger }: { stored: readonly PastRecord[]; ledger: Ledger } & Pick<Ledger, "letters">,
 ): QueuePast => {
   const queue = queueId.toHex();
   ledger.queues.add(queue);
+  ledger.letters.push(...letters);
   for (const { text, ...record } of stored) ledger.written.set(text, record);
   const isKnown = past.queues.includes(queue);
   if (isKnown && stored.length === 0) return past;
