@@ -47,18 +47,20 @@ export interface AccountsAfter {
   isStreamBack: boolean;
   /** Whether an older core stored, which counts nothing. */
   isUncounted: boolean;
+  /** Whether the stream that has the totals of queues went back, alone or with that of their envelopes. */
+  areTotalsBack: boolean;
 }
 
 /** Returns the laws that accounts broke. */
 export const judgeAccounts = (history: AccountsAfter): Breach[] => {
-  const { tables, hosts, revoked, isBack, isUncounted } = history;
+  const { tables, hosts, revoked, isBack, isUncounted, areTotalsBack } = history;
   const stored = storedPlaces(tables.envelopes);
   const accounts = tables.accounts.map((row) => accountOf(row, tables));
   const served = hosts.filter(({ hostId }) => !revoked.has(hostId));
   return [
     ...served.flatMap(judgeArrival),
     ...served.flatMap((host) => judgeOpen(host, tables)),
-    ...(isBack || isUncounted ? [] : accounts.flatMap(judgeCounted)),
+    ...(isBack || isUncounted || areTotalsBack ? [] : accounts.flatMap(judgeCounted)),
     ...accounts.filter(({ refused }) => refused === null).flatMap((account) => judgeRange(account, stored, history)),
     ...judgeVolumes(accounts, tables),
     ...served.filter(isSingle(hosts)).flatMap((host) => {

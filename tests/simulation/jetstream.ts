@@ -61,6 +61,8 @@ export interface JetStream {
   /** Calls `onLost` when the connection is lost. */
   connect(onLost: () => void): () => void;
   loseLeader(): void;
+  /** How often a stream went back. */
+  restores(): number;
   /** What the stream of envelopes had when it went back, each time. */
   readonly discarded: readonly StreamMessageStored[];
   /**
@@ -178,6 +180,7 @@ export const createJetStream = (
     streams,
     consumers,
     discarded,
+    restores: () => restores,
     storeMs: [0, 5],
     losesAcks: false,
     isAway: false,

@@ -115,8 +115,9 @@ export const simulate = (
     const isStreamBack = (jetstream?.discarded.length ?? 0) > 0;
     const isBack = hasGoneBack || isStreamBack;
     const isUncounted = server.hasUncounted();
+    const areTotalsBack = (jetstream?.restores() ?? 0) > 0;
     const after = { tables, hosts: all, revoked, isBack, isUncounted, isStreamBack };
-    breaches.push(...judgeAccounts(after));
+    breaches.push(...judgeAccounts({ ...after, areTotalsBack }));
     breaches.push(...judgeHours({ ...after, copiesOf: oracle.copiesOf }, plant.hour));
     breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isBack }));
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
