@@ -228,23 +228,29 @@ export const isCovered = (
 /** Adds up the accounts of a host that touch the hour that begins at `hourMs`. */
 export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccounts => {
   const sum: HourAccounts = {
-    ...{ accounts: 0, covered: [], ranMs: 0, accepted: 0, stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0 },
-    ...{
-      expired: 0,
-      damaged: 0,
-      fileGapBytes: 0,
-      fileGaps: 0,
-      filtered: 0,
-      redacted: 0,
-      refused: {},
-      exportRejections: [],
-      faults: [],
-      isChecked: true,
-      clockAheadMs: 0,
-      sinks: [],
-      xid: null,
-      streamEnds: [],
-    },
+    accounts: 0,
+    covered: [],
+    ranMs: 0,
+    accepted: 0,
+    stored: 0,
+    rejected: 0,
+    discarded: 0,
+    lost: 0,
+    missing: 0,
+    expired: 0,
+    damaged: 0,
+    fileGapBytes: 0,
+    fileGaps: 0,
+    filtered: 0,
+    redacted: 0,
+    refused: {},
+    exportRejections: [],
+    faults: [],
+    isChecked: true,
+    clockAheadMs: 0,
+    sinks: [],
+    xid: null,
+    streamEnds: [],
   };
   for (const account of all.toSorted((one, other) => one.fromMs - other.fromMs)) {
     const { fromMs, toMs, isStopped, receivedMs } = account;
@@ -337,6 +343,10 @@ const shortagesOf = (sums: HourAccounts): Shortage[] => {
   return shortages;
 };
 
+/** Whether core knows of less than was accepted what became of it. */
+const isUncounted = ({ isChecked, accepted, stored, rejected, discarded, lost, missing }: HourAccounts): boolean =>
+  !isChecked && stored + rejected + discarded + lost + missing < accepted;
+
 /** Whether a queue is accounted for through an hour, or why not. */
 type QueueStatus = "accounted" | "pending" | "unknown" | "accounts_lost" | "not_accounted";
 
@@ -382,7 +392,7 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   if (statuses.has("accounts_lost") && accounts.faults.length === 0)
     shortages.push({ kind: "accounts_lost", count: null });
   // A queue whose account is to come may lack more, and what core has not counted.
-  const isOpen = statuses.has("pending") || !accounts.isChecked;
+  const isOpen = statuses.has("pending") || isUncounted(accounts);
   const mayLackMore = shortages.length > 0 && accounts.faults.length === 0 && isOpen;
   if (statuses.has("unknown") || mayLackMore) shortages.push({ kind: "unknown", count: null });
   if (shortages.length > 0) return status("short", shortages);
