@@ -137,7 +137,8 @@ const parseEnvelopesOrder = (args: readonly string[]): EnvelopesOrder | null => 
     const { from, to, host, table = "", drop = false } = parseArgs({ args: [...args], options }).values;
     if (!tablePattern.test(table)) return null;
     if (drop) return from === undefined && to === undefined && host === undefined ? { table, drop } : null;
-    const [first, last] = [timeAt(from ?? ""), timeAt(to ?? "0s")];
+    const first = timeAt(from ?? "");
+    const last = timeAt(to ?? "0s");
     return first && last ? { table, host, from: first, to: last } : null;
   } catch {
     return null;

@@ -67,7 +67,8 @@ const readOrder = (args: readonly string[]) => {
     if (at === undefined || others.length > 0 || (since !== undefined && !/^\d{1,15}$/.test(since))) return null;
     return {
       hour: new Date(Math.floor(at / hourMs) * hourMs),
-      ...{ host, blocks },
+      host,
+      blocks,
       since: since === undefined ? undefined : Number(since),
       withAccounts: accounts || host !== undefined || blocks !== undefined,
     };

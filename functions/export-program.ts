@@ -79,7 +79,12 @@ const serve = async (
     void reloadChangedFiles({ clock: systemClock, log }, client, stopping.signal);
     log.info({ export: name, metrics_port: listener?.port ?? null }, "ready");
     await runExport({
-      ...{ db: database.db, config, client, log, metrics, open: opened.open },
+      db: database.db,
+      config,
+      client,
+      log,
+      metrics,
+      open: opened.open,
       owner: uuidv7({ clock: systemClock, entropy: systemEntropy }),
       clock: systemClock,
       entropy: systemEntropy,
@@ -129,15 +134,13 @@ const retryStoredLetters = (config: ExportConfig): Promise<number> =>
     const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, systemClock);
     try {
       const { accepted, rejected, rejectedItems, skipped, failure } = await retryDeadLetters({
-        ...{
-          db,
-          name: config.name,
-          client,
-          limits: limitsOf(config, pace),
-          pace,
-          clock: systemClock,
-          entropy: systemEntropy,
-        },
+        db,
+        name: config.name,
+        client,
+        limits: limitsOf(config, pace),
+        pace,
+        clock: systemClock,
+        entropy: systemEntropy,
         requestMs: retryRequestMs,
       });
       printLine({ accepted, rejected, rejected_items: rejectedItems, skipped, failure });

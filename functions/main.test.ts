@@ -101,7 +101,8 @@ describe("svc-server", () => {
 
   it("C1: does not start with a CA key that the group may read", async () => {
     const ca = await createTestCa();
-    const [certificate, key] = [join(directory, "ca.pem"), join(directory, "ca.key")];
+    const certificate = join(directory, "ca.pem");
+    const key = join(directory, "ca.key");
     writeFileSync(certificate, ca.pem);
     writeFileSync(key, ca.key.pem);
     chmodSync(key, 0o640);
@@ -202,7 +203,8 @@ describe("svc-server", () => {
   });
 
   it("loads a new CA on SIGHUP, and keeps running without one", async () => {
-    const [certificate, key] = [join(directory, "hup.pem"), join(directory, "hup.key")];
+    const certificate = join(directory, "hup.pem");
+    const key = join(directory, "hup.key");
     const write = async () => {
       const ca = await createTestCa();
       writeFileSync(certificate, ca.pem);

@@ -104,7 +104,11 @@ const serve = async (
       viewsShared,
       fleetColumns,
       pastColumns: createPastColumns({
-        ...{ db: reports.db, clock: systemClock, codec: zstdCodec, present: fleetColumns, stopping: stop.signal },
+        db: reports.db,
+        clock: systemClock,
+        codec: zstdCodec,
+        present: fleetColumns,
+        stopping: stop.signal,
       }),
       hourColumns: createHourColumns({ db: reports.db, clock: systemClock, stopping: stop.signal }),
       clock: followDatabase(systemClock, databaseClock),
@@ -177,7 +181,10 @@ const serve = async (
       isStopping: () => isStopping,
     });
     const report = createCoreReporter(jobsCore, {
-      ...{ machine: hostname(), version: packageJson.version, checks, certificates: files.certificates },
+      machine: hostname(),
+      version: packageJson.version,
+      checks,
+      certificates: files.certificates,
       streams: () => ingest?.openStreams() ?? null,
       clockAheadMs: databaseClock.aheadMs,
       isStopping: () => isStopping,

@@ -134,7 +134,14 @@ export const startIngest = async (
   const { host, port } = config;
   const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
     startIngestListener({
-      ...{ host, port, tls, ingest: ingest.routes, app, managementPaths, clock, log },
+      host,
+      port,
+      tls,
+      ingest: ingest.routes,
+      app,
+      managementPaths,
+      clock,
+      log,
       handshakes: handshakesOf(config.handshakesOfAddress),
     }),
   );

@@ -119,7 +119,8 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
 
   const receiptSigners = new LRUCache<string, Promise<ReceiptSigner>>({ max: 16 });
   const receiptSignerOf = (env: Environment): Promise<ReceiptSigner> => {
-    const [pem, id] = [env[receiptKeyBinding], env.SVC_CHAT_RECEIPT_SIGNING_KEY_ID];
+    const pem = env[receiptKeyBinding];
+    const id = env.SVC_CHAT_RECEIPT_SIGNING_KEY_ID;
     const name = `${id}\n${pem}`;
     const known = receiptSigners.get(name);
     if (known) return known;

@@ -30,7 +30,8 @@ describe("buffer pool", () => {
     pool.release(small);
     expect(pool.acquire(100).buffer === small.buffer && pool.acquire(100).byteOffset === small.byteOffset).toBe(false);
     expect(pool.acquire(100_000).buffer).not.toBe(foreign.buffer);
-    const [one, other] = [pool.acquire(100_000), pool.acquire(100_000)];
+    const one = pool.acquire(100_000);
+    const other = pool.acquire(100_000);
     pool.release(one);
     pool.release(other);
     expect(pool.acquire(100_000).buffer).toBe(one.buffer);

@@ -52,8 +52,14 @@ export class JsonDepthError extends JsonLimitError {
   override readonly name = "JsonDepthError";
 }
 
-const [quote, backslash, lineFeed, comma] = [0x22, 0x5c, 0x0a, 0x2c];
-const [brace, bracket, braceEnd, bracketEnd] = [0x7b, 0x5b, 0x7d, 0x5d];
+const quote = 0x22;
+const backslash = 0x5c;
+const lineFeed = 0x0a;
+const comma = 0x2c;
+const brace = 0x7b;
+const bracket = 0x5b;
+const braceEnd = 0x7d;
+const bracketEnd = 0x5d;
 
 /** What a counter has found. */
 interface Found {

@@ -19,7 +19,8 @@ export interface Share {
  */
 export const differenceOfShares = (a: Share, b: Share, confidence: number): EstimatedDifference => {
   const z = normalQuantile((1 + confidence) / 2);
-  const [one, other] = [wilson(a, z), wilson(b, z)];
+  const one = wilson(a, z);
+  const other = wilson(b, z);
   const value = one.share - other.share;
   return {
     value,
@@ -42,7 +43,8 @@ export const differenceOfMeans = (
   b: readonly number[],
   confidence: number,
 ): EstimatedDifference => {
-  const [one, other] = [momentsOf(a), momentsOf(b)];
+  const one = momentsOf(a);
+  const other = momentsOf(b);
   const value = one.mean - other.mean;
   const variance = one.ofMean + other.ofMean;
   if (variance === 0) return { value, low: value, high: value };
@@ -87,18 +89,15 @@ const polynomial = (coefficients: readonly number[], x: number): number =>
 
 const middle = {
   above: [
-    ...[-3.969683028665376e1, 2.209460984245205e2, -2.759285104469687e2],
-    ...[1.38357751867269e2, -3.066479806614716e1, 2.506628277459239],
+    -3.969683028665376e1, 2.209460984245205e2, -2.759285104469687e2, 1.38357751867269e2, -3.066479806614716e1,
+    2.506628277459239,
   ],
-  below: [
-    ...[-5.447609879822406e1, 1.615858368580409e2, -1.556989798598866e2],
-    ...[6.680131188771972e1, -1.328068155288572e1],
-  ],
+  below: [-5.447609879822406e1, 1.615858368580409e2, -1.556989798598866e2, 6.680131188771972e1, -1.328068155288572e1],
 };
 const tail = {
   above: [
-    ...[-7.784894002430293e-3, -3.223964580411365e-1, -2.400758277161838],
-    ...[-2.549732539343734, 4.374664141464968, 2.938163982698783],
+    -7.784894002430293e-3, -3.223964580411365e-1, -2.400758277161838, -2.549732539343734, 4.374664141464968,
+    2.938163982698783,
   ],
   below: [7.784695709041462e-3, 3.224671290700398e-1, 2.445134137142996, 3.754408661907416],
 };

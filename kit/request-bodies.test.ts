@@ -93,7 +93,9 @@ describe("bodies that arrive", () => {
   it("release their bytes when they are complete, refused or their client disconnects", async () => {
     const { begin } = setUp();
     for (let round = 0; round < 20; round++) {
-      const [complete, gone, large] = [begin("192.0.2.1"), begin("192.0.2.1"), begin("192.0.2.1")];
+      const complete = begin("192.0.2.1");
+      const gone = begin("192.0.2.1");
+      const large = begin("192.0.2.1");
       complete.send(100);
       complete.end();
       gone.send(100);

@@ -3,7 +3,8 @@ import { createSlots } from "./slots.ts";
 
 it("limits the slots of each key, and releases each slot once", () => {
   const slots = createSlots(2);
-  const [first, second] = [slots("ada"), slots("ada")];
+  const first = slots("ada");
+  const second = slots("ada");
   expect([slots("ada"), slots("grace")]).toEqual([null, expect.any(Function)]);
   first?.();
   first?.();

@@ -199,7 +199,8 @@ describe("the readers of the hot paths agree with x509", () => {
         writeDer(tag.sequence, ...fields.slice(0, index), ...replacement, ...fields.slice(index + 1)),
         ...signed.map(({ raw }) => raw),
       );
-    const [serial, extensions] = [fields[1] ?? new Uint8Array(), fields[7] ?? new Uint8Array()];
+    const serial = fields[1] ?? new Uint8Array();
+    const extensions = fields[7] ?? new Uint8Array();
     const laxer = {
       "trailing bytes": Uint8Array.of(...der, 0),
       "a length in the long form": withField(1, Uint8Array.of(2, 0x81, serial.length - 2, ...serial.subarray(2))),

@@ -167,18 +167,28 @@ export const listChangesAction: Action<{ limit?: number }> = async (terminal, op
 /** Returns a line for each thing that runs out: when, whose it is, and the figures that say so. */
 const aheadRows = (ahead: LookAheadResponse) => [
   ...ahead.certificates.first.map((host) => ({
-    ...{ what: "certificate", of: host.device_id, at: host.expires_at, from: "not renewed" },
+    what: "certificate",
+    of: host.device_id,
+    at: host.expires_at,
+    from: "not renewed",
   })),
   ...ahead.queues.fullest.map((host) => ({
-    ...{ what: "queue", of: host.device_id, at: host.full_at },
+    what: "queue",
+    of: host.device_id,
+    at: host.full_at,
     from: `${host.bytes} of ${host.max_bytes} bytes in ${host.oldest_record_age_seconds} s`,
   })),
   ...ahead.tokens.items.map((token) => ({
-    ...{ what: "token", of: `${token.policy_name} ${token.token_prefix}`, at: token.expires_at },
+    what: "token",
+    of: `${token.policy_name} ${token.token_prefix}`,
+    at: token.expires_at,
     from: token.uses_left === null ? "any number of uses left" : `${token.uses_left} uses left`,
   })),
   ...ahead.system_certificates.items.map(({ machine, name, expires_at }) => ({
-    ...{ what: "certificate of core", of: `${machine} ${name}`, at: expires_at, from: "" },
+    what: "certificate of core",
+    of: `${machine} ${name}`,
+    at: expires_at,
+    from: "",
   })),
 ];
 

@@ -86,7 +86,9 @@ const kinds = {
     many: "watches",
     find: (client) =>
       Array.fromAsync(items(listWatches, { client, query: { limit: 1000 } }), ({ id, name, state }) => ({
-        ...{ id, names: [name], about: `${name}, ${state}` },
+        id,
+        names: [name],
+        about: `${name}, ${state}`,
       })),
   },
   /** Named by its config. */

@@ -15,7 +15,8 @@ const base = "http://127.0.0.1";
 export const signInByBrowser = async (terminal: Terminal, url: string): Promise<Token> => {
   const { clock, entropy, err } = terminal;
   const random = () => entropy.bytes(32).toBase64({ alphabet: "base64url", omitPadding: true });
-  const [codeVerifier, state] = [random(), random()];
+  const codeVerifier = random();
+  const state = random();
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(codeVerifier));
   const challenge = new Uint8Array(digest).toBase64({ alphabet: "base64url", omitPadding: true });
 

@@ -32,8 +32,19 @@ const enroll = async (
   const env = createTestCollectorEnv(over);
   const code = await runCommandLine(
     [
-      ...["enroll", "--core", server.url, "--ingest", "localhost:8443", "--ca-bundle", inDir("ca.pem")],
-      ...["--device-id", "node-1", "--identity-prefix", "https://fleet.test/d/", "--config-dir", inDir("etc")],
+      "enroll",
+      "--core",
+      server.url,
+      "--ingest",
+      "localhost:8443",
+      "--ca-bundle",
+      inDir("ca.pem"),
+      "--device-id",
+      "node-1",
+      "--identity-prefix",
+      "https://fleet.test/d/",
+      "--config-dir",
+      inDir("etc"),
       ...tokenFlags,
     ],
     env,

@@ -237,7 +237,8 @@ describe("enroll", () => {
     const config = join(etc(), "collector.yaml");
     await appendFile(config, "# edited\n");
     const kept = await readFile(config, "utf8");
-    const [before, key] = [await readFile(current("tls.crt"), "utf8"), await readFile(current("tls.key"), "utf8")];
+    const before = await readFile(current("tls.crt"), "utf8");
+    const key = await readFile(current("tls.key"), "utf8");
     const { code, env } = await enroll(["--reenroll"]);
     expect([code, server.calls.length]).toEqual([0, 2]);
     expect(env.err()).toContain("the existing config is kept");

@@ -41,7 +41,8 @@ const assign = async (yaml: string, { hash, onFetched }: { hash?: string; onFetc
 
 /** Starts a collector, of which core rejects every heartbeat after it has fetched what `assignSilently` assigns. */
 const startSilenced = async () => {
-  const [before, desired] = [await onDisk(), await anotherConfig()];
+  const before = await onDisk();
+  const desired = await anotherConfig();
   await collector.peer.close();
   await collector.start();
   const rejectAll = () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
@@ -58,7 +59,8 @@ describe("apply_desired_config", () => {
     const desired = `# by core\n${await anotherConfig()}`;
     await collector.start();
     await assign(desired);
-    const [runningHash, goodHash] = [await hashOf(desired), await hashOf(before)];
+    const runningHash = await hashOf(desired);
+    const goodHash = await hashOf(before);
     await expect.poll(lastConfig).toEqual({
       valid: true,
       errors: [],
@@ -293,7 +295,8 @@ describe("apply_desired_config", () => {
       onChange: () => undefined,
     });
     const desired = await anotherConfig();
-    const [config_id, config_hash] = [idOf(desired), await hashOf(desired)];
+    const config_id = idOf(desired);
+    const config_hash = await hashOf(desired);
     let answers = 0;
     const fetch = async () => {
       answers += 1;

@@ -20,7 +20,11 @@ describe("sourceSettings", () => {
     const rules = file?.type === "file" ? file.rules : expect.fail("no file source");
     expect(rules).toEqual({
       neverRead: expect.arrayContaining([
-        ...["/etc/c", "/etc/c/identity", "/etc/c/identity/current", "/etc/c/identity/current/tls.key", "/q"],
+        "/etc/c",
+        "/etc/c/identity",
+        "/etc/c/identity/current",
+        "/etc/c/identity/current/tls.key",
+        "/q",
       ]),
     });
     expect(rules.neverRead).not.toContain("/etc/ca");

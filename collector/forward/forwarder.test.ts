@@ -360,7 +360,8 @@ describe("an account", () => {
     await queue.append(records(1, 5));
     const received: string[] = [];
     const forwarder = forward({
-      ...{ clock, connect: connectToCore(received) },
+      clock,
+      connect: connectToCore(received),
       queue: new Proxy(queue, { get: (of, name) => (name === "accounts" ? accounts : Reflect.get(of, name)) }),
     });
     // Acks are deleted in the queue's own time.
@@ -371,7 +372,8 @@ describe("an account", () => {
     expect(forwarder.status()).toMatchObject({ connected: true, takesAccounts: true });
     await clock.advance(1);
     expect(forwarder.status()).toMatchObject({
-      ...{ connected: false, lastError: "deadline_exceeded: core did not answer an account for 15 s" },
+      connected: false,
+      lastError: "deadline_exceeded: core did not answer an account for 15 s",
     });
     await clock.advance(1_000);
     await until("account");

@@ -145,7 +145,9 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           compressBlock: compress ? createBlockCompressor() : undefined,
           batch: { ...options.batch, maxBytes },
           maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
-          ...{ answerTimeoutMs, accountTimeoutMs, areAccountsPaused },
+          answerTimeoutMs,
+          accountTimeoutMs,
+          areAccountsPaused,
           onOpened: ({ send, takesAccounts }) => {
             status.connected = true;
             status.takesAccounts = takesAccounts;

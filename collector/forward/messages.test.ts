@@ -58,11 +58,9 @@ const queueId = fc.uint8Array({ minLength: 16, maxLength: 16 });
 it("encodes left queues, and decodes core's cursors of them, as the library does", () => {
   fc.assert(
     fc.property(
-      ...[
-        fc.array(fc.record({ queueId, storedThrough: sequence, ackedThrough: sequence }), { maxLength: 8 }),
-        sequence,
-        fc.boolean(),
-      ],
+      fc.array(fc.record({ queueId, storedThrough: sequence, ackedThrough: sequence }), { maxLength: 8 }),
+      sequence,
+      fc.boolean(),
       (leftQueues, cursor, takesDirectives) => {
         const claims = { hostId: "h", queueId: id(1), sessionId: id(2), previousSessionIds: [id(3)], takesDirectives };
         const { message } = fromBinary(
@@ -73,7 +71,9 @@ it("encodes left queues, and decodes core's cursors of them, as the library does
           value: {
             ...claims,
             leftQueues: leftQueues.map(({ storedThrough, ackedThrough, ...left }) => ({
-              ...{ ...left, storedThrough: BigInt(storedThrough), ackedThrough: BigInt(ackedThrough) },
+              ...left,
+              storedThrough: BigInt(storedThrough),
+              ackedThrough: BigInt(ackedThrough),
             })),
           },
         });
@@ -165,7 +165,11 @@ it("decodes responses as the library encodes them", () => {
   ).toEqual({ statusAnswer: { ...answer, seq: 3, desiredConfig, sendDiag: "r" } });
   expect(decodeResponse(encode({ message: { case: "statusAnswer", value: {} } }))).toEqual({
     statusAnswer: {
-      ...{ seq: 0, reportNeeded: false, refused: "", nextStatusSeconds: 0, renewNow: false },
+      seq: 0,
+      reportNeeded: false,
+      refused: "",
+      nextStatusSeconds: 0,
+      renewNow: false,
       desiredConfig: null,
       sendDiag: "",
     },

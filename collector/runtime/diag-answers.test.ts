@@ -53,7 +53,8 @@ describe("a request of core for diagnostics", () => {
       await writeFile(running.host.config, text);
       // What runs takes effect in another session.
       await expect.poll(() => running.peer.opens.length).toBe(opens);
-      const [before, id] = [sent().length, randomUUID()];
+      const before = sent().length;
+      const id = randomUUID();
       // The stream that has just opened may take no directive yet.
       const sentBy = () => {
         request(id);
@@ -85,7 +86,8 @@ describe("a request of core for diagnostics", () => {
     await expect
       .poll(() => logged(/could not be sent/).map(({ fields }) => fields))
       .toContainEqual(expect.objectContaining({ code: "diag_not_requested" }));
-    const [before, statuses] = [sent().length, running.peer.statuses.length];
+    const before = sent().length;
+    const statuses = running.peer.statuses.length;
     await expect.poll(() => running.peer.statuses.length).toBeGreaterThan(statuses + 3);
     expect(sent()).toHaveLength(before);
   });
@@ -96,8 +98,11 @@ describe("a request of core for diagnostics", () => {
     running.onHeartbeat(() => ({
       status: 200,
       body: {
-        ...{ server_time: "2026-06-01T12:00:00.000Z", next_heartbeat_seconds: 60 },
-        ...{ desired_config: null, renew_now: false, send_diag: { request_id } },
+        server_time: "2026-06-01T12:00:00.000Z",
+        next_heartbeat_seconds: 60,
+        desired_config: null,
+        renew_now: false,
+        send_diag: { request_id },
       },
     }));
     await running.start();

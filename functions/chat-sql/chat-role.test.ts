@@ -32,7 +32,8 @@ describe("the role that boot makes", () => {
     const core = await create();
     // Over TCP, where the server asks for the password.
     const locate = async () => server.tcpUrl(core.database);
-    const [old, next] = ["o".repeat(32), "n".repeat(32)];
+    const old = "o".repeat(32);
+    const next = "n".repeat(32);
     const count = async ({ sql }: Awaited<ReturnType<typeof tools>>) =>
       (await sql?.query("select count(*) from collectors", signal))?.kind;
     // Step 1, step 2 of another core, and a core of step 1 that restarts.

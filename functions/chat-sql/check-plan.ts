@@ -13,17 +13,23 @@ export const planSettings = `set local work_mem = '${workMem}'; set local hash_m
   set local enable_hashjoin = off; set local enable_memoize = off`;
 
 const passing = new Set([
-  ...["Result", "ProjectSet", "Append", "Merge Append", "Limit", "Unique", "Group", "Subquery Scan", "Values Scan"],
-  ...[
-    "Nested Loop",
-    "Merge Join",
-    "Seq Scan",
-    "Index Scan",
-    "Index Only Scan",
-    "Bitmap Heap Scan",
-    "BitmapAnd",
-    "BitmapOr",
-  ],
+  "Result",
+  "ProjectSet",
+  "Append",
+  "Merge Append",
+  "Limit",
+  "Unique",
+  "Group",
+  "Subquery Scan",
+  "Values Scan",
+  "Nested Loop",
+  "Merge Join",
+  "Seq Scan",
+  "Index Scan",
+  "Index Only Scan",
+  "Bitmap Heap Scan",
+  "BitmapAnd",
+  "BitmapOr",
 ]);
 const keeping = new Set([
   "Sort",

@@ -355,7 +355,8 @@ const backends = async (): Promise<number[]> => {
 /** Returns the private memory of a process in MiB, and its CPU seconds; zeros when it has ended. */
 const usageOf = (pid: number): { memory: number; seconds: number } => {
   try {
-    const [status, stat] = [readFileSync(`/proc/${pid}/status`, "utf8"), readFileSync(`/proc/${pid}/stat`, "utf8")];
+    const status = readFileSync(`/proc/${pid}/status`, "utf8");
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     return {
       memory: Number(/RssAnon:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024,
       seconds: parseProcessTimes(stat).ticks / 100,
@@ -376,7 +377,8 @@ const measure = async (statement: string) => {
     .finally(() => {
       isStopped = true;
     });
-  let [memory, seconds] = [0, 0];
+  let memory = 0;
+  let seconds = 0;
   for (let pids: number[] = []; !isStopped || pids.length > 0; await systemClock.sleep(10)) {
     pids = await backends();
     for (const usage of pids.map(usageOf)) {

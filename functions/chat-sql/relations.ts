@@ -194,9 +194,18 @@ const statusAt = (status: SQL, notAfter: SQL, now: SQL): SQL =>
   sql`case when ${status} <> 'revoked' and ${notAfter} <= ${now} then 'expired' else ${status} end`;
 
 const computedOfCollectors = [
-  ...["state", "conditions", "last_heartbeat_at", "heartbeat_age_seconds", "last_envelope_at", "envelope_age_seconds"],
-  ...["certificate_status", "certificate_seconds_left", "successor_id", "successor_not_after"],
-  ...["held_by_budget", "held_until"],
+  "state",
+  "conditions",
+  "last_heartbeat_at",
+  "heartbeat_age_seconds",
+  "last_envelope_at",
+  "envelope_age_seconds",
+  "certificate_status",
+  "certificate_seconds_left",
+  "successor_id",
+  "successor_not_after",
+  "held_by_budget",
+  "held_until",
 ] as const;
 const computedOfCertificates = ["status", "seconds_left"] as const;
 /** The columns that stand for expressions, of which those of `state` and `conditions` take PostgreSQL 100 KB each to plan. */

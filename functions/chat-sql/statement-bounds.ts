@@ -234,8 +234,23 @@ const rowParents = new Set([...comparisons, "SubLink", "groupClause", "GroupingS
 const comparing = comparisons.union(likes).union(regexes).union(pairwise);
 /** The functions and operators that may read a joined text. */
 const joinReaders = new Set([
-  ...["||", "concat", "concat_ws", "array_to_string", "string_agg", "array_agg", "count", "min", "max", "coalesce"],
-  ...["TypeCast", "CaseExpr", "CaseWhen", "CoalesceExpr", "SortBy", "groupClause", "GroupingSet"],
+  "||",
+  "concat",
+  "concat_ws",
+  "array_to_string",
+  "string_agg",
+  "array_agg",
+  "count",
+  "min",
+  "max",
+  "coalesce",
+  "TypeCast",
+  "CaseExpr",
+  "CaseWhen",
+  "CoalesceExpr",
+  "SortBy",
+  "groupClause",
+  "GroupingSet",
 ]);
 
 /** Returns how many times an aggregate of a SELECT keeps its rows: once for each grouping set. */

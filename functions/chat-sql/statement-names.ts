@@ -61,7 +61,9 @@ export const derivedNamesIn = (
   statement: unknown,
   { columns, computed }: { columns: ReadonlySet<string>; computed: ReadonlySet<string> },
 ): DerivedNames => {
-  const [merged, separate, others] = [new Set<string>(), new Set<string>(), new Set<string>()];
+  const merged = new Set<string>();
+  const separate = new Set<string>();
+  const others = new Set<string>();
   const renames: { name: string; of: string }[] = [];
   const add = (select: unknown, positional: readonly string[], isMaterialized = false): void => {
     const { SelectStmt } = (select ?? {}) as { SelectStmt?: Fields };

@@ -53,8 +53,14 @@ describe("the header of client certificates", () => {
   };
 
   it.each([
-    ...["Authorization", "Cookie", "Host", "X-Forwarded-For"],
-    ...["Content-Type", "TE", "Traceparent", "CF-Connecting-IP"],
+    "Authorization",
+    "Cookie",
+    "Host",
+    "X-Forwarded-For",
+    "Content-Type",
+    "TE",
+    "Traceparent",
+    "CF-Connecting-IP",
   ])("is not %s, which has another meaning", (name) => {
     expect(faultOf(name)).toBe("must be a header without another meaning, such as X-Client-Cert");
   });

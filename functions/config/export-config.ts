@@ -138,7 +138,8 @@ export const parseExportConfig = (
   const { SVC_EXPORT_ENDPOINT: url = "" } = resolved;
   const fault = (variable: string, message: string) => faults.push({ variable, message });
   natsFaults(resolved, faults);
-  const [cert, key] = [resolved.SVC_EXPORT_CLIENT_CERT_FILE, resolved.SVC_EXPORT_CLIENT_KEY_FILE];
+  const cert = resolved.SVC_EXPORT_CLIENT_CERT_FILE;
+  const key = resolved.SVC_EXPORT_CLIENT_KEY_FILE;
   if (cert && !key) fault("SVC_EXPORT_CLIENT_KEY_FILE", "is required when SVC_EXPORT_CLIENT_CERT_FILE is set");
   if (key && !cert) fault("SVC_EXPORT_CLIENT_CERT_FILE", "is required when SVC_EXPORT_CLIENT_KEY_FILE is set");
   if (!url.startsWith("https:"))

@@ -21,7 +21,8 @@ it.each(["http/protobuf", "grpc"])("uses replaced certificates over %s without l
   const folder = await mkdtemp(join(tmpdir(), "svc-export-tls-"));
   open.push({ close: () => rm(folder, { recursive: true }) });
   const file = (name: string) => join(folder, name);
-  const [first, second] = [await createTestCa(), await createTestCa()];
+  const first = await createTestCa();
+  const second = await createTestCa();
   const start = async (ca: typeof first): Promise<OtlpBackend> => {
     const server = await issueBenchCredentials(ca, { type: "ip", value: "127.0.0.1" });
     const backend = await startOtlpBackend({ tls: { ...server, ca: ca.pem }, ...(ports && { ports }) });

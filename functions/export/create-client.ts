@@ -37,7 +37,11 @@ export const createExportClient = async (
   const connect = () =>
     createRetirable(
       create({
-        ...{ endpoint, concurrency, timeoutMs, isCompressed, clock },
+        endpoint,
+        concurrency,
+        timeoutMs,
+        isCompressed,
+        clock,
         headers: headers.current(),
         tls: tls.current(),
       }),

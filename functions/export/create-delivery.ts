@@ -48,7 +48,9 @@ export const createDelivery = (needs: DeliveryNeeds): Delivery => {
   const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, clock);
   const suspects = createSuspects();
   const letters = createDeadLetterLimit({
-    ...{ hostMax: config.hostDeadLettersMax, max: config.deadLettersMax, clock },
+    hostMax: config.hostDeadLettersMax,
+    max: config.deadLettersMax,
+    clock,
     count: () => countDeadLetters(db, name),
     countHosts: () => countSendingHosts(db),
   });

@@ -103,7 +103,8 @@ const send = async (request: ExportRequest, { client, pace, isAttested }: Delive
     if (!(cause instanceof ProtobufError)) throw cause;
     return { status: "rejected", reason: "the payload is no OTLP request", isUnsent: true };
   }
-  const [startedAt, timeoutMs] = [pace.clock.monotonic(), pace.timeoutMs()];
+  const startedAt = pace.clock.monotonic();
+  const timeoutMs = pace.timeoutMs();
   const outcome = await client.send(request.signal, body, timeoutMs);
   if (outcome.status === "retry" && outcome.isTimeout) pace.timedOut(timeoutMs);
   else if (outcome.status === "accepted") pace.answered(pace.clock.monotonic() - startedAt);

@@ -44,7 +44,12 @@ it.each([
     const source = createPostgresSource({
       onDamaged: () => undefined,
       codec: zstdCodec,
-      ...{ db, lease: acquired.lease, clock: clock, chunkBytes: 1 << 20, silenceMs: 30_000, disconnect: destroyClient },
+      db,
+      lease: acquired.lease,
+      clock: clock,
+      chunkBytes: 1 << 20,
+      silenceMs: 30_000,
+      disconnect: destroyClient,
       connect: () => openCopyClient(postgres.url(), readerSetup),
     });
     return { ...acquired, source };

@@ -39,7 +39,12 @@ export const createSources = async (
       prepare: () => ofThisSink(name, createExportPosition(db, name, start)),
       open: async (lease) =>
         createPostgresSource({
-          ...{ db, lease, clock, chunkBytes, silenceMs, codec: zstdCodec },
+          db,
+          lease,
+          clock,
+          chunkBytes,
+          silenceMs,
+          codec: zstdCodec,
           connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
           disconnect: destroyClient,
           onDamaged: (block) =>

@@ -28,7 +28,9 @@ export const createPace = (
 ): Pace => {
   const longest = Math.max(timeoutMs, timeoutMsMax);
   const smallest = Math.min(bytesMax, bytesMin);
-  let [bytes, timeout, fast] = [bytesMax, timeoutMs, 0];
+  let bytes = bytesMax;
+  let timeout = timeoutMs;
+  let fast = 0;
   return {
     clock,
     bytesMax: () => bytes,

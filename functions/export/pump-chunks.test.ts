@@ -22,7 +22,11 @@ const startPump = (some: Partial<PumpOptions>) => {
   const pump = pumpChunks({
     source: { read: async () => null, commit: async () => undefined },
     deliverAll: async () => none,
-    ...{ lanes: 4, bufferBytesMax: 10, clock, stopping: stopping.signal, signal: lease.signal },
+    lanes: 4,
+    bufferBytesMax: 10,
+    clock,
+    stopping: stopping.signal,
+    signal: lease.signal,
     observe: { buffered: () => undefined, committed: () => undefined },
     ...some,
   });
@@ -98,7 +102,8 @@ it("keeps no memory for chunks that are committed", async () => {
     collectGarbage();
     return process.memoryUsage().heapUsed;
   };
-  const [warmUp, chunks] = [1_000, 20_000];
+  const warmUp = 1_000;
+  const chunks = 20_000;
   let before = 0;
   let committed = 0;
   const { stopping, pump } = startPump({

@@ -19,8 +19,14 @@ afterEach(() => database.drop());
 
 const accepted: OtlpOutcome = { status: "accepted", rejectedItems: 0, message: "" };
 const envelope = (sequence: number, kind = "log_line"): StoredEnvelope => ({
-  ...{ hostId: "h", queueId: new Uint8Array(16), sequence: BigInt(sequence), kind, source: "files" },
-  ...{ observedAt: 1_795_000_000_000_000n, receivedAt: 1_795_000_000_000_000n, attributes: { a: "b" } },
+  hostId: "h",
+  queueId: new Uint8Array(16),
+  sequence: BigInt(sequence),
+  kind,
+  source: "files",
+  observedAt: 1_795_000_000_000_000n,
+  receivedAt: 1_795_000_000_000_000n,
+  attributes: { a: "b" },
   payload: new TextEncoder().encode(`line-${sequence};`),
 });
 const store = async (envelopes: readonly StoredEnvelope[]): Promise<void> => {
@@ -29,7 +35,13 @@ const store = async (envelopes: readonly StoredEnvelope[]): Promise<void> => {
   if (lease === null) throw new Error("another process has the lease");
   const deadLetters = envelopes.map((each) => ({ envelope: each, reason: "HTTP 400" }));
   await moveExportPosition(connection.db, lease, {
-    ...{ position: 1n, passed: 0, exported: 0, rejectedItems: 0, deadLetters, dropped: [], partial: [] },
+    position: 1n,
+    passed: 0,
+    exported: 0,
+    rejectedItems: 0,
+    deadLetters,
+    dropped: [],
+    partial: [],
   });
 };
 const retry = (answer: (lines: readonly string[]) => OtlpOutcome, some: Partial<RetryOptions> = {}) =>
@@ -116,7 +128,10 @@ describe("the limit of dead letters", () => {
   const createLimit = (stored: Record<string, number>, hosts: number, some: Partial<DeadLetterLimitOptions> = {}) => {
     let at = 0;
     return createDeadLetterLimit({
-      ...{ hostMax: 3, max: 1_000, countHosts: async () => hosts, clock: { monotonic: () => (at += 2_000) } },
+      hostMax: 3,
+      max: 1_000,
+      countHosts: async () => hosts,
+      clock: { monotonic: () => (at += 2_000) },
       count: async () => new Map(Object.entries(stored)),
       ...some,
     });

@@ -92,7 +92,12 @@ const deliverOnce = async (request: Parameters<typeof deliver>[0], options: Retr
   );
   try {
     return await deliver(request, {
-      ...{ client, clock, entropy, observe, pace, isAttested: limits.isAttested },
+      client,
+      clock,
+      entropy,
+      observe,
+      pace,
+      isAttested: limits.isAttested,
       decideDeadLetter: async (_, isAccepted) => (isAccepted ? "drop" : "store"),
       signal: timeout.signal,
     });

@@ -39,7 +39,9 @@ export const runExport = (needs: ExportNeeds): Promise<void> => {
         deliverAll: delivery.deliverAll,
         lanes: config.concurrency,
         bufferBytesMax: config.bufferBytesMax,
-        ...{ clock, stopping, signal },
+        clock,
+        stopping,
+        signal,
         observe: {
           buffered: metrics.observe.buffered,
           committed: (outcome) => {
@@ -53,7 +55,12 @@ export const runExport = (needs: ExportNeeds): Promise<void> => {
     }
   };
   return runLeased({
-    ...{ db, owner, clock, log, stopping, run },
+    db,
+    owner,
+    clock,
+    log,
+    stopping,
+    run,
     name: config.name,
     lastError: metrics.lastError,
     observe: metrics.observe,

@@ -86,7 +86,10 @@ const logTimeline = async (
   const { envelopes } = await countPendingOf(db, lease);
   log.warn(
     {
-      ...{ export: name, timeline: lease.identity?.timeline, was: leftTimeline, position: lease.position.toString() },
+      export: name,
+      timeline: lease.identity?.timeline,
+      was: leftTimeline,
+      position: lease.position.toString(),
       ...(reached === null ? {} : { position_was: reached.toString() }),
       repeated_envelopes_max: envelopes,
     },

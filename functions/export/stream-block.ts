@@ -44,7 +44,9 @@ export const readStreamBlock = (
 /** Reads which envelopes a message has; undefined if core did not write it. */
 const readPlace = (header: (name: string) => string): DamagedBlock | undefined => {
   const receivedAt = microsecondsOf(header("Svc-Received-At"));
-  const [host, queue, sequence] = [header("Svc-Host"), header("Svc-Queue"), header("Svc-Sequence")];
+  const host = header("Svc-Host");
+  const queue = header("Svc-Queue");
+  const sequence = header("Svc-Sequence");
   if (receivedAt === undefined || host === "" || queue === "") return undefined;
   try {
     return {
@@ -64,7 +66,8 @@ const readPlace = (header: (name: string) => string): DamagedBlock | undefined =
 const readEnvelope = (
   header: (name: string) => string,
 ): Omit<StoredEnvelope, "hostId" | "queueId" | "receivedAt" | "payload"> => {
-  const [sequence, kind] = [header("Svc-Sequence"), header("Svc-Kind")];
+  const sequence = header("Svc-Sequence");
+  const kind = header("Svc-Kind");
   if (!/^\d{1,19}$/.test(sequence) || kind === "") throw new TypeError("a message has no sequence or kind");
   return {
     sequence: BigInt(sequence),

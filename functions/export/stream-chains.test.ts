@@ -46,7 +46,8 @@ describe.skipIf(!(await canStartNats()))("what a consumer on a replica that diff
     const lacking = new Set(blocks.slice(2, 7));
     const delivered = all.filter((message) => !lacking.has(message));
     const chains = chainsFrom(0);
-    const [one, two] = [await chains.complete(delivered.slice(0, 3)), await chains.complete(delivered.slice(3))];
+    const one = await chains.complete(delivered.slice(0, 3));
+    const two = await chains.complete(delivered.slice(3));
     const complete = [...one.messages, ...two.messages];
     for (const host of ["h0", "h1"]) expect(blocksOf(complete, host)).toEqual(blocksOf(all, host));
     expect(complete).toHaveLength(all.length);

@@ -54,8 +54,13 @@ export const toStreamMessage = (message: Msg): StreamMessage => {
 
 /** Returns a message that was read by its sequence. There is nothing to acknowledge. */
 export const storedMessage = ({ subject, seq, header, data, time }: StoredMsg): StreamMessage => ({
-  ...{ subject, headers: header, data, heldBytes: heldBytesOf(data, header), sequence: seq },
-  ...{ deliveries: 0, delivery: 0 },
+  subject,
+  headers: header,
+  data,
+  heldBytes: heldBytesOf(data, header),
+  sequence: seq,
+  deliveries: 0,
+  delivery: 0,
   storedAt: time.getTime(),
   ack: () => undefined,
 });

@@ -5,7 +5,8 @@ import { pullMessages } from "./stream-pulls.ts";
 
 /** Begins to pull of a server that delivers what the test says; returns the delivery of a sequence. */
 const open = () => {
-  let [asked, ended] = ["", ""];
+  let asked = "";
+  let ended = "";
   let callback: (error: null, message: Msg) => void = () => undefined;
   const connection = {
     subscribe: (_: string, options: { callback: typeof callback }) => {

@@ -67,7 +67,13 @@ const openSource = async (start: "oldest" | "now" = "oldest") => {
   const { lease } = await acquireExportLease(db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
   const source = await openStreamSource({
-    ...{ db, manager, stream, lease, clock, log, codec: zstdCodec },
+    db,
+    manager,
+    stream,
+    lease,
+    clock,
+    log,
+    codec: zstdCodec,
     connection: nats.connection,
     chunkBytes: 1 << 20,
   });
@@ -148,9 +154,14 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
 
   it("returns the envelopes of versions that stored each as a message", async () => {
     const stored = {
-      ...{ "Svc-Sequence": "7", "Svc-Kind": "log_line", "Svc-Host": "spiffe://fleet.test/%C3%BC" },
-      ...{ "Svc-Queue": Buffer.from(storedQueue).toString("hex"), "Svc-Received-At": "2026-11-18T11:06:41.000000Z" },
-      ...{ "Svc-Observed-At": "2026-11-18T11:06:40.000005Z", "Svc-Source": "/%0A", "Svc-Attributes": '{"a":"\\n"}' },
+      "Svc-Sequence": "7",
+      "Svc-Kind": "log_line",
+      "Svc-Host": "spiffe://fleet.test/%C3%BC",
+      "Svc-Queue": Buffer.from(storedQueue).toString("hex"),
+      "Svc-Received-At": "2026-11-18T11:06:41.000000Z",
+      "Svc-Observed-At": "2026-11-18T11:06:40.000005Z",
+      "Svc-Source": "/%0A",
+      "Svc-Attributes": '{"a":"\\n"}',
     };
     nats.connection.publish("svc.ingest.log_line.a.b", "a line", {
       headers: MsgHdrsImpl.fromRecord(
@@ -161,8 +172,14 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     expect(chunk?.queues).toEqual([
       [
         {
-          ...{ hostId: "spiffe://fleet.test/ü", queueId: storedQueue, sequence: 7n, kind: "log_line", source: "/\n" },
-          ...{ observedAt: 1_795_000_000_000_005n, receivedAt: 1_795_000_001_000_000n, attributes: { a: "\n" } },
+          hostId: "spiffe://fleet.test/ü",
+          queueId: storedQueue,
+          sequence: 7n,
+          kind: "log_line",
+          source: "/\n",
+          observedAt: 1_795_000_000_000_005n,
+          receivedAt: 1_795_000_001_000_000n,
+          attributes: { a: "\n" },
           payload: new Uint8Array(Buffer.from("a line")),
         },
       ],

@@ -88,7 +88,9 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
 
   const toChunk = (messages: readonly StreamMessage[], end: StreamMessage, lacking: number): ExportChunk => {
     const queues = new Map<string, StoredEnvelope[]>();
-    let [envelopes, bytes, lost] = [0, 0, lacking];
+    let envelopes = 0;
+    let bytes = 0;
+    let lost = lacking;
     for (const message of messages) {
       if (message.sequence > last) {
         if (!isBehindFirst) lost += message.sequence - last - 1;

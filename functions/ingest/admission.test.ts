@@ -123,7 +123,8 @@ it("misses no end when rechecks overlap and the earlier one is answered last", a
   };
   const admission = createAdmission({ clock: createTestClock(), certificates, requireEnrollment: true });
   const recheck = () => admission.recheck([{ identity: "a", fingerprintSha256: "01", notAfter: 0 }]);
-  const [earlier, later] = [recheck(), recheck()];
+  const earlier = recheck();
+  const later = recheck();
   asked[1]?.answer("2");
   await later;
   asked[0]?.answer("1");

@@ -419,7 +419,8 @@ describe("committer", () => {
   });
 
   it("runs a batch again when another core has moved the cursor, and stores nothing twice", async () => {
-    const [here, there] = [start().committer, start().committer];
+    const here = start().committer;
+    const there = start().committer;
     for (let n = 1; n <= 60; n += 3) {
       await here.commit(frame(n, n), parallelBytes);
       await there.commit(frame(n + 1, n + 1), parallelBytes);

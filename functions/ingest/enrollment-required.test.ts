@@ -127,7 +127,8 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
     const denied = (reason: string) => ({ code: status.PERMISSION_DENIED, reason });
     const { error } = await submit(connect(byHand), frame("spiffe://fleet.test/by-hand"));
     expect(error).toMatchObject(denied("certificate_unknown"));
-    const [one, two] = [await enroll("b-1"), await enroll("b-2")];
+    const one = await enroll("b-1");
+    const two = await enroll("b-2");
     await revoke(`/v1/collector/certificates/${one.certificateId}/revoke`);
     await revoke(`/v1/collector/identities/${two.identityId}/revoke`);
     expect((await submit(connect(one), frame(one.identity))).error).toMatchObject(denied("certificate_revoked"));
@@ -175,7 +176,8 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
   });
 
   it("G4: a notified revocation ends the open stream at once, and no other", async () => {
-    const [bad, good] = [await enroll("c-1"), await enroll("c-2")];
+    const bad = await enroll("c-1");
+    const good = await enroll("c-2");
     const streams = [];
     for (const collector of [bad, good]) {
       const stream = openForward(connect(collector));

@@ -93,7 +93,10 @@ describe("examineBlock", () => {
     const block = blockOf(lines(3, { payload: new Uint8Array(30_000) }));
     block.queueId = Uint8Array.from(sentQueue);
     const { frame, release } = examineBlock(block, {
-      ...{ identity: sentIdentity, limits: { ...limits, payloadBytesMax: 30_000 }, receivedAt, codec: zstdCodec },
+      identity: sentIdentity,
+      limits: { ...limits, payloadBytesMax: 30_000 },
+      receivedAt,
+      codec: zstdCodec,
     });
     expect(frame.run.bytes.length).toBe(block.rawBytes);
     block.queueId.fill(0);

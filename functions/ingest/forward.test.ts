@@ -31,7 +31,8 @@ const start = ({ open = async () => "opened" } = {}) => {
     }
   }
   const frames = new Map<string, PromiseWithResolvers<string>>();
-  const [abort, disconnected] = [new AbortController(), new AbortController()];
+  const abort = new AbortController();
+  const disconnected = new AbortController();
   let readable: Promise<void> | undefined;
   const pushed = createPushedAnswers<string>();
   const answers = forward<string>(

@@ -80,7 +80,8 @@ describe("incomplete messages", () => {
   });
 
   it("ends a call whose message drips, and keeps one of a slow link", async () => {
-    const [dripping, slow] = [begin("a"), begin("b")];
+    const dripping = begin("a");
+    const slow = begin("b");
     for (let seconds = 1; seconds <= 60; seconds++) {
       await clock.advance(second);
       await dripping.send(1, [seconds, false]);
@@ -119,7 +120,8 @@ describe("incomplete messages", () => {
   });
 
   it("keeps the bytes of an incomplete message in the budget until it is whole, its call ends, or it is rejected", async () => {
-    const [whole, cut] = [begin("a"), begin("b")];
+    const whole = begin("a");
+    const cut = begin("b");
     await whole.send(600, [600, false]);
     await cut.send(500, [500, false]);
     expect(budget.used()).toBe(1_100);
@@ -130,7 +132,9 @@ describe("incomplete messages", () => {
   });
 
   it("rejects what exceeds the bound of its identity with overloaded, and serves other identities", async () => {
-    const [one, other, host] = [begin("a"), begin("a"), begin("b")];
+    const one = begin("a");
+    const other = begin("a");
+    const host = begin("b");
     await one.send(1, [900_000, false]);
     await other.send(1, [100_001, false]);
     expect(other.result()).toBe("overloaded");
@@ -140,7 +144,8 @@ describe("incomplete messages", () => {
   });
 
   it("lets one message be larger than the bound of its identity, and rejects it when it exceeds the budget", async () => {
-    const [large, rest] = [begin("a"), begin("b")];
+    const large = begin("a");
+    const rest = begin("b");
     await large.send(1, [900_000, false]);
     await large.send(1, [9_000_000, false]);
     expect(large.result()).toBeUndefined();

@@ -18,7 +18,8 @@ beforeAll(async () => {
   database = await createTestDatabase();
   connection = database.connect();
   const { db } = connection;
-  const [clock, log] = [systemClock, createTestLog()];
+  const clock = systemClock;
+  const log = createTestLog();
   const observe = { gap: (sequences: bigint) => void gaps.push(sequences), implausibleGap: () => undefined };
   const register = createPostgresRegister({ db, clock, entropy: systemEntropy, log });
   opener = createQueueOpener({ register, clock, observe, log });
@@ -128,7 +129,9 @@ it("locks queues that two clones have left of each other in one order", async ()
       entropy: systemEntropy,
       log: createTestLog(),
     }),
-    ...{ clock: systemClock, log: createTestLog(), observe: { gap: () => undefined, implausibleGap: () => undefined } },
+    clock: systemClock,
+    log: createTestLog(),
+    observe: { gap: () => undefined, implausibleGap: () => undefined },
   });
   const claims = { hostId: "f", queueId: bytes(2), sessionId: bytes(2), leftQueues: [left(1, 0)] };
   const opened = await Promise.all([

@@ -59,7 +59,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   it("accepts a session whose history contains the one before, answered or not", async () => {
     const client = await connect();
     const queue = newQueue();
-    const [first, lost, third] = [newQueue(), newQueue(), newQueue()];
+    const first = newQueue();
+    const lost = newQueue();
+    const third = newQueue();
     await forwardAll(client, [openSession(queue, { session_id: first }), { frame: frame(queue, 1, 2) }]);
     const next = openSession(queue, { session_id: third, previous_session_ids: [first, lost] });
     expect(cursorsOf(await forwardAll(client, [next, { frame: frame(queue, 3, 4) }]))).toEqual(["2", "4"]);
@@ -70,7 +72,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   it("Q11: rejects a copy whose history lacks the newest session, and records it once", async () => {
     const client = await connect();
     const queue = newQueue();
-    const [shared, mine, copy] = [newQueue(), newQueue(), newQueue()];
+    const shared = newQueue();
+    const mine = newQueue();
+    const copy = newQueue();
     await forwardAll(client, [openSession(queue, { session_id: shared }), { frame: frame(queue, 1, 2) }]);
     const own = openSession(queue, { session_id: mine, previous_session_ids: [shared] });
     await forwardAll(client, [own, { frame: frame(queue, 3, 6) }]);
@@ -92,7 +96,8 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   it("Q11: ends the open stream of a copy at its next frame once another copy has opened the queue, and rejects it when it opens", async () => {
     const client = await connect();
     const queue = newQueue();
-    const [shared, copy] = [newQueue(), newQueue()];
+    const shared = newQueue();
+    const copy = newQueue();
     const older = openForward(client);
     older.call.write(openSession(queue, { session_id: shared }));
     older.call.write({ frame: frame(queue, 1, 2) });
@@ -117,7 +122,8 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   it("Q11: rejects a queue whose cursor is above what it can have sent", async () => {
     const client = await connect();
     const queue = newQueue();
-    const [session, restored] = [newQueue(), newQueue()];
+    const session = newQueue();
+    const restored = newQueue();
     await forwardAll(client, [openSession(queue, { session_id: session }), { frame: frame(queue, 1, 6) }]);
     const claims = { session_id: restored, previous_session_ids: [session] };
     expect((await forwardAll(client, [openSession(queue, { ...claims, sent_through: 5 })])).error).toMatchObject(
@@ -129,7 +135,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   it("Q12: moves the cursor over what a restored database lost, and records the range once", async () => {
     const client = await connect();
     const queue = newQueue();
-    const [before, after, again] = [newQueue(), newQueue(), newQueue()];
+    const before = newQueue();
+    const after = newQueue();
+    const again = newQueue();
     await forwardAll(client, [openSession(queue, { session_id: before }), { frame: frame(queue, 1, 3) }]);
     const claims = { session_id: after, previous_session_ids: [before] };
     await forwardAll(client, [openSession(queue, claims), { frame: frame(queue, 4, 10) }]);
@@ -150,7 +158,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
 
   it("Q12: answers the cursors of queues that were left, and records what the database lost of them", async () => {
     const client = await connect();
-    const [known, lost, queue] = [newQueue(), newQueue(), newQueue()];
+    const known = newQueue();
+    const lost = newQueue();
+    const queue = newQueue();
     for (const each of [known, lost])
       await forwardAll(client, [openSession(each, { session_id: newQueue() }), { frame: frame(each, 1, 3) }]);
     const leftQueues = [lost, known].map((queue_id) => ({ queue_id, stored_through: queue_id === lost ? 5 : 2 }));
@@ -162,8 +172,10 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
 
   it("K9: counts nothing as lost of a queue that was in another sink since", async () => {
     const client = await connect();
-    const [known, unknown] = [newQueue(), newQueue()];
-    const [before, after] = [newQueue(), newQueue()];
+    const known = newQueue();
+    const unknown = newQueue();
+    const before = newQueue();
+    const after = newQueue();
     await forwardAll(client, [openSession(known, { session_id: before }), { frame: frame(known, 1, 3) }]);
     const { db, sql } = test.connection;
     await sql`delete from ingest_gap`;
@@ -250,7 +262,8 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   it("fences a Submit that carries an Open, and not one without", async () => {
     const client = await connect();
     const queue = newQueue();
-    const [session, next] = [newQueue(), newQueue()];
+    const session = newQueue();
+    const next = newQueue();
     const first = await submit(client, frame(queue, 1, 2), openSession(queue, { session_id: session }).open);
     expect(cursorsOf(first)).toEqual(["2"]);
     const second = openSession(queue, { session_id: next, previous_session_ids: [session] }).open;
@@ -262,7 +275,8 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
 
   it("rejects claims that are no sessions, and frames of another queue than open's", async () => {
     const client = await connect();
-    const [queue, session] = [newQueue(), newQueue()];
+    const queue = newQueue();
+    const session = newQueue();
     const invalid = { code: status.INVALID_ARGUMENT, reason: "frame_invalid" };
     const short = session.subarray(1);
     const claims = [

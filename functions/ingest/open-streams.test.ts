@@ -108,7 +108,8 @@ describe("open streams", () => {
 
   it("G4: ends the streams of a revoked caller within 5 s, and no others", async () => {
     const { clock, revoked, streams, stop } = start();
-    const [bad, good] = [streams.enter(caller("bad")), streams.enter(caller("good"))];
+    const bad = streams.enter(caller("bad"));
+    const good = streams.enter(caller("good"));
     await clock.advance(1_500);
     revoked.add("bad");
     await clock.advance(3_500);
@@ -143,7 +144,9 @@ describe("open streams", () => {
   it("G4: ends each stream at its own expiry, whatever the order in which they opened, and whichever have left", async () => {
     const { clock, expired, streams, stop } = start();
     const enter = (name: string, notAfter: number) => streams.enter({ ...caller(name), notAfter });
-    const [third, first, second] = [enter("third", 3), enter("first", 1), enter("second", 2)];
+    const third = enter("third", 3);
+    const first = enter("first", 1);
+    const second = enter("second", 2);
     const expire = async (name: string) => {
       expired.add(name);
       await clock.advance(1_000);
@@ -207,7 +210,8 @@ describe("open streams", () => {
 
   it("G4: ends revoked streams within 5 s, and no others, while rechecks take up to 2.4 s: they overlap", async () => {
     const { clock, revoked, streams, setLatency, stop } = start();
-    const [bad, good] = [streams.enter(caller("bad")), streams.enter(caller("good"))];
+    const bad = streams.enter(caller("bad"));
+    const good = streams.enter(caller("good"));
     setLatency(2_400);
     await clock.advance(20_000);
     expect([bad.signal.aborted, good.signal.aborted]).toEqual([false, false]);

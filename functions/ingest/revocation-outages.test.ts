@@ -55,7 +55,8 @@ const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) =
     });
     return { proxy, database, at: { url, servers } };
   };
-  const [notifications, pool] = [await connect(), await connect()];
+  const notifications = await connect();
+  const pool = await connect();
   const replica = await startTestIngest({
     config: { requireEnrollment: true },
     ca: core.ca,

@@ -130,7 +130,11 @@ class EnvelopeScanner {
   /** Reads the envelope that ends at `end`, and counts it unless its spans are on the discard list. */
   #read(start: number, end: number): void {
     const bytes = this.#bytes;
-    let [kindStart, kindEnd, payloadStart, payloadEnd, textBytes] = [0, 0, 0, 0, 0];
+    let kindStart = 0;
+    let kindEnd = 0;
+    let payloadStart = 0;
+    let payloadEnd = 0;
+    let textBytes = 0;
     let sequence = 0;
     let tag = 0;
     let isObserved = false;

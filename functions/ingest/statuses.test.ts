@@ -166,7 +166,8 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
   });
 
   it("stores a signed report as the heartbeat by HTTP does, and answers with the same", async () => {
-    const [one, other] = [await enroll(), await enroll()];
+    const one = await enroll();
+    const other = await enroll();
     const report = { config: { valid: false, errors: ["line 1"], running_config_hash: null } };
     const stream = await open(one);
     expect(await stream.status({ report: reportOf(one, report) })).toMatchObject({ ...accepted, desired_config: null });
@@ -193,9 +194,12 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
   });
 
   it("tells those streams of a host that take directives of another config at once, on the replica that has them", async () => {
-    const [host, other] = [await enroll(), await enroll()];
+    const host = await enroll();
+    const other = await enroll();
     const stream = await open(host, ingest, true);
-    const [silent, late, others] = [await open(host), await open(host, cut, true), await open(other, ingest, true)];
+    const silent = await open(host);
+    const late = await open(host, cut, true);
+    const others = await open(other, ingest, true);
     const { id, hash } = await publish();
     await assign(host, id);
     expect((await stream.next()).directive).toEqual({ spread_ms: 0, config_assigned: {} });
@@ -211,7 +215,8 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
 
   it("asks a host for its diagnostics on its stream at once, and with the next status where the notification is lost", async () => {
     const host = await enroll();
-    const [stream, late] = [await open(host, ingest, true), await open(host, cut, true)];
+    const stream = await open(host, ingest, true);
+    const late = await open(host, cut, true);
     expect(await late.status({ report: reportOf(host) })).toMatchObject({ ...accepted, send_diag: null });
     await core.clock.advance(1_000);
     const { body } = await core.api("POST", `/v1/collector/hosts/${host.identityId}/diags`, { as: "admin" });
@@ -223,7 +228,8 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
 
   it("has a host report or renew at once, and says with each later status that it must renew, until it has", async () => {
     const host = await enroll();
-    const [stream, late] = [await open(host, ingest, true), await open(host, cut, true)];
+    const stream = await open(host, ingest, true);
+    const late = await open(host, cut, true);
     expect(await late.status({ report: reportOf(host) })).toMatchObject({ ...accepted, renew_now: false });
     const nudge = (action: string, as: "admin" | "auditor" = "admin") =>
       core.api("POST", `/v1/collector/hosts/${host.identityId}/nudges`, { as, body: { action } });
@@ -324,8 +330,13 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const { heartbeats } = core.core;
     const record = createStatusRecorder({ ...core.core, heartbeats: { ...heartbeats, hasOlderCore: () => true } });
     const figures = {
-      ...{ queueRecords: 0, queueBytes: 0, oldestRecordAgeSeconds: null, droppedRecordsTotal: 0 },
-      ...{ deadLetters: 0, lastAckAgeSeconds: null, process: { rss_bytes: null, cpu_ms: null } },
+      queueRecords: 0,
+      queueBytes: 0,
+      oldestRecordAgeSeconds: null,
+      droppedRecordsTotal: 0,
+      deadLetters: 0,
+      lastAckAgeSeconds: null,
+      process: { rss_bytes: null, cpu_ms: null },
     };
     const fingerprintSha256 = hash("sha256", host.certificate);
     const remoteAddress = "127.0.0.1";
@@ -415,7 +426,8 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
 
   it("suspects a clone when two processes report in turn on their streams", async () => {
     const host = await enroll();
-    const [one, two] = [await open(host), await open(host)];
+    const one = await open(host);
+    const two = await open(host);
     for (const [stream, boot_id] of [
       [one, "a"],
       [two, "b"],

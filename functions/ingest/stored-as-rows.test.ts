@@ -36,7 +36,10 @@ const { sql, db } = database.connect();
 let now = Date.UTC(2026, 10, 23, 6);
 const startCore = () =>
   createPostgresSink({
-    ...{ db, codec: zstdCodec, entropy: systemEntropy, log: createTestLog() },
+    db,
+    codec: zstdCodec,
+    entropy: systemEntropy,
+    log: createTestLog(),
     databaseUrl: async () => database.url,
     clock: { ...systemClock, now: () => now },
     observe: { batch: () => undefined, gap: () => undefined, implausibleGap: () => undefined },
@@ -68,7 +71,12 @@ const examine = (
   const data = form === "zstd block" ? zstdCodec.compress(raw) : raw;
   const encoding = form === "zstd block" ? BlockEncoding.ZSTD : BlockEncoding.NONE;
   const block = create(BlockSchema, {
-    ...{ hostId, queueId, previousSequence, data, rawBytes: raw.length, encoding },
+    hostId,
+    queueId,
+    previousSequence,
+    data,
+    rawBytes: raw.length,
+    encoding,
     lastSequence: envelopes.at(-1)?.sequence ?? previousSequence,
     envelopes: envelopes.length,
   });
@@ -131,9 +139,14 @@ const expectStored = async (queues: readonly RowQueue[], whole: readonly Uint8Ar
     const own = blocks.filter((block) => block.host_id === hostId && equalBytes(block.queue_id, queueId));
     expect(own.flatMap(readBlock)).toEqual(
       rows.map(({ envelope }) => ({
-        ...{ hostId, queueId: Buffer.from(queueId), observedAt: microseconds(envelope) },
-        ...{ sequence: envelope.sequence, kind: envelope.kind, source: envelope.source },
-        ...{ attributes: envelope.attributes, payload: Buffer.from(envelope.payload).toString() },
+        hostId,
+        queueId: Buffer.from(queueId),
+        observedAt: microseconds(envelope),
+        sequence: envelope.sequence,
+        kind: envelope.kind,
+        source: envelope.source,
+        attributes: envelope.attributes,
+        payload: Buffer.from(envelope.payload).toString(),
       })),
     );
     const ids = own.map(({ xid }) => BigInt(xid));
@@ -173,7 +186,10 @@ const openQueue = async (model: RowQueue, core: 0 | 1, isCopy: boolean): Promise
   const sessionId = systemEntropy.bytes(16);
   const known = isCopy ? model.sessions.slice(0, -1) : model.sessions;
   const claims = create(OpenSchema, {
-    ...{ hostId: model.hostId, queueId: model.queueId, sessionId, ackedThrough: model.cursor },
+    hostId: model.hostId,
+    queueId: model.queueId,
+    sessionId,
+    ackedThrough: model.cursor,
     previousSessionIds: known.slice(-16),
   });
   const opened = await cores[core].open(claims).catch((error: unknown) => error);

@@ -36,7 +36,8 @@ describe("a rollout over 40 hosts", async () => {
     expect(done.waves.map(({ targets }) => targets)).toEqual([4, 12, 24]);
     done.waves.forEach((wave, index) => {
       const next = done.waves[index + 1];
-      const [startedAt, soakUntil] = [Date.parse(wave.started_at ?? ""), Date.parse(wave.soak_until ?? "")];
+      const startedAt = Date.parse(wave.started_at ?? "");
+      const soakUntil = Date.parse(wave.soak_until ?? "");
       expect(soakUntil).toBeGreaterThanOrEqual(startedAt + (index === 0 ? soakMs : soak_seconds * 1000));
       expect(Date.parse(wave.completed_at ?? "")).toBeGreaterThanOrEqual(soakUntil);
       if (next) expect(Date.parse(next.started_at ?? "")).toBeGreaterThanOrEqual(soakUntil);

@@ -152,7 +152,8 @@ describe("the sessions of cores", () => {
   });
 
   it("show none while another core received, and one for all that come back together", async () => {
-    const [one, other] = [keeper(), keeper()];
+    const one = keeper();
+    const other = keeper();
     await one();
     await pass(60_000, other);
     await one();

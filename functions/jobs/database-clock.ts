@@ -24,7 +24,8 @@ export const createDatabaseClock = (db: Executor, clock: Clock): DatabaseClock =
     async measure() {
       const sentAt = clock.monotonic();
       const time = await readDatabaseTime(db);
-      const [least, most] = [time - clock.monotonic(), time - sentAt];
+      const least = time - clock.monotonic();
+      const most = time - sentAt;
       if (origin === undefined || origin < least || origin > most) origin = least;
       return time;
     },

@@ -19,7 +19,10 @@ it("D8: ends the COPY of a core that disappeared in its middle, and no other", a
   abandoned.query({
     submit: (connection: Connection) =>
       connection.query("begin; select pg_current_xact_id(); copy ingest_block from stdin"),
-    ...{ handleRowDescription: ignore, handleDataRow: ignore, handleCommandComplete: ignore, handleError: ignore },
+    handleRowDescription: ignore,
+    handleDataRow: ignore,
+    handleCommandComplete: ignore,
+    handleError: ignore,
     // No rows follow.
     handleCopyInResponse: ignore,
   });

@@ -51,7 +51,8 @@ export const maintainIngestPartitions = async (
   const created = missing.map(nameOf);
   const pause = await recordClock(db, new Date(now));
   if (pause !== null) {
-    const [from, to] = [pause.from.toISOString(), pause.to.toISOString()];
+    const from = pause.from.toISOString();
+    const to = pause.to.toISOString();
     return { created, dropped: [], paused: { from, to } };
   }
   await deleteOldVolume(db, now);

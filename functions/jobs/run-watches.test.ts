@@ -19,7 +19,8 @@ const secrets = [
   `whsec_${btoa("the new secret, of 32 bytes or so")}`,
   `whsec_${btoa("the old secret, of 32 bytes or so")}`,
 ];
-const [webhook, alertmanager] = [await startReceiver(), await startReceiver()];
+const webhook = await startReceiver();
+const alertmanager = await startReceiver();
 const test = await createTestCore({
   env: {
     SVC_WATCH_RECEIVERS: `web_url: https://fleet.test
@@ -260,7 +261,9 @@ describe("a watch", () => {
     await beat(8);
     await tick();
     expect((await show(id)).history[0]).toMatchObject({
-      ...{ kind: "dropped", receiver: "hook", detail: "HTTP 410: the receiver is gone" },
+      kind: "dropped",
+      receiver: "hook",
+      detail: "HTTP 410: the receiver is gone",
     });
     await tick(3);
     expect([webhook.received.length, (await show(id)).waiting_messages]).toEqual([1, 1]);
@@ -271,7 +274,9 @@ describe("a watch", () => {
     await api("PUT", `/v1/collector/watches/${id}`, { as: "admin", body: { name, filter, more_than: 99, revision } });
     expect(await expireWatches(core)).toBe(1);
     expect((await show(id)).history[0]).toMatchObject({
-      ...{ kind: "dropped", receiver: "private", detail: "after a day: the receiver's address is not allowed" },
+      kind: "dropped",
+      receiver: "private",
+      detail: "after a day: the receiver's address is not allowed",
     });
   });
 
@@ -293,11 +298,9 @@ describe("a watch", () => {
   });
 
   it("tells those who know that it fires when it is deleted or changed, and nobody when it was pending", async () => {
-    const [fires, changes, waits] = [
-      await create({ for_seconds: 0 }),
-      await create({ for_seconds: 0 }),
-      await create({ for_seconds: 600 }),
-    ];
+    const fires = await create({ for_seconds: 0 });
+    const changes = await create({ for_seconds: 0 });
+    const waits = await create({ for_seconds: 600 });
     await beat(8);
     await tick();
     const { revision, name } = await show(changes);
@@ -369,7 +372,8 @@ describe("a watch", () => {
   });
 
   it("says why its filter cannot be counted any more, and does not stop the others", async () => {
-    const [broken, id] = [await create({ for_seconds: 0 }), await create({ for_seconds: 0 })];
+    const broken = await create({ for_seconds: 0 });
+    const id = await create({ for_seconds: 0 });
     await core.db.execute(sql`update watch set filter = 'stat:stale' where id = ${broken}`);
     await beat(8);
     await tick();

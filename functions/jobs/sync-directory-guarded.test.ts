@@ -59,7 +59,8 @@ describe("the guard", () => {
 
 describe("several cores", () => {
   it("sync one at a time; a core that boots later syncs again, and at an interval only the first does", async () => {
-    const [reading, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const reading = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<void>();
     const slow = sync({
       read: async () => {
         reading.resolve();

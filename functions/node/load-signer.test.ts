@@ -15,7 +15,8 @@ describe("loadLocalCa", () => {
   afterAll(() => rmSync(dir, { recursive: true }));
 
   const load = (certificate: string, key: string, mode = 0o600) => {
-    const [certificateFile, keyFile] = [join(dir, "ca.pem"), join(dir, "ca.key")];
+    const certificateFile = join(dir, "ca.pem");
+    const keyFile = join(dir, "ca.key");
     writeFileSync(certificateFile, certificate);
     writeFileSync(keyFile, key);
     chmodSync(keyFile, mode);

@@ -62,7 +62,8 @@ describe("the signer command", () => {
   });
 
   it("S1: kills a hanging program and its process group at the timeout", async () => {
-    const [clock, pids] = [createTestClock(), join(dir, "hang")];
+    const clock = createTestClock();
+    const pids = join(dir, "hang");
     const hang = run(`sleep 600 & echo $! $$ > ${pids}; wait`, { clock });
     hang.catch(() => undefined);
     const [grandchild = 0, child = 0] = await numbersIn(pids, 2);
@@ -75,13 +76,15 @@ describe("the signer command", () => {
   });
 
   it("S1: kills a grandchild that keeps the pipe open as soon as its parent has ended", async () => {
-    const [clock, pids] = [createTestClock(), join(dir, "grandchild")];
+    const clock = createTestClock();
+    const pids = join(dir, "grandchild");
     expect(await run(`sleep 600 & echo $! > ${pids}; echo answer`, { clock })).toBe("answer\n");
     await ended(Number(readFileSync(pids, "utf8")));
   });
 
   it("S1: a process that left the group cannot delay the answer beyond the timeout", async () => {
-    const [clock, pids] = [createTestClock(), join(dir, "escaped")];
+    const clock = createTestClock();
+    const pids = join(dir, "escaped");
     const held = run(
       `setsid sh -c 'echo $$ > ${pids}.new; mv ${pids}.new ${pids}; exec sleep 600' &
       until [ -e ${pids} ]; do sleep 0.01; done; echo $(cat ${pids}) $$ > ${pids}.both; echo answer`,
@@ -146,7 +149,8 @@ describe("the signer command", () => {
   });
 
   it("runs at most `concurrency` programs at once", async () => {
-    const [running, peak] = [join(dir, "running"), join(dir, "peak")];
+    const running = join(dir, "running");
+    const peak = join(dir, "peak");
     const work = `echo x >> ${running}-$$; ls ${dir} | grep -c '^running-' >> ${peak}; sleep 0.1; rm ${running}-$$`;
     const command = commandOf(work, { concurrency: 3 });
     await Promise.all(Array.from({ length: 9 }, () => command.run("")));
@@ -156,12 +160,16 @@ describe("the signer command", () => {
   });
 
   it("a call that acquires no slot within the timeout fails, and its slot goes to the next call", async () => {
-    const [clock, starts, gate] = [createTestClock(), join(dir, "starts"), join(dir, "gate")];
+    const clock = createTestClock();
+    const starts = join(dir, "starts");
+    const gate = join(dir, "gate");
     const work = `echo >> ${starts}; until [ -e ${gate} ]; do sleep 0.01; done; rm ${gate}; echo`;
     const { run: sign } = commandOf(work, { concurrency: 1, clock });
     const started = (times: number) =>
       expect.poll(() => (existsSync(starts) ? readFileSync(starts, "utf8").length : 0)).toBe(times);
-    const [first, second, third] = [sign(""), sign(""), sign("")];
+    const first = sign("");
+    const second = sign("");
+    const third = sign("");
     third.catch(() => undefined);
     await started(1);
     await clock.advance(20_000);

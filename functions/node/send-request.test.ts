@@ -38,7 +38,11 @@ const clock = { ...systemClock, now: createTestClock().now };
 const send = (url: string, { allowPrivate = true, resolve = resolvesTo("127.0.0.1"), msMax = 5000 } = {}) =>
   createSendRequest({ clock, msMax, resolve })({ url, allowPrivate, headers: {}, body: "{}" });
 const failed = (reason: string, more: object = {}) => ({
-  ...{ status: "failed", reason, isFinal: false, afterMs: null, ...more },
+  status: "failed",
+  reason,
+  isFinal: false,
+  afterMs: null,
+  ...more,
 });
 const refused = failed("the receiver's address is not allowed");
 

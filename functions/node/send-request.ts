@@ -60,7 +60,10 @@ export const createSendRequest =
     const reach = { allowPrivate, isPlain: url.protocol === "http:" };
     const host = url.hostname.replace(/^\[|\]$/g, "");
     const retry = (reason: string, afterMs: number | null = null) => ({
-      ...{ status: "failed" as const, reason, isFinal: false, afterMs },
+      status: "failed" as const,
+      reason,
+      isFinal: false,
+      afterMs,
     });
     // The platform looks no literal address up.
     if (isIP(host) !== 0 && !reaches(reach, host)) return retry(refused);

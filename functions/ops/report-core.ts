@@ -52,7 +52,13 @@ export const createCoreReporter = (
     if (core.isStopping()) stoppedAt ??= reportedAt;
     const certificates = core.certificates().map(({ name, notAfter }) => [name, rfc3339(notAfter)] as const);
     await upsertCoreReport(db, {
-      ...{ id, machine, version, startedAt, reportedAt, stoppedAt, checks: known },
+      id,
+      machine,
+      version,
+      startedAt,
+      reportedAt,
+      stoppedAt,
+      checks: known,
       streams: core.streams(),
       clockAheadMs: Math.max(-clockAheadMsMax, Math.min(Math.round(core.clockAheadMs()), clockAheadMsMax)),
       certificates: Object.fromEntries(certificates),

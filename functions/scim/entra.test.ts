@@ -112,7 +112,8 @@ it("adds the address of a user who has none by a path with a filter", async () =
 });
 
 it("creates a group, adds and removes members by name and by value, and renames it", async () => {
-  const [ada, alan] = [await test.createPerson("ada"), await test.createPerson("alan")];
+  const ada = await test.createPerson("ada");
+  const alan = await test.createPerson("alan");
   const created = await scim("POST", "/Groups", {
     schemas: [
       "urn:ietf:params:scim:schemas:core:2.0:Group",

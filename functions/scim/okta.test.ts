@@ -48,7 +48,14 @@ it("assigns a user, updates the profile, deactivates and activates it, and pushe
   const { id } = created.body;
   const { schemas, userName, name, emails, displayName, externalId, active } = user;
   expect(created.body).toEqual({
-    ...{ schemas, id, userName, name, emails, displayName, externalId, active },
+    schemas,
+    id,
+    userName,
+    name,
+    emails,
+    displayName,
+    externalId,
+    active,
     meta: {
       resourceType: "User",
       created: expect.stringMatching(/^\d{4}-.*Z$/),

@@ -31,18 +31,23 @@ const sync = async () =>
   });
 
 let round = 0;
-let [ada, grace, group] = ["", "", ""];
+let ada = "";
+let grace = "";
+let group = "";
 /** The subjects of this round. */
-let [adaSub, graceSub] = ["", ""];
+let adaSub = "";
+let graceSub = "";
 
 beforeEach(async () => {
   round += 1;
-  [adaSub, graceSub] = [`ada${round}`, `grace${round}`];
+  adaSub = `ada${round}`;
+  graceSub = `grace${round}`;
   for (const name of ["svc-admin", "svc-auditor"]) {
     const { body } = await scim("GET", `/Groups?filter=displayName eq "${name}"`);
     for (const { id } of body.Resources) await scim("DELETE", `/Groups/${id}`);
   }
-  [ada, grace] = [(await createPerson(adaSub)).id, (await createPerson(graceSub)).id];
+  ada = (await createPerson(adaSub)).id;
+  grace = (await createPerson(graceSub)).id;
   group = (await scim("POST", "/Groups", { displayName: "svc-admin", members: [{ value: ada }, { value: grace }] }))
     .body.id;
   await check();

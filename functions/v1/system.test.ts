@@ -22,7 +22,8 @@ const createCore = (machine: string, aheadMs = 250) => {
     isStopping: false,
   };
   const report = createCoreReporter(core, {
-    ...{ machine, version: "1.2.3" },
+    machine,
+    version: "1.2.3",
     checks: {
       core: [{ name: "database", find: () => says.check }],
       ingest: [{ name: "committer", find: () => says.check }],
@@ -63,7 +64,8 @@ describe("the state of the system", () => {
   });
 
   it("has the checks of every core, with the time since when each has its status", async () => {
-    const [a, b] = [createCore("a"), createCore("b")];
+    const a = createCore("a");
+    const b = createCore("b");
     const began = at();
     await a.report();
     await b.report();

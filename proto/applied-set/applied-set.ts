@@ -25,7 +25,11 @@ const made = v.boolean("must be a boolean");
 const { name, filter, more_than, for_seconds, receivers } = WatchBody.entries;
 
 const AppliedWatch = v.strictObject({
-  ...{ name, filter, more_than: more_than.wrapped, for_seconds: for_seconds.wrapped, receivers: receivers.wrapped },
+  name,
+  filter,
+  more_than: more_than.wrapped,
+  for_seconds: for_seconds.wrapped,
+  receivers: receivers.wrapped,
   /** Null until it has been created. */
   id: v.nullable(Id),
   made,

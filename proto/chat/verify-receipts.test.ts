@@ -126,7 +126,8 @@ describe("verifyReceipts", () => {
       fc.asyncProperty(chains, fc.nat(), fc.nat(), async (entries, a, b) => {
         const file = await signed(entries);
         const { length } = file.items;
-        const [one, other] = [a % length, b % length];
+        const one = a % length;
+        const other = b % length;
         const removed = { ...file, items: file.items.toSpliced(one, 1) };
         expect((await faultOf(removed))?.seq).toBe(one + 1);
         const [item] = file.items.slice(one);
@@ -157,7 +158,8 @@ describe("verifyReceipts", () => {
       { kind: "answer", payload: { message_id: "m", text: "a" } },
       { kind: "closing", payload: { message_id: "m", status: "complete" } },
     ];
-    const [file, other] = [await signed(turn), await signed(turn, otherSessionId)];
+    const file = await signed(turn);
+    const other = await signed(turn, otherSessionId);
     const [, answer] = other.items;
     if (answer === undefined) throw new Error("no answer");
     expect(await faultOf({ ...file, items: file.items.with(1, answer) })).toEqual({ seq: 2, kind: "session" });

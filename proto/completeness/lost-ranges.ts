@@ -55,7 +55,9 @@ export const withLosses = <Account extends Counts & { body: Uint8Array; lastSequ
     left -= taken;
     return taken;
   };
-  const [missing, rejected, discarded] = [take(account.missing), take(account.rejected), take(account.discarded)];
+  const missing = take(account.missing);
+  const rejected = take(account.rejected);
+  const discarded = take(account.discarded);
   const counts = { missing, rejected, discarded, stored: take(account.stored) };
   return { ...account, ...counts, lost: Math.max(account.lost, lost + lostBefore) };
 };

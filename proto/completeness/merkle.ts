@@ -121,14 +121,20 @@ const climb = (
   path: readonly Uint8Array[],
   { at, last, join }: { at: number; last: number; join(hash: Uint8Array, side: "left" | "right"): void },
 ): boolean => {
-  let [node, end] = [at, last];
+  let node = at;
+  let end = last;
   for (const hash of path) {
     if (end === 0) return false;
     const isRight = isOdd(node) || node === end;
     join(hash, isRight ? "left" : "right");
     // The last node of a level may have no sibling there.
-    if (isRight) while (!isOdd(node) && node !== 0) [node, end] = [half(node), half(end)];
-    [node, end] = [half(node), half(end)];
+    if (isRight)
+      while (!isOdd(node) && node !== 0) {
+        node = half(node);
+        end = half(end);
+      }
+    node = half(node);
+    end = half(end);
   }
   return end === 0;
 };
@@ -172,13 +178,18 @@ export const isConsistent = (
   if (before.size > after.size || after.size > Number.MAX_SAFE_INTEGER) return false;
   if (before.size === after.size) return proof.length === 0 && equalBytes(before.root, after.root);
   if (before.size === 0) return proof.length === 0;
-  let [at, last] = [before.size - 1, after.size - 1];
-  while (isOdd(at)) [at, last] = [half(at), half(last)];
+  let at = before.size - 1;
+  let last = after.size - 1;
+  while (isOdd(at)) {
+    at = half(at);
+    last = half(last);
+  }
   // The smaller tree is one of the larger one's subtrees if its size is a power of two: then the proof leaves it out.
   const path = at === 0 ? [before.root, ...proof] : proof;
   const [seed, ...rest] = path;
   if (seed === undefined || proof.length === 0) return false;
-  let [old, now] = [seed, seed];
+  let old = seed;
+  let now = seed;
   const isWhole = climb(rest, {
     at,
     last,

@@ -58,8 +58,15 @@ const HostHourView = v.strictObject({
   /** What the accounts of the hour add up to; null when core has none, or no longer. */
   figures: v.nullable(
     v.strictObject({
-      ...{ accepted: v.number(), stored: v.number(), rejected: v.number(), discarded: v.number(), lost: v.number() },
-      ...{ missing: v.number(), expired: v.number(), damaged: v.number(), file_gap_bytes: v.number() },
+      accepted: v.number(),
+      stored: v.number(),
+      rejected: v.number(),
+      discarded: v.number(),
+      lost: v.number(),
+      missing: v.number(),
+      expired: v.number(),
+      damaged: v.number(),
+      file_gap_bytes: v.number(),
       /** Records that the collector refused, by reason. */
       refused: v.record(v.string(), v.number()),
       ran_seconds: v.number(),
@@ -68,9 +75,11 @@ const HostHourView = v.strictObject({
       /** The exports that are on, and whether they have delivered the hour. */
       delivered: v.array(
         v.strictObject({
-          ...{ export: v.string(), delivered: v.boolean() },
+          export: v.string(),
+          delivered: v.boolean(),
           /** Records that the backend rejected, and spans, log records and data points of those that it accepted otherwise. */
-          ...{ rejected: v.number(), rejected_items: v.number() },
+          rejected: v.number(),
+          rejected_items: v.number(),
         }),
       ),
     }),

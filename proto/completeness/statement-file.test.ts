@@ -135,7 +135,8 @@ describe("files of a statement", () => {
     isStored: fc.boolean(),
   });
   const account = fc.record({
-    ...{ body: bytes, signature: bytes },
+    body: bytes,
+    signature: bytes,
     rangeDigest: fc.option(hash),
     refused: fc.option(fc.constantFrom("malformed", "number_used")),
     blocks: fc.array(block, { maxLength: 2 }),

@@ -202,6 +202,7 @@ const readBlock = (fields: string[]): FileBlock | undefined => {
   const isKnown = (kind === undefined || kind === "stored") && others.length === 0;
   const isRange = [first, last].every((text) => /^(0|[1-9]\d{0,18})$/.test(text));
   if (!isKnown || !isRange || !isSizeText(size) || !sha256) return undefined;
-  const [firstSequence, lastSequence] = [BigInt(first), BigInt(last)];
+  const firstSequence = BigInt(first);
+  const lastSequence = BigInt(last);
   return { firstSequence, lastSequence, rawBytes: Number(size), sha256, isStored: kind === "stored" };
 };

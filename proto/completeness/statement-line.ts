@@ -111,7 +111,8 @@ export const decodeName = (text: string): string | undefined => {
 /** Returns a queue as text, by its place in its hour: `QUEUE:FROM-TO` in milliseconds, or `QUEUE` if it binds all of it. */
 const formatQueue = ({ queueId, fromMs, toMs }: BindingQueue, hourMs: number): string => {
   const name = queueId === null ? "any" : queueId || "others";
-  const [from, to] = [fromMs - hourMs, toMs - hourMs];
+  const from = fromMs - hourMs;
+  const to = toMs - hourMs;
   return from === 0 && to === hourLengthMs ? name : `${name}:${from}-${to}`;
 };
 
@@ -257,7 +258,8 @@ const orderOf = (unit: number): number => (unit < 0xd800 ? unit : unit < 0xe000 
 /** Compares the names of hosts by their UTF-8 bytes, which is the order of lines. */
 export const compareHosts = (a: string, b: string): number => {
   for (let at = 0; at < a.length && at < b.length; at++) {
-    const [left, right] = [a.charCodeAt(at), b.charCodeAt(at)];
+    const left = a.charCodeAt(at);
+    const right = b.charCodeAt(at);
     if (left !== right) return orderOf(left) - orderOf(right);
   }
   return a.length - b.length;

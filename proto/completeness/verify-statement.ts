@@ -97,7 +97,9 @@ export const verifyStatement = async (file: StatementFile, checks: StatementChec
   const { sha256 } = checks;
   const result: StatementVerification = {
     entry: parseEntry(file.entry) ?? null,
-    ...{ head: null, signedBy: [], continuesWitness: null },
+    head: null,
+    signedBy: [],
+    continuesWitness: null,
     lines: { checked: 0, isWhole: false },
     accounts: { checked: 0, signed: 0, unknownKey: 0, refused: 0 },
     blocks: { checked: 0, absent: 0 },

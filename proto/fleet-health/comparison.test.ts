@@ -2,11 +2,19 @@ import { expect, it } from "vitest";
 import { type ComparisonVerdict, describeComparison, describeVolume, type HostComparison } from "./comparison.ts";
 
 const comparison = (verdict: ComparisonVerdict, ...measures: HostComparison["measures"]): HostComparison => ({
-  ...{ at: "2026-11-26T10:00:00.000Z", verdict, matched_by: ["platform"], changed: 40, control: 80, unmatched: 0 },
+  at: "2026-11-26T10:00:00.000Z",
+  verdict,
+  matched_by: ["platform"],
+  changed: 40,
+  control: 80,
+  unmatched: 0,
   measures,
 });
 const memory = (verdict: ComparisonVerdict, value: number): HostComparison["measures"][number] => ({
-  ...{ measure: "memory", verdict, changed: 40, control: 80 },
+  measure: "memory",
+  verdict,
+  changed: 40,
+  control: 80,
   difference: { value, low: value - 0.05, high: value + 0.0512 },
 });
 

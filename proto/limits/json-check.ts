@@ -26,8 +26,15 @@ export const createJsonCheck = (schema: DescMessage): ((bytes: Uint8Array) => vo
   };
 };
 
-const [brace, braceEnd, bracket, bracketEnd] = [0x7b, 0x7d, 0x5b, 0x5d];
-const [quote, backslash, comma, colon, space] = [0x22, 0x5c, 0x2c, 0x3a, 0x20];
+const brace = 0x7b;
+const braceEnd = 0x7d;
+const bracket = 0x5b;
+const bracketEnd = 0x5d;
+const quote = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const colon = 0x3a;
+const space = 0x20;
 
 /** A message is longer in JSON: base64 and the names of its fields. */
 const jsonFactor = 2;

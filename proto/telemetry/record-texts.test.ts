@@ -8,7 +8,12 @@ import { recordTexts, type TextEnvelope } from "./record-texts.ts";
 
 const at = 1_795_000_000_000_000n;
 const envelope = (kind: string, payload: Uint8Array, attributes: Record<string, string> = {}) => ({
-  ...{ kind, payload, attributes, source: "app", observedAt: null, receivedAt: at },
+  kind,
+  payload,
+  attributes,
+  source: "app",
+  observedAt: null,
+  receivedAt: at,
 });
 const encode = <Schema extends DescMessage>(schema: Schema, init: MessageInitShape<Schema>) =>
   toBinary(schema, create(schema, init));

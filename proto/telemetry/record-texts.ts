@@ -193,11 +193,17 @@ const spanTexts: RecordTexts = (record, service, envelope) => {
   const milliseconds = end > 0n && end >= start ? `${(Number(end - start) / 1e6).toFixed(3)}ms` : "";
   const kind = span.kind > Span_SpanKind.INTERNAL ? (Span_SpanKind[span.kind] ?? "").toLowerCase() : "";
   const line = words(
-    ...[at(start, envelope), "span", name, kind, milliseconds],
+    at(start, envelope),
+    "span",
+    name,
+    kind,
+    milliseconds,
     isError ? words("ERROR", status?.message ?? "") : "",
     pair("service", service),
     attributesText(span.attributes),
-    ...[idText("trace", span.traceId), idText("span", span.spanId), idText("parent", span.parentSpanId)],
+    idText("trace", span.traceId),
+    idText("span", span.spanId),
+    idText("parent", span.parentSpanId),
   );
   const parts = events.map((event) => `event ${words(event.name, attributesText(event.attributes))}`);
   return [[line, ...parts].join("\n")];

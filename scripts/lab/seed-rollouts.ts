@@ -215,7 +215,10 @@ const entryOf =
       actor: isAutomatic
         ? { type: "system", id: "core", display: "core" }
         : { type: "operator", id: people.admin.userId, display: people.admin.email },
-      ...{ action, target: { type: "rollout", id }, outcome: "success", details },
+      action,
+      target: { type: "rollout", id },
+      outcome: "success",
+      details,
     };
   };
 

@@ -53,7 +53,8 @@ const createRepository = (dir = inTemporaryFolder()) => {
 };
 const namesOf = (revisions: readonly LandedRevision[]) => revisions.map(({ name }) => name);
 const sha256Of = (text: string) => createHash("sha256").update(text).digest("hex");
-const [a, b] = ["create table a ();", "create table b ();"];
+const a = "create table a ();";
+const b = "create table b ();";
 
 it("finds the newest release tag by version, and none in a repository without one", async () => {
   const { dir, git, init, write, commit } = createRepository();

@@ -152,8 +152,15 @@ const regenerate = "run `bun run generate`";
 
 /** One checker, since each of several checks again the types that files share. Keeps what it found, so that a second run is short. */
 const typesArguments = [
-  ...["--project", ".", "--pretty", "false", "--checkers", "1"],
-  ...["--incremental", "--tsBuildInfoFile", "node_modules/.cache/verify-types.json"],
+  "--project",
+  ".",
+  "--pretty",
+  "false",
+  "--checkers",
+  "1",
+  "--incremental",
+  "--tsBuildInfoFile",
+  "node_modules/.cache/verify-types.json",
 ];
 
 /** The longest first, which makes the whole short. */

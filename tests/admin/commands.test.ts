@@ -78,7 +78,8 @@ describe("policies and tokens", () => {
   });
 
   it("R6: a token replaces a planted link or open file, and is written to neither", async () => {
-    const [target, link] = [join(home, "target"), join(home, "link")];
+    const target = join(home, "target");
+    const link = join(home, "link");
     writeFileSync(target, "untouched", { mode: 0o644 });
     symlinkSync(target, link);
     const open = openSync(target, "r");
@@ -124,8 +125,17 @@ describe("policies and tokens", () => {
     await json("tokens", "create", "--policy", mac.id, "--out", out);
     const simulate = (platform: string, ...more: string[]) =>
       script.run(
-        ...["simulate", "enroll", "--policy", mac.id, "--device-id", "mac-1", "--address", "10.1.2.3"],
-        ...["--platform", platform, ...more],
+        "simulate",
+        "enroll",
+        "--policy",
+        mac.id,
+        "--device-id",
+        "mac-1",
+        "--address",
+        "10.1.2.3",
+        "--platform",
+        platform,
+        ...more,
       );
     const refused = await simulate("linux/amd64", "--token-file", out);
     expect(refused.exitCode).toBe(1);
@@ -196,8 +206,10 @@ describe("hosts and configs", () => {
   });
 
   it("rolls the hosts of a query back, after naming the configs that they get", async () => {
-    const [one, two] = [await enrollHost("back-1"), await enrollHost("back-2")];
-    const [before, after] = [await publish(yaml), await publish(`${yaml}sources: []\n`)];
+    const one = await enrollHost("back-1");
+    const two = await enrollHost("back-2");
+    const before = await publish(yaml);
+    const after = await publish(`${yaml}sources: []\n`);
     await json("configs", "assign", before.id, "device:back-1", "--yes");
     await web.core.clock.advance(1000);
     await json("configs", "assign", after.id, "device:back-1,back-2", "--yes");

@@ -200,7 +200,12 @@ describe("what repeats", () => {
     };
     const { terminal, slept } = interruptedAfter(toggle, toggle);
     const { exitCode, out, err } = await adminAt({ ...terminal, fetch }).run(
-      ...["fleet", "list", "device:out-1", "--watch", "--interval", "5s"],
+      "fleet",
+      "list",
+      "device:out-1",
+      "--watch",
+      "--interval",
+      "5s",
     );
     expect(exitCode).toBe(130);
     expect(out.match(/out-1/g)).toHaveLength(2);
@@ -225,7 +230,11 @@ describe("what repeats", () => {
       // Of a machine whose clock is an hour ahead.
       const ahead = { ...terminal.clock, now: () => clock.now() + 3_600_000 };
       const { exitCode, out } = await adminAt({ ...terminal, clock: ahead }).run(
-        ...["audit", "list", "--follow", "-o", format],
+        "audit",
+        "list",
+        "--follow",
+        "-o",
+        format,
       );
       expect(exitCode).toBe(130);
       const lines = out.trimEnd().split(/\r?\n/);
@@ -291,10 +300,8 @@ it("writes CSV that commands neither a terminal nor a spreadsheet, and a table o
 it("lets no control characters of a config hide lines of it from a terminal, and writes every byte to a file", async () => {
   const yaml = `${testConfigYaml(300)}# \u001b[1A\u001b[2K\u009b2K\t\u202e\r\n`;
   const { body } = await web.core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } });
-  const [show, diff] = [
-    ["configs", "show", String(body.id)],
-    ["configs", "diff", configId, String(body.id)],
-  ];
+  const show = ["configs", "show", String(body.id)];
+  const diff = ["configs", "diff", configId, String(body.id)];
   expect((await admin.run(...show)).out).toBe(yaml);
   const terminal = adminAt({ columns: 80 });
   for (const args of [show, diff])

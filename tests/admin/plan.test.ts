@@ -35,7 +35,9 @@ describe("svc-admin plan and apply", () => {
     expect(await countAuditEvents()).toBe(before);
     const applied = await run("apply", dir);
     expect({ ...applied, outcomes: applied.steps.map(({ outcome }) => outcome) }).toMatchObject({
-      ...{ exitCode: 0, brief: planned.brief, outcomes: Array(6).fill("done") },
+      exitCode: 0,
+      brief: planned.brief,
+      outcomes: Array(6).fill("done"),
     });
     const after = await countAuditEvents();
     expect(await run("plan", dir)).toMatchObject({ exitCode: 0, steps: [] });
@@ -177,7 +179,8 @@ describe("an apply that ends in the middle", () => {
     hooks.before = meanwhile;
     const { exitCode, steps, err } = await run("apply", dir);
     expect({ exitCode, outcomes: steps.map(({ outcome }) => outcome) }).toEqual({
-      ...{ exitCode: 5, outcomes: ["done", "done", "done", "done", "not done", "not done"] },
+      exitCode: 5,
+      outcomes: ["done", "done", "done", "done", "not done", "not done"],
     });
     expect(err).toContain(`code ${code}`);
     expect(err).toContain("4 of 6 changes were made: apply again to continue");

@@ -34,7 +34,12 @@ describe("the words of a preview", () => {
     const busy = [{ rollout_id: config.id, hosts: 1 }];
     const shown = describePreview({
       ...preview,
-      ...{ hosts: 5, will_change: 3, unchanged: 1, skipped: 1, from, in_other_rollouts: busy },
+      hosts: 5,
+      will_change: 3,
+      unchanged: 1,
+      skipped: 1,
+      from,
+      in_other_rollouts: busy,
       refused: [{ identity_id: config.id, identity: "a", reason: "revoked" }],
     });
     expect(shown.split("\n")).toEqual([

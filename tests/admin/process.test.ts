@@ -131,7 +131,8 @@ done`;
   });
 
   it("are written for zsh and fish too, with every command", async () => {
-    const [zsh, fish] = [(await user.run("completion", "zsh")).out, (await user.run("completion", "fish")).out];
+    const zsh = (await user.run("completion", "zsh")).out;
+    const fish = (await user.run("completion", "fish")).out;
     expect(zsh).toMatch(/^autoload -U \+X compinit && compinit\n/);
     for (const command of ["login", "policies", "fleet", "configs", "audit", "completion"]) {
       expect(zsh).toContain(command);

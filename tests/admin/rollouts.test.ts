@@ -137,8 +137,17 @@ describe("svc-admin rollouts watch", () => {
   it("ends with 5 when core rolled it back; create --watch does the same", async () => {
     lab.fleet.react("rolls_back");
     const { exitCode, out, err } = await run(
-      ...["create", await publish(), "wave", "--wave", "50%", "--wave", "100%", "--on-breach", "roll-back"],
-      ...["--yes", "--watch"],
+      "create",
+      await publish(),
+      "wave",
+      "--wave",
+      "50%",
+      "--wave",
+      "100%",
+      "--on-breach",
+      "roll-back",
+      "--yes",
+      "--watch",
     );
     expect(exitCode).toBe(5);
     expect(out.trimEnd().split("\n").at(-1)).toContain("rolled_back");

@@ -18,8 +18,16 @@ const json = async <Value = Watch>(...args: string[]) => {
 describe("svc-admin watches", () => {
   it("makes, shows, changes, silences, tests and deletes a watch by its name", async () => {
     const made = await json(
-      ...["create", "stale hosts", "state:stale", "label.env:prod"],
-      ...["--more-than", "5", "--for", "10m", "--receiver", "on-call"],
+      "create",
+      "stale hosts",
+      "state:stale",
+      "label.env:prod",
+      "--more-than",
+      "5",
+      "--for",
+      "10m",
+      "--receiver",
+      "on-call",
     );
     expect(made).toMatchObject({ filter: "state:stale label.env:prod", more_than: 5, for_seconds: 600 });
     expect((await run("list", "--state", "inactive")).out).toContain("> 5 for 10m");
@@ -27,7 +35,9 @@ describe("svc-admin watches", () => {
     const changed = await json("update", "stale hosts", "--more-than", "20", "--name", "many stale");
     expect(changed).toEqual({ ...made, name: "many stale", more_than: 20, revision: 2 });
     expect(await json("update", "many stale", "--query", "", "--no-receivers")).toMatchObject({
-      ...{ filter: "", receivers: [], revision: 3 },
+      filter: "",
+      receivers: [],
+      revision: 3,
     });
     await json("update", "many stale", "--receiver", "on-call");
     expect(await json("silence", "many stale", "--for", "2h", "--reason", "rack 4")).toMatchObject({

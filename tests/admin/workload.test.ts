@@ -107,8 +107,17 @@ it("an admin makes a policy for the nodes of a cluster, and sees which of them i
 
   const simulate = (path: string, ...more: string[]) =>
     admin.run(
-      ...["simulate", "enroll", "--policy", "nodes", "--address", "10.1.2.3", "--platform", "linux/amd64"],
-      ...["--service-account-token-file", path, ...more],
+      "simulate",
+      "enroll",
+      "--policy",
+      "nodes",
+      "--address",
+      "10.1.2.3",
+      "--platform",
+      "linux/amd64",
+      "--service-account-token-file",
+      path,
+      ...more,
     );
   const token = await cluster.sign({ node: "node-7" }, web.core.clock.now());
   expect(await simulate(file("token", `${token}\n`))).toMatchObject({

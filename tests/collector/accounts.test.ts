@@ -66,8 +66,11 @@ it("settles what a host kept while it was offline, hour by hour", async () => {
   test.forward(queue);
   await test.settled(queue);
   const expected = [10, 20, 30, 40, 50].map((accepted, index) => ({
-    ...{ number: index + 1, is_checked: true, missing: 0 },
-    ...{ accepted, stored: accepted },
+    number: index + 1,
+    is_checked: true,
+    missing: 0,
+    accepted,
+    stored: accepted,
   }));
   expect(await test.accounts()).toMatchObject(expected);
   await test.drained(queue);

@@ -80,9 +80,21 @@ beforeAll(async () => {
   const { token } = await post(`/v1/collector/enrollment-policies/${id}/tokens`);
   await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
   const enroll = startProgram("collector/main.ts", [
-    ...["enroll", "--core", edge.url, "--ingest", `localhost:${ingestPort}`, "--token-file", join(dir, "token")],
-    ...["--device-id", "host-1", "--identity-prefix", "https://fleet.test/d/", "--ca-bundle", pki.serverCaFile],
-    ...["--config-dir", join(dir, "host")],
+    "enroll",
+    "--core",
+    edge.url,
+    "--ingest",
+    `localhost:${ingestPort}`,
+    "--token-file",
+    join(dir, "token"),
+    "--device-id",
+    "host-1",
+    "--identity-prefix",
+    "https://fleet.test/d/",
+    "--ca-bundle",
+    pki.serverCaFile,
+    "--config-dir",
+    join(dir, "host"),
     ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
   ]);
   expect(await enroll.exited, enroll.stderr).toBe(0);

@@ -98,9 +98,20 @@ describe("the lifecycle of a host", () => {
     await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
     const enroll = collector(
       "enroll",
-      ...["--core", edge?.url ?? "", "--ingest", `localhost:${ingestPort}`, "--token-file", join(dir, "token")],
-      ...["--device-id", "host-1", "--identity-prefix", "https://fleet.test/d/"],
-      ...["--ca-bundle", pki.serverCaFile, "--config-dir", join(dir, "host")],
+      "--core",
+      edge?.url ?? "",
+      "--ingest",
+      `localhost:${ingestPort}`,
+      "--token-file",
+      join(dir, "token"),
+      "--device-id",
+      "host-1",
+      "--identity-prefix",
+      "https://fleet.test/d/",
+      "--ca-bundle",
+      pki.serverCaFile,
+      "--config-dir",
+      join(dir, "host"),
       ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
     );
     expect(await enroll.exited, enroll.stderr).toBe(0);

@@ -183,7 +183,8 @@ describe("an hour of a host", () => {
     // The machine, and its monotonic clock, stand still for the collector.
     await test.clock.advance(3 * dayMs);
     await test.settle();
-    const [asleep, woken] = [two + 10 * hourMs, two + 3 * dayMs];
+    const asleep = two + 10 * hourMs;
+    const woken = two + 3 * dayMs;
     expect(await test.stateAt(asleep)).toEqual({ state: "silent", shortages: [] });
     queue.accounts.observe();
     await appendTexts(queue, numberedTexts(3));

@@ -149,7 +149,8 @@ beforeAll(async () => {
   const api = createOperatorApi(`http://127.0.0.1:${ports.http}`, secret);
   const { token } = await createPolicyWithToken(api, policy, { max_uses: 2 });
   await writeFile(join(dir, "token"), token, { mode: 0o600 });
-  [renewing, waiting] = [createHostProgram("renewing", target), createHostProgram("waiting", target)];
+  renewing = createHostProgram("renewing", target);
+  waiting = createHostProgram("waiting", target);
   for (const host of [renewing, waiting]) {
     await host.enroll();
     await host.tail();
@@ -188,7 +189,8 @@ it("core serves a replaced ingest certificate to new connections within seconds,
 });
 
 it("core keeps the old ingest certificate while certificate and key do not match", async () => {
-  const [served, old] = [await servedFingerprint(), await readFile(pki.ingest.keyFile, "utf8")];
+  const served = await servedFingerprint();
+  const old = await readFile(pki.ingest.keyFile, "utf8");
   await replace(pki.ingest.keyFile, (await createTestKey()).pem);
   core.child.kill("SIGHUP");
   await expect

@@ -98,7 +98,8 @@ it("a collector that samples nothing sends core no traceparent", async () => {
 
 it("a sender cannot make the collector record, only keep it from that", async () => {
   const [all, none] = await Promise.all([tracerOf("records all"), tracerOf("records none", 0)]);
-  const [ofAll, ofNone] = [await startTraced(all), await startTraced(none)];
+  const ofAll = await startTraced(all);
+  const ofNone = await startTraced(none);
   const notSampled = { traceparent: `00-${"ab".repeat(16)}-${"cd".repeat(8)}-00` };
   const sampled = { traceparent: `00-${"ab".repeat(16)}-${"cd".repeat(8)}-01` };
   for (const send of [ofAll.send, ofAll.sendByGrpc]) await send(notSampled);

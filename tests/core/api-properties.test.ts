@@ -68,7 +68,8 @@ const create = async (deviceId: string) => {
   const { body } = await test.api<{ items: [{ id: string }] }>("GET", path, { as: "admin" });
   return { token, host, policyId, tokenId: body.items[0].id };
 };
-const [caller, prey] = [await create("caller"), await create("prey")];
+const caller = await create("caller");
+const prey = await create("prey");
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
 const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } })).body;
@@ -98,7 +99,8 @@ const rollouts = {
   other: await beginRollout("rolled-out"),
 };
 const createConversation = async () => String((await test.api("POST", "/v1/chat/sessions", { as: "admin" })).body.id);
-const [conversation, deleted] = [await createConversation(), await createConversation()];
+const conversation = await createConversation();
+const deleted = await createConversation();
 const webItself = () => test.bridgeToken("admin", { sub: "web" });
 const beginDevice = async () => {
   const body = { client_name: "a program", remote_addr: "192.0.2.7" };
@@ -109,12 +111,10 @@ const approve = async (userCode: string) => {
   const body = { approved: true, remote_addr: "192.0.2.7" };
   await test.api("POST", `/v1/operator/devices/${userCode}/decision`, { as: "admin", body });
 };
-const [shown, decided, redeemed, signedIn] = [
-  await beginDevice(),
-  await beginDevice(),
-  await beginDevice(),
-  await beginDevice(),
-];
+const shown = await beginDevice();
+const decided = await beginDevice();
+const redeemed = await beginDevice();
+const signedIn = await beginDevice();
 for (const { userCode } of [redeemed, signedIn]) await approve(userCode);
 const session = await test.api("POST", "/v1/operator/tokens", {
   as: { bearer: await webItself() },
@@ -123,8 +123,10 @@ const session = await test.api("POST", "/v1/operator/tokens", {
 /** Two requests for the diagnostics of `caller`: an open one, and one with a bundle. */
 const [openDiag = "", answeredDiag = ""] = [1, 2].map((last) => `01920000-0000-7000-8000-00000000d1a${last}`);
 const asked = {
-  ...{ identityId: caller.host.identityId, requestedAt: new Date(clock.now() + 86_400_000) },
-  ...{ requestedBy: test.people.admin.userId, answerBy: new Date("2030-01-31T08:00:00Z") },
+  identityId: caller.host.identityId,
+  requestedAt: new Date(clock.now() + 86_400_000),
+  requestedBy: test.people.admin.userId,
+  answerBy: new Date("2030-01-31T08:00:00Z"),
 };
 await test.db.insert(hostDiag).values([
   { id: openDiag, ...asked },

@@ -107,7 +107,8 @@ const points: Record<string, { begin(): Promise<{ reached(): Promise<unknown>; e
   },
   "the certificate's row is not committed": {
     async begin() {
-      const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const locked = Promise.withResolvers<void>();
+      const release = Promise.withResolvers<void>();
       const lock = sql.begin(async (tx) => {
         await tx`lock table audit_event in exclusive mode`;
         locked.resolve();

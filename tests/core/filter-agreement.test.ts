@@ -236,7 +236,9 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   queueAbovePercent: ({ queue }, percent: number) => ((queue.bytes ?? 0) / (queue.max_bytes ?? 1)) * 100 > percent,
   queueAboveBytes: ({ queue }, bytes: number) => (queue.bytes ?? -1) > bytes,
   queueFullWithinSeconds: ({ queue }, within: number) => {
-    const [bytes, age, max] = [queue.bytes ?? 0, queue.oldest_record_age_seconds ?? 0, queue.max_bytes ?? 0];
+    const bytes = queue.bytes ?? 0;
+    const age = queue.oldest_record_age_seconds ?? 0;
+    const max = queue.max_bytes ?? 0;
     return bytes > 0 && max > 0 && age >= 300 && (max - bytes) * age <= bytes * within;
   },
 };
@@ -270,19 +272,19 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   states: fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => distinctStates(states)),
   text: fc.uniqueArray(
     fc.constantFrom(
-      ...[
-        "HOST-1",
-        "=host7",
-        "dc-3",
-        "%",
-        "\\",
-        "amd",
-        "1.1",
-        "/",
-        "nothing",
-        (certificate?.fingerprint ?? "").toUpperCase(),
-      ],
-      ...[fleet[7]?.identity_id.toUpperCase() ?? "", certificate?.id ?? "", "serial=0A1B2C"],
+      "HOST-1",
+      "=host7",
+      "dc-3",
+      "%",
+      "\\",
+      "amd",
+      "1.1",
+      "/",
+      "nothing",
+      (certificate?.fingerprint ?? "").toUpperCase(),
+      fleet[7]?.identity_id.toUpperCase() ?? "",
+      certificate?.id ?? "",
+      "serial=0A1B2C",
     ),
     { minLength: 1, maxLength: 2 },
   ),

@@ -36,9 +36,17 @@ const nowText = () => new Date(clock.now()).toISOString();
 
 /** What a row says that has a history. */
 const factsOf = ({ conditions, ...row }: FleetHealthRow) => ({
-  ...{ identity: row.identity, state: row.state, version: row.version, platform: row.platform, labels: row.labels },
-  ...{ enrolled_at: row.enrolled_at, forwarding: row.forwarding, connected: row.forwarder?.connected },
-  ...{ certificate: row.certificate, successor: row.successor, config: row.config },
+  identity: row.identity,
+  state: row.state,
+  version: row.version,
+  platform: row.platform,
+  labels: row.labels,
+  enrolled_at: row.enrolled_at,
+  forwarding: row.forwarding,
+  connected: row.forwarder?.connected,
+  certificate: row.certificate,
+  successor: row.successor,
+  config: row.config,
   conditions: conditions.map(({ state }) => state),
   // Of what a host reports the start of the first is known.
   since: conditions[0]?.since,
@@ -54,7 +62,13 @@ const pageOf = async (at?: string) => {
     ),
   ]);
   return {
-    ...{ summary, rows: items.map(factsOf), total, versions, labels, drift, exports },
+    summary,
+    rows: items.map(factsOf),
+    total,
+    versions,
+    labels,
+    drift,
+    exports,
     expired: certificate_expiry.expired,
   };
 };
@@ -162,7 +176,8 @@ describe("a page of the past", () => {
   it("shows a host as it was, without what happened since", async () => {
     const path = `/v1/collector/health/${revoked?.identityId}`;
     const of = async (at: string) => (await api<FleetHealthDetail>("GET", `${path}?at=${at}`, { as: "auditor" })).body;
-    const [before, after] = [pages.at(-6)?.at ?? "", pages.at(-1)?.at ?? ""];
+    const before = pages.at(-6)?.at ?? "";
+    const after = pages.at(-1)?.at ?? "";
     expect(await of(before)).toMatchObject({
       at: before,
       config_errors: [],

@@ -211,9 +211,21 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
       );
       await writeFile(join(dir, `${mode}-token`), token, { mode: 0o600 });
       const enroll = collector(
-        ...["enroll", "--core", edge.url, "--ingest", `localhost:${ingestPort}`],
-        ...["--token-file", join(dir, `${mode}-token`), "--device-id", mode, "--identity-prefix", identityPrefix],
-        ...["--ca-bundle", pki.serverCaFile, "--config-dir", host()],
+        "enroll",
+        "--core",
+        edge.url,
+        "--ingest",
+        `localhost:${ingestPort}`,
+        "--token-file",
+        join(dir, `${mode}-token`),
+        "--device-id",
+        mode,
+        "--identity-prefix",
+        identityPrefix,
+        "--ca-bundle",
+        pki.serverCaFile,
+        "--config-dir",
+        host(),
         ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
       );
       expect(await enroll.exited, enroll.stderr).toBe(0);

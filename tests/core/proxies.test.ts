@@ -136,12 +136,26 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
 
   through("a real collector enrolls, forwards, sends heartbeats and renews", async () => {
     const host = join(dir, name);
-    const [config, tokenFile, log] = [join(host, "collector.yaml"), join(dir, `${name}-token`), join(dir, "app.log")];
+    const config = join(host, "collector.yaml");
+    const tokenFile = join(dir, `${name}-token`);
+    const log = join(dir, "app.log");
     await writeFile(tokenFile, await newToken(), { mode: 0o600 });
     const enroll = startProgram("collector/main.ts", [
-      ...["enroll", "--core", proxy.url, "--ingest", proxy.ingestEndpoint, "--token-file", tokenFile],
-      ...["--device-id", `${name}-1`, "--identity-prefix", identityPrefix],
-      ...["--ca-bundle", pki.serverCaFile, "--config-dir", host],
+      "enroll",
+      "--core",
+      proxy.url,
+      "--ingest",
+      proxy.ingestEndpoint,
+      "--token-file",
+      tokenFile,
+      "--device-id",
+      `${name}-1`,
+      "--identity-prefix",
+      identityPrefix,
+      "--ca-bundle",
+      pki.serverCaFile,
+      "--config-dir",
+      host,
       ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
     ]);
     expect(await enroll.exited, enroll.stderr).toBe(0);
@@ -209,7 +223,8 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
   );
 
   through("P2: a forged header has no effect beside the sender's own certificate", async () => {
-    const [victim, attacker] = [await enrollHost(proxy), await enrollHost(proxy)];
+    const victim = await enrollHost(proxy);
+    const attacker = await enrollHost(proxy);
     const forged = { ...tlsOf(attacker), headers: [header, escaped(victim), "x_client_cert", escaped(victim)] };
     expect(await sendHeartbeat(proxy.url, attacker, forged)).toBe("accepted");
     expect(await sendHeartbeat(proxy.url, { ...attacker, identity: victim.identity }, forged)).toBe(
@@ -242,7 +257,8 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
   });
 
   through("P6: at the forwarded ingest listener only the TLS certificate counts", async () => {
-    const [victim, host] = [await enrollHost(proxy), await enrollHost(proxy)];
+    const victim = await enrollHost(proxy);
+    const host = await enrollHost(proxy);
     const ingest = `https://${proxy.ingestEndpoint}`;
     const forged = { ...tlsOf(host), headers: [header, escaped(victim)] };
     expect(await sendHeartbeat(ingest, host, forged)).toBe("accepted");

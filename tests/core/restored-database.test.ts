@@ -92,7 +92,8 @@ it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothin
     coreUrl: `http://127.0.0.1:${ports.httpPort}`,
     clientCertificateHeader: header,
   });
-  const [renewed, late] = [createHost("renewed"), createHost("late")];
+  const renewed = createHost("renewed");
+  const late = createHost("late");
   await writeToken("lab");
   await renewed.enroll();
   await stopProgram(core);

@@ -39,7 +39,8 @@ it.skipIf(bin === undefined)(
     onTestFinished(() => rmSync(dir, { recursive: true }));
     const database = await openEmbeddedDatabase({ bin });
     onTestFinished(() => database.close());
-    const [etc, other] = [join(dir, "etc"), join(dir, "other")];
+    const etc = join(dir, "etc");
+    const other = join(dir, "other");
     mkdirSync(other);
     const secretFile = "auth-token-secret";
     await createLabPki({ dir: etc, clock: systemClock });

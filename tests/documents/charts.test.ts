@@ -148,7 +148,8 @@ describe("the settings of the chart fleet", () => {
       "fleetHost=f.example.com",
       "web.env.IDP_SCOPES=openid",
     ];
-    const [before, after] = [render("fleet"), render("fleet", ...sets)];
+    const before = render("fleet");
+    const after = render("fleet", ...sets);
     const web = dataOf(after, "web");
     expect(web).toMatchObject({
       WEBAUTH_URL: "https://f.example.com",

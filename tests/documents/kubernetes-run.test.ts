@@ -143,7 +143,8 @@ describe("core, as docs/deploy/kubernetes/core.yaml runs it", () => {
 
 describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
   it.skipIf(!isRoot)("owns the directories that Kubernetes made for root (needs root)", () => {
-    const [etc, data] = [inDir("etc"), inDir("var")];
+    const etc = inDir("etc");
+    const data = inDir("var");
     for (const folder of [etc, data]) mkdirSync(folder, { mode: 0o755 });
     const { command } = containerOf(collectorPod, "own-directories");
     for (let run = 0; run < 2; run++) {
@@ -220,7 +221,9 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
         [
           programFile("collector/main.ts"),
           ...args.map((arg) => replaceTexts(arg, replacements)),
-          ...[`--config-dir=${inDir("identity")}`, `--data-dir=${inDir("queue")}`, "--insecure-loopback-http"],
+          `--config-dir=${inDir("identity")}`,
+          `--data-dir=${inDir("queue")}`,
+          "--insecure-loopback-http",
           ...(isRoot ? [`--allow-root-acknowledged=${acknowledgement}`] : []),
         ],
         { encoding: "utf8" },

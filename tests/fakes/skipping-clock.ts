@@ -10,7 +10,8 @@ export interface SkippingClock extends Clock {
 
 /** Creates a clock that runs `speed` times as fast as the machine's. */
 export const createSkippingClock = (speed = 1): SkippingClock => {
-  const [wallStart, start] = [systemClock.now(), systemClock.monotonic()];
+  const wallStart = systemClock.now();
+  const start = systemClock.monotonic();
   let skipped = 0;
   const sleepers = new Set<{ ms: number; wake(): void }>();
   const passed = () => (systemClock.monotonic() - start) * speed + skipped;

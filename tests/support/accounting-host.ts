@@ -144,8 +144,12 @@ export const startAccountingHost = async ({
           { cert: client.cert, key: client.key, ca: core.caPem, serverName: "localhost" },
           systemClock,
         ),
-        ...{ hostId: accountingHost, queue, entropy: systemEntropy, log },
-        ...{ maxInFlightFrames: 8, compression: "gzip" as const },
+        hostId: accountingHost,
+        queue,
+        entropy: systemEntropy,
+        log,
+        maxInFlightFrames: 8,
+        compression: "gzip" as const,
         batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },
         clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal) },
       });
@@ -180,7 +184,10 @@ const settled = (queue: Queue): Promise<void> =>
 export const appendTexts = (queue: Queue, texts: readonly string[], kind = "log_line"): Promise<unknown> =>
   queue.append(
     texts.map((text) => ({
-      ...{ kind, observedAtMs: 0, source: "file", attributes: {} },
+      kind,
+      observedAtMs: 0,
+      source: "file",
+      attributes: {},
       payload: new TextEncoder().encode(text),
     })),
   );

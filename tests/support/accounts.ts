@@ -21,10 +21,22 @@ export const storeAccount = async (
 ): Promise<void> => {
   const { queueFull = 0, number = Math.floor(hourMs / 3_600_000), accepted = 1_000 } = changes;
   const account = {
-    ...{ fromMs: hourMs, toMs: hourMs + 3_600_000, receivedMs: hourMs + 3_601_000, isStopped: false, refused: null },
-    ...{ isChecked: true, sink: "postgres", xid: 70n, streamEnd: null },
-    ...{ stored: accepted, rejected: 0, discarded: 0, lost: 0, missing: 0 },
-    ...{ lastSequence: number * 1_000, ...changes },
+    fromMs: hourMs,
+    toMs: hourMs + 3_600_000,
+    receivedMs: hourMs + 3_601_000,
+    isStopped: false,
+    refused: null,
+    isChecked: true,
+    sink: "postgres",
+    xid: 70n,
+    streamEnd: null,
+    stored: accepted,
+    rejected: 0,
+    discarded: 0,
+    lost: 0,
+    missing: 0,
+    lastSequence: number * 1_000,
+    ...changes,
   };
   const reason = sourceRefusals.indexOf("queue_full") + 1;
   const refusals = queueFull > 0 ? [{ reason, source: "otlp", records: BigInt(queueFull) }] : [];

@@ -175,7 +175,8 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     fetchAs(request, { remoteAddress: from, certificate, listener });
   let minted = { sub: "", now: 0, token: Promise.resolve("") };
   const bridgeToken: TestCore["bridgeToken"] = (name, claims) => {
-    const [sub, now] = [people[name].userId, clock.now()];
+    const sub = people[name].userId;
+    const now = clock.now();
     if (claims !== undefined) return mintBridgeToken(authTokenSecret, { sub, now, claims });
     // The same person sends many requests at the same time, and the same call mints the same token.
     if (minted.sub !== sub || minted.now !== now)

@@ -3,7 +3,8 @@
  * 10 ms, so that the count is limited to the elapsed time.
  */
 export const countCpuMilliseconds = (): (() => number) => {
-  const [before, startedAt] = [process.threadCpuUsage(), performance.now()];
+  const before = process.threadCpuUsage();
+  const startedAt = performance.now();
   return () => {
     const passed = performance.now() - startedAt;
     const { user, system } = process.threadCpuUsage(before);

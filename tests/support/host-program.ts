@@ -70,9 +70,21 @@ export const createHostProgram = (deviceId: string, target: () => HostTarget): H
       const { coreUrl, ingestPort, caBundle } = target();
       const run = await command(
         "enroll",
-        ...["--core", coreUrl, "--ingest", `localhost:${ingestPort}`, "--token-file", join(dir, "token")],
-        ...["--device-id", deviceId, "--identity-prefix", identityPrefix, "--ca-bundle", caBundle],
-        ...["--config-dir", configDir, ...more],
+        "--core",
+        coreUrl,
+        "--ingest",
+        `localhost:${ingestPort}`,
+        "--token-file",
+        join(dir, "token"),
+        "--device-id",
+        deviceId,
+        "--identity-prefix",
+        identityPrefix,
+        "--ca-bundle",
+        caBundle,
+        "--config-dir",
+        configDir,
+        ...more,
         ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
       );
       expect(await run.exited, run.stderr).toBe(0);

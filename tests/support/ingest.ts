@@ -92,7 +92,8 @@ export const startTestIngest = async (
   const connection = database.connect();
   const dir = await mkdtemp(join(tmpdir(), "svc-ingest-test-"));
   // TLS compares dates with the machine's clock.
-  const [notBefore, notAfter] = [new Date(Date.now() - 3_600_000), new Date(Date.now() + 86_400_000)];
+  const notBefore = new Date(Date.now() - 3_600_000);
+  const notAfter = new Date(Date.now() + 86_400_000);
   const ca = options.ca ?? (await createTestCa({ notBefore, notAfter }));
   const files = {
     serverCertFile: join(dir, "server.crt"),

@@ -44,7 +44,13 @@ export const createPlanTest = async () => {
   const two = await enrollTestCollector(core, { token, deviceId: "web-2" });
   let sets = 0;
   return {
-    ...{ ...test, core, admin, hooks, clock, one, two },
+    ...test,
+    core,
+    admin,
+    hooks,
+    clock,
+    one,
+    two,
     /** Writes the files of a repository, whose set and names are those of no other one. */
     createFiles: () => {
       const set = `set-${++sets}`;

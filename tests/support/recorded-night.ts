@@ -51,7 +51,9 @@ export const recordNight = async (test: TestCore): Promise<RecordedNight> => {
   const keepHistory = createHistoryKeeper(core);
   await keepHistory();
   const lab = await createRolloutLab(test, {
-    ...{ count: 60, name: "web", tick: () => advanceRollouts(core) },
+    count: 60,
+    name: "web",
+    tick: () => advanceRollouts(core),
     policy: { certificate_ttl_seconds: 3 * 86_400 },
   });
   const { hosts, react } = lab.fleet;
@@ -144,15 +146,20 @@ const timestamp = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz
 
 /** Has been filling for an hour at 10 KiB a second, and has room for another two. */
 const fillingQueue = {
-  ...{ records: 9_000, bytes: 36_864_000, max_bytes: 110_592_000, oldest_record_age_seconds: 3_600 },
-  ...{ dropped_records_total: 0, at_risk: false },
+  records: 9_000,
+  bytes: 36_864_000,
+  max_bytes: 110_592_000,
+  oldest_record_age_seconds: 3_600,
+  dropped_records_total: 0,
+  at_risk: false,
 };
 
 /** Stores the volume and the accounts of hosts since 21:00, and settles these hours. */
 const storeHours = async (test: TestCore, hosts: readonly (readonly [identity: string, isDark: boolean])[]) => {
   const { clock, core, db } = test;
   const first = evening + hourMs;
-  const [dark, last] = [Date.UTC(2026, 10, 27, 2), Date.UTC(2026, 10, 27, 10)];
+  const dark = Date.UTC(2026, 10, 27, 2);
+  const last = Date.UTC(2026, 10, 27, 10);
   const today = morning - (morning % dayMs);
   await createPartition(db, today - dayMs);
   for (const [index, [identity, isDark]] of hosts.entries())
@@ -181,7 +188,11 @@ const reportCores = async ({ core }: TestCore): Promise<void> => {
   const full = { status: "not_ready", detail: "the last commit failed: no space left on device" } as const;
   for (const machine of ["core-1", "core-2"])
     await createCoreReporter(core, {
-      ...{ machine, version: "1.2.3", clockAheadMs: () => 40, streams: () => 25, isStopping: () => false },
+      machine,
+      version: "1.2.3",
+      clockAheadMs: () => 40,
+      streams: () => 25,
+      isStopping: () => false,
       checks: {
         core: [{ name: "database", find: () => ({ status: "ready", detail: "PostgreSQL 18" }) }],
         ingest: [

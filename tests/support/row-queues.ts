@@ -6,7 +6,9 @@ import { type Envelope, EnvelopeSchema } from "../../proto/gen/svc/ingest/v1/ing
 
 /** Limits that some of the envelopes exceed. */
 export const rowLimits = {
-  ...{ payloadBytesMax: 5_000, hostIdBytesMax: 253, frameBytesMax: 1_000_000 },
+  payloadBytesMax: 5_000,
+  hostIdBytesMax: 253,
+  frameBytesMax: 1_000_000,
   discardSpanNames: new Set(["health"]),
 };
 const health = Uint8Array.of(10, 12, 18, 10, 18, 8, 42, 6, 104, 101, 97, 108, 116, 104);

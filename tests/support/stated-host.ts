@@ -50,16 +50,14 @@ export const createStatedHost = async (
       const body = Uint8Array.from(
         encodeAccountBody(
           {
-            ...{
-              fromMs,
-              toMs,
-              stopped: false,
-              atLeast: false,
-              expired: 0,
-              damaged: 0,
-              fileGapBytes: 0,
-              waitedMs: 0,
-            },
+            fromMs,
+            toMs,
+            stopped: false,
+            atLeast: false,
+            expired: 0,
+            damaged: 0,
+            fileGapBytes: 0,
+            waitedMs: 0,
             firstSequence: sequence + 1,
             lastSequence: sequence + records,
             ackedBeforeThrough: 0,

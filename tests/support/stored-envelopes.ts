@@ -106,7 +106,9 @@ const storeWith = (
     const previousSequence = cursors.get(hostId) ?? 0n;
     const rows = some.map((row, index) =>
       create(EnvelopeSchema, {
-        ...{ kind: "log_line", source: "files", attributes: { "file.path": "/var/log/app.log" } },
+        kind: "log_line",
+        source: "files",
+        attributes: { "file.path": "/var/log/app.log" },
         observedAt: { seconds: 1_795_000_000n, nanos: 5_000 },
         ...row,
         sequence: previousSequence + BigInt(index) + 1n,

@@ -177,17 +177,18 @@ describe("what hosts changed", () => {
   beforeAll(async () => {
     const at = (hoursAgo: number) => sql`${text(web.clock.now() - hoursAgo * hourMs)}::timestamptz`;
     const comparison: HostComparison = {
-      ...{
-        at: text(web.clock.now()),
-        verdict: "worse",
-        matched_by: ["platform", "version"],
-        changed: 40,
-        control: 120,
-        unmatched: 4,
-      },
+      at: text(web.clock.now()),
+      verdict: "worse",
+      matched_by: ["platform", "version"],
+      changed: 40,
+      control: 120,
+      unmatched: 4,
       measures: [
         {
-          ...{ measure: "memory", verdict: "worse", changed: 40, control: 120 },
+          measure: "memory",
+          verdict: "worse",
+          changed: 40,
+          control: 120,
           difference: { value: 0.31, low: 0.27, high: 0.352 },
         },
         { measure: "cpu", verdict: "too_few", changed: 3, control: 120, difference: null },

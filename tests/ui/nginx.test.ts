@@ -32,8 +32,11 @@ beforeAll(async () => {
   provider = await startTamperingProvider({ subject: people.admin.subject, now: Date.now });
   web = await startTestWeb({
     env: {
-      ...{ WEBAUTH_URL: `https://${host}`, SVC_TRUSTED_PROXIES: "127.0.0.1" },
-      ...{ IDP_ISSUER: provider.issuer, IDP_CLIENT_ID: provider.clientId, IDP_CLIENT_SECRET: provider.clientSecret },
+      WEBAUTH_URL: `https://${host}`,
+      SVC_TRUSTED_PROXIES: "127.0.0.1",
+      IDP_ISSUER: provider.issuer,
+      IDP_CLIENT_ID: provider.clientId,
+      IDP_CLIENT_SECRET: provider.clientSecret,
     },
   });
   nginx = await startProxy("nginx", {
@@ -56,7 +59,11 @@ afterAll(async () => {
 const send = async (url: string, { servername = host, ...init }: RequestInit & { servername?: string } = {}) => {
   const { pathname, search, host: name } = new URL(url);
   const sent = request(nginx.url, {
-    ...{ ca: serverCa, servername, agent: false, path: pathname + search, method: init.method ?? "GET" },
+    ca: serverCa,
+    servername,
+    agent: false,
+    path: pathname + search,
+    method: init.method ?? "GET",
     headers: { ...Object.fromEntries(new Headers(init.headers)), host: name },
   });
   sent.on("error", () => undefined);

@@ -14,7 +14,11 @@ const reportAs = (machine: string, isWell: () => boolean) =>
   createCoreReporter(
     { ...web.core.core, clock: systemClock },
     {
-      ...{ machine, version: "1.2.3", clockAheadMs: () => 40, streams: () => 312, isStopping: () => false },
+      machine,
+      version: "1.2.3",
+      clockAheadMs: () => 40,
+      streams: () => 312,
+      isStopping: () => false,
       checks: {
         core: [{ name: "database", find: () => ({ status: "ready", detail: "PostgreSQL 18" }) }],
         ingest: [

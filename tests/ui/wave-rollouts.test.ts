@@ -186,8 +186,13 @@ describe("the page of a rollout", () => {
       status: 503,
       contentType: "application/problem+json",
       json: {
-        ...{ type: "urn:svc:problem:core_unavailable", title: "Core is unavailable", status: 503, action: "retry" },
-        ...{ detail: "Core cannot be reached", code: "core_unavailable", request_id: "down" },
+        type: "urn:svc:problem:core_unavailable",
+        title: "Core is unavailable",
+        status: 503,
+        action: "retry",
+        detail: "Core cannot be reached",
+        code: "core_unavailable",
+        request_id: "down",
       },
     };
     await page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));

@@ -351,9 +351,13 @@ describe("docs/security.md", () => {
     const [own = "", gateway = ""] = page.split("### Web")[1]?.split("- **").slice(1) ?? [];
     const listed = Array.from(`${own}${gateway}`.matchAll(/`((?:GET|POST) [^`…]+)`/g), ([, route]) => route);
     const query = new URLSearchParams({
-      ...{ response_type: "code", client_id: "svc-admin", client_name: "svc-admin", state: "s".repeat(16) },
+      response_type: "code",
+      client_id: "svc-admin",
+      client_name: "svc-admin",
+      state: "s".repeat(16),
       redirect_uri: "http://127.0.0.1:1234/",
-      ...{ code_challenge: "x".repeat(43), code_challenge_method: "S256" },
+      code_challenge: "x".repeat(43),
+      code_challenge_method: "S256",
     });
     const isOpen = async (method: string, path: string): Promise<boolean> => {
       const headers = { Origin: web.origin, "Content-Type": "application/x-www-form-urlencoded" };

@@ -58,7 +58,9 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   const core = createCoreClient(web);
   const links = pageLinksOf(web.ui);
   const signIn = createSignIn(web, {
-    ...{ sessions, core, isStopping },
+    sessions,
+    core,
+    isStopping,
     showSignOut: (url) => signOutPage({ providerName: config.identityProvider.name, url, links }),
   });
   const signedIn = createSignedIn(clock, sessions);
@@ -73,7 +75,8 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
 
   let isWarned = false;
   const addressOf = (c: WebContext): string => {
-    const [peer, forwardedFor] = [remoteAddressOf(c), c.req.header("x-forwarded-for")];
+    const peer = remoteAddressOf(c);
+    const forwardedFor = c.req.header("x-forwarded-for");
     if (forwardedFor !== undefined && !isWarned && !isTrustedProxy(config.trustedProxies, peer)) {
       isWarned = true;
       const text = "X-Forwarded-For of a peer that is not in SVC_TRUSTED_PROXIES: all its clients count as one";

@@ -70,7 +70,8 @@ describe("N3: a limit costs the one who causes it", () => {
   });
 
   it("of one code: who polls it too often hears so, and the others do not", async () => {
-    const [one, other] = [await begin(noTrust, ""), await begin(noTrust, "")];
+    const one = await begin(noTrust, "");
+    const other = await begin(noTrust, "");
     const poll = async ({ body }: typeof one) =>
       (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" })).status;
     const statusesOfOne = [await poll(one), await poll(one), await poll(one), await poll(one)];

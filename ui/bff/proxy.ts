@@ -90,8 +90,13 @@ const bodyBytesMax = 200 * 1024;
 
 /** The headers of core's response that the browser receives. */
 const forwardedHeaders = [
-  ...["content-type", "content-disposition", "retry-after", "x-accel-buffering"],
-  ...["x-core-time", "etag", "x-generated-at"],
+  "content-type",
+  "content-disposition",
+  "retry-after",
+  "x-accel-buffering",
+  "x-core-time",
+  "etag",
+  "x-generated-at",
 ];
 
 /**

@@ -31,7 +31,8 @@ const sign = (changed: object = {}, header: object = {}, by: Uint8Array = key) =
 describe("a session that was ended", () => {
   it("is rejected from every copy of its cookie; other sessions of the person go on", async () => {
     const issue = async () => (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
-    const [one, other] = [await issue(), await issue()];
+    const one = await issue();
+    const other = await issue();
     expect(await sessions.read(one)).toMatchObject({ kind: "valid" });
     expect(await sessions.end(one)).toContain("Max-Age=0");
     expect(await sessions.read(one)).toEqual({ kind: "none" });

@@ -119,7 +119,8 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
         before.kind === "valid" && before.session.userId === userId
           ? [...before.session.replaced, before.session].filter(({ expiresAt }) => expiresAt > iat).slice(-replacedMax)
           : [];
-      const [id, expiresAt] = [randomToken(entropy), iat + ttlSeconds];
+      const id = randomToken(entropy);
+      const expiresAt = iat + ttlSeconds;
       const token = await new SignJWT({
         name,
         auth_time: iat - (authenticationAgeSeconds ?? 0),

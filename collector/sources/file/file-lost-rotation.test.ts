@@ -216,7 +216,8 @@ describe("K7: rotation while the collector runs", () => {
 describe.skipIf(!canMount())("K7: compressed files while the temporary space is full (needs root)", () => {
   /** Gives the collector temporary space of 4 KiB. Returns a function that enlarges it. */
   const fillTemporary = () => {
-    const [at, before] = [mkdtempSync(join(tmpdir(), "small-disk-")), process.env.TMPDIR];
+    const at = mkdtempSync(join(tmpdir(), "small-disk-"));
+    const before = process.env.TMPDIR;
     execFileSync("mount", ["-t", "tmpfs", "-o", "size=4k", "tmpfs", at]);
     process.env.TMPDIR = at;
     onTestFinished(() => {

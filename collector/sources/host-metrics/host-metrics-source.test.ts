@@ -157,7 +157,8 @@ describe("createHostMetricsSource", () => {
     mkdirSync(join(dir, "proc/self"), { recursive: true });
     writeFileSync(join(dir, "proc/stat"), "cpu  1 2 3 4\nbtime 1\n");
     writeFileSync(join(dir, "proc/self/mounts"), "/dev/b /hung fuseblk rw 0 0\n/dev/a / ext4 rw 0 0\n");
-    const [clock, log] = [createTestClock(), createTestLog()];
+    const clock = createTestClock();
+    const log = createTestLog();
     const { promise: hung, resolve: answer } = Promise.withResolvers<void>();
     const asked: string[] = [];
     const read = createReadHost({ clock, log }, async (path) => {

@@ -37,7 +37,9 @@ export interface Memory {
 /** Parses `/proc/meminfo`. */
 export const readMemory = (text: string): Memory | undefined => {
   const bytes = (name: string) => Number(new RegExp(`^${name}: +(\\d+) kB$`, "m").exec(text)?.[1] ?? 0) * 1024;
-  const [total, free, buffers] = [bytes("MemTotal"), bytes("MemFree"), bytes("Buffers")];
+  const total = bytes("MemTotal");
+  const free = bytes("MemFree");
+  const buffers = bytes("Buffers");
   if (total === 0) return undefined;
   const cached = bytes("Cached") + bytes("SReclaimable");
   return { total, states: { used: Math.max(0, total - free - buffers - cached), free, buffers, cached } };
@@ -110,7 +112,8 @@ export const readInterfaces = (text: string): Interface[] =>
       const [bytes = 0, packets = 0, errors = 0, dropped = 0] = fields.slice(from);
       return { bytes, packets, errors, dropped };
     };
-    const [receive, transmit] = [direction(0), direction(8)];
+    const receive = direction(0);
+    const transmit = direction(8);
     return receive.packets + transmit.packets === 0 ? [] : [{ name, receive, transmit }];
   });
 

@@ -40,7 +40,8 @@ it("G1: bounds the memory of unfinished requests of both transports, and serves 
     return once(stream, "response");
   };
   const unavailable = expect.objectContaining({ "grpc-status": `${Code.Unavailable}` });
-  const [first, second] = [begin(), begin()];
+  const first = begin();
+  const second = begin();
   void begin();
   expect(await first).toContainEqual(unavailable);
   const headers = { "content-type": "application/x-protobuf" };

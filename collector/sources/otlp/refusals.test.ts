@@ -131,7 +131,8 @@ it("states what senders were refused in each hour, after a stop and damage; afte
         await queue.close();
       };
       /** By hour and reason: what senders saw, and what of it was on disk whatever came. */
-      const [seen, kept] = [new Map<string, number>(), new Map<string, number>()];
+      const seen = new Map<string, number>();
+      const kept = new Map<string, number>();
       const add = (to: Map<string, number>, key: string, records: number) => to.set(key, (to.get(key) ?? 0) + records);
       let unsaved: [string, number][] = [];
       const save = () => {

@@ -51,7 +51,8 @@ it("reads one batch ahead of the reader, and none further", async () => {
 });
 
 it("is in the log before a row of it is given, so that one of a process that is killed then is, too", async () => {
-  const [short, long] = [openExport("short"), openExport("long")];
+  const short = openExport("short");
+  const long = openExport("long");
   const first = [short, long].map(({ batches }) => batches.next());
   short.reads[0]?.resolve({ rows: ["a"], next: null });
   long.reads[0]?.resolve({ rows: ["a"], next: 1 });

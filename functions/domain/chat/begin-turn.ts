@@ -58,7 +58,8 @@ export const beginTurn = (
       throw new Problem("conflict", { detail: "The conversation is full: begin another one" });
     const earlier = await listNewestChatMessages(tx, sessionId, historyMessages);
     const now = new Date(clock.now());
-    const [questionId, answerId] = [uuidv7({ clock, entropy }), uuidv7({ clock, entropy })];
+    const questionId = uuidv7({ clock, entropy });
+    const answerId = uuidv7({ clock, entropy });
     const shared = { sessionId, createdAt: now };
     await insertChatMessages(tx, [
       {

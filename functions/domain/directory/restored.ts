@@ -117,13 +117,18 @@ const settle = async (
   if (reason !== null) {
     const by = { actor: { type: "system", id: "svc-server", display: "svc-server" }, outcome: "success" } as const;
     const hold: AuditEntry = {
-      ...{ ...by, action: "directory.hold", reasonCode: reason },
+      ...by,
+      action: "directory.hold",
+      reasonCode: reason,
       target: { type: "directory", id: core.config.directory.domain },
       details: { held: people.length, ...peopleOf(people) },
     };
     const paused = (await pauseRestoredRollouts(tx, now)).map(
       (id): AuditEntry => ({
-        ...{ ...by, action: "rollout.pause", reasonCode: "database_restored", target: { type: "rollout", id } },
+        ...by,
+        action: "rollout.pause",
+        reasonCode: "database_restored",
+        target: { type: "rollout", id },
       }),
     );
     await recordAudits(tx, core, [hold, ...paused]);

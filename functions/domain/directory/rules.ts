@@ -83,7 +83,8 @@ export const decideDirectoryChanges = (
   const active = known.filter(isActive).length;
   const isMass = (lost: readonly KnownPerson[]): boolean =>
     !allowMassRemoval && active > massFrom && lost.filter(isActive).length * 2 > active;
-  const [absenceIsMass, foreignIsMass] = [isMass(missing), isMass(foreign)];
+  const absenceIsMass = isMass(missing);
+  const foreignIsMass = isMass(foreign);
 
   const nobodyIsOurs =
     seen.some(({ state }) => state.status === "unverified") &&

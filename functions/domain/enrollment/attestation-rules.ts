@@ -66,7 +66,8 @@ export const attestationRules: readonly Rule<AttestationFacts>[] = [
     return [`the token is for ${held}, and not for ${issuer?.audience} alone`, "audience_mismatch"];
   }),
   rule("workload_token_ttl", ({ terms, payload, now }) => {
-    const [from, until] = [payload.iat, payload.exp];
+    const from = payload.iat;
+    const until = payload.exp;
     if (typeof from !== "number" || typeof until !== "number")
       return ["the token does not say when it was issued and when it expires", "token_malformed"];
     const seconds = now / 1000;

@@ -82,7 +82,8 @@ it("E1: a transaction that records certificates and makes reservations keeps the
 });
 
 it("locks expired reservations in the order of identities, so that cores under different policies cannot deadlock over them", async () => {
-  const [other, own] = [await createTestToken(test), await createTestToken(test)];
+  const other = await createTestToken(test);
+  const own = await createTestToken(test);
   const { reserve } = createCountedSteps();
   const earlier = await Promise.all(["y", "x"].map((name) => ask(other.policyId, name)));
   // Stored in the opposite order of the identities.
@@ -90,7 +91,8 @@ it("locks expired reservations in the order of identities, so that cores under d
   await clock.advance(60_000);
   const { sql } = test.database.connect();
   const identityOf = (name: string) => identityPrefix + name;
-  const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const locked = Promise.withResolvers<void>();
+  const release = Promise.withResolvers<void>();
   const holder = sql.begin(async (tx) => {
     await tx`select from enrollment_reservation where identity = ${identityOf("x")} for update`;
     locked.resolve();

@@ -68,7 +68,8 @@ const runSteps = async (
     readForRecords(tx, needs, { issues, locked, now }),
   ]);
   const [reserved, recorded] = await Promise.all([reserve(), record()]);
-  const [nextReserved, nextRecorded] = [reserved.values(), recorded.values()];
+  const nextReserved = reserved.values();
+  const nextRecorded = recorded.values();
   return steps.flatMap((step) => (isRecord(step) ? nextRecorded : nextReserved).next().value ?? []);
 };
 

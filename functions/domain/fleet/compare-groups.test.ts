@@ -20,7 +20,9 @@ interface Effect {
 
 /** A host of which nothing is known beforehand: it has its own size, and noise of its own in both times. */
 const createHost = ({ memory = 1, silent = 0, losing = 0, logs = 1, stratum = "linux" }: Effect = {}): ComparedHost => {
-  const [rss, cpu, queue] = [8e7 * spread(0.8), 0.02 * spread(1), 1e5 * spread(2)];
+  const rss = 8e7 * spread(0.8);
+  const cpu = 0.02 * spread(1);
+  const queue = 1e5 * spread(2);
   const window = (isAfter: boolean) => ({
     lostPerHour: isAfter && chance(0.02 + losing) ? 5 : 0,
     startsPerHour: chance(0.01) ? 1 : 0,
@@ -29,7 +31,8 @@ const createHost = ({ memory = 1, silent = 0, losing = 0, logs = 1, stratum = "l
     cpuShare: cpu * spread(0.3),
   });
   const isSilent = chance(0.01 + silent);
-  const [bytes, envelopes] = [1e6 * spread(2), 1e3 * spread(2)];
+  const bytes = 1e6 * spread(2);
+  const envelopes = 1e3 * spread(2);
   const after = { bytes: bytes * logs * spread(0.2), envelopes: envelopes * spread(0.2) };
   const sent = { before: { logs: { bytes, envelopes } }, after: { logs: after } };
   return { stratum, isSilent, before: window(false), after: isSilent ? null : window(true), sent };
@@ -110,7 +113,9 @@ describe("a comparison of changed hosts with others", () => {
     expect(comparison).toMatchObject({ changed: 120, control: 120, unmatched: 0 });
     expect(resultOf(comparison, "memory")?.verdict).not.toBe("worse");
     expect(compareGroups(createHosts(30, { stratum: "plan9" }), others)).toMatchObject({
-      ...{ verdict: "too_few", changed: 0, unmatched: 30 },
+      verdict: "too_few",
+      changed: 0,
+      unmatched: 30,
     });
   });
 

@@ -56,7 +56,8 @@ const rose = (figure: (window: HostWindow) => number) => ({
 /** Relative growth, so that large and small hosts count alike. */
 const growth = (figure: (window: HostWindow) => number | null) => ({
   of: ({ before, after }: ComparedHost) => {
-    const [from, to] = [before && figure(before), after && figure(after)];
+    const from = before && figure(before);
+    const to = after && figure(after);
     return from !== null && to !== null && from > 0 && to > 0 ? Math.log(to / from) : null;
   },
 });
@@ -80,7 +81,9 @@ export const compareGroups = (changed: readonly ComparedHost[], others: readonly
   const results = comparedMeasures.map((measure) => compareMeasure(measure, matched, control));
   return {
     verdict: verdictOf(results),
-    ...{ changed: matched.length, control: control.length, unmatched: changed.length - matched.length },
+    changed: matched.length,
+    control: control.length,
+    unmatched: changed.length - matched.length,
     measures: results,
     ...compareVolume(matched, control),
   };
@@ -94,7 +97,8 @@ const compareVolume = (changed: readonly ComparedHost[], others: readonly Compar
   const sending = (hosts: readonly ComparedHost[], signal: ComparedSignal) =>
     hosts.filter(({ sent }) => sent?.before[signal] ?? sent?.after[signal]);
   const volume = comparedSignals.flatMap((signal) => {
-    const [ofChanged, ofOthers] = [sending(changed, signal), sending(others, signal)];
+    const ofChanged = sending(changed, signal);
+    const ofOthers = sending(others, signal);
     if (ofChanged.length === 0) return [];
     const isEnough = Math.min(ofChanged.length, ofOthers.length) >= comparedHostsMin;
     const differenceOf = (figure: keyof typeof sentMin) => {
@@ -114,7 +118,9 @@ const compareVolume = (changed: readonly ComparedHost[], others: readonly Compar
 
 /** Converts a difference of logarithms to a relative one. */
 const relative = ({ value, low, high }: EstimatedDifference): EstimatedDifference => ({
-  ...{ value: Math.expm1(value), low: Math.expm1(low), high: Math.expm1(high) },
+  value: Math.expm1(value),
+  low: Math.expm1(low),
+  high: Math.expm1(high),
 });
 
 /** Every stratum has the same share of both groups. */
@@ -145,7 +151,8 @@ const compareMeasure = (
 ): MeasureResult => {
   const { margin, of } = measures[measure];
   const valuesOf = (hosts: readonly ComparedHost[]) => hosts.flatMap((host) => of(host) ?? []);
-  const [ofChanged, ofOthers] = [valuesOf(changed), valuesOf(others)];
+  const ofChanged = valuesOf(changed);
+  const ofOthers = valuesOf(others);
   const counts = { measure, changed: ofChanged.length, control: ofOthers.length };
   if (Math.min(ofChanged.length, ofOthers.length) < comparedHostsMin)
     return { ...counts, verdict: "too_few", difference: null };

@@ -56,8 +56,14 @@ export const requestDiag = async (
     const [open] = await findOpenDiags(tx, requestedAt, identityId);
     const answerSeconds = 2 * core.config.heartbeatIntervalSeconds + answerMarginSeconds;
     const row: DiagRow = open ?? {
-      ...{ id: uuidv7(core), identityId, requestedAt, requestedBy: operator.userId },
-      ...{ answerBy: new Date(now + answerSeconds * 1000), answeredAt: null, bundle: null, refusal: null },
+      id: uuidv7(core),
+      identityId,
+      requestedAt,
+      requestedBy: operator.userId,
+      answerBy: new Date(now + answerSeconds * 1000),
+      answeredAt: null,
+      bundle: null,
+      refusal: null,
     };
     if (open === undefined) await insertDiag(tx, row);
     const directive = { action: "send_diag", requestId: row.id } as const;

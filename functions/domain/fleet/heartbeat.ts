@@ -52,7 +52,10 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
     const labels = reportedLabelsOf(request);
     const report = healthReportOf(request);
     const record = await write({
-      ...{ identity, use: proofUseOf(caller, now), report, labels },
+      identity,
+      use: proofUseOf(caller, now),
+      report,
+      labels,
       subnet: subnetOf(origin.remoteAddress),
       digest: digest && digestKey(digest),
     });

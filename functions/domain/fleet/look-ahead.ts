@@ -60,7 +60,8 @@ const expiresBetween = (from: Date, until: Date): FleetFilter => ({
 });
 
 const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] => ({
-  ...{ identity_id: row.id, device_id: row.device_id },
+  identity_id: row.id,
+  device_id: row.device_id,
   expires_at: new Date(row.successor_not_after ?? row.certificate_not_after).toISOString(),
 });
 
@@ -71,7 +72,11 @@ const fillingOf = (row: FleetRow, now: number): FleetAhead["queues"]["fullest"][
     number,
   ];
   return {
-    ...{ identity_id: row.id, device_id: row.device_id, bytes, max_bytes: max, oldest_record_age_seconds: age },
+    identity_id: row.id,
+    device_id: row.device_id,
+    bytes,
+    max_bytes: max,
+    oldest_record_age_seconds: age,
     full_at: rfc3339(now + (Math.max(0, max - bytes) / bytes) * age * 1000),
   };
 };
@@ -82,7 +87,10 @@ const tokensOf = (rows: readonly ListedTokenRow[]): FleetAhead["tokens"] => ({
     .toSorted((a, b) => a.expiresAt.getTime() - b.expiresAt.getTime())
     .slice(0, aheadNamesMax)
     .map(({ id, tokenPrefix, policyName, expiresAt, maxUses, useCount }) => ({
-      ...{ id, token_prefix: tokenPrefix, policy_name: policyName, expires_at: expiresAt.toISOString() },
+      id,
+      token_prefix: tokenPrefix,
+      policy_name: policyName,
+      expires_at: expiresAt.toISOString(),
       uses_left: maxUses === 0 ? null : Math.max(0, maxUses - useCount),
     })),
 });
@@ -109,7 +117,9 @@ const telemetryAt = (
   const days = (now - oldestDay.getTime()) / dayMs;
   const daysThen = Math.min((until.getTime() - oldestDay.getTime()) / dayMs, retentionDays + 1);
   return {
-    ...{ bytes: telemetryBytes, days: Math.round(days * 10) / 10, retention_days: retentionDays },
+    bytes: telemetryBytes,
+    days: Math.round(days * 10) / 10,
+    retention_days: retentionDays,
     bytes_then: days <= 0 ? telemetryBytes : Math.round((telemetryBytes / days) * daysThen),
   };
 };

@@ -37,7 +37,9 @@ describe("what a selection has in common", () => {
     expect(two?.expectedByChance).toBeCloseTo((30 / 300) * (29 / 299) * 10, 10);
     const doubtful = Array.from({ length: 9 }, (_, n) => label(`x:${n}`, 2, 150));
     expect(rankFactors(doubtful, { selected: 2, all: 300 }).map(({ expectedByChance: each }) => each > 1)).toEqual([
-      ...[true, true, true],
+      true,
+      true,
+      true,
     ]);
   });
 
@@ -49,7 +51,8 @@ describe("what a selection has in common", () => {
         const most = Math.min(selected, withValue);
         const [ranked] = rankFactors([label("a:1", most, withValue)], { selected, all });
         if (ranked === undefined) return;
-        let [hits, total] = [0, 0];
+        let hits = 0;
+        let total = 0;
         for (let set = 0; set < 2 ** all; set++) {
           const members = Array.from({ length: all }, (_, host) => (set >> host) & 1);
           if (members.filter(Boolean).length !== selected) continue;

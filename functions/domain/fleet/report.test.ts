@@ -70,7 +70,8 @@ const createOtherCore = async () => {
 
 it("shows what an operator wrote through another core in the next answer", async () => {
   const core = await createOtherCore();
-  const [report, count] = [createHealthReports(core), createFacetCounts(core)];
+  const report = createHealthReports(core);
+  const count = createFacetCounts(core);
   const revoked = async () => {
     const [{ summary, rows }, { counts }] = await Promise.all([
       report({ filter: {} }, page),

@@ -42,6 +42,7 @@ export const withNames = (
   { versions, platforms }: { versions: readonly string[]; platforms: readonly string[] },
 ): FleetRules => ({
   ...rules,
-  ...{ versions, platforms },
+  versions,
+  platforms,
   unsupportedVersions: versions.filter((version) => !isSupported(version, rules.thresholds.versionMin)),
 });

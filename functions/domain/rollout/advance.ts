@@ -93,7 +93,8 @@ class Step {
 
   /** Reads what the hosts report. */
   async #observe(): Promise<void> {
-    const [tx, observed] = [this.#tx, this.#observed];
+    const tx = this.#tx;
+    const observed = this.#observed;
     const changed =
       (await skipChanged(tx, observed)) + (await markApplied(tx, observed)) + (await markFailed(tx, observed));
     if (changed > 0) await this.#count();

@@ -27,13 +27,11 @@ export const previewRollout = async (
   const config = await findConfig(db, configId);
   if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
   const rules = await readFleetRules(core);
-  const [present, refused, versions, refusing, overlaps] = [
-    await findPresentConfigs(db, filter, rules, { configId, limit: previewMax + 1 }),
-    await findRefusedHosts(db, filter, rules, previewMax),
-    await countCandidates(db, filter, rules),
-    await findRefusingVersions(db, config.configHash, { rules, past: true }),
-    await countOverlaps(db, filter, rules, await findOpenRollouts(db)),
-  ];
+  const present = await findPresentConfigs(db, filter, rules, { configId, limit: previewMax + 1 });
+  const refused = await findRefusedHosts(db, filter, rules, previewMax);
+  const versions = await countCandidates(db, filter, rules);
+  const refusing = await findRefusingVersions(db, config.configHash, { rules, past: true });
+  const overlaps = await countOverlaps(db, filter, rules, await findOpenRollouts(db));
   const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
   const hostsOf = new Map(versions.map(({ version, hosts }) => [version, hosts]));
   const changing = present.filter((each) => each.config?.id !== config.id).slice(0, previewMax);

@@ -12,7 +12,9 @@ const reachOf = (wave: WaveBody, targets: number): number =>
  * before it of the same kind, or the last one not all targets.
  */
 export const wavesReach = (waves: readonly WaveBody[], targets: number): number[] => {
-  let [percent, count, reach] = [0, 0, 0];
+  let percent = 0;
+  let count = 0;
+  let reach = 0;
   const reaches = waves.map((wave, index) => {
     const isRising = "count" in wave ? wave.count > count : wave.percent > percent;
     if (!isRising) throw invalid(index, "must reach further than the waves before it");

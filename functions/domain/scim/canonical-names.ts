@@ -1,6 +1,22 @@
 const names = [
-  ...["schemas", "operations", "op", "path", "value", "id", "userName", "externalId", "active", "displayName"],
-  ...["name", "formatted", "givenName", "familyName", "emails", "type", "primary", "members"],
+  "schemas",
+  "operations",
+  "op",
+  "path",
+  "value",
+  "id",
+  "userName",
+  "externalId",
+  "active",
+  "displayName",
+  "name",
+  "formatted",
+  "givenName",
+  "familyName",
+  "emails",
+  "type",
+  "primary",
+  "members",
 ];
 const canonicalOf = new Map(names.map((name) => [name.toLowerCase(), name]));
 

@@ -12,8 +12,22 @@ type Element = Record<string, unknown>;
 /** Attributes of RFC 7643 that core does not store: writing them does nothing, as clients send them by default. */
 const ignored = new Set(
   [
-    ...["nickName", "profileUrl", "title", "userType", "preferredLanguage", "locale", "timezone", "password"],
-    ...["phoneNumbers", "ims", "photos", "addresses", "groups", "entitlements", "roles", "x509Certificates"],
+    "nickName",
+    "profileUrl",
+    "title",
+    "userType",
+    "preferredLanguage",
+    "locale",
+    "timezone",
+    "password",
+    "phoneNumbers",
+    "ims",
+    "photos",
+    "addresses",
+    "groups",
+    "entitlements",
+    "roles",
+    "x509Certificates",
   ].map((name) => name.toLowerCase()),
 );
 

@@ -46,7 +46,10 @@ export const reportSystem = async ({
     state: parts[0]?.state ?? "ready",
     parts,
     cores: cores.map(({ report, state }) => ({
-      ...{ id: report.id, machine: report.machine, version: report.version, state },
+      id: report.id,
+      machine: report.machine,
+      version: report.version,
+      state,
       started_at: rfc3339(report.startedAt.getTime()),
       reported_at: rfc3339(report.reportedAt.getTime()),
       streams: state === "running" ? report.streams : null,
@@ -54,10 +57,13 @@ export const reportSystem = async ({
       clock_ahead_seconds: report.clockAheadMs / 1000,
     })),
     database: {
-      ...{ version: figures.version, bytes: figures.bytes, telemetry_bytes: figures.telemetryBytes },
+      version: figures.version,
+      bytes: figures.bytes,
+      telemetry_bytes: figures.telemetryBytes,
       oldest_day: figures.oldestDay && rfc3339(figures.oldestDay.getTime()),
       retention_days: config.ingest?.retentionDays ?? null,
-      ...{ slow_statements: figures.slowStatements, slowest_seconds: figures.slowestSeconds },
+      slow_statements: figures.slowStatements,
+      slowest_seconds: figures.slowestSeconds,
       standbys: figures.standbys.map(({ name, lagSeconds }) => ({ name, lag_seconds: lagSeconds })),
     },
     outages: outages
@@ -91,7 +97,10 @@ const corePartsOf = (report: CoreReport, state: CoreState, now: number): SystemP
   }
   return [
     ...checks.map(({ endpoint, name, status, detail, since }) => ({
-      ...{ area: "core" as const, of: machine, detail, since },
+      area: "core" as const,
+      of: machine,
+      detail,
+      since,
       name: endpoint === "core" || endpoint === name ? name : `${endpoint} ${name}`,
       state: status,
     })),
@@ -127,7 +136,9 @@ const exportPartOf = (lag: ExportLag, now: number): SystemPart => {
 };
 
 const retentionPartOf = (pause: RetentionPause | null): SystemPart => ({
-  ...{ area: "database", of: null, name: "retention" },
+  area: "database",
+  of: null,
+  name: "retention",
   state: pause === null ? "ready" : "warning",
   detail:
     pause === null

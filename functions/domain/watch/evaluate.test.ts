@@ -164,7 +164,8 @@ describe("a watch", () => {
     const step = fc.record({ seconds: fc.integer({ min: -60, max: 120 }), count: fc.nat(2), silences: fc.boolean() });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), fc.constantFrom(0, 20), (steps, forSeconds) => {
-        let [status, now] = [fresh(), 0];
+        let status = fresh();
+        let now = 0;
         const messages: string[] = [];
         for (const { seconds, count, silences } of steps) {
           now += seconds;

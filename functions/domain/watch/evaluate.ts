@@ -46,8 +46,17 @@ export const outageAt = (now: Date, outages: readonly Outage[]): Outage | undefi
 /** The status of a watch that was never evaluated. */
 export const unevaluated = (now: Date) =>
   ({
-    ...{ isFiring: false, changedAt: now, firingSince: null, contrarySince: null, contraryMs: 0, announcedCount: null },
-    ...{ count: null, evaluatedAt: null, fault: null, commonFactor: null, explainedBy: null },
+    isFiring: false,
+    changedAt: now,
+    firingSince: null,
+    contrarySince: null,
+    contraryMs: 0,
+    announcedCount: null,
+    count: null,
+    evaluatedAt: null,
+    fault: null,
+    commonFactor: null,
+    explainedBy: null,
   }) satisfies Partial<WatchRow>;
 
 /**
@@ -65,7 +74,9 @@ export const evaluateWatch = (
   const isChanging = isContrary && contraryMs >= forSeconds * 1000;
   const isFiring = status.isFiring !== isChanging;
   const change = {
-    ...{ isFiring, count, evaluatedAt: now },
+    isFiring,
+    count,
+    evaluatedAt: now,
     ...(isChanging
       ? { changedAt: now, firingSince: isFiring ? contrarySince : null, contrarySince: null, contraryMs: 0 }
       : { contrarySince, contraryMs }),

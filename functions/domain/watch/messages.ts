@@ -28,8 +28,11 @@ export const addMessages = async (
     timestamp: at.toISOString(),
     data: {
       watch: {
-        ...{ id: row.id, name: row.name, filter: row.filter },
-        ...{ more_than: row.moreThan, for_seconds: row.forSeconds },
+        id: row.id,
+        name: row.name,
+        filter: row.filter,
+        more_than: row.moreThan,
+        for_seconds: row.forSeconds,
       },
       count: row.count,
       since: row.firingSince?.toISOString() ?? null,
@@ -39,7 +42,10 @@ export const addMessages = async (
     },
   };
   const messages = row.receivers.map((receiver) => ({
-    ...{ id: uuidv7(core), watchId: row.id, receiver, body },
+    id: uuidv7(core),
+    watchId: row.id,
+    receiver,
+    body,
     createdAt: new Date(core.clock.now()),
   }));
   await insertMessages(tx, messages);

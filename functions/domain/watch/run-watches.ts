@@ -87,7 +87,9 @@ const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules):
     const { change, event, message } = evaluateWatch(row, counted);
     const isExplained = message === "firing" && cause.explainedBy !== null;
     const next: WatchRow = {
-      ...{ ...row, ...change, fault: null },
+      ...row,
+      ...change,
+      fault: null,
       ...(message === "firing" ? cause : {}),
       ...(isExplained ? { announcedCount: null } : {}),
       ...(change.isFiring === false ? noCause : {}),

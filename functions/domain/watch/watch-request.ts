@@ -66,7 +66,8 @@ const alertOf = (
     labels: {
       ...labels,
       alertname: type === "watch.test" ? "SvcWatchTest" : "SvcWatch",
-      ...{ watch: watch.name, watch_id: watch.id },
+      watch: watch.name,
+      watch_id: watch.id,
     },
     annotations: {
       summary: `${hosts} ${watch.filter || "(every host)"}, more than ${watch.more_than}`,

@@ -40,9 +40,16 @@ export const createWatch = async (
     if ((await lockWatchCount(tx)) >= watchesMax) throw new Problem("too_many_watches");
     const now = new Date(clock.now());
     const row: WatchRow = {
-      ...{ id: uuidv7({ clock, entropy }), ...definition, revision: 1, ...unevaluated(now) },
-      ...{ createdAt: now, createdBy: operator.userId, createdByName: operator.email },
-      ...{ silencedUntil: null, silencedBy: null, silenceReason: null },
+      id: uuidv7({ clock, entropy }),
+      ...definition,
+      revision: 1,
+      ...unevaluated(now),
+      createdAt: now,
+      createdBy: operator.userId,
+      createdByName: operator.email,
+      silencedUntil: null,
+      silencedBy: null,
+      silenceReason: null,
     };
     if (!(await insertWatch(tx, row))) throw new Problem("watch_name_taken");
     await audit(tx, core, { operator, origin, action: "watch.create", id: row.id, details: { ...body } });
@@ -111,7 +118,9 @@ export const silenceWatch = async (
     const silence = { silencedUntil: until, silencedBy: until && operator.email, silenceReason: until && reason };
     await updateWatch(tx, id, silence);
     await addWatchEvent(tx, {
-      ...{ watchId: id, at: now, kind: until === null ? "unsilenced" : "silenced" },
+      watchId: id,
+      at: now,
+      kind: until === null ? "unsilenced" : "silenced",
       detail: [until && `until ${until.toISOString()}`, `by ${operator.email}`, reason].filter(Boolean).join(", "),
     });
     const details = until === null ? {} : { until: until.toISOString() };
@@ -142,7 +151,10 @@ const definitionOf = ({ watches, clock }: WatchCore, body: WatchBody) => {
   );
   if (errors.length > 0) throw new Problem("validation_failed", { errors });
   return {
-    ...{ name: body.name, filter: body.filter, moreThan: body.more_than, forSeconds: body.for_seconds },
+    name: body.name,
+    filter: body.filter,
+    moreThan: body.more_than,
+    forSeconds: body.for_seconds,
     receivers: [...body.receivers],
   };
 };

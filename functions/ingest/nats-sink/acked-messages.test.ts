@@ -41,7 +41,8 @@ describe.skipIf(!canStart)("a stream whose leader lacks what was acknowledged", 
     where details->>'queue_id' = ${queue.toString("hex")} order by 3`;
 
   it("Q12: reports the exact ranges below a queue's end, once, and none of a queue that the leader has all of", async () => {
-    const [queue, whole] = [newQueue(), newQueue()];
+    const queue = newQueue();
+    const whole = newQueue();
     const sequences = await store(queue, 7);
     await store(whole, 3);
     // Its end is found when it is opened.

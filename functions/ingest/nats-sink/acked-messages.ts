@@ -55,7 +55,10 @@ export const createAckedMessages = (
   const kept = new Map<number, AckedMessage>();
   /** By leader: the sequence up to which it has what was acknowledged. */
   const compared = new Map<string, number>();
-  let [created, leader, newest, newestBefore] = [found.created, found.cluster?.leader ?? "", 0, 0];
+  let created = found.created;
+  let leader = found.cluster?.leader ?? "";
+  let newest = 0;
+  let newestBefore = 0;
 
   /** Whether a later message of the subject was stored behind this one, or behind another that followed it. */
   const isFollowed = async ({ seq, subject }: AckedMessage): Promise<boolean> => {
@@ -68,7 +71,8 @@ export const createAckedMessages = (
     const { seq, first } = message;
     const found: StoredMsg | null = await streams.getMessage(stream, { seq });
     const fact = (name: string): string => found?.header.get(name) ?? "";
-    const [foundFirst, foundLast] = [fact("Svc-First-Sequence"), fact("Svc-Last-Sequence")];
+    const foundFirst = fact("Svc-First-Sequence");
+    const foundLast = fact("Svc-Last-Sequence");
     if (found !== null && isAcked(found, message)) return undefined;
     const lost = first !== "" && (await isFollowed(message)) ? message : undefined;
     if (foundFirst === "") return { seq, lost, instead: undefined };
@@ -90,7 +94,10 @@ export const createAckedMessages = (
       if (createdNow !== created) {
         kept.clear();
         compared.clear();
-        [created, leader, newest, newestBefore] = [createdNow, leads, 0, 0];
+        created = createdNow;
+        leader = leads;
+        newest = 0;
+        newestBefore = 0;
         return [];
       }
       if (leads === leader && !mayDiffer) {

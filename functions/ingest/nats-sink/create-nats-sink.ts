@@ -102,7 +102,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const publisher = createPublisher({ connection, clock, observe });
   const acked = createAckedMessages(manager, found[0]);
   const streams = createQueueStreams({
-    ...{ manager, publisher, streams: names, codec },
+    manager,
+    publisher,
+    streams: names,
+    codec,
     onAcked(message) {
       acked.note(message);
       restores.noteStored(message);

@@ -60,7 +60,8 @@ describe.skipIf(!canStart)("a takeover, while the server stores what an earlier 
     "stores each envelope of a sender $sender once (sent before the fence: $isBefore)",
     async ({ sender, isBefore }) => {
       const queue = newQueue();
-      const [earlier, later] = [newQueue(), newQueue()];
+      const earlier = newQueue();
+      const later = newQueue();
       const name = `${encodeToken(testHost)}.${queue.toString("hex")}`;
       let beside: ((publish: Publish) => void) | undefined;
       const around = (publish: Publish, ...[subject, payload, options]: Parameters<Publish>) => {
@@ -84,7 +85,9 @@ describe.skipIf(!canStart)("a takeover, while the server stores what an earlier 
       expect((await send(0, 1, 1)).error).toBeUndefined();
       const block = testRun([{ sequence: 2n, kind: "log_line", payload: Buffer.from("line 2") }]).bytes;
       const headers = {
-        ...{ "Svc-Sequence": "2", "Svc-First-Sequence": "2", "Svc-Last-Sequence": "2" },
+        "Svc-Sequence": "2",
+        "Svc-First-Sequence": "2",
+        "Svc-Last-Sequence": "2",
         "Svc-Raw-Bytes": String(block.length),
       };
       beside = await sendBeside(`svc.ingest.log_line.${name}`, "SVC_INGEST", headers, block);
@@ -99,7 +102,8 @@ describe.skipIf(!canStart)("a takeover, while the server stores what an earlier 
 
   it("keeps the session that takes over, although the earlier one's state is stored after it", async () => {
     const queue = newQueue();
-    const [earlier, later] = [newQueue(), newQueue()];
+    const earlier = newQueue();
+    const later = newQueue();
     const subject = `svc.queue.${encodeToken(testHost)}.${queue.toString("hex")}`;
     let beside: ((publish: Publish) => void) | undefined;
     const around = (publish: Publish, ...message: Parameters<Publish>) => {

@@ -45,15 +45,21 @@ it.skipIf(!canStart)(
       const next = {
         ...frame(queue, 4, 4),
         envelopes: ["4", "bad", "6"].map((text, index) => ({
-          ...{ sequence: 4 + index, kind: "otel_metric", payload: Buffer.from(text) },
+          sequence: 4 + index,
+          kind: "otel_metric",
+          payload: Buffer.from(text),
         })),
       };
       const reopened = openSession(queue, { session_id: newQueue(), previous_session_ids: [session] });
       await forwardAll(client, [reopened, { frame: next }]);
       await expect.poll(() => received.length).toBe(6);
       expect(received).toEqual([
-        ...["/v1/logs line 1", "/v1/traces line 2", "/v1/metrics 4bad6"],
-        ...["/v1/metrics 4", "/v1/metrics bad", "/v1/metrics 6"],
+        "/v1/logs line 1",
+        "/v1/traces line 2",
+        "/v1/metrics 4bad6",
+        "/v1/metrics 4",
+        "/v1/metrics bad",
+        "/v1/metrics 6",
       ]);
     } finally {
       child.kill("SIGKILL");

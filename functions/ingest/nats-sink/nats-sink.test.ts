@@ -73,7 +73,9 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       [`svc.ingest.otel_span.${name}`, [2], ["line 2"]],
     ]);
     expect(stored[0]?.envelopes[0]).toMatchObject({
-      ...{ hostId: testHost, source, attributes: { "file.path": "/var/log/app.log" } },
+      hostId: testHost,
+      source,
+      attributes: { "file.path": "/var/log/app.log" },
       observedAt: 1_795_000_000_123_456n,
     });
     const kinds = ["log_line", "otel_span", "log_line"];
@@ -88,14 +90,23 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const observedAt = { seconds: 1_795_000_000n, nanos: 123_456_789 };
     expect(stored.map(({ headers }) => headers)).toMatchObject([
       {
-        ...{ "Svc-Sequence": "1", "Svc-First-Sequence": "1", "Svc-Last-Sequence": "3", "Svc-Envelopes": "2" },
-        ...{ "Svc-Kind": "log_line", "Svc-Host": testHost, "Svc-Session": session.toString("hex") },
+        "Svc-Sequence": "1",
+        "Svc-First-Sequence": "1",
+        "Svc-Last-Sequence": "3",
+        "Svc-Envelopes": "2",
+        "Svc-Kind": "log_line",
+        "Svc-Host": testHost,
+        "Svc-Session": session.toString("hex"),
         "Svc-Received-At": expect.stringMatching(/^2\d{3}-.*\d{6}Z$/),
-        ...{ "Svc-Encoding": "none", "Svc-Raw-Bytes": String(ofKind("log_line").length) },
+        "Svc-Encoding": "none",
+        "Svc-Raw-Bytes": String(ofKind("log_line").length),
         "Svc-Sha256": hash("sha256", ofKind("log_line")),
       },
       {
-        ...{ "Svc-Sequence": "3", "Svc-First-Sequence": "2", "Svc-Last-Sequence": "2", "Svc-Envelopes": "1" },
+        "Svc-Sequence": "3",
+        "Svc-First-Sequence": "2",
+        "Svc-Last-Sequence": "2",
+        "Svc-Envelopes": "1",
         "Svc-Sha256": hash("sha256", ofKind("otel_span")),
       },
     ]);
@@ -114,7 +125,8 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     expect(stored?.headers).toMatchObject({ "Svc-Encoding": "zstd", "Svc-Envelopes": "100" });
     // Cut at the cursor.
     expect(cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 102) }]))).toEqual([
-      ...["100", "102"],
+      "100",
+      "102",
     ]);
     expect((await ofQueue(queue)).map(({ sequences }) => sequences.length)).toEqual([100, 2]);
   });
@@ -134,7 +146,8 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
   it("stores each envelope once when both cores get the same frames at once", async () => {
     const queue = newQueue();
     const kinds = Array.from({ length: 30 }, (_, index) => ["log_line", "otel_span", "otel_metric"][index % 3] ?? "");
-    const [one, two] = [await connect(), await connect(other)];
+    const one = await connect();
+    const two = await connect(other);
     const frames = [open(queue), { frame: mixed(queue, 1, kinds) }, { frame: mixed(queue, 31, kinds) }];
     const ended = await Promise.all([one, two, one].map((client) => forwardAll(client, frames)));
     for (const each of ended) expect(cursorsOf(each).at(-1)).toBe("60");
@@ -168,7 +181,8 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
     it("reports the cursor below what is missing, and stores the rest once, however it is cut again", async () => {
       const queue = newQueue();
-      const [mine, next] = [newQueue(), newQueue()];
+      const mine = newQueue();
+      const next = newQueue();
       await storeLines(queue, openSession(queue, { session_id: mine }));
       const again = openSession(queue, { session_id: next, previous_session_ids: [mine], sent_through: 5 });
       const frames = [mixed(queue, 2, kinds.slice(1, 4)), mixed(queue, 5, ["log_line", "log_line"])];
@@ -181,7 +195,8 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       const queue = newQueue();
       await storeLines(queue, open(queue));
       expect(cursorsOf(await forwardAll(await connect(), [open(queue), { frame: mixed(queue, 1, kinds) }]))).toEqual([
-        ...["1", "5"],
+        "1",
+        "5",
       ]);
       expect((await ofQueue(queue)).map(({ sequences }) => sequences)).toEqual([
         [1, 3, 5],
@@ -191,7 +206,8 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
     it("Q11: rejects a copy of the queue that has sent less than is stored", async () => {
       const queue = newQueue();
-      const [mine, copy] = [newQueue(), newQueue()];
+      const mine = newQueue();
+      const copy = newQueue();
       await storeLines(queue, openSession(queue, { session_id: mine }));
       const opening = openSession(queue, { session_id: copy, previous_session_ids: [mine], sent_through: 2 });
       expect((await forwardAll(await connect(), [opening])).error).toMatchObject(forked);
@@ -247,7 +263,8 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
   it("Q11: fences a session across kinds and cores: after a takeover it stores nothing, not even of a kind it never used", async () => {
     const queue = newQueue();
-    const [mine, next] = [newQueue(), newQueue()];
+    const mine = newQueue();
+    const next = newQueue();
     const old = openForward(await connect());
     old.call.write(openSession(queue, { session_id: mine }));
     old.call.write({ frame: mixed(queue, 1, ["log_line", "otel_span"]) });
@@ -268,7 +285,9 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
   it("Q11: rejects a copy whose history lacks the newest session, with an audit event", async () => {
     const queue = newQueue();
-    const [shared, mine, copy] = [newQueue(), newQueue(), newQueue()];
+    const shared = newQueue();
+    const mine = newQueue();
+    const copy = newQueue();
     await forwardAll(await connect(), [openSession(queue, { session_id: shared }), { frame: frame(queue, 1, 2) }]);
     await forwardAll(await connect(), [
       openSession(queue, { session_id: mine, previous_session_ids: [shared] }),
@@ -306,10 +325,15 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const host = "spiffe://fleet.test/left";
     const client = connectForeign(test, await test.client({ uri: host }));
     clients.push(client);
-    const [known, lost, later, queue] = [newQueue(), newQueue(), newQueue(), newQueue()];
+    const known = newQueue();
+    const lost = newQueue();
+    const later = newQueue();
+    const queue = newQueue();
     const openOf = (queue_id: Buffer, left: readonly [Buffer, number, number?][] = []) => ({
       open: {
-        ...{ host_id: host, queue_id, session_id: newQueue() },
+        host_id: host,
+        queue_id,
+        session_id: newQueue(),
         left_queues: left.map(([id, stored_through, acked_through = 0]) => ({
           queue_id: id,
           stored_through,

@@ -50,7 +50,8 @@ it("stores each envelope once, in the order of its kind, however often a frame i
         cursor: view.cursor,
         chainOf: nameChains(view),
         storedThrough: (chain) => view.chains.get(chain)?.storedThrough ?? 0n,
-        ...{ bytesMax, codec: zstdCodec },
+        bytesMax,
+        codec: zstdCodec,
       });
       if (blocks.length === 0) view.cursor = lastSequence;
       for (const { chain, kind, run, cursor, encoding, data } of blocks.slice(0, 1 + ends.next().value)) {

@@ -171,7 +171,8 @@ export const createQueueStreams = ({
       subject,
       expected: chainOf(view, kind).end,
       headers: {
-        ...{ "Svc-Sequence": String(cursor), "Svc-Last-Sequence": lastSequence },
+        "Svc-Sequence": String(cursor),
+        "Svc-Last-Sequence": lastSequence,
         ...(totals && { "Svc-Totals": formatTotals(totals) }),
         ...headers,
       },

@@ -115,7 +115,8 @@ describe.each([
   it("G8: rejects a ninth open call of an identity, on whatever connection and of whatever kind", async () => {
     await start();
     const certificate = await test.client({});
-    const [one, other] = [await open(certificate), await open(certificate)];
+    const one = await open(certificate);
+    const other = await open(certificate);
     const held = Array.from({ length: 8 }, (_, index) => begin(index < 4 ? one : other));
     await expect.poll(() => test.ingest.gauges().inFlightBytes).toBe(8 * 65_536);
     expect(await answer(begin(other))).toMatchObject({ status: 429, code: "too_many_streams" });

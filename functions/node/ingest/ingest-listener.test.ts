@@ -182,7 +182,8 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     const certificate = await test.client({ uri: "spiffe://fleet.test/greedy" });
     const queue = newQueue();
     const first = open(queue, "spiffe://fleet.test/greedy");
-    const [one, other] = [connect(certificate), connect(certificate)];
+    const one = connect(certificate);
+    const other = connect(certificate);
     const streams = Array.from({ length: 8 }, (_, index) => openForward(index % 2 === 0 ? one : other));
     for (const { call } of streams) {
       call.write(first);

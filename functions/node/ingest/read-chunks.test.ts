@@ -49,7 +49,8 @@ it("rejects when the stream fails or closes before its end, after the chunks tha
 });
 
 it("ends or rejects at once for a stream that ended or closed before its reader came", async () => {
-  const [empty, closed] = [startStream(), startStream()];
+  const empty = startStream();
+  const closed = startStream();
   empty.push(null);
   empty.read(0);
   closed.destroy();

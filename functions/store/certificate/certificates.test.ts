@@ -24,7 +24,9 @@ const revoke = (db: Executor, identityId: string) =>
 describe("findEndedCertificates", () => {
   // Other tests have transactions on this server, so what ended may come twice.
   it("finds what ended in a transaction that was open at the last read", async () => {
-    const [slow, quick, working] = [await enroll("slow"), await enroll("quick"), await enroll("working")];
+    const slow = await enroll("slow");
+    const quick = await enroll("quick");
+    const working = await enroll("working");
     const start = await findEndedCertificates(test.db, undefined);
     expect(start.ended).toBeUndefined();
 

@@ -67,7 +67,8 @@ export const createHourColumns = ({
   /** Returns whether the days are loaded. */
   const refresh = shareNextRun(
     async ({ from, to }: { from: number; to: number }): Promise<boolean> => {
-      const [start, end] = [new Date(from * dayMs), new Date((to + 1) * dayMs)];
+      const start = new Date(from * dayMs);
+      const end = new Date((to + 1) * dayMs);
       // Another server may use the numbers of transactions again.
       const rows = await db.execute<{ day: number; version: string }>(sql`
         select (extract(epoch from date_trunc('day', hour, 'UTC')) / 86400)::int as day,
@@ -91,7 +92,9 @@ export const createHourColumns = ({
   const freeWhenIdle = async (): Promise<void> => {
     for (let leftMs = idleMs; leftMs > 0; leftMs = (usedAt ?? 0) + idleMs - clock.monotonic())
       await clock.sleep(leftMs, stopping);
-    [index, days, usedAt] = [new HostIndex(), new Map(), undefined];
+    index = new HostIndex();
+    days = new Map();
+    usedAt = undefined;
   };
 
   return {
@@ -121,11 +124,13 @@ const countHours = (
     const bytes = new Uint8Array(words.buffer);
     const first = Math.max(0, fromMs / hourLengthMs - day * 24);
     const until = Math.min(24, toMs / hourLengthMs - day * 24);
-    let [counted, count] = [-1, 0];
+    let counted = -1;
+    let count = 0;
     for (let row = 0; row < places.length; row++) {
       // Most hosts have the same states as the one before.
       if (counted < 0 || !areEqual(words, counted, row)) {
-        [counted, count] = [row, 0];
+        counted = row;
+        count = 0;
         for (let at = row * 24 + first; at < row * 24 + until; at++) count += matches[bytes[at] as number] as number;
       }
       const place = places[row] as number;
@@ -160,7 +165,8 @@ const firstOf = (
     if (isAfter(count, nth)) left[count] = (left[count] as number) + 1;
   }
   // The least hours of a host of the page, and how many hosts it has of those.
-  let [least, room] = [most, limit + 1];
+  let least = most;
+  let room = limit + 1;
   while (least > 1 && (left[least] as number) < room) room -= left[least--] as number;
   const found: MatchingHost[] = [];
   for (let nth = 0; nth < order.length; nth++) {

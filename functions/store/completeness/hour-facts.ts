@@ -271,7 +271,8 @@ export const listExports = async (db: Executor): Promise<NamedExport[]> => {
       or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false)) as elsewhere
     from export_position order by name collate "C"`);
   return rows.map(({ name, stream, position, elsewhere }) => ({
-    ...{ name, stream },
+    name,
+    stream,
     position: elsewhere ? belowAll : BigInt(position),
   }));
 };

@@ -46,7 +46,8 @@ const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
   const others = hourStates
     .filter((state) => !states.includes(state))
     .map((state) => String.fromCharCode(byteOfState(state)));
-  const [first, last] = [dayAt(fromMs), dayAt(toMs - 1)];
+  const first = dayAt(fromMs);
+  const last = dayAt(toMs - 1);
   const skipped = (fromMs - first * dayMs) / hourLengthMs;
   const until = (toMs - last * dayMs) / hourLengthMs;
   const start = sql`(case day when ${first}::int then ${skipped}::int else 0 end)`;

@@ -204,7 +204,8 @@ describe("deadlines", () => {
     const { proxy, sql, close } = await proxied();
     await sql`select 1`;
     // The answer of a server, or of a pooler, on which the transaction was aborted.
-    const [commit, rollback] = [Buffer.from("C\0\0\0\x0bCOMMIT\0"), Buffer.from("C\0\0\0\x0dROLLBACK\0")];
+    const commit = Buffer.from("C\0\0\0\x0bCOMMIT\0");
+    const rollback = Buffer.from("C\0\0\0\x0dROLLBACK\0");
     proxy.rewrite((bytes) => {
       const at = bytes.indexOf(commit);
       return at < 0 ? bytes : Buffer.concat([bytes.subarray(0, at), rollback, bytes.subarray(at + commit.length)]);

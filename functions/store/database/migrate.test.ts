@@ -166,7 +166,8 @@ describe("migrate", () => {
 
   it("D7: two cores whose definitions alone differ do not apply theirs in turn: the later revision stays", async () => {
     const { sql } = (await emptyDatabase()).connect();
-    const [older, newer] = [files([baseline], [view("1")]), files([baseline], [view("2")], { revision: 2 })];
+    const older = files([baseline], [view("1")]);
+    const newer = files([baseline], [view("2")], { revision: 2 });
     await migrate(sql, older);
     expect(await migrate(sql, newer)).toEqual({ applied: ["answer"] });
     expect(await migrate(sql, older)).toEqual({ applied: [] });

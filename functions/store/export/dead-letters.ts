@@ -40,7 +40,8 @@ export const insertDeadLetters = async (
           rejectedItems: items,
         })),
       );
-    [part, bytes] = [[], 0];
+    part = [];
+    bytes = 0;
   };
   for (const letter of letters) {
     part.push(letter);
@@ -64,7 +65,10 @@ export const addHostLosses = async (
     await tx
       .insert(exportHostLoss)
       .values({
-        ...{ name, hostId, envelopes: letters.length, reason: letters.at(-1)?.reason ?? "" },
+        name,
+        hostId,
+        envelopes: letters.length,
+        reason: letters.at(-1)?.reason ?? "",
         lastAt: sql`clock_timestamp()`,
       })
       .onConflictDoUpdate({
@@ -130,7 +134,13 @@ export const envelopeOf = (letter: StoredDeadLetter): StoredEnvelope => {
   const { hostId, queueId, sequence, kind, source, attributes, payload } = letter;
   const microseconds = (date: Date) => BigInt(date.getTime()) * 1000n;
   return {
-    ...{ hostId, queueId, sequence, kind, source, attributes, payload },
+    hostId,
+    queueId,
+    sequence,
+    kind,
+    source,
+    attributes,
+    payload,
     observedAt: letter.observedAt && microseconds(letter.observedAt),
     receivedAt: microseconds(letter.receivedAt),
   };

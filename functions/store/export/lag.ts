@@ -128,11 +128,9 @@ export const findStreamExports = async (db: Executor, stream: string): Promise<S
     select name, position::text as position, passed::text as passed, extract(epoch from position_at)::text as at
     from export_position where stream = ${stream}`);
   return rows.map(({ name, position, passed, at }) => ({
-    ...{
-      name,
-      position: BigInt(position),
-      storedBy: passed === "0" ? Number.POSITIVE_INFINITY : Math.round(Number(at) * 1000),
-    },
+    name,
+    position: BigInt(position),
+    storedBy: passed === "0" ? Number.POSITIVE_INFINITY : Math.round(Number(at) * 1000),
   }));
 };
 

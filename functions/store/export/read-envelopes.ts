@@ -119,7 +119,9 @@ const readBlock = (
     envelopes: fields.integer(),
     receivedAt: fields.time() ?? 0n,
   };
-  const [rawBytes, encoding, data] = [fields.integer(), fields.integer(), fields.bytes()];
+  const rawBytes = fields.integer();
+  const encoding = fields.integer();
+  const data = fields.bytes();
   try {
     return { bytes: rawBytes, envelopes: readStoredBlock({ ...place, rawBytes, encoding, data }, codec) };
   } catch (cause) {

@@ -91,15 +91,15 @@ export const findOutagesAt = async (db: Executor, at: Date): Promise<Omit<Outage
  * has just resumed, it ends with the next extension. A session that goes on through one, by monotonic time, shows that only the clock skipped it.
  */
 export const findOutages = async (db: Executor, now: Date): Promise<Omit<Outage, "countedFrom">[]> => {
-  const [rows, current] = [
-    await db.execute<{ began_at: string; ended_at: string; is_clock_skip: boolean }>(sql`
+  const rows = await db.execute<{ began_at: string; ended_at: string; is_clock_skip: boolean }>(sql`
       select began_at, ended_at, exists(
         select from core_session where started_at <= began_at and received_until >= ended_at) as is_clock_skip
-      from core_outage where ended_at <= ${timestampAt(now)} order by ended_at desc limit ${outagesMax}`),
-    await findGap(db, now),
-  ];
+      from core_outage where ended_at <= ${timestampAt(now)} order by ended_at desc limit ${outagesMax}`);
+  const current = await findGap(db, now);
   const ended = rows.map(({ began_at, ended_at, is_clock_skip: isClockSkip }) => ({
-    ...{ beganAt: new Date(began_at), endedAt: new Date(ended_at), isClockSkip },
+    beganAt: new Date(began_at),
+    endedAt: new Date(ended_at),
+    isClockSkip,
   }));
   return [...ended.toReversed(), ...(current ? [{ beganAt: current, endedAt: null }] : [])];
 };

@@ -104,7 +104,8 @@ const countInMemory = ({ view, places }: MarkedHosts, isSelected: Uint8Array): F
     if (column.kind === "names") {
       // Numbers from 0: a place in an array takes a tenth of the time of one in a map.
       const names = view.names(columnsOf[kind] as Parameters<typeof view.names>[0]);
-      const [selected, all] = [new Uint32Array(names.length), new Uint32Array(names.length)];
+      const selected = new Uint32Array(names.length);
+      const all = new Uint32Array(names.length);
       for (let place = 0; place < view.count; place++) {
         const value = (column.values[place] as number) | 0;
         selected[value] = (selected[value] as number) + (isSelected[place] as number);

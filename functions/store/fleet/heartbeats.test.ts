@@ -142,7 +142,10 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
     // With losses, so that the report is stored again.
     for (const lost of [0, 1])
       await recordSeen({
-        ...{ identityId: host.id, seenAt: clock.now(), digest: 7n, subnet: "" },
+        identityId: host.id,
+        seenAt: clock.now(),
+        digest: 7n,
+        subnet: "",
         figures: { ...figures, droppedRecordsTotal: lost, lastAckAgeSeconds: null },
       });
   }

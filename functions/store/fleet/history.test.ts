@@ -14,8 +14,13 @@ afterAll(() => database.drop());
 const { db } = database.connect();
 const start = new Date(clock.now());
 const thresholds: FleetThresholds = {
-  ...{ heartbeatIntervalSeconds: 60, staleAfterSeconds: 180, forwardingSeconds: 300, enrollingSeconds: 900 },
-  ...{ returnSeconds: 96, certExpiringFraction: 0.25, versionMin: null },
+  heartbeatIntervalSeconds: 60,
+  staleAfterSeconds: 180,
+  forwardingSeconds: 300,
+  enrollingSeconds: 900,
+  returnSeconds: 96,
+  certExpiringFraction: 0.25,
+  versionMin: null,
 };
 const after = (seconds: number) => new Date(start.getTime() + seconds * 1000);
 const text = (at: Date) => sql`${at.toISOString()}::timestamptz`;

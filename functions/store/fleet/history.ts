@@ -13,10 +13,28 @@ import { type FleetThresholds, never, timestampAt } from "./rows.ts";
 
 /** The facts of a host that have a history, by their columns in `fleet_history` and `fleet_host`. */
 const factNames = [
-  ...["certificate_id", "successor_id", "certificate_not_after", "revoked_from", "expired_from", "expiring_from"],
-  ...["config_assigned_at", "running_config_since", "condition_since", "version_since", "recovered_at", "label_set_id"],
-  ...["renewal_failed", "config_invalid", "queue_at_risk", "forwarder_connected", "drift", "version", "platform"],
-  ...["desired_config", "running_config", "last_known_good_config"],
+  "certificate_id",
+  "successor_id",
+  "certificate_not_after",
+  "revoked_from",
+  "expired_from",
+  "expiring_from",
+  "config_assigned_at",
+  "running_config_since",
+  "condition_since",
+  "version_since",
+  "recovered_at",
+  "label_set_id",
+  "renewal_failed",
+  "config_invalid",
+  "queue_at_risk",
+  "forwarder_connected",
+  "drift",
+  "version",
+  "platform",
+  "desired_config",
+  "running_config",
+  "last_known_good_config",
 ];
 const facts = sql.raw(factNames.join(", "));
 const factsOfHost = sql.raw(factNames.map((name) => `f.${name}`).join(", "));

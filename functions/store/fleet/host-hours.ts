@@ -46,8 +46,15 @@ export const followedHostOf = ({ before, at_change, since_then, figures, ...row 
   const known = (stored: number[] | null) => stored && readHostFigures(stored);
   const { isControl, platform, version, labelSetId, isSilent, sent } = row;
   return {
-    ...{ isControl, platform, version, labelSetId, isSilent, sent },
-    ...{ before: known(before), atChange: known(at_change), sinceThen: known(since_then) },
+    isControl,
+    platform,
+    version,
+    labelSetId,
+    isSilent,
+    sent,
+    before: known(before),
+    atChange: known(at_change),
+    sinceThen: known(since_then),
     now: readHostFigures(figures ?? []),
   };
 };
@@ -68,7 +75,9 @@ export interface ChangeSpan {
  * of the change. Null without both.
  */
 export const sentAround = (row: "f", { from, until }: ChangeSpan, now: Date): SQL => {
-  const [at, after, end] = [hourOf(from), hourOf(until) + 1, hourOf(now)];
+  const at = hourOf(from);
+  const after = hourOf(until) + 1;
+  const end = hourOf(now);
   const first = Math.max(at - 24, end - countedHours);
   if (first >= at || after >= end) return sql`null::jsonb`;
   const timeOf = (hour: number) => timestampAt(new Date(hour * hourMs));

@@ -82,7 +82,8 @@ export const createHostSources = ({ db, clock }: { db: Executor; clock: Pick<Clo
 };
 
 const countSets = ({ setOf, sets }: SourceSets, isSelected: Uint8Array): CountedSources => {
-  const [selected, all] = [new Uint32Array(sets.length), new Uint32Array(sets.length)];
+  const selected = new Uint32Array(sets.length);
+  const all = new Uint32Array(sets.length);
   // Hosts that have enrolled since have none yet.
   const count = Math.min(isSelected.length, setOf.length);
   for (let place = 0; place < count; place++) {

@@ -102,7 +102,10 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
     await Promise.all(
       known.map(({ id, lost }) =>
         recordSeen({
-          ...{ identityId: id, seenAt: clock.now() + value, digest: 0n, subnet: "" },
+          identityId: id,
+          seenAt: clock.now() + value,
+          digest: 0n,
+          subnet: "",
           figures: { ...figures, droppedRecordsTotal: Number(lost) + (value % 2) },
         }),
       ),

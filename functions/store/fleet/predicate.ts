@@ -186,7 +186,11 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
   const from = timestampAt(now, -within);
   const until = timestampAt(now);
   const recorded = [
-    ...["enrolled_at", "config_assigned_at", "running_config_since", "version_since", "condition_since"],
+    "enrolled_at",
+    "config_assigned_at",
+    "running_config_since",
+    "version_since",
+    "condition_since",
     "recovered_at",
   ];
   const due = ["revoked_from", "expired_from", "expiring_from"];

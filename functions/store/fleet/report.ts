@@ -237,7 +237,8 @@ const selectRows = async (
     forwarding_index: number | null;
   };
   const { ofHosts, columns, isNewest } = rowFactsOf(rules);
-  const [inventory, volume] = [inventoryOfRow(rules), volumeOfRow(rules)];
+  const inventory = inventoryOfRow(rules);
+  const volume = volumeOfRow(rules);
   const rows = await db.execute<Selected>(sql`
     select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,

@@ -67,8 +67,13 @@ const rowOf = async (index: number) => {
 it("records a status beside the report, which stays as it is", async () => {
   expect(await recordSeen(seen(0))).toEqual({ outcome: "recorded", desiredConfig: null });
   expect(await rowOf(0)).toMatchObject({
-    ...{ at: clock.now(), report_at: clock.now() - 30_000, queue_bytes: 4096, queue_records: 5 },
-    ...{ queue_oldest_seconds: 3, last_ack_seconds: 2, queue_at_risk: false },
+    at: clock.now(),
+    report_at: clock.now() - 30_000,
+    queue_bytes: 4096,
+    queue_records: 5,
+    queue_oldest_seconds: 3,
+    last_ack_seconds: 2,
+    queue_at_risk: false,
   });
   expect(await fleetDifferences(db)).toEqual([]);
 });
@@ -159,8 +164,11 @@ it("keeps by which core and from where the host reports, and when that changed, 
   await clock.advance(1000);
   await other?.(seen(9, { subnet: "2001:db8::/64", figures: { ...figures, deadLetters: 3 } }));
   expect(await connectionOf()).toEqual([
-    ...[first, ["core-1", "10.1.2.0/24", 2000], ["core-2", "10.1.2.0/24", 3000]],
-    ...["core-2", "2001:db8::/64"],
+    first,
+    ["core-1", "10.1.2.0/24", 2000],
+    ["core-2", "10.1.2.0/24", 3000],
+    "core-2",
+    "2001:db8::/64",
   ]);
   // An older status comes late, by the core before.
   await one?.(seen(9, { seenAt: clock.now() - 500 }));

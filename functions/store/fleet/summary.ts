@@ -59,10 +59,13 @@ const selectStates = (db: Executor, rules: FleetRules, where: SQL): Promise<read
 };
 
 const countStates = ({ mark, numbers }: MarkedHosts, rules: FleetRules): readonly StateCounts[] => {
-  const [states, active] = [numbers(stateIndex(rules)), mark(isActive(rules))];
+  const states = numbers(stateIndex(rules));
+  const active = mark(isActive(rules));
   const { forwarding, stopped, never } = eachForwarding((kind) => mark(forwardingIs(kind, rules)));
   const rows = fleetStates.map((_, state) => ({
-    ...{ state_index: state, enrolled: 0, active: 0 },
+    state_index: state,
+    enrolled: 0,
+    active: 0,
     ...eachForwarding(() => 0),
   }));
   for (let at = 0; at < states.length; at++) {

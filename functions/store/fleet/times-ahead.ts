@@ -16,8 +16,14 @@ const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[
     table: "collector_health",
     id: sql`identity_id`,
     columns: [
-      ...["last_heartbeat_at", "version_since", "running_config_since", "config_invalid_since", "queue_at_risk_since"],
-      ...["renewal_failed_since", "recovered_at", "previous_boot_at"],
+      "last_heartbeat_at",
+      "version_since",
+      "running_config_since",
+      "config_invalid_since",
+      "queue_at_risk_since",
+      "renewal_failed_since",
+      "recovered_at",
+      "previous_boot_at",
     ],
   },
   { table: "collector_identity", id: sql`id`, columns: ["enrolled_at", "revoked_at", "last_auth_failure_at"] },
@@ -42,7 +48,8 @@ export const correctHostTimes = async (
   now: Date,
   after: string,
 ): Promise<{ hosts: number; last: string } | undefined> => {
-  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  const at = timestampAt(now);
+  const limit = timestampAt(now, toleranceSeconds);
   const rows = await tx.execute<{ id: string; identity: string }>(sql`
     select identity_id as id, identity from fleet_status
     where greatest(last_heartbeat_at, last_envelope_at, enrolled_at, config_assigned_at, running_config_since, version_since,
@@ -77,7 +84,8 @@ export const correctHostTimes = async (
  * every failure since. Returns how many there are.
  */
 export const correctRollouts = async (db: Executor, now: Date): Promise<number> => {
-  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  const at = timestampAt(now);
+  const limit = timestampAt(now, toleranceSeconds);
   const waves = await db.execute(sql`
     update rollout_wave set soak_until = ${at} + make_interval(secs => soak_seconds)
     where completed_at is null and soak_until > ${limit} + make_interval(secs => soak_seconds) returning number`);
@@ -106,7 +114,8 @@ const timesOfOperators: Readonly<Record<string, readonly string[]>> = {
  * off the next one, a core that has ended would run, a set that was left could not be applied, and a bootstrap token would not expire.
  */
 export const correctOperatorTimes = async (db: Executor, now: Date): Promise<void> => {
-  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  const at = timestampAt(now);
+  const limit = timestampAt(now, toleranceSeconds);
   for (const [table, columns] of Object.entries(timesOfOperators)) {
     const names = columns.map((column) => sql.identifier(column));
     const corrected = columns.map((column) => notAhead(column, now));
@@ -130,7 +139,8 @@ const untilTimes = {
  * checkpoints of times ahead: core makes them again when those times come.
  */
 export const correctHistory = async (db: Executor, now: Date): Promise<void> => {
-  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  const at = timestampAt(now);
+  const limit = timestampAt(now, toleranceSeconds);
   for (const [table, key] of Object.entries(untilTimes)) {
     const name = sql.identifier(table);
     const isOfBatch = sql`identity_id in (select identity_id from ${name} where until_at > ${limit} limit ${batchMax})`;

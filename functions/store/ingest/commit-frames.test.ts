@@ -29,7 +29,9 @@ const commit = (client: Client, ...hosts: string[]) =>
   commitFrames(client, hosts.map(frame), { codec: zstdCodec, now: () => 1_000 });
 
 it("G5: two cores to which different queues of one batch are new do not deadlock, and store everything once", async () => {
-  const [one, two, three] = [await connect(), await connect(), await connect()];
+  const one = await connect();
+  const two = await connect();
+  const three = await connect();
   const waiting = async (): Promise<number | null> => {
     const text = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     return (await three.query(text)).rowCount;
@@ -44,7 +46,8 @@ it("G5: two cores to which different queues of one batch are new do not deadlock
     ]);
     return other;
   };
-  const [inserterOfA, inserterOfB] = [await insertQueue("a"), await insertQueue("b")];
+  const inserterOfA = await insertQueue("a");
+  const inserterOfB = await insertQueue("b");
   // To `one` both "b" and "c" are new, and it waits for "b"; then "c" exists for the batches after it.
   const early = commit(one, "c", "b");
   await expect.poll(waiting).toBe(1);

@@ -153,7 +153,8 @@ const commitAt = async (
       after: [
         `execute expect_cursors(${hostsOf(all)}, ${queuesOf(all)}, ${cursors}, ${sessions})`,
         ...movesOf(all.filter(hasMoved), { blocks, at }),
-        ...[...hours.statements(at), ...storedCount(blocks)],
+        ...hours.statements(at),
+        ...storedCount(blocks),
         "commit",
       ],
     });

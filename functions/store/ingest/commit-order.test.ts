@@ -34,7 +34,8 @@ const readIds = async (client: Client, hostId: string): Promise<number[]> => {
 const isRising = (ids: readonly number[]) => ids.every((id, index) => index === 0 || id > (ids[index - 1] ?? 0));
 
 it("stores a batch again that copied its rows before the one that it follows", async () => {
-  const [one, two] = [await connect(), await connect()];
+  const one = await connect();
+  const two = await connect();
   await commitFrames(one, [frame("h", 1n)], needs);
   const turn = Promise.withResolvers<void>();
   const expected = new Map([[queueKey("h", queueId), 2n]]);
@@ -55,7 +56,9 @@ it("stores a batch again that copied its rows before the one that it follows", a
 it.each(["known", "new"])(
   "commits a batch of %s queues that another transaction has overtaken in a later one",
   async (kind) => {
-    const [one, two, three] = [await connect(), await connect(), await connect()];
+    const one = await connect();
+    const two = await connect();
+    const three = await connect();
     const [a, b, c] = ["a", "b", "c"].map((name) => `${name}-${kind}`) as [string, string, string];
     await commitFrames(one, [frame(a, 1n), frame(b, 1n), frame(c, 1n)], needs);
     await two.query("begin");

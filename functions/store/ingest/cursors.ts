@@ -102,13 +102,11 @@ export const lockLeftCursors = async (
 export const updateCursors = async (db: Executor, states: readonly StoredQueue[], now: Date): Promise<void> => {
   const moved = JSON.stringify(
     states.map(({ hostId, queueId, cursor, sessionId, lost }) => ({
-      ...{
-        host: hostId,
-        queue: queueId.toHex(),
-        cursor: String(cursor),
-        session: sessionId?.toHex(),
-        lost: String(lost),
-      },
+      host: hostId,
+      queue: queueId.toHex(),
+      cursor: String(cursor),
+      session: sessionId?.toHex(),
+      lost: String(lost),
     })),
   );
   await moveCursors(db, { moved, now: now.toISOString() });

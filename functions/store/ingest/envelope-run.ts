@@ -72,7 +72,9 @@ export const runOf = (envelopes: readonly Envelope[]): EnvelopeRun => {
   const figures = noFigures();
   for (const { sequence, kind, payload, observedAt } of envelopes)
     addHead(figures, {
-      ...{ sequence, kind, payloadBytes: payload.length },
+      sequence,
+      kind,
+      payloadBytes: payload.length,
       observedSeconds: observedAt && Number(observedAt.seconds),
     });
   return { ...figures, bytes: toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes: [...envelopes] })) };

@@ -59,7 +59,14 @@ export const readStoredBlock = (block: StoredBlock, codec: Pick<BlockCodec, "dec
   const { hostId, queueId, receivedAt } = block;
   return decodeEnvelopes(decodeData(block, codec)).map(
     ({ sequence, kind, observedAt, source, attributes, payload }): StoredEnvelope => ({
-      ...{ hostId, queueId, sequence, kind, receivedAt, source, attributes, payload },
+      hostId,
+      queueId,
+      sequence,
+      kind,
+      receivedAt,
+      source,
+      attributes,
+      payload,
       observedAt: observedAt ? observedAt.seconds * 1_000_000n + BigInt(Math.floor(observedAt.nanos / 1000)) : null,
     }),
   );

@@ -82,7 +82,8 @@ const copyInto = async (
 ): Promise<number> => {
   await reader`set local statement_timeout = 0`;
   await reader`set local idle_in_transaction_session_timeout = 0`;
-  const [first, last] = [from.toISOString(), to.toISOString()];
+  const first = from.toISOString();
+  const last = to.toISOString();
   const where = reader`received_at >= ${first}::text::timestamptz and received_at < ${last}::text::timestamptz
     ${hostId === undefined ? reader`` : reader`and host_id = ${hostId}`}`;
   let copied = 0;
@@ -121,12 +122,20 @@ const rowsOf = (
     envelopes = readCheckedBlock({ ...place, rawBytes, encoding, data, digest }, codec);
   } catch (cause) {
     if (onDamaged === undefined || !(cause instanceof BlockCorrupt)) throw cause;
-    const [firstSequence, lastSequence] = [BigInt(block.first_sequence), BigInt(block.last_sequence)];
+    const firstSequence = BigInt(block.first_sequence);
+    const lastSequence = BigInt(block.last_sequence);
     onDamaged({ ...place, firstSequence, lastSequence, envelopes: block.envelopes });
     return [];
   }
   return envelopes.map(({ sequence, kind, observedAt, source, attributes, payload }) => ({
-    ...{ host_id, queue_id, sequence: String(sequence), kind, source, received_at, xid, payload },
+    host_id,
+    queue_id,
+    sequence: String(sequence),
+    kind,
+    source,
+    received_at,
+    xid,
+    payload,
     observed_at: observedAt === null ? null : timestampOf(observedAt),
     attributes: JSON.stringify(attributes),
   }));

@@ -56,7 +56,8 @@ function* cut(found: readonly { at: string; bytes: number }[]): Generator<string
     bytes += row.bytes;
     if (places.length < rowsOfRead && bytes < bytesOfRead) continue;
     yield places;
-    [places, bytes] = [[], 0];
+    places = [];
+    bytes = 0;
   }
   if (places.length > 0) yield places;
 }
@@ -74,8 +75,14 @@ const readAt = async (
       ${microseconds("received_at")} as received_at, source, attributes, payload
     from ${sql.identifier(table)} where host_id = ${hostId} and ctid = any(${`{${places.map((at) => `"${at}"`).join(",")}}`}::tid[])`);
   return rows.map(({ queue_id: queueId, sequence, observed_at: observedAt, received_at: receivedAt, ...row }) => ({
-    ...{ kind: row.kind, source: row.source, attributes: row.attributes, payload: row.payload },
-    ...{ hostId, queueId, sequence: BigInt(sequence), receivedAt: BigInt(receivedAt) },
+    kind: row.kind,
+    source: row.source,
+    attributes: row.attributes,
+    payload: row.payload,
+    hostId,
+    queueId,
+    sequence: BigInt(sequence),
+    receivedAt: BigInt(receivedAt),
     observedAt: observedAt === null ? null : BigInt(observedAt),
   }));
 };

@@ -22,7 +22,8 @@ const slowSeconds = 10;
 
 /** Reads the figures of the database. */
 export const readDatabaseFigures = async (db: Database): Promise<DatabaseFigures> => {
-  const [{ version }, { present }] = [await readServerSettings(db), await findPartitionDays(db)];
+  const { version } = await readServerSettings(db);
+  const { present } = await findPartitionDays(db);
   const [row] = await db.execute<Record<"bytes" | "telemetry_bytes" | "slow" | "slowest", string>>(sql`
     select pg_database_size(current_database()) as bytes,
       (select coalesce(sum(pg_total_relation_size(inhrelid)), 0) from pg_inherits

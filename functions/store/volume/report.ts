@@ -20,7 +20,8 @@ export type VolumeSplit = { by: "host" | "kind" | "source" } | { by: "label"; ke
 
 /** The part of a day that lies in a range: `from` and `to` are the first and last of its 24 hours, counted from 1. */
 const slice = ({ fromMs, toMs }: VolumeRange) => {
-  const [first, last] = [Math.floor(fromMs / dayMs), Math.floor((toMs - 1) / dayMs)];
+  const first = Math.floor(fromMs / dayMs);
+  const last = Math.floor((toMs - 1) / dayMs);
   const from = sql`(case day when ${first}::int then ${(fromMs - first * dayMs) / hourMs + 1}::int else 1 end)`;
   const to = sql`(case day when ${last}::int then ${(toMs - last * dayMs) / hourMs}::int else 24 end)`;
   const isWhole = sql`(day > ${first}::int or ${fromMs % dayMs}::int = 0) and (day < ${last}::int or ${toMs % dayMs}::int = 0)`;
@@ -58,7 +59,8 @@ const rowsOf = (split: VolumeSplit, range: VolumeRange): { name: SQL; from: SQL 
     case "host":
       return { name: sql`host_id`, from: storedRows(range) };
     case "source": {
-      const [first, last] = [Math.floor(range.fromMs / dayMs), Math.floor((range.toMs - 1) / dayMs)];
+      const first = Math.floor(range.fromMs / dayMs);
+      const last = Math.floor((range.toMs - 1) / dayMs);
       return {
         name: sql`kind || ' ' || source`,
         from: sql`(select * from volume_source where day between ${first}::int and ${last}::int) stored`,

@@ -120,7 +120,8 @@ const waitSecondsMax = 3600;
 
 /** Makes messages due that wait for a time which a clock that was ahead has set. */
 export const correctMessages = async (db: Executor, now: Date): Promise<void> => {
-  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  const at = timestampAt(now);
+  const limit = timestampAt(now, toleranceSeconds);
   await db.execute(sql`
     update watch_message set created_at = least(created_at, ${at}), next_attempt_at = least(next_attempt_at, ${at}), leased_until = null
     where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestampAt(now, waitSecondsMax + toleranceSeconds)}`);
@@ -128,7 +129,8 @@ export const correctMessages = async (db: Executor, now: Date): Promise<void> =>
 
 /** Ends silences that began ahead of `now` as long after it as an operator asked for. */
 export const correctSilences = async (db: Executor, now: Date): Promise<void> => {
-  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  const at = timestampAt(now);
+  const limit = timestampAt(now, toleranceSeconds);
   await db.execute(sql`
     with ahead as (select watch_id, max(at) as at from watch_event where kind = 'silenced' and at > ${limit} group by 1),
       moved as (update watch_event set at = ${at} where at > ${limit})

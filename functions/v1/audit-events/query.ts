@@ -6,7 +6,9 @@ import { QueryInteger, Repeatable } from "../../../proto/values.ts";
 import type { AuditQuery } from "../../domain/audit/browse.ts";
 
 const Actions = Repeatable(Identifier(64), {
-  ...{ expected: "must be an action", countMax: 64, tooMany: "must be given at most 64 times" },
+  expected: "must be an action",
+  countMax: 64,
+  tooMany: "must be given at most 64 times",
 });
 
 /** The query fields that select audit events; `action` and `not_action` are repeatable. */

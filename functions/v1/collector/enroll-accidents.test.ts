@@ -49,7 +49,8 @@ const counted = async (id: string) =>
 describe("an enrollment that fails between signing and recording", () => {
   it("E2: a crash leaves a certificate that core rejects, and a reservation that expires after 60 s", async () => {
     const { token } = await createTestToken(test, { max_enrollments: 1 });
-    const [deviceId, key] = [device(), await createTestKey()];
+    const deviceId = device();
+    const key = await createTestKey();
     const body = await requestOf(deviceId, key);
     const signed = Promise.withResolvers<IssuedCertificate>();
     const dead = Promise.withResolvers<void>();
@@ -79,7 +80,8 @@ describe("an enrollment that fails between signing and recording", () => {
   });
 
   it("E3: an expired reservation cannot replace a certificate issued under another policy", async () => {
-    const [first, second] = [await createTestToken(test), await createTestToken(test)];
+    const first = await createTestToken(test);
+    const second = await createTestToken(test);
     const deviceId = device();
     const resume = Promise.withResolvers<void>();
     const signed = Promise.withResolvers<void>();
@@ -98,7 +100,8 @@ describe("an enrollment that fails between signing and recording", () => {
           and query like ${text}`
       ).length;
     // Holds the slow one between its last check and its commit.
-    const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const locked = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<void>();
     const gate = connection.begin(async (tx) => {
       await tx`lock table audit_event in exclusive mode`;
       locked.resolve();
@@ -200,7 +203,8 @@ describe("the remote address of an enrollment", () => {
     // A new minute begins, so that the flood is one count.
     await clock.advance(60_000 - (clock.now() % 60_000));
     // In workerd each request has its own connection: as many are decided at the same time as are in flight.
-    const [floods, inFlight] = [repeatsOf({ node: 300, workerd: 40 }), repeatsOf({ node: 300, workerd: 10 })];
+    const floods = repeatsOf({ node: 300, workerd: 40 });
+    const inFlight = repeatsOf({ node: 300, workerd: 10 });
     const flood = async () => {
       const codes: unknown[] = [];
       while (codes.length < floods)

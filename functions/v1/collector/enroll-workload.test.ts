@@ -44,8 +44,12 @@ describe("POST /v1/collector/enroll with a service account token", () => {
       issuer: cluster.url,
       subject: collectorRule.pattern,
       claims: {
-        ...{ namespace: "fleet-collector", service_account: "collector" },
-        ...{ pod: "collector-x7", pod_uid: "uid of collector-x7", node, node_uid: `uid of ${node}` },
+        namespace: "fleet-collector",
+        service_account: "collector",
+        pod: "collector-x7",
+        pod_uid: "uid of collector-x7",
+        node,
+        node_uid: `uid of ${node}`,
       },
     };
     expect(await eventsFrom(from)).toMatchObject([
@@ -124,7 +128,9 @@ describe("POST /v1/collector/enroll with a service account token", () => {
         tokenOf({
           payload: {
             "kubernetes.io": {
-              ...{ namespace: "n", serviceaccount: { name: "s", uid: "u" }, pod: { name: "p", uid: "u" } },
+              namespace: "n",
+              serviceaccount: { name: "s", uid: "u" },
+              pod: { name: "p", uid: "u" },
               node: { name: "node-1" },
             },
           },
@@ -161,7 +167,8 @@ describe("POST /v1/collector/enroll with a service account token", () => {
   });
 
   it("accepts clocks that differ by 60 s", async () => {
-    const [early, late] = [nameOf("early"), nameOf("late")];
+    const early = nameOf("early");
+    const late = nameOf("late");
     const ahead = await tokenOf({ node: early, payload: { iat: seconds() + 60, nbf: seconds() + 60 } });
     expect((await enroll(ahead, early)).status).toBe(201);
     const behind = await tokenOf({ node: late, payload: { iat: seconds() - 600, exp: seconds() - 59 } });
@@ -214,7 +221,8 @@ describe("POST /v1/collector/enroll with a service account token", () => {
   });
 
   it("forgets expired tokens that enrolled no host, and keeps the others", async () => {
-    const [used, unused] = [nameOf("used"), nameOf("unused")];
+    const used = nameOf("used");
+    const unused = nameOf("unused");
     await enroll(await tokenOf({ node: used }), used);
     await enroll(await tokenOf({ node: unused }), "another");
     const bound = async () =>

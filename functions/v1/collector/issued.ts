@@ -11,6 +11,9 @@ export const issuedView = (
 ): CertificateIssued =>
   view({
     ...certificate,
-    ...{ identityId: identity.id, identity: identity.identity, certificateId: certificate.id },
-    ...{ heartbeatIntervalSeconds, serverTime: new Date(now) },
+    identityId: identity.id,
+    identity: identity.identity,
+    certificateId: certificate.id,
+    heartbeatIntervalSeconds,
+    serverTime: new Date(now),
   });

@@ -125,7 +125,8 @@ describe("POST /v1/collector/renew", () => {
     expect(active).toHaveLength(2);
     // One of the two active certificates is the host's old one. The other is the successor, whose recipient can continue with it.
     const at = outcomes.findIndex(({ body }) => active.some(([id]) => id === body.certificate_id));
-    const [key, successor] = [keys[at], outcomes[at]];
+    const key = keys[at];
+    const successor = outcomes[at];
     if (key === undefined || successor === undefined) throw new Error("no response has the successor");
     expect((await beat(collectorOf(key, successor.body))).status).toBe(200);
     expect((await statuses())[host.certificateId]).toBe("replaced");
@@ -230,7 +231,8 @@ describe("POST /v1/collector/renew", () => {
     expect((await beat(host)).status).toBe(200);
     const key = await createTestKey();
     const { certificateId, identityId } = collectorOf(key, (await renew(key)).body);
-    const [began, ends] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const began = Promise.withResolvers<void>();
+    const ends = Promise.withResolvers<void>();
     const request = db.transaction(async (tx) => {
       await tx.insert(proofUse).values({ certificateId, purpose: "heartbeat", lastSentAt: new Date(0), recentAt: [] });
       began.resolve();

@@ -27,10 +27,8 @@ const test: TestCore = await createTestCore({ core: { clock: machine } });
 afterAll(() => test.close());
 const { clock, db } = test;
 const { token } = await createTestToken(test);
-const [live, dead] = [
-  await enrollTestCollector(test, { token, deviceId: "live" }),
-  await enrollTestCollector(test, { token, deviceId: "dead" }),
-];
+const live = await enrollTestCollector(test, { token, deviceId: "live" });
+const dead = await enrollTestCollector(test, { token, deviceId: "dead" });
 const beat = async (host: TestCollector, at = clock.now()) => {
   const { status, body } = await manage(test, host, "heartbeat", heartbeatBody(at));
   return { status, code: body.code, serverTime: body.server_time };
@@ -164,10 +162,8 @@ it("K1: revokes no host that enrolled while the clock was ahead, and believes no
   const { token: later } = await createTestToken(test);
   const young = await enrollTestCollector(test, { token: later, deviceId: "young" });
   expect((await beat(young)).status).toBe(200);
-  const [path, content] = [
-    "/v1/collector/applied-sets/left",
-    { policies: [], watches: [], inventory: null, assignments: [] },
-  ];
+  const path = "/v1/collector/applied-sets/left";
+  const content = { policies: [], watches: [], inventory: null, assignments: [] };
   await test.api("PUT", path, { as: "admin", body: { revision: 0, content: { ...content, complete: false } } });
   await verifyChain(test.core);
   await db.execute(sql`insert into core_report (id, machine, version, started_at, reported_at, clock_ahead_ms, checks, certificates)

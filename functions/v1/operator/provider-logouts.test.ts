@@ -60,7 +60,8 @@ const heldBack = async <Result>(
 
 describe("POST /v1/operator/provider-logouts", () => {
   it("waits for a sign-in of that session that another core has not committed, and ends it", async () => {
-    const [id, providerSessionId] = [session(1), "at-1"];
+    const id = session(1);
+    const providerSessionId = "at-1";
     const expiresAt = new Date(test.clock.now() + 3_600_000);
     const out = await heldBack(
       async (tx) => {
@@ -87,7 +88,8 @@ describe("POST /v1/operator/provider-logouts", () => {
   });
 
   it("is waited for by a sign-in of that session, which begins as ended", async () => {
-    const [id, providerSessionId] = [session(2), "at-2"];
+    const id = session(2);
+    const providerSessionId = "at-2";
     const expiresAt = new Date(test.clock.now() + 180_000);
     const signedIn = await heldBack(
       async (tx) => {

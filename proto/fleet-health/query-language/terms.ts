@@ -69,7 +69,12 @@ const names = (
 ): Term => {
   const choices: readonly string[] = filterParts[part].choices;
   return {
-    ...{ key, part, example, meaning, operators: [":"], isList: true },
+    key,
+    part,
+    example,
+    meaning,
+    operators: [":"],
+    isList: true,
     read: ({ text }) => {
       const value = choices.find((name) => name === text.toLowerCase());
       return value === undefined ? { fault: unknownName(key, text, choices) + hint } : { value };
@@ -79,7 +84,12 @@ const names = (
 };
 
 const texts = (part: Exclude<TextPart, "text">, example: string, meaning: string): Term => ({
-  ...{ key: part, part, example, meaning, operators: [":"], isList: true },
+  key: part,
+  part,
+  example,
+  meaning,
+  operators: [":"],
+  isList: true,
   read: ({ text }) => {
     const fault = textFault(part, text);
     return fault === undefined ? { value: text } : { fault };
@@ -93,7 +103,12 @@ const seconds = (
   part: `${string}Seconds` & PositivePart,
   { example, meaning }: { example: string; meaning: string },
 ): Term => ({
-  ...{ key, part, example, meaning, operators: [operator], isList: false },
+  key,
+  part,
+  example,
+  meaning,
+  operators: [operator],
+  isList: false,
   read: ({ text }) => {
     const value = parseDuration(text);
     return value === undefined ? { fault: durationFault(text) } : { value };
@@ -105,7 +120,12 @@ const labelPrefix = "label.";
 
 /** The term of every label: each has its own key, see `labelTerm`. */
 const label: Term = {
-  ...{ key: "label", part: "label", example: "env:prod", meaning: "label of the host", operators: ["."], isList: true },
+  key: "label",
+  part: "label",
+  example: "env:prod",
+  meaning: "label of the host",
+  operators: ["."],
+  isList: true,
   read: () => ({ fault: "A label has a key, like label.env:prod." }),
   write: (value) => {
     const { key, value: text } = splitLabelPair(String(value));
@@ -115,7 +135,10 @@ const label: Term = {
 
 /** `label.env:prod`: the key of a label, in its own case, and its values; `*` for any. */
 const labelTerm = (key: string): Term => ({
-  ...{ ...label, key: `${labelPrefix}${key}`, operators: [":"], example: "prod" },
+  ...label,
+  key: `${labelPrefix}${key}`,
+  operators: [":"],
+  example: "prod",
   read: ({ text }) => {
     if (!isLabelKey(key)) return { fault: `No label can have this key: ${labelRule}` };
     return text === anyLabelValue || isLabelValue(text)
@@ -137,7 +160,9 @@ const above = (
   term: Pick<Term, "key" | "part" | "example" | "examples" | "meaning">,
   { read, write, fault }: Quantity,
 ): Term => ({
-  ...{ ...term, operators: [">"], isList: false },
+  ...term,
+  operators: [">"],
+  isList: false,
   read: ({ text }) => {
     const value = read(text);
     return value === undefined ? { fault } : { value };
@@ -156,7 +181,12 @@ const fill: Quantity = {
 const sizes: Quantity = { read: parseSize, write: writeSize, fault: "A size is like 10MiB." };
 
 const hashes = (key: string, part: "config" | "desiredConfig" | "runningConfig", meaning: string): Term => ({
-  ...{ key, part, example: "f8b4c0", meaning, operators: [":"], isList: true },
+  key,
+  part,
+  example: "f8b4c0",
+  meaning,
+  operators: [":"],
+  isList: true,
   read: ({ text }) => {
     const value = text.toLowerCase();
     return v.is(filterParts[part].value, value)
@@ -167,8 +197,12 @@ const hashes = (key: string, part: "config" | "desiredConfig" | "runningConfig",
 });
 
 const versionRange: Term = {
-  ...{ key: "version", part: "versionRange", example: "1.4", meaning: "version below, by SemVer" },
-  ...{ operators: ["<", "<=", ">", ">="], isList: false },
+  key: "version",
+  part: "versionRange",
+  example: "1.4",
+  meaning: "version below, by SemVer",
+  operators: ["<", "<=", ">", ">="],
+  isList: false,
   read: ({ operator, text }) => {
     const value = `${operator}${text.replace(/^v(?=\d)/i, "")}`;
     return v.is(filterParts.versionRange.value, value)
@@ -182,8 +216,12 @@ const versionRange: Term = {
 };
 
 const since: Term = {
-  ...{ key: "since", part: "silentSince", example: "10:00", meaning: "has forwarded, but nothing since a time in UTC" },
-  ...{ operators: [":"], isList: false },
+  key: "since",
+  part: "silentSince",
+  example: "10:00",
+  meaning: "has forwarded, but nothing since a time in UTC",
+  operators: [":"],
+  isList: false,
   read: ({ text }, now) => {
     const value = readTime(text, now);
     return value === undefined
@@ -194,8 +232,12 @@ const since: Term = {
 };
 
 const expiresIn: Term = {
-  ...{ key: "expires", part: "expires", example: "weekend", meaning: "expires on a day or in a range, in UTC" },
-  ...{ operators: [":"], isList: true },
+  key: "expires",
+  part: "expires",
+  example: "weekend",
+  meaning: "expires on a day or in a range, in UTC",
+  operators: [":"],
+  isList: true,
   read: ({ text }, now) => {
     const value = readRange(text, now);
     return value === undefined

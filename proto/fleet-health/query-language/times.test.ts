@@ -70,10 +70,8 @@ describe.each(["UTC", "America/St_Johns", "Pacific/Chatham"])("times written in 
       const weekends = [16, 17, 18, 19, 20, 21, 22, 23].map((day) =>
         readRange("weekend", new Date(Date.UTC(2026, 10, day, 23, 59))),
       );
-      const [this_, next] = [
-        `${utc(2026, 10, 21)}..${utc(2026, 10, 23)}`,
-        `${utc(2026, 10, 28)}..${utc(2026, 10, 30)}`,
-      ];
+      const this_ = `${utc(2026, 10, 21)}..${utc(2026, 10, 23)}`;
+      const next = `${utc(2026, 10, 28)}..${utc(2026, 10, 30)}`;
       expect(weekends).toEqual([...Array(7).fill(this_), next]);
     }));
 

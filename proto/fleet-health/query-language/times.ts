@@ -68,7 +68,8 @@ const timeIn = (text: string, now: Date): Date | undefined => {
 /** Writes a time so that `readTime` reads it back: as short as that allows. */
 export const writeQueryTime = (time: string, now: Date): string => {
   const at = new Date(time);
-  const [date, clock] = [dateOf(at), clockOf(at)];
+  const date = dateOf(at);
+  const clock = clockOf(at);
   return [clock, date, `${date}T${clock}`].find((text) => readTime(text, now) === time) ?? time;
 };
 
@@ -104,7 +105,8 @@ const rangeIn = (text: string, now: Date): [Date | undefined, Date | undefined] 
 /** Writes a range so that `readRange` reads it back: in days if it begins and ends with one. */
 export const writeRange = (range: string, now: Date): string => {
   const [from = "", to = ""] = range.split("..");
-  const [start, end] = [new Date(from), new Date(to)];
+  const start = new Date(from);
+  const end = new Date(to);
   const date = (at: Date) => dateOf(at);
   const dateTime = (at: Date) => `${date(at)}T${clockOf(at)}`;
   const lastDay = date(new Date(end.getTime() - dayMs / 2));

@@ -109,11 +109,9 @@ const addAccounts = async ({ sql }: EmbeddedDatabase, hour: number): Promise<voi
       hostId: "https://fleet.example.test/dc-1/host-1",
       queueId: new Uint8Array(16),
       number: 1,
-      ...{
-        previousSha256: new Uint8Array(32),
-        previousQueueId: new Uint8Array(),
-        certificateSha256: new Uint8Array(32),
-      },
+      previousSha256: new Uint8Array(32),
+      previousQueueId: new Uint8Array(),
+      certificateSha256: new Uint8Array(32),
     },
   );
   await sql.unsafe(`

@@ -39,7 +39,8 @@ export const createMeasurements = ({ clock, hosts, progress }: ProgressOptions):
   const startedAt = clock.monotonic();
   const operations = new Map<string, { failed: number; samples: number[] }>();
   const lateness: number[] = [];
-  const [failures, refusals] = [new Map<string, number>(), new Map<string, number>()];
+  const failures = new Map<string, number>();
+  const refusals = new Map<string, number>();
   const count = (counts: Map<string, number>, code: string) => counts.set(code, (counts.get(code) ?? 0) + 1);
   let isReported = false;
   let enrolled = 0;

@@ -12,7 +12,8 @@ const freeFailures = 10;
 /** Sends 10,000 well-formed tokens that core never issued, while hosts with a valid token enroll from the same address. */
 export const attackThrottle: Attack = async (core) => {
   const { token } = await createPolicy(core);
-  const [attacker, neighbour] = [createCaller(core, address), createCaller(core, address)];
+  const attacker = createCaller(core, address);
+  const neighbour = createCaller(core, address);
   const candidate = await createCandidate();
   let floods = true;
   const flood = inParallel(upTo(badTokens), atOnce, () =>

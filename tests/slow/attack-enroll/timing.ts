@@ -14,11 +14,9 @@ const usesOfAddress = 2;
 export const attackTiming: Attack = async (core) => {
   const create = (token: object) =>
     createPolicyWithToken(core.api, { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] }, token);
-  const [expired, exhausted, revoked] = [
-    await create({ ttl_seconds: 1, max_uses: 0 }),
-    await create({ max_uses: 1 }),
-    await create({ max_uses: 0 }),
-  ];
+  const expired = await create({ ttl_seconds: 1, max_uses: 0 });
+  const exhausted = await create({ max_uses: 1 });
+  const revoked = await create({ max_uses: 0 });
   const holder = createCaller(core, "127.0.4.1");
   await holder.enroll(await createCandidate(), exhausted.token);
   holder.close();

@@ -10,13 +10,27 @@ const queue = "07".repeat(16);
 const bodyOf = (number: number, firstSequence: number, lastSequence: number): Uint8Array =>
   encodeAccountBody(
     {
-      ...{ fromMs: 0, toMs: 1, firstSequence, lastSequence, stopped: false, atLeast: false },
+      fromMs: 0,
+      toMs: 1,
+      firstSequence,
+      lastSequence,
+      stopped: false,
+      atLeast: false,
       accepted: [{ kind: "log_line", source: "file", records: lastSequence - firstSequence + 1, bytes: 1 }],
-      ...{ refused: [], expired: 0, damaged: 0, fileGapBytes: 0, waitedMs: 0, ackedBeforeThrough: 0 },
+      refused: [],
+      expired: 0,
+      damaged: 0,
+      fileGapBytes: 0,
+      waitedMs: 0,
+      ackedBeforeThrough: 0,
     },
     {
-      ...{ hostId, queueId: Uint8Array.fromHex(queue), number, certificateSha256: new Uint8Array(32) },
-      ...{ previousSha256: new Uint8Array(32), previousQueueId: new Uint8Array() },
+      hostId,
+      queueId: Uint8Array.fromHex(queue),
+      number,
+      certificateSha256: new Uint8Array(32),
+      previousSha256: new Uint8Array(32),
+      previousQueueId: new Uint8Array(),
     },
   );
 const counts = { isChecked: true, stored: 2, rejected: 0, lost: 0, missing: 0 };
@@ -32,7 +46,10 @@ const history = () => ({
   ],
   refused: [] as { refused: string; number: string }[],
   context: {
-    ...{ stored: placesOf(1, 2), discarded: [placesOf(1, 2, 3, 4)], collectorHostId: hostId, isDamaged: false },
+    stored: placesOf(1, 2),
+    discarded: [placesOf(1, 2, 3, 4)],
+    collectorHostId: hostId,
+    isDamaged: false,
   } satisfies AccountContext as AccountContext,
 });
 type History = ReturnType<typeof history>;

@@ -77,8 +77,10 @@ const faultsOf = (
   { places, discarded, context }: { places: Sequences; discarded: Sequences; context: AccountContext },
 ): string[] => {
   const queue = account.queueId.toHex();
-  const [held, had] = [places.get(queue) ?? new Set(), discarded.get(queue) ?? new Set()];
-  let [stored, lost] = [0, 0];
+  const held = places.get(queue) ?? new Set();
+  const had = discarded.get(queue) ?? new Set();
+  let stored = 0;
+  let lost = 0;
   for (let at = Number(account.firstSequence) + Number(account.ackedBefore); at <= Number(account.lastSequence); at++) {
     if (held.has(at)) stored += 1;
     else if (had.has(at)) lost += 1;

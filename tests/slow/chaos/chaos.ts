@@ -147,7 +147,10 @@ export const runChaos = async (options: {
   const { stored, fromSenders, fromQueues, differences } = judgement;
   for (const keys of differences.lost.values()) for (const key of keys) discardedKeys.add(key);
   const exported = await judgeExported({
-    ...{ sql, backend, discarded: discardedKeys, httpPort: scene.httpPorts[0] ?? 0 },
+    sql,
+    backend,
+    discarded: discardedKeys,
+    httpPort: scene.httpPorts[0] ?? 0,
     lostSpansMax: differences.lost.get(collectorHostId)?.size ?? 0,
   });
   await scene.collector.stop();
@@ -197,7 +200,8 @@ export const runChaos = async (options: {
 /** Says that the collector's runs need more and more memory: the median of the last third against that of the first, of nine at least. */
 const growthOf = (runsMb: readonly number[]): string[] => {
   const third = Math.floor(runsMb.length / 3);
-  const [early, late] = [median(runsMb.slice(0, third)), median(runsMb.slice(-third))];
+  const early = median(runsMb.slice(0, third));
+  const late = median(runsMb.slice(-third));
   return third >= 3 && late > early * 1.25 ? [`the collector's memory grew from ${early} to ${late} MB`] : [];
 };
 

@@ -12,7 +12,12 @@ export const copyStream = async (nats: RunningNats, sql: SqlClient): Promise<voi
   await sql`truncate ingest_envelope`;
   const rows = messages.flatMap(({ envelopes }, index) =>
     envelopes.map(({ hostId, queueId, sequence, kind, source, attributes, payload }) => ({
-      ...{ host_id: hostId, queue_id: queueId, sequence: String(sequence), kind, source, payload },
+      host_id: hostId,
+      queue_id: queueId,
+      sequence: String(sequence),
+      kind,
+      source,
+      payload,
       received_at: new Date(since + index).toISOString(),
       xid: index + 1,
       attributes: JSON.stringify(attributes),

@@ -58,7 +58,8 @@ export const startScene = async (
   });
   cleanup.defer(() => close(1));
   const [otlpPort = 0, ...corePorts] = await findPorts(1 + 2 * coreCount);
-  const [ingestPorts, httpPorts] = [corePorts.slice(0, coreCount), corePorts.slice(coreCount)];
+  const ingestPorts = corePorts.slice(0, coreCount);
+  const httpPorts = corePorts.slice(coreCount);
   const nats = sink === "nats" ? await startProxiedNats() : null;
   cleanup.defer(() => nats?.stop());
   const natsUrls = nats?.proxies.map(({ port }) => `nats://127.0.0.1:${port}`).join();
@@ -137,8 +138,23 @@ export const startScene = async (
   const discarded: DiscardedQueues[] = [];
   const discardedKeys = new Set<string>();
   const scene: Scene = {
-    ...{ postgres: server, proxy, sql, cores, httpPorts, ingestPort: ingestPorts[0] ?? 0, collector, link, balance },
-    ...{ exporter, backend, clocks, nats, hostIds, copied, strangers, rotate: collected.rotate },
+    postgres: server,
+    proxy,
+    sql,
+    cores,
+    httpPorts,
+    ingestPort: ingestPorts[0] ?? 0,
+    collector,
+    link,
+    balance,
+    exporter,
+    backend,
+    clocks,
+    nats,
+    hostIds,
+    copied,
+    strangers,
+    rotate: collected.rotate,
     collectorDir: join(dirname(config), "data"),
     async failOver() {
       await server.failOver();

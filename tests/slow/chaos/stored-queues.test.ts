@@ -45,6 +45,8 @@ it("counts as missing what another host lost, and as reported what core reports"
   const owed = [...texts, "other 1"];
   const gaps = [{ queueId: "q", from: 2, through: 2 }];
   expect(judgeLoss([disk], [discardedAt(150, owed)], { gaps, owed })).toMatchObject({
-    ...{ missing: 1, lostWithBoth: 1, lostReported: 1 },
+    missing: 1,
+    lostWithBoth: 1,
+    lostReported: 1,
   });
 });

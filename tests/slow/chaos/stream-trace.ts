@@ -34,7 +34,8 @@ export const createStreamTrace = ({ manager, connection, nodes }: ProxiedNats): 
       seen.set(seq, before);
       if (before !== what) differing.set(seq, `${seq}: was ${before}, ${node} has ${what}`);
     };
-    let [next, left] = [after + 1, num_pending];
+    let next = after + 1;
+    let left = num_pending;
     if (left === 0) return undefined;
     const consumer = await jetstream(connection).consumers.get(stream, name);
     // A server of 2.9 may count more as pending than there is: then a fetch ends without a message.
@@ -45,7 +46,8 @@ export const createStreamTrace = ({ manager, connection, nodes }: ProxiedNats): 
         expires: 1_000,
       })) {
         for (; next < seq; next += 1) note(next, "nothing");
-        const [first, last] = [headers?.get("Svc-First-Sequence"), headers?.get("Svc-Last-Sequence")];
+        const first = headers?.get("Svc-First-Sequence");
+        const last = headers?.get("Svc-Last-Sequence");
         note(seq, `${subject.split(".").slice(2).join(".")} ${first || "fence"}-${last}`);
         next = seq + 1;
         left -= 1;

@@ -18,7 +18,8 @@ const { values } = parseArgs({
 const seconds = Math.min(Number(values.seconds), 60);
 const chosen = (names: readonly string[]) =>
   values.only === undefined ? names : names.filter((name) => name === values.only);
-const [ingest, http] = [chosen([...Object.keys(attacks), ...Object.keys(messageAttacks)]), chosen(httpFloodNames)];
+const ingest = chosen([...Object.keys(attacks), ...Object.keys(messageAttacks)]);
+const http = chosen(httpFloodNames);
 const report = {
   ingest: ingest.length === 0 ? null : await runFloods({ seconds, names: ingest }),
   http: http.length === 0 ? null : await runHttpFloods({ seconds, names: http }),

@@ -95,7 +95,8 @@ export const createDisk = (): Disk => {
     afterPowerCut: (keeps) => {
       const files = new Map<string, Buffer>();
       for (const name of new Set([...names.keys(), ...syncedNames.keys()])) {
-        const [now, before] = [names.get(name), syncedNames.get(name)];
+        const now = names.get(name);
+        const before = syncedNames.get(name);
         const inode = now === before || keeps() ? now : before;
         if (inode === undefined) continue;
         files.set(name, changed(inode.synced, inode.pending.flatMap(blocksOf).filter(keeps)));

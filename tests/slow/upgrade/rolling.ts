@@ -65,7 +65,8 @@ export const runRolling = async (
   const steadyFrom = performance.now();
   await hold();
   const pauses = (from: number, until: number) => load.ackTimes.map((times) => longestPauseMs(times, from, until));
-  const [rollFrom, rollFromDatabase] = [performance.now(), await lab.now()];
+  const rollFrom = performance.now();
+  const rollFromDatabase = await lab.now();
   const steady = Math.max(...pauses(steadyFrom, rollFrom));
 
   const order: RollingReport["order"] = [];
@@ -96,7 +97,8 @@ export const runRolling = async (
   progress("rolling: back, on the new schema");
   await replace(forwards, previous, "previous, back");
   expect(isDeepStrictEqual(await readSchemaRecords(sql), recordsAfter), "a previous core applied something");
-  const [rolledAt, rolledAtDatabase] = [performance.now(), await lab.now()];
+  const rolledAt = performance.now();
+  const rolledAtDatabase = await lab.now();
 
   progress("rolling: the previous cores serve alone on the new schema");
   const late = await lab.enroll("enrolled-back", previous, balanced);
@@ -120,7 +122,10 @@ export const runRolling = async (
     expect(who === "steady" || ms <= refusedMsMax, `${who} was refused for ${Math.round(ms)} ms`);
   }
   return {
-    ...{ applied: changedRecords(recordsBefore, recordsAfter), order, refusedMs, ...total },
+    applied: changedRecords(recordsBefore, recordsAfter),
+    order,
+    refusedMs,
+    ...total,
     back: { enrolled, heartbeats: hosts.map(({ identity }) => identity), config, fleet: listed.size },
     broken,
   };
@@ -135,7 +140,8 @@ const startReplicas = async (lab: UpgradeLab) => {
   const serving: Replica[] = [];
   let turns = 0;
   const next = (port: "httpPort" | "ingestPort") => () => serving[turns++ % serving.length]?.[port] ?? 0;
-  const [http, ingest] = [await startTcpProxy(next("httpPort")), await startTcpProxy(next("ingestPort"))];
+  const http = await startTcpProxy(next("httpPort"));
+  const ingest = await startTcpProxy(next("ingestPort"));
   lab.cleanup.defer(async () => {
     await Promise.all([http.close(), ingest.close()]);
   });

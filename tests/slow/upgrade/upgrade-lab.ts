@@ -82,7 +82,8 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     );
     cleanup.defer(() => end(program));
     const ready = await logged(program, "ready");
-    const [httpPort, ingestPort] = [Number(ready.port), Number(ready.ingest_port)];
+    const httpPort = Number(ready.port);
+    const ingestPort = Number(ready.ingest_port);
     return { program, coreUrl: `http://127.0.0.1:${httpPort}`, httpPort, ingestPort };
   };
   const isReady = async ({ coreUrl }: UpgradeCore, name: string) => {
@@ -132,8 +133,12 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     const { token } = await createPolicyWithToken(await apiOf(through), policy);
     const host = await enrollHost(
       {
-        ...{ dir: join(dir, name), name, token, pki },
-        ...{ edgeUrl: await edgeOf(through.coreUrl), ingestPort: through.ingestPort },
+        dir: join(dir, name),
+        name,
+        token,
+        pki,
+        edgeUrl: await edgeOf(through.coreUrl),
+        ingestPort: through.ingestPort,
       },
       revision,
     );
@@ -224,7 +229,21 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     (await sql<{ now: string }[]>`select clock_timestamp()::text as now`)[0]?.now ?? "";
 
   return {
-    ...{ cleanup, sql, until, expect, broken, now },
-    ...{ startCore, isReady, apiOf, signIn, enroll, isServed, assign, heartbeat, send, judgeAll },
+    cleanup,
+    sql,
+    until,
+    expect,
+    broken,
+    now,
+    startCore,
+    isReady,
+    apiOf,
+    signIn,
+    enroll,
+    isServed,
+    assign,
+    heartbeat,
+    send,
+    judgeAll,
   };
 };

@@ -29,7 +29,9 @@ export const enrollHost = async (
 ) => {
   const { dir, name, edgeUrl, ingestPort, pki } = options;
   const identity = identityPrefix + name;
-  const [configDir, log, tokenFile] = [join(dir, "etc"), join(dir, "logs", "app.log"), join(dir, "token")];
+  const configDir = join(dir, "etc");
+  const log = join(dir, "logs", "app.log");
+  const tokenFile = join(dir, "token");
   const config = join(configDir, "collector.yaml");
   await mkdir(join(dir, "logs"), { recursive: true });
   await appendFile(log, "");
@@ -37,9 +39,21 @@ export const enrollHost = async (
   const run = (of: Revision, ...args: string[]) => startProgram(join(of.dir, "collector/main.ts"), args, {}, of.node);
   const enroll = run(
     revision,
-    ...["enroll", "--core", edgeUrl, "--ingest", `localhost:${ingestPort}`, "--token-file", tokenFile],
-    ...["--device-id", name, "--identity-prefix", identityPrefix, "--ca-bundle", pki.serverCaFile],
-    ...["--config-dir", configDir],
+    "enroll",
+    "--core",
+    edgeUrl,
+    "--ingest",
+    `localhost:${ingestPort}`,
+    "--token-file",
+    tokenFile,
+    "--device-id",
+    name,
+    "--identity-prefix",
+    identityPrefix,
+    "--ca-bundle",
+    pki.serverCaFile,
+    "--config-dir",
+    configDir,
     ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", rootAcknowledgement] : []),
   );
   if ((await enroll.exited) !== 0) throw new Error(`${name} could not enroll: ${enroll.stderr}`);

@@ -139,7 +139,8 @@ describe("fetching ahead", () => {
   it("reads the body before the first call, whose reader finds it or why it is not JSON", async () => {
     const answers = [Response.json("early"), new Response("<html>")];
     const ahead = fetchAhead(async () => answers.shift() ?? Response.error(), ["/report", "/broken"]);
-    const [report, broken] = [await ahead("/report"), await ahead("/broken")];
+    const report = await ahead("/report");
+    const broken = await ahead("/broken");
     expect([report.bodyUsed, await report.json()]).toEqual([true, "early"]);
     await expect(broken.json()).rejects.toThrow(SyntaxError);
   });

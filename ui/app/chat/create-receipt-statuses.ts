@@ -26,7 +26,8 @@ export const createReceiptStatuses = (
         api.get(`${sessionsPath}/${id}/receipts`, ReceiptFile),
         api.get("/api/core/chat/receipt-keys", ReceiptKeys),
       ]);
-      const [messages, seen] = [conversation.messages(), conversation.receipts()];
+      const messages = conversation.messages();
+      const seen = conversation.receipts();
       const checked = await checkAnswers(file, { keys, messages, seen });
       if (mine === run) setStatuses(checked);
     } catch (problem) {

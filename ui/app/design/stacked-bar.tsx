@@ -13,7 +13,8 @@ export const StackedBar = <Part extends string>(props: {
   const drawn = () => {
     let end = 0;
     return props.parts.flatMap((part) => {
-      const [from, count] = [end, props.counts[part]];
+      const from = end;
+      const count = props.counts[part];
       end += count;
       return count > 0 ? [{ part, from, count }] : [];
     });

@@ -37,7 +37,8 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
   const pathOf = (cursor?: string) => {
     const { policies } = props.view;
     const params = new URLSearchParams();
-    const [state, text] = [policies.get("state"), policies.get("q")];
+    const state = policies.get("state");
+    const text = policies.get("q");
     if (state !== null) params.set("policy", state);
     if (text !== null) params.set("q", text);
     if (cursor !== undefined) params.set("policy_cursor", cursor);

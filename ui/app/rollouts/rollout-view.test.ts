@@ -15,17 +15,36 @@ import {
 const id = "01920000-0000-7000-b300-000000000001";
 const none = { pending: 0, assigned: 0, applied: 0, failed: 0, skipped: 0, reverted: 0 };
 const wave = (number: number, change: Partial<RolloutWave> = {}): RolloutWave => ({
-  ...{ number, percent: 50, count: null, soak_seconds: 600, targets: 4, ...none },
-  ...{ started_at: null, soak_until: null, completed_at: null, ...change },
+  number,
+  percent: 50,
+  count: null,
+  soak_seconds: 600,
+  targets: 4,
+  ...none,
+  started_at: null,
+  soak_until: null,
+  completed_at: null,
+  ...change,
 });
 const rollout = (change: Partial<Rollout>): Rollout => ({
-  ...{ id, config: { id, name: "web", config_hash: "f8b4c0" }, filter: "", state: "running", reason: null, wave: 1 },
-  ...{
-    waves: [wave(1), wave(2)],
-    gate: { max_failed_percent: 5, states: ["stale", "not_applied"], worse_than_control: false },
-  },
-  ...{ on_breach: "pause", targets: 8, ...none, applied: 3, created_by: id, created_by_name: "ada@example.test" },
-  ...{ created_at: "2026-11-20T10:00:00.000Z", updated_at: "2026-11-20T10:00:00.000Z", ended_at: null, breach: null },
+  id,
+  config: { id, name: "web", config_hash: "f8b4c0" },
+  filter: "",
+  state: "running",
+  reason: null,
+  wave: 1,
+  waves: [wave(1), wave(2)],
+  gate: { max_failed_percent: 5, states: ["stale", "not_applied"], worse_than_control: false },
+  on_breach: "pause",
+  targets: 8,
+  ...none,
+  applied: 3,
+  created_by: id,
+  created_by_name: "ada@example.test",
+  created_at: "2026-11-20T10:00:00.000Z",
+  updated_at: "2026-11-20T10:00:00.000Z",
+  ended_at: null,
+  breach: null,
   ...change,
 });
 const ended = { ended_at: "2026-11-20T12:00:00.000Z" };
@@ -108,7 +127,9 @@ it("names the commands that its state allows", () => {
     soaking: ["pause", "abort", "roll-back"],
     paused: ["resume", "abort", "roll-back"],
     aborted: ["roll-back"],
-    ...{ rolling_back: [], rolled_back: [], completed: [] },
+    rolling_back: [],
+    rolled_back: [],
+    completed: [],
   });
 });
 

@@ -61,9 +61,14 @@ export const createAddressPage = <Schema extends v.GenericSchema>(page: {
   };
   const pathOf = (change: AddressChange) => withQuery(path, changed(change));
   return {
-    ...{ report, params, paused, pathOf },
+    report,
+    params,
+    paused,
+    pathOf,
     list: () => ({
-      ...{ report, isContinued: params().has("cursor"), allPath: path },
+      report,
+      isContinued: params().has("cursor"),
+      allPath: path,
       pathOf: (cursor) => pathOf({ cursor }),
     }),
     csvPath: () => withQuery(`${source}/export.csv`, changed({})),

@@ -83,8 +83,10 @@ const eventsOf = async (action: string) => {
 
 describe("a program that a person let in", () => {
   it("is out with the sign-out of the session in which they did, and the audit log says how many were", async () => {
-    const [agent, other] = [await signedIn(), await signedIn()];
-    const [program, untouched] = [await redeem(codeOf(await allow(agent))), await redeem(codeOf(await allow(other)))];
+    const agent = await signedIn();
+    const other = await signedIn();
+    const program = await redeem(codeOf(await allow(agent)));
+    const untouched = await redeem(codeOf(await allow(other)));
     expect([await whoami(program), await whoami(untouched)]).toEqual([200, 200]);
     await signOut(agent);
     expect([await whoami(program), await whoami(untouched)]).toEqual([401, 200]);

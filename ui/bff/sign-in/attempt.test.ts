@@ -37,7 +37,8 @@ describe("an attempt", () => {
   it("is resumed by its state, and cleared alone and completely", async () => {
     const { browser } = setUp();
     const { begin, resume, end, names } = browser();
-    const [first, second] = [await begin("/one"), await begin("/two")];
+    const first = await begin("/one");
+    const second = await begin("/two");
     expect(await resume(first.state)).toEqual(first);
     end(second.state);
     expect([await resume(first.state), await resume(second.state)]).toEqual([first, null]);
@@ -57,7 +58,8 @@ describe("an attempt", () => {
 
   it("A1: cannot be planted by another host of the domain, which cannot set a __Host- cookie", async () => {
     const { browser } = setUp();
-    const [attacker, victim] = [browser(), browser()];
+    const attacker = browser();
+    const victim = browser();
     const { state } = await attacker.begin();
     expect(await attacker.resume(state)).not.toBeNull();
     for (const pair of attacker.agent.cookieHeader(callback).split("; "))

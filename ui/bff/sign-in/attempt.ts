@@ -65,7 +65,9 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
 
   return {
     begin: async (returnTo, cookieHeader) => {
-      const [state, nonce, codeVerifier] = [randomToken(entropy), randomToken(entropy), randomToken(entropy)];
+      const state = randomToken(entropy);
+      const nonce = randomToken(entropy);
+      const codeVerifier = randomToken(entropy);
       const iat = Math.floor(clock.now() / 1000);
       const token = await new SignJWT({ state, nonce, verifier: codeVerifier, return_to: returnTo })
         .setProtectedHeader({ alg: "HS256", typ: type })

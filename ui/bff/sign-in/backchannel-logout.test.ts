@@ -81,7 +81,9 @@ const sessionOf = async (agent: UserAgent) => (await agent.fetch(`${origin}/api/
 
 describe("a logout token", () => {
   it("ends the sessions of its sid, and those of its person that have none, with 200 and no-store", async () => {
-    const [named, other, unnamed] = [await signIn(sid), await signIn("another"), await signIn()];
+    const named = await signIn(sid);
+    const other = await signIn("another");
+    const unnamed = await signIn();
     const { answer, problem } = await send(await tokenWith());
     expect([answer.status, problem, answer.headers.get("cache-control")]).toEqual([200, null, "no-store"]);
     expect(await Promise.all([named, other, unnamed].map(sessionOf))).toEqual([401, 200, 401]);
@@ -164,7 +166,8 @@ describe("a logout token", () => {
 
   it.each(Object.entries(faults))("with %s is refused with 400, which says why, and ends nothing", async (_, fault) => {
     const agent = await signIn(sid);
-    const [token, detail] = [await fault[0](), fault[1]];
+    const token = await fault[0]();
+    const detail = fault[1];
     const { answer, problem } = await send(token);
     expect([answer.status, answer.headers.get("cache-control")]).toEqual([400, "no-store"]);
     expect(problem).toMatchObject({ code: "logout_token_invalid", error: "invalid_request" });

@@ -24,7 +24,8 @@ export const createBackchannelLogout =
   ): Handler =>
   async (c) => {
     const { provider, core, refusals, reportSignOut } = parts;
-    const [requestId, remoteAddress] = [c.get("requestId"), c.get("remoteAddress")];
+    const requestId = c.get("requestId");
+    const remoteAddress = c.get("remoteAddress");
     const refuse = (code: "logout_token_invalid" | "logout_token_replayed", description?: string, cause?: unknown) => {
       // A valid token is accepted also from an address that sends too many others: the provider may share it.
       const retryAfterSeconds = refusals.retryAfterSeconds(remoteAddress);

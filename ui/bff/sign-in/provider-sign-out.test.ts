@@ -111,7 +111,8 @@ describe("signing out at the provider", () => {
     const replaced = agent.cookieHeader(origin);
     const program = await letIn(agent);
     await walkSignIn(agent, { origin, account: people.admin.subject });
-    const [another, person] = [await web.signIn("admin"), await web.signIn("reader")];
+    const another = await web.signIn("admin");
+    const person = await web.signIn("reader");
     const second = createWebApp(web.web, { remoteAddressOf: () => "192.0.2.7" });
     const statuses = async () => {
       const cookies = [replaced, ...[agent, another, person].map((one) => one.cookieHeader(origin))];

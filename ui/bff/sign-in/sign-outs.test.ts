@@ -12,7 +12,8 @@ const appOf = () =>
     { ...web.web, fetch: (...call) => (isCoreAway ? Promise.reject(new Error("away")) : web.web.fetch(...call)) },
     { remoteAddressOf: () => "192.0.2.7" },
   );
-const [first, second] = [appOf(), appOf()];
+const first = appOf();
+const second = appOf();
 const { origin } = web;
 
 const get = async (app: typeof first, path: string, cookie: string) =>

@@ -13,7 +13,9 @@ const page = async (
   if (as !== null) headers.Cookie = (await web.sessionOf(as)).header;
   const body = form && new URLSearchParams(form);
   const response = await fetch(web.origin + path, {
-    ...{ method: form ? "POST" : "GET", headers, redirect: "manual" },
+    method: form ? "POST" : "GET",
+    headers,
+    redirect: "manual",
     ...(body ? { body } : {}),
   });
   return { status: response.status, location: response.headers.get("location"), text: await response.text() };
@@ -43,7 +45,8 @@ describe("the forms of watches", () => {
   it("are for admins, and for pages of this origin", async () => {
     for (const form of [undefined, fields])
       expect(await page("/watches/new", { as: "auditor", ...(form ? { form } : {}) })).toMatchObject({
-        ...{ status: 403, text: expect.stringContaining("This needs the scope admin") },
+        status: 403,
+        text: expect.stringContaining("This needs the scope admin"),
       });
     const { header } = await web.sessionOf("admin");
     for (const path of ["/watches/new", "/watches/change"]) {

@@ -107,7 +107,12 @@ export const createWatchForms = ({
     if (found === null) return c.html(outcomePage({ ...noSuchWatch, isFault: true, links }), 404);
     const watch = v.parse(Definition, found);
     const page = changeWatchPage({
-      ...{ id, name: watch.name, revision: watch.revision, silencedUntil: watch.silence?.until ?? null, faults, links },
+      id,
+      name: watch.name,
+      revision: watch.revision,
+      silencedUntil: watch.silence?.until ?? null,
+      faults,
+      links,
       fields: form?.action === "save" && !isStale ? fieldsOf(form) : fieldsOfWatch(watch),
       receivers: await receiversOf(c, person),
     });
@@ -157,15 +162,21 @@ const idOf = (c: WebContext): string =>
   "00000000-0000-0000-0000-000000000000";
 
 const fieldsOf = (form: Form): WatchFields => ({
-  ...{ name: form.name ?? "", filter: form.filter ?? "", moreThan: form.more_than ?? "", for: form.for ?? "" },
+  name: form.name ?? "",
+  filter: form.filter ?? "",
+  moreThan: form.more_than ?? "",
+  for: form.for ?? "",
   receivers: Object.keys(form).flatMap((name) =>
     name.startsWith("receiver.") ? [name.slice("receiver.".length)] : [],
   ),
 });
 
 const fieldsOfWatch = (watch: v.InferOutput<typeof Definition>): WatchFields => ({
-  ...{ name: watch.name, filter: watch.filter, moreThan: String(watch.more_than) },
-  ...{ for: writeDuration(watch.for_seconds), receivers: watch.receivers },
+  name: watch.name,
+  filter: watch.filter,
+  moreThan: String(watch.more_than),
+  for: writeDuration(watch.for_seconds),
+  receivers: watch.receivers,
 });
 
 const definitionOf = (fields: WatchFields): Faults | { json: object } => {

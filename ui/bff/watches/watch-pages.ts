@@ -48,19 +48,25 @@ const faultList = (faults: readonly string[]): Html | "" =>
     : html`<div class="login-refusal" role="alert"><h2>Nothing was saved</h2>${faults.map((fault) => html`<p>${fault}</p>`)}</div>`;
 
 const definitionFields = ({ fields, receivers }: Pick<WatchPageParts, "fields" | "receivers">): Html => html`${field({
-  ...{ id: "name", label: "Name" },
+  id: "name",
+  label: "Name",
   input: html`<input class="input" id="name" name="name" required maxlength="120" autocomplete="off" value="${fields.name}">`,
 })}
 ${field({
-  ...{ id: "filter", label: "Hosts", hint: "In the query language of the fleet page; empty for every host." },
+  id: "filter",
+  label: "Hosts",
+  hint: "In the query language of the fleet page; empty for every host.",
   input: html`<input class="input" id="filter" name="filter" maxlength="4096" autocomplete="off" spellcheck="false" aria-describedby="filter-hint" value="${fields.filter}">`,
 })}
 ${field({
-  ...{ id: "more_than", label: "More than" },
+  id: "more_than",
+  label: "More than",
   input: html`<input class="input" id="more_than" name="more_than" type="number" required min="0" max="10000000" autocomplete="off" value="${fields.moreThan}">`,
 })}
 ${field({
-  ...{ id: "for", label: "For", hint: "How long, such as 90s, 10m or 2h; 0s for at once." },
+  id: "for",
+  label: "For",
+  hint: "How long, such as 90s, 10m or 2h; 0s for at once.",
   input: html`<input class="input" id="for" name="for" required pattern="[0-9]{1,9}[smhd]" autocomplete="off" aria-describedby="for-hint" value="${fields.for}">`,
 })}
 <fieldset class="login-field">
@@ -110,7 +116,8 @@ ${faultList(parts.faults)}
 <h2 id="silence">Silence</h2>
 <p class="login-lead">${silencedUntil ? `Silenced until ${silencedUntil.slice(0, 16).replace("T", " ")} UTC.` : "Until its end, no message says that the watch fires."}</p>
 ${field({
-  ...{ id: "seconds", label: "For" },
+  id: "seconds",
+  label: "For",
   input: html`<select class="input" id="seconds" name="seconds">${silences.map(([seconds, words]) => html`<option value="${seconds}">${words}</option>`)}${silencedUntil && html`<option value="0">End the silence now</option>`}</select>`,
 })}
 ${field({ id: "reason", label: "Reason", input: html`<input class="input" id="reason" name="reason" maxlength="500" autocomplete="off">` })}

@@ -30,7 +30,8 @@ export const countMarks = (marks: Uint8Array): number => {
 
 /** Returns the places that are marked. */
 export const placesOf = (marks: Uint8Array): Uint32Array => {
-  const [words, length] = [fours(marks), countMarks(marks)];
+  const words = fours(marks);
+  const length = countMarks(marks);
   const places = new Uint32Array(length);
   if (length === marks.length) {
     for (let at = 0; at < length; at++) places[at] = at;
@@ -50,7 +51,8 @@ const fours = ({ buffer, byteOffset, length }: Uint8Array): Uint32Array =>
 
 /** Returns how many bounds a value reaches. */
 export const bucketOf = (value: number, bounds: readonly number[]): number => {
-  let [from, until] = [0, bounds.length];
+  let from = 0;
+  let until = bounds.length;
   while (from < until) {
     const middle = (from + until) >> 1;
     if ((bounds[middle] as number) <= value) from = middle + 1;
@@ -68,7 +70,8 @@ export const invert = (result: Uint8Array): void => {
 
 /** Removes the marks of another. */
 export const subtract = (result: Uint8Array, other: Uint8Array): void => {
-  const [words, others] = [fours(result), fours(other)];
+  const words = fours(result);
+  const others = fours(other);
   for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) & ~(others[at] as number);
   for (let at = words.length * 4; at < result.length; at++)
     result[at] = (result[at] as number) & ~(other[at] as number);
@@ -76,14 +79,16 @@ export const subtract = (result: Uint8Array, other: Uint8Array): void => {
 
 /** Keeps the marks that another has too. */
 export const intersect = (result: Uint8Array, other: Uint8Array): void => {
-  const [words, others] = [fours(result), fours(other)];
+  const words = fours(result);
+  const others = fours(other);
   for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) & (others[at] as number);
   for (let at = words.length * 4; at < result.length; at++) result[at] = (result[at] as number) & (other[at] as number);
 };
 
 /** Adds the marks of another. */
 export const unite = (result: Uint8Array, other: Uint8Array): void => {
-  const [words, others] = [fours(result), fours(other)];
+  const words = fours(result);
+  const others = fours(other);
   for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) | (others[at] as number);
   for (let at = words.length * 4; at < result.length; at++) result[at] = (result[at] as number) | (other[at] as number);
 };

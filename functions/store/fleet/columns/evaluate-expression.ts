@@ -148,7 +148,9 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
   const reduce = (parts: readonly Expression[], operation: (a: number, b: number) => number): Numbers =>
     parts.map(numbersOf).reduce((one, other) => {
       if (typeof one === "number" && typeof other === "number") return operation(one, other);
-      const [left, right, result] = [fill(one), other, new Float64Array(count)];
+      const left = fill(one);
+      const right = other;
+      const result = new Float64Array(count);
       if (typeof right === "number")
         for (let at = 0; at < count; at++) result[at] = operation(left[at] as number, right);
       else for (let at = 0; at < count; at++) result[at] = operation(left[at] as number, right[at] as number);
@@ -156,7 +158,8 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
     });
 
   const choose = ({ cases, otherwise }: Extract<Expression, { kind: "case" }>): Float64Array => {
-    const [open, own] = [new Uint8Array(count).fill(1), new Uint8Array(count)];
+    const open = new Uint8Array(count).fill(1);
+    const own = new Uint8Array(count);
     const others = numbersOf(otherwise);
     const result = typeof others === "number" ? fill(others) : others.slice();
     for (const { when, value } of cases) {

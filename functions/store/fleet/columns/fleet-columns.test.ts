@@ -44,7 +44,8 @@ describe("pages from core's memory", () => {
       limit: fc.constantFrom(1, 7, 50, 400),
     });
     const property = fc.asyncProperty(views, async ({ filter, ...page }) => {
-      let [after, pages] = [null as Parameters<typeof findFleetPage>[3]["after"], 0];
+      let after = null as Parameters<typeof findFleetPage>[3]["after"];
+      let pages = 0;
       do {
         const expected = await findFleetPage(test.db, rules, filter, { ...page, after });
         const actual = await findFleetPage(test.db, rules, filter, { ...page, after }, { columns });

@@ -52,7 +52,8 @@ export class HostIndex {
   /** Returns the number of hosts whose identity comes before a text, or is it. */
   through(text: string): number {
     const order = this.order();
-    let [from, until] = [0, order.length];
+    let from = 0;
+    let until = order.length;
     while (from < until) {
       const middle = (from + until) >> 1;
       if (compareBytes(this.identities[order[middle] as number] as string, text) <= 0) from = middle + 1;
@@ -66,7 +67,8 @@ export class HostIndex {
 const compareBytes = (a: string, b: string): number => {
   if (a === b) return 0;
   for (let at = 0; at < a.length && at < b.length; at++) {
-    const [one, other] = [a.charCodeAt(at), b.charCodeAt(at)];
+    const one = a.charCodeAt(at);
+    const other = b.charCodeAt(at);
     // A surrogate is of a character with more bytes than any other unit.
     if (one !== other)
       return (one >= 0xd800 && one < 0xe000) === (other >= 0xd800 && other < 0xe000)

@@ -21,8 +21,15 @@ export type NameColumn = (typeof nameColumns)[number];
 /** The columns that a row of `fleet_history` has. */
 export const factColumns: PackedLayout = {
   times: [
-    ...["revoked_from", "expired_from", "expiring_from", "certificate_not_after", "config_assigned_at"],
-    ...["running_config_since", "condition_since", "version_since", "recovered_at"],
+    "revoked_from",
+    "expired_from",
+    "expiring_from",
+    "certificate_not_after",
+    "config_assigned_at",
+    "running_config_since",
+    "condition_since",
+    "version_since",
+    "recovered_at",
   ],
   amounts: ["label_set_id"],
   keys: ["desired_config_key", "running_config_key", "last_known_good_config_key"],
@@ -96,7 +103,8 @@ const epochMs = Date.UTC(2000, 0, 1);
 
 /** Returns a time at a place of packed rows, in milliseconds. */
 export const packedTimeAt = (view: DataView, at: number): number => {
-  const [high, low] = [view.getInt32(at), view.getUint32(at + 4)];
+  const high = view.getInt32(at);
+  const low = view.getUint32(at + 4);
   if (high === 0x7fffffff && low === 0xffffffff) return Number.POSITIVE_INFINITY;
   if (high === -0x80000000 && low === 0) return Number.NEGATIVE_INFINITY;
   return (high * 2 ** 32 + low) / 1000 + epochMs;

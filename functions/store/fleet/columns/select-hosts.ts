@@ -144,7 +144,8 @@ const firstByNumber = (
   const sign = isDescending ? -1 : 1;
   const idAt = (at: number): string => ids[places[at] as number] as string;
   const compare = (a: number, b: number): number => {
-    const [one, other] = [numbers[a] as number, numbers[b] as number];
+    const one = numbers[a] as number;
+    const other = numbers[b] as number;
     if (one !== other) return one < other ? -sign : sign;
     return idAt(a) < idAt(b) ? -sign : sign;
   };

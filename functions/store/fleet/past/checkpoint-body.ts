@@ -146,7 +146,8 @@ const codeTypes = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array } as const;
 
 /** Returns how numbers fit fewer bytes; undefined if they do not. Times are often whole seconds. */
 const codeOf = (values: Float64Array): Code | undefined => {
-  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  let least = Number.POSITIVE_INFINITY;
+  let most = Number.NEGATIVE_INFINITY;
   for (const value of values)
     if (Number.isFinite(value)) {
       if (value < least) least = value;

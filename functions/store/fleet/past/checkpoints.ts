@@ -147,7 +147,8 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
 
 /** Makes times infinite that are the checkpoint's own, as those of most hosts are: `takeBack` ends all at its time, and differences lack them. */
 const forgetNewest = (table: HostTable, at: number): void => {
-  const [heartbeats, envelopes] = [table.numbers("last_heartbeat_at"), table.numbers("last_envelope_at")];
+  const heartbeats = table.numbers("last_heartbeat_at");
+  const envelopes = table.numbers("last_envelope_at");
   for (let place = 0; place < table.count; place++) {
     if (heartbeats[place] === at) heartbeats[place] = Number.POSITIVE_INFINITY;
     if (envelopes[place] === at - (at % 1000)) envelopes[place] = Number.POSITIVE_INFINITY;

@@ -92,7 +92,17 @@ describe("hosts of a later time", () => {
 describe("a checkpoint", () => {
   /** Values that need each number of bytes, and none that is left out. */
   const numbers = fc.constantFrom(
-    ...[-1, 0, 254, 7e4, 5e9, 2 ** 53 - 1, 1.5, Infinity, -Infinity, clock.now(), clock.now() + 1],
+    -1,
+    0,
+    254,
+    7e4,
+    5e9,
+    2 ** 53 - 1,
+    1.5,
+    Infinity,
+    -Infinity,
+    clock.now(),
+    clock.now() + 1,
   );
   const valuesOf = (name: string) => {
     if ((nameColumns as readonly string[]).includes(name)) return fc.nat(2);
@@ -122,7 +132,8 @@ describe("a checkpoint", () => {
   it("has every value of every column, whole and as the difference from another", () => {
     const property = fc.property(tables(5), tables(7), (before, table) => {
       const base = decodeCheckpoint(encodeCheckpoint(before, codec), codec, { index: before.index });
-      const [whole, known] = [tableOf(base), base ?? undefined];
+      const whole = tableOf(base);
+      const known = base ?? undefined;
       expect(whole && hostsOf(whole)).toEqual(hostsOf(before));
       const index = before.index.extend(5, decodeLines(encodeLines(table, 5)));
       const difference = tableOf(
@@ -134,7 +145,8 @@ describe("a checkpoint", () => {
   });
 
   it("is a whole one where a host of the last one is no more", async () => {
-    const [at, checkpoints] = [ago(0.5), createCheckpoints({ db, codec })];
+    const at = ago(0.5);
+    const checkpoints = createCheckpoints({ db, codec });
     const hosts = await loadHosts(db, hostsAt(at));
     const left = hosts.copy(Uint32Array.from({ length: hosts.count - 1 }, (_, place) => place + 1));
     await checkpoints.add(at, left);

@@ -55,7 +55,8 @@ it.each([
   ["a field that is not known", "one", { revision: 0, content: { ...content, note: "" } }, "content.note"],
 ])("refuses %s", async (_, name, body, where) => {
   expect(await put(name, body)).toMatchObject({
-    ...{ status: 422, body: { code: "validation_failed", errors: [{ path: where }] } },
+    status: 422,
+    body: { code: "validation_failed", errors: [{ path: where }] },
   });
 });
 

@@ -47,7 +47,10 @@ describe("the completeness of a host", () => {
       from: at(1),
       shortages: [{ kind: "dropped", count: 310 }],
       figures: {
-        ...{ accepted: 1000, stored: 1000, refused: { queue_full: 310 }, ran_seconds: 3600 },
+        accepted: 1000,
+        stored: 1000,
+        refused: { queue_full: 310 },
+        ran_seconds: 3600,
         delivered: [{ export: "backend", delivered: true }],
       },
     });

@@ -61,7 +61,9 @@ export const fleetCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock
       const { counts, total, hosts, next } = await reportFleetHours(core, filter, { after, limit: query.limit });
       const last = counts.at(-1);
       const body: FleetCompleteness = {
-        ...{ generated_at: rfc3339(now), from: rfc3339(range.fromMs), to: rfc3339(range.toMs) },
+        generated_at: rfc3339(now),
+        from: rfc3339(range.fromMs),
+        to: rfc3339(range.toMs),
         settled_until: last === undefined ? null : rfc3339(last.hourMs + hourLengthMs),
         hosts: last === undefined ? 0 : [...last.hosts.values()].reduce((sum, count) => sum + count, 0),
         hosts_listed: total,
@@ -81,7 +83,10 @@ export const fleetCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock
 const stripView = ({ host, name, hours, settled }: HostStates, states: readonly HourState[]): HostStrip => {
   const worst = worstOf(settled.filter(({ state }) => state !== null && states.includes(state)));
   return {
-    ...{ host_id: host, identity_id: name?.identityId ?? null, device_id: name?.deviceId ?? null, hours },
+    host_id: host,
+    identity_id: name?.identityId ?? null,
+    device_id: name?.deviceId ?? null,
+    hours,
     worst: worst?.state
       ? { from: rfc3339(worst.hourMs), state: worst.state, shortages: shortageViews(worst.note) }
       : null,

@@ -15,7 +15,8 @@ afterAll(() => test.close());
 const { api } = test;
 const fleet = await createDrivenFleet(test, { count: 6, name: "host" });
 const idOf = (place: number) => fleet.hosts[place]?.host.identityId ?? "";
-const [first, second] = [await publishTestConfig(test, 1), await publishTestConfig(test, 2)];
+const first = await publishTestConfig(test, 1);
+const second = await publishTestConfig(test, 2);
 const assign = (place: number, config_id: string) =>
   api("PUT", `/v1/collector/identities/${idOf(place)}/desired-config`, { as: "admin", body: { config_id } });
 const preview = async (filter: string, id = second) =>

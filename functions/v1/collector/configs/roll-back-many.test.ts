@@ -13,11 +13,9 @@ import { correctTimes } from "../../../jobs/correct-times.ts";
 const test = await createTestCore();
 afterAll(() => test.close());
 const { token } = await createTestToken(test);
-const [good, bad, better] = [
-  await publishTestConfig(test, 100),
-  await publishTestConfig(test, 200),
-  await publishTestConfig(test, 300),
-];
+const good = await publishTestConfig(test, 100);
+const bad = await publishTestConfig(test, 200);
+const better = await publishTestConfig(test, 300);
 
 interface Result {
   identity_id: string;
@@ -52,12 +50,10 @@ const rollbacksOf = async ({ identityId }: TestCollector) =>
 
 describe("POST /v1/collector/config-rollbacks", () => {
   it("gives each host the config that was desired before, and says the same in a dry run that changes nothing", async () => {
-    const [first, second, never, revoked] = [
-      await enroll("p-1"),
-      await enroll("p-2"),
-      await enroll("p-3"),
-      await enroll("p-4"),
-    ];
+    const first = await enroll("p-1");
+    const second = await enroll("p-2");
+    const never = await enroll("p-3");
+    const revoked = await enroll("p-4");
     await assign(good, first, second);
     await assign(bad, first, second, never);
     await test.api("POST", `/v1/collector/identities/${revoked.identityId}/revoke`, { as: "admin" });
@@ -98,7 +94,9 @@ describe("POST /v1/collector/config-rollbacks", () => {
   });
 
   it("gives each host its last known good config", async () => {
-    const [host, silent, foreign] = [await enroll("g-1"), await enroll("g-2"), await enroll("g-3")];
+    const host = await enroll("g-1");
+    const silent = await enroll("g-2");
+    const foreign = await enroll("g-3");
     await assign(bad, host, silent, foreign);
     const { body } = await test.api<{ config_hash: string }>("GET", `/v1/collector/configs/${good}`, { as: "auditor" });
     const beat = (of: TestCollector, hash: string) => {

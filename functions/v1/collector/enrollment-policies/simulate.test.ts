@@ -96,7 +96,8 @@ describe("the simulation of an enrollment", () => {
   });
 
   it("takes the token of another policy for unknown", async () => {
-    const [one, other] = [await createTestToken(test), await createTestToken(test)];
+    const one = await createTestToken(test);
+    const other = await createTestToken(test);
     expect(await simulate(one.policyId, { token_sha256: digest(other.token) })).toMatchObject({ rule: "token_known" });
   });
 

@@ -76,8 +76,13 @@ describe("what runs out", () => {
       tokens.items.map(({ expires_at }) => expires_at).toSorted(),
     );
     const report = {
-      ...{ machine: "core-1", version: "1", reportedAt: new Date(clock.now()), stoppedAt: null, streams: 0 },
-      ...{ clockAheadMs: 0, checks: [] },
+      machine: "core-1",
+      version: "1",
+      reportedAt: new Date(clock.now()),
+      stoppedAt: null,
+      streams: 0,
+      clockAheadMs: 0,
+      checks: [],
     };
     const at = (hours: number) => new Date(clock.now() + hours * hourMs);
     const certificates = { ingest_server: at(10).toISOString(), enrollment_ca: at(1000).toISOString() };

@@ -79,7 +79,8 @@ describe("hosts that were upgraded by other means", () => {
     const { body } = await compare(`version=1.0.0&q=7&since=${at()}`);
     expect(body.matched_by).toContain("version");
     expect(body.measures.find(({ measure }) => measure === "memory")).toMatchObject({
-      ...{ verdict: "same", difference: { value: 0, low: 0, high: 0 } },
+      verdict: "same",
+      difference: { value: 0, low: 0, high: 0 },
     });
   });
 

@@ -31,7 +31,9 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
       const order = { kind, filter, at, operator: caller, origin, asked };
       const { rules, labels, batches } = await exportFleet(core, order);
       return {
-        ...{ name: `fleet-${kind}`, asked, at: rules.now },
+        name: `fleet-${kind}`,
+        asked,
+        at: rules.now,
         columns: [...exportColumns[kind], ...labelColumns(labels)],
         batches: viewsOf(batches, (row) => healthRowView(row, rules)),
       };

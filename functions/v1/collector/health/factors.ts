@@ -32,10 +32,14 @@ export const healthFactorsRoute = (core: Pick<Core, "config" | "db" | "clock">) 
       const body: FleetFactors = {
         generated_at: rules.now.toISOString(),
         ...pastMarkOf(rules),
-        ...{ selected, others, compared },
+        selected,
+        others,
+        compared,
         ...(readsSources && { reads_sources: true as const }),
         items: factors.map((factor) => ({
-          ...{ kind: factor.kind, value: factor.value, selected: factor.selected },
+          kind: factor.kind,
+          value: factor.value,
+          selected: factor.selected,
           others: factor.all - factor.selected,
           expected_by_chance: factor.expectedByChance,
         })),

@@ -43,7 +43,9 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
   });
 
 const lossView = ({ name, envelopes, reason, lastAt }: HostLoss) => ({
-  ...{ export: name, envelopes, reason },
+  export: name,
+  envelopes,
+  reason,
   last_at: lastAt.toISOString(),
 });
 

@@ -131,7 +131,9 @@ describe("the states of the health report", () => {
 
   it("Q12: shows what a database restore lost, at risk until the next heartbeat and as a figure for ever", async () => {
     const { test, stateOf } = await startFleet();
-    const [host, silent, other] = [await test.enroll("lost"), await test.enroll("silent"), await test.enroll("other")];
+    const host = await test.enroll("lost");
+    const silent = await test.enroll("silent");
+    const other = await test.enroll("other");
     for (const each of [host, other]) await test.beat(each);
     const at = new Date(test.clock.now() + 5000);
     for (const { identity } of [host, host, silent]) await addGap(test.db, identity, 1234n, at);
@@ -269,7 +271,8 @@ describe("the health report", async () => {
 
   it("K3: names a jump of the database's clock until an operator confirms it", async () => {
     expect(await test.report()).not.toHaveProperty("retention_paused");
-    const [before, after] = [Date.UTC(2026, 0, 1), Date.UTC(2026, 1, 10)];
+    const before = Date.UTC(2026, 0, 1);
+    const after = Date.UTC(2026, 1, 10);
     for (const seen of [before, after]) await recordClock(test.db, new Date(seen));
     expect(await test.report()).toMatchObject({
       retention_paused: {

@@ -55,7 +55,9 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
           thresholds: thresholdsView(thresholds),
           ...outagesView(outages, now.getTime() - shownMs),
           summary: summaryView({
-            ...{ ...summary, ...summary.byForwarding, neverForwarded: summary.byForwarding.never },
+            ...summary,
+            ...summary.byForwarding,
+            neverForwarded: summary.byForwarding.never,
             byState: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
           }),
           ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),

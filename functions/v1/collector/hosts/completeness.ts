@@ -28,7 +28,10 @@ export const hostCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock"
       const { host, hours, exports } = await reportHostHours(core, params.id, range);
       const body: HostCompleteness = {
         generated_at: rfc3339(now),
-        ...{ identity_id: params.id, host_id: host, from: rfc3339(range.fromMs), to: rfc3339(range.toMs) },
+        identity_id: params.id,
+        host_id: host,
+        from: rfc3339(range.fromMs),
+        to: rfc3339(range.toMs),
         hours: hours.map((hour) => hourView(hour, exports)),
       };
       return { status: 200, body };
@@ -43,9 +46,17 @@ const hourView = (
   state,
   shortages: shortageViews(note),
   figures: sums && {
-    ...{ accepted: sums.accepted, stored: sums.stored, rejected: sums.rejected, discarded: sums.discarded },
-    ...{ lost: sums.lost, missing: sums.missing, expired: sums.expired, damaged: sums.damaged },
-    ...{ file_gap_bytes: sums.fileGapBytes, refused: { ...sums.refused }, ran_seconds: Math.round(sums.ranMs / 1000) },
+    accepted: sums.accepted,
+    stored: sums.stored,
+    rejected: sums.rejected,
+    discarded: sums.discarded,
+    lost: sums.lost,
+    missing: sums.missing,
+    expired: sums.expired,
+    damaged: sums.damaged,
+    file_gap_bytes: sums.fileGapBytes,
+    refused: { ...sums.refused },
+    ran_seconds: Math.round(sums.ranMs / 1000),
     clock_ahead_seconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
     delivered: exports.flatMap((one) => {
       const delivered = hasDelivered(sums, one);
@@ -58,9 +69,14 @@ const hourView = (
 });
 
 const accountView = (account: HourAccount): HostHourView["accounts"][number] => ({
-  ...{ queue_id: account.queueId.toHex(), number: String(account.number) },
-  ...{ from: rfc3339(account.fromMs), to: rfc3339(account.toMs), received_at: rfc3339(account.receivedMs) },
+  queue_id: account.queueId.toHex(),
+  number: String(account.number),
+  from: rfc3339(account.fromMs),
+  to: rfc3339(account.toMs),
+  received_at: rfc3339(account.receivedMs),
   first_sequence: account.accepted > 0 ? String(account.lastSequence - BigInt(account.accepted) + 1n) : null,
   last_sequence: account.accepted > 0 ? String(account.lastSequence) : null,
-  ...{ stopped: account.isStopped, sink: account.sink, refused: account.refused },
+  stopped: account.isStopped,
+  sink: account.sink,
+  refused: account.refused,
 });

@@ -80,7 +80,8 @@ describe("diagnostics of a host", () => {
   });
 
   it("are accepted once for each request, of the host that core has asked, and in time", async () => {
-    const [host, other] = [await enroll(), await enroll()];
+    const host = await enroll();
+    const other = await enroll();
     const unasked = { id: host.identityId, state: "" };
     const refused = { status: 409, body: { code: "diag_not_requested", action: "stop" } };
     expect(await answer(host, unasked)).toMatchObject(refused);
@@ -127,7 +128,8 @@ describe("diagnostics of a host", () => {
     expect(huge).toMatchObject({ status: 413, body: { code: "payload_too_large" } });
     const body = { sent_at: new Date(clock.now()).toISOString(), request_id: diag.id, bundle: "{}" };
     const forged = await test.api("POST", "/v1/collector/diag", {
-      ...{ certificate: host.certificate, listener: "ingest" },
+      certificate: host.certificate,
+      listener: "ingest",
       body: withProof(host, "config_desired", body),
     });
     expect(forged).toMatchObject({ status: 401, body: { code: "proof_invalid" } });
@@ -135,7 +137,8 @@ describe("diagnostics of a host", () => {
   });
 
   it("are for admins, of hosts that core knows and has not revoked", async () => {
-    const [host, other] = [await enroll(), await enroll()];
+    const host = await enroll();
+    const other = await enroll();
     const diag = await request(host);
     for (const [method, path] of [
       ["POST", pathOf(host)],

@@ -172,8 +172,11 @@ describe("GET /v1/collector/hosts/{id}/envelopes", () => {
         details: {
           identity: host.identity,
           filters: {
-            ...{ from: "2026-11-20T03:00:00.000Z", to: "2026-11-20T03:02:00.000Z" },
-            ...{ grep: "cart", kind: "otel_span", follow: "false" },
+            from: "2026-11-20T03:00:00.000Z",
+            to: "2026-11-20T03:02:00.000Z",
+            grep: "cart",
+            kind: "otel_span",
+            follow: "false",
           },
         },
       },

@@ -55,13 +55,11 @@ export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | 
         const { from, to, ...asked } = query;
         const [first, end] = [from, to].map((at) => (at ? new Date(at(now)) : null)) as [Date | null, Date | null];
         const read = {
-          ...{
-            from: first,
-            to: end,
-            kind: query.kind ?? null,
-            grep: query.grep ?? "",
-            follow: query.follow === "true",
-          },
+          from: first,
+          to: end,
+          kind: query.kind ?? null,
+          grep: query.grep ?? "",
+          follow: query.follow === "true",
           limit: query.limit ?? (first === null ? newestByDefault : null),
         };
         const audit = { operator, origin, asked };
@@ -116,7 +114,9 @@ const lineView = (read: ReadTelemetry): EnvelopeLine | DamagedBlockLine => {
     return {
       damaged_block: {
         queue_id: queueId.toHex(),
-        ...{ first_sequence: String(firstSequence), last_sequence: String(lastSequence), envelopes },
+        first_sequence: String(firstSequence),
+        last_sequence: String(lastSequence),
+        envelopes,
         received_at: isoTime(receivedAt),
       },
     };

@@ -63,8 +63,12 @@ describe("an inventory", () => {
     );
     expect(status).toBe(200);
     expect(body).toEqual({
-      ...{ etag: headers.get("etag"), updated_at: new Date(clock.now()).toISOString(), hosts: 3 },
-      ...{ added: 3, changed: 0, removed: 0 },
+      etag: headers.get("etag"),
+      updated_at: new Date(clock.now()).toISOString(),
+      hosts: 3,
+      added: 3,
+      changed: 0,
+      removed: 0,
       changes: ["a", "ghost", `${identityPrefix}b`].map((name) => ({ name, change: "added" })),
     });
     expect(await audited()).toEqual([{ hosts: 3, added: 3, changed: 0, removed: 0 }]);

@@ -15,11 +15,9 @@ const targetFilterFields = {
   wave: v.optional(QueryInteger(1, wavesMax)),
   status: v.optional(
     Repeatable(v.picklist(targetStatuses, expectedStatus), {
-      ...{
-        expected: expectedStatus,
-        countMax: targetStatuses.length,
-        tooMany: "must be given at most once for each status",
-      },
+      expected: expectedStatus,
+      countMax: targetStatuses.length,
+      tooMany: "must be given at most once for each status",
     }),
   ),
 };

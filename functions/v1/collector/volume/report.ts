@@ -41,7 +41,9 @@ export const volumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
       const found = await reportVolumeOf(core, splitOf(query.by), asked);
       const { range, stepMs, series, total, count, parts, retentionDays, diskBytes } = found;
       const body: VolumeReport = {
-        ...{ generated_at: rfc3339(now), from: rfc3339(range.fromMs), to: rfc3339(range.toMs) },
+        generated_at: rfc3339(now),
+        from: rfc3339(range.fromMs),
+        to: rfc3339(range.toMs),
         by: query.by,
         step_seconds: stepMs / 1000,
         series: series.map(({ fromMs, envelopes, payloadBytes }) => ({
@@ -60,7 +62,10 @@ export const volumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
   });
 
 const partView = ({ name, envelopes, payloadBytes, diskBytes, host }: VolumePart): VolumeReport["items"][number] => ({
-  ...{ name, envelopes, payload_bytes: payloadBytes, disk_bytes: diskBytes },
+  name,
+  envelopes,
+  payload_bytes: payloadBytes,
+  disk_bytes: diskBytes,
   ...(host && {
     identity_id: host.identityId,
     device_id: host.deviceId,

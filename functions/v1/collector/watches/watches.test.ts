@@ -31,10 +31,24 @@ describe("watches", () => {
     expect([status, body]).toEqual([
       201,
       {
-        ...{ id: expect.stringMatching(/^[0-9a-f-]{36}$/), name: "defaults", filter: "state:stale", more_than: 0 },
-        ...{ for_seconds: 300, receivers: [], revision: 1, state: "inactive", since: null, count: null, fault: null },
-        ...{ evaluated_at: null, changed_at: new Date(clock.now()).toISOString(), common_factor: null },
-        ...{ explained_by: null, silence: null, waiting_messages: 0, created_by_name: expect.stringContaining("@") },
+        id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+        name: "defaults",
+        filter: "state:stale",
+        more_than: 0,
+        for_seconds: 300,
+        receivers: [],
+        revision: 1,
+        state: "inactive",
+        since: null,
+        count: null,
+        fault: null,
+        evaluated_at: null,
+        changed_at: new Date(clock.now()).toISOString(),
+        common_factor: null,
+        explained_by: null,
+        silence: null,
+        waiting_messages: 0,
+        created_by_name: expect.stringContaining("@"),
         created_at: new Date(clock.now()).toISOString(),
       },
     ]);
@@ -56,7 +70,8 @@ describe("watches", () => {
   });
 
   it("refuses a name that is taken, also in a change", async () => {
-    const [first, second] = [await create(), await create()];
+    const first = await create();
+    const second = await create();
     expect(await create({ name: first.body.name })).toMatchObject({ status: 409, body: { code: "watch_name_taken" } });
     const taken = { name: first.body.name, filter: "", revision: 1 };
     expect(await change(second.body.id, taken)).toMatchObject({ status: 409, body: { code: "watch_name_taken" } });
@@ -89,7 +104,8 @@ describe("watches", () => {
   });
 
   it("sends a test to receivers, and to none where there is none", async () => {
-    const [has, lacks] = [(await create({ receivers: ["hook"] })).body, (await create()).body];
+    const has = (await create({ receivers: ["hook"] })).body;
+    const lacks = (await create()).body;
     const sendTest = (id: string) => api("POST", `${path}/${id}/test`, { as: "admin" });
     expect(await sendTest(has.id)).toMatchObject({ status: 202, body: { receivers: ["hook"] } });
     expect((await api("GET", `${path}/${has.id}`, { as: "auditor" })).body).toMatchObject({ waiting_messages: 1 });

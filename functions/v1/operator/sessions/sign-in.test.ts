@@ -254,7 +254,8 @@ describe("sessions", () => {
     ).body;
 
   it("are listed to their person, and everyone's to an admin", async () => {
-    const [reader, admin] = [await signIn("reader"), await signIn("admin")];
+    const reader = await signIn("reader");
+    const admin = await signIn("admin");
     const own = await list("", reader);
     expect(own.items.map(({ id }) => id)).not.toContain(admin.id);
     expect(own.items[0]).toMatchObject({ id: reader.id, state: "active", current: true });
@@ -266,7 +267,9 @@ describe("sessions", () => {
   });
 
   it("end with the next request, by their person or an admin, and by nobody else", async () => {
-    const [reader, other, admin] = [await signIn("reader"), await signIn("auditor"), await signIn("admin")];
+    const reader = await signIn("reader");
+    const other = await signIn("auditor");
+    const admin = await signIn("admin");
     const end = (id: string, as: { bearer: string }) => api("DELETE", `/v1/operator/sessions/${id}`, { as });
     expect((await end(reader.id, other)).status).toBe(404);
     expect((await end(reader.id, reader)).status).toBe(204);

@@ -61,7 +61,8 @@ const ageFilter = (from: number, to: number | null): FleetFilter => ({
 
 /** Returns `30 s–1 min`, or `1–2 min` where both have the same unit. */
 const rangeBetween = (from: number, to: number): string => {
-  const [start, end] = [formatDuration(from), formatDuration(to)];
+  const start = formatDuration(from);
+  const end = formatDuration(to);
   const [, amount, unit] = /^(\d+) (\D+)$/.exec(start) ?? [];
   if (from === 0) return `0–${end}`;
   return amount !== undefined && new RegExp(`^\\d+ ${unit}$`).test(end) ? `${amount}–${end}` : `${start}–${end}`;

@@ -34,11 +34,11 @@ it.each<[Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "for
     ],
     [
       {
-        ...{ forwarding: "stopped", last_envelope_at: "2026-11-22T09:20:00.000Z", queue: queue(31_457_280) },
-        ...{
-          forwarder: failing,
-          hold: { budget: "test", since: "2026-11-22T09:20:00Z", until: "2026-11-22T11:00:00Z" },
-        },
+        forwarding: "stopped",
+        last_envelope_at: "2026-11-22T09:20:00.000Z",
+        queue: queue(31_457_280),
+        forwarder: failing,
+        hold: { budget: "test", since: "2026-11-22T09:20:00Z", until: "2026-11-22T11:00:00Z" },
       },
       "No fault: it is held by its budget test until 11:00:00 UTC, and sends what it keeps then; 30 MiB queued.",
     ],

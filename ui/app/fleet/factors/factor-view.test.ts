@@ -4,7 +4,12 @@ import { defaultView } from "../view/view-state.ts";
 import { comparedView, factorCounts, factorDoubt, factorFilter, nothingInCommon } from "./factor-view.ts";
 
 const factors = (more: Partial<FleetFactors> = {}): FleetFactors => ({
-  ...{ generated_at: "2026-11-23T02:41:00.000Z", selected: 18, others: 294, compared: 40, items: [], ...more },
+  generated_at: "2026-11-23T02:41:00.000Z",
+  selected: 18,
+  others: 294,
+  compared: 40,
+  items: [],
+  ...more,
 });
 const factor = { kind: "label", value: "region:fra1", selected: 17, others: 20, expected_by_chance: 0 } as const;
 
@@ -27,7 +32,9 @@ it("compares the hosts of a filter, and those that need attention where there is
   const stale = { ...defaultView, filter: { states: ["stale"] } } as const;
   expect(comparedView(stale)).toBe(stale);
   expect(comparedView({ ...defaultView, at: "2026-11-23T02:41Z" })).toEqual({
-    ...{ ...defaultView, at: "2026-11-23T02:41Z", filter: { attention: ["needed"] } },
+    ...defaultView,
+    at: "2026-11-23T02:41Z",
+    filter: { attention: ["needed"] },
   });
 });
 

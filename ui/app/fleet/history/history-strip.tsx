@@ -32,7 +32,8 @@ export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
   /** The time under the thumb while it is dragged. */
   const [dragged, setDragged] = createSignal<number>();
   const shownAt = () => (props.view.at === undefined ? undefined : parsePastTime(props.view.at));
-  const [start, end] = [() => Date.parse(known()?.from ?? ""), () => Date.parse(known()?.to ?? "")];
+  const start = () => Date.parse(known()?.from ?? "");
+  const end = () => Date.parse(known()?.to ?? "");
   const stepMs = () => (known()?.step_seconds ?? 0) * 1000;
   const position = () => dragged() ?? shownAt() ?? end();
   const isNow = (at: number) => at > end() - stepMs();

@@ -4,11 +4,18 @@ import { drawTimeline, itemNear } from "./timeline-layout.ts";
 
 const at = (minutes: number) => new Date(Date.UTC(2026, 10, 23) + minutes * 60_000).toISOString();
 const item = (minutes: number, by_state: FleetTimelineView["items"][number]["by_state"]) => ({
-  ...{ at: at(minutes), needs_attention: 0 },
+  at: at(minutes),
+  needs_attention: 0,
   by_state,
 });
 const timeline = (more: Partial<FleetTimelineView> = {}): FleetTimelineView => ({
-  ...{ from: at(0), to: at(100), history_from: at(0), step_seconds: 300, items: [], outages: [], ...more },
+  from: at(0),
+  to: at(100),
+  history_from: at(0),
+  step_seconds: 300,
+  items: [],
+  outages: [],
+  ...more,
 });
 
 it("draws areas on each other, to the scale of the most hosts that are not healthy", () => {

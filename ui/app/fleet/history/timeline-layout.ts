@@ -24,7 +24,8 @@ export interface TimelineDrawing {
 
 /** Draws a timeline. Counts that are further apart than others are not joined: nobody counted in between. */
 export const drawTimeline = ({ from, to, step_seconds, items, outages }: FleetTimelineView): TimelineDrawing => {
-  const [start, end] = [Date.parse(from), Date.parse(to)];
+  const start = Date.parse(from);
+  const end = Date.parse(to);
   const xOf = (at: string) => rounded(((Date.parse(at) - start) / (end - start)) * timelineSize.width);
   const countOf = ({ by_state }: TimelineItem, states: readonly FleetState[]) =>
     states.reduce((sum, state) => sum + (by_state[state] ?? 0), 0);

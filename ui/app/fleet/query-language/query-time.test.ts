@@ -5,7 +5,9 @@ const now = new Date("2026-11-27T11:30:00.000Z");
 
 it("takes the past time from a query, and leaves every other word where it is", () => {
   expect(splitTime("state:stale at:02:41 web", now)).toEqual({
-    ...{ rest: "state:stale          web", at: "2026-11-27T02:41:00Z", faults: [] },
+    rest: "state:stale          web",
+    at: "2026-11-27T02:41:00Z",
+    faults: [],
   });
   expect(splitTime("AT:2h", now).at).toBe("2026-11-27T09:30:00Z");
   for (const query of ['"at:02:41"', "seat:4", "-at:02:41", "x"])

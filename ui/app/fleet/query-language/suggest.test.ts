@@ -16,14 +16,16 @@ describe("suggestions", () => {
     drift: [{ drift: "drifted", count: 3 }],
     labels: [
       {
-        ...{ key: "env", count: 80 },
+        key: "env",
+        count: 80,
         values: [
           { value: "prod", count: 70 },
           { value: "staging", count: 10 },
         ],
       },
       {
-        ...{ key: "Team", count: 60 },
+        key: "Team",
+        count: 60,
         values: [
           { value: "Web", count: 50 },
           { value: "db", count: 10 },

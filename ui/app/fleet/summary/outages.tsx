@@ -80,7 +80,8 @@ export const withOutages = <Event,>(
     isLast?: boolean;
   },
 ): TimelineEntry<Event>[] => {
-  const [newest, oldest] = [events[0], events.at(-1)];
+  const newest = events[0];
+  const oldest = events.at(-1);
   const isShown = ({ began_at }: OutageView) =>
     (isFirst || (newest !== undefined && began_at <= timeOf(newest))) &&
     (isLast || (oldest !== undefined && began_at >= timeOf(oldest)));
