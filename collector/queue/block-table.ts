@@ -104,7 +104,8 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
     deleteRow.run(row.sequence);
     let removed = row.bytes;
     for (const records of kept) {
-      const [first, last] = [records[0], records.at(-1)];
+      const first = records[0];
+      const last = records.at(-1);
       if (first === undefined || last === undefined) continue;
       const bytes = sumBytes(records);
       insertBlock(joinBlock(records), first.sequence, last.sequence, bytes, row.ageMs);
@@ -163,7 +164,8 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
 
 /** Returns a row; throws `MalformedRowError` unless a queue can have written it. */
 export const rowOf = (row: Record<string, SQLOutputValue>): BlockRow => {
-  const [sequence, last] = [numberOf(row.sequence), numberOf(row.last_sequence)];
+  const sequence = numberOf(row.sequence);
+  const last = numberOf(row.last_sequence);
   const block = {
     index: bytesOf(row.record_index),
     envelopes: bytesOf(row.envelopes),

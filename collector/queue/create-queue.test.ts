@@ -9,7 +9,8 @@ import { closeAccounts, refusalsOf } from "../../tests/support/queue-accounts.ts
 import { createQueue } from "./create-queue.ts";
 
 const openOnDisk = (disk = createDisk(), onStoreClosed: () => void = () => undefined) => {
-  const [clock, entropy] = [createTestClock(), createSeededEntropy(1)];
+  const clock = createTestClock();
+  const entropy = createSeededEntropy(1);
   const limits = {
     maxDiskUsageBytes: 100_000,
     maxRecordAgeSeconds: 60,

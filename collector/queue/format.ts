@@ -173,7 +173,8 @@ export const readRemains = (dir: string): { state?: QueueState; checkpoints?: Ch
       return undefined;
     }
   };
-  const [state, checkpoints] = [attempt(readState), attempt(readCheckpoints)];
+  const state = attempt(readState);
+  const checkpoints = attempt(readCheckpoints);
   return { ...(state && { state }), ...(checkpoints && { checkpoints }) };
 };
 

@@ -53,7 +53,8 @@ export const batchLines = (lines: FileLines): RecordBatch => {
     counts: count === 0 ? [] : [{ kind: lineKind, source: lines.source, records: count, bytes: lineBytes }],
     sizeOf,
     write: (writer, index, sequence) => {
-      const [start, end] = [startOf(index), endOf(index)];
+      const start = startOf(index);
+      const end = endOf(index);
       beginEnvelope(writer, sizeOf(index), sequence);
       shared.copy(writer.buffer, writer.at);
       writer.at += shared.length;

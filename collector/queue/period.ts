@@ -168,8 +168,18 @@ const withCount = <Count extends Counted>(counts: readonly Count[], one: Count):
 type Begun = Omit<Observation, "monotonicMs">;
 
 const beginPeriod = ({ queueId, wallMs, nextSequence, totals }: Begun): Period => ({
-  ...{ queueId, fromMs: wallMs, seenMs: wallMs, firstSequence: nextSequence, nextSequence, totals },
-  ...{ accepted: [], refused: [], expired: 0, waitedMs: 0, ackedBeforeThrough: 0, isClosed: false },
+  queueId,
+  fromMs: wallMs,
+  seenMs: wallMs,
+  firstSequence: nextSequence,
+  nextSequence,
+  totals,
+  accepted: [],
+  refused: [],
+  expired: 0,
+  waitedMs: 0,
+  ackedBeforeThrough: 0,
+  isClosed: false,
 });
 
 /** Returns the account of a period that ends at `toMs`. */
@@ -200,8 +210,19 @@ const since = (before: number | undefined, now = 0): number => Math.max(0, now -
 
 /** Returns the account of a time in which no collector ran. */
 export const stoppedAccount = (fromMs: number, toMs: number, nextSequence: number): AccountContent => ({
-  ...{ fromMs, toMs, firstSequence: nextSequence, lastSequence: nextSequence - 1, stopped: true, atLeast: false },
-  ...{ accepted: [], refused: [], expired: 0, damaged: 0, fileGapBytes: 0, waitedMs: 0, ackedBeforeThrough: 0 },
+  fromMs,
+  toMs,
+  firstSequence: nextSequence,
+  lastSequence: nextSequence - 1,
+  stopped: true,
+  atLeast: false,
+  accepted: [],
+  refused: [],
+  expired: 0,
+  damaged: 0,
+  fileGapBytes: 0,
+  waitedMs: 0,
+  ackedBeforeThrough: 0,
 });
 
 /**

@@ -56,7 +56,10 @@ it("Q1: keeps every accepted record once, and uses no sequence twice, after kill
     for (const line of lines) {
       const [what, first, second] = line.split(" ");
       if (what === "open") expect(Number(first)).toBe(lastSequence);
-      if (what === "stored") [promised, promisedSequence] = [Number(first), Number(second)];
+      if (what === "stored") {
+        promised = Number(first);
+        promisedSequence = Number(second);
+      }
       if (what === "acking") acked = Math.max(acked, Number(first));
     }
     const counted = countCpuMilliseconds();

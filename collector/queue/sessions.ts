@@ -107,7 +107,9 @@ export const createQueueSessions = (
       Object.assign(state, unsent, { queueId: entropy.bytes(idBytes), forks: state.forks + forks });
       onRenamed(transaction, acked);
     });
-    [isAnswered, sentBefore, sentNow] = [0, 0, 0];
+    isAnswered = 0;
+    sentBefore = 0;
+    sentNow = 0;
     unsaved = [];
     onNewQueueId();
     onWritten();

@@ -55,7 +55,8 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
   const accept = createAccountAcceptor({ ...needs, db, cryptography: hostCryptography });
   const sessions: Uint8Array<ArrayBuffer>[] = [];
   const sent: { body: Uint8Array; signature: Uint8Array; earlierAreLost: boolean }[] = [];
-  let [cursor, accounted] = [0, 0];
+  let cursor = 0;
+  let accounted = 0;
   const run = async ({ act, count, unstored }: AccountStep): Promise<unknown> => {
     if (act === "open") {
       const sessionId = new Uint8Array(16).fill(sessions.length + 1);
@@ -70,7 +71,10 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
       cursor += count + unstored;
       const run = testRun(
         Array.from({ length: count }, (_, index) => ({
-          ...{ sequence: BigInt(from + index + 1), kind: "log_line", source: "file", payload: Buffer.from(`${index}`) },
+          sequence: BigInt(from + index + 1),
+          kind: "log_line",
+          source: "file",
+          payload: Buffer.from(`${index}`),
         })),
       );
       const rejected = Array.from({ length: unstored }, (_, index) => BigInt(from + count + index + 1));
@@ -84,7 +88,8 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
       const isDiscarded = count % 2 === 1;
       const consumed = { rejected: isDiscarded ? [] : rejected, discarded: isDiscarded ? rejected : [] };
       const outcomes = await commitFrames(committer, [{ ...frame, run, unstored: consumed }], {
-        ...{ codec: zstdCodec, now: () => 1_000 },
+        codec: zstdCodec,
+        now: () => 1_000,
       });
       return outcomes;
     }
@@ -95,18 +100,24 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
     const times = { fromMs: clock.now() - hourMs, toMs: clock.now() - hourMs };
     const body = encodeAccountBody(
       {
-        ...{
-          ...times,
-          firstSequence: accounted + 1,
-          lastSequence: accounted + records,
-          stopped: false,
-          atLeast: false,
-        },
+        ...times,
+        firstSequence: accounted + 1,
+        lastSequence: accounted + records,
+        stopped: false,
+        atLeast: false,
         accepted: records === 0 ? [] : [{ kind: "log_line", source: "file", records, bytes: records }],
-        ...{ refused: [], expired: 0, damaged: 0, fileGapBytes: 0, waitedMs: 0, ackedBeforeThrough: 0 },
+        refused: [],
+        expired: 0,
+        damaged: 0,
+        fileGapBytes: 0,
+        waitedMs: 0,
+        ackedBeforeThrough: 0,
       },
       {
-        ...{ hostId, queueId, number: sent.length + 1, previousQueueId: new Uint8Array() },
+        hostId,
+        queueId,
+        number: sent.length + 1,
+        previousQueueId: new Uint8Array(),
         previousSha256: last
           ? Uint8Array.fromHex(String(hostCryptography.sha256Hex(accountPayload(last.body))))
           : new Uint8Array(),
@@ -185,17 +196,24 @@ it("the model decides on accounts as PostgreSQL does", async () => {
       return {
         outcomes: await ran,
         cursors: [...server.tables.cursors.values()].map((row) => ({
-          ...{ cursor: row.cursor, digest: hex(row.rangeDigest), range_stored: row.rangeStored },
-          ...{ range_rejected: row.rangeRejected, range_discarded: row.rangeDiscarded, range_lost: row.rangeLost },
+          cursor: row.cursor,
+          digest: hex(row.rangeDigest),
+          range_stored: row.rangeStored,
+          range_rejected: row.rangeRejected,
+          range_discarded: row.rangeDiscarded,
+          range_lost: row.rangeLost,
           counted_through: row.countedThrough,
         })),
         accounts: server.tables.accounts.toSorted(byPlace).map((row) => ({
-          ...{ refused: row.refused, digest: hex(row.range_digest) },
+          refused: row.refused,
+          digest: hex(row.range_digest),
           ...Object.fromEntries(flags.map((name) => [name, row[name]])),
           ...Object.fromEntries(columns.map((name) => [name, Number(row[name])])),
         })),
         volumes: [...server.tables.volumes].map(([name, { envelopes, payloadBytes }]) => ({
-          ...{ name: name.replaceAll("\0", " "), envelopes, payload_bytes: payloadBytes },
+          name: name.replaceAll("\0", " "),
+          envelopes,
+          payload_bytes: payloadBytes,
         })),
       };
     });

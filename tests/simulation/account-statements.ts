@@ -145,7 +145,9 @@ const cursorsOf = ({ tables }: DatabaseServer): Values[] =>
   [...tables.cursors].map(([name, row]) => {
     const [host_id = "", queue = ""] = name.split("\0");
     return {
-      ...{ host_id, queue_id: Uint8Array.fromHex(queue), cursor: BigInt(row.cursor) },
+      host_id,
+      queue_id: Uint8Array.fromHex(queue),
+      cursor: BigInt(row.cursor),
       session_id: row.session === "" ? null : Uint8Array.fromHex(row.session),
       updated_at: new Date(row.updatedAt).toISOString(),
       range_stored: BigInt(row.rangeStored),

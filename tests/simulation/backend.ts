@@ -73,8 +73,14 @@ export const usualBackend: Pick<Backend, "mood" | "isDoubled" | "delayMs"> = {
 
 /** Makes a backend. */
 export const createBackend = (world: World): Backend => ({
-  ...{ process: world.process("backend"), ...usualBackend, turns: { mood: 0, isDoubled: 0, delayMs: 0 }, accepted: [] },
-  ...{ rejectedHosts: new Set(), partialHosts: new Set(), everRejected: new Set(), rejectedItems: new Set() },
+  process: world.process("backend"),
+  ...usualBackend,
+  turns: { mood: 0, isDoubled: 0, delayMs: 0 },
+  accepted: [],
+  rejectedHosts: new Set(),
+  partialHosts: new Set(),
+  everRejected: new Set(),
+  rejectedItems: new Set(),
 });
 
 interface Answer {
@@ -158,7 +164,9 @@ export const createBackendClient = (
           ofRequest.push(
             ...accepted.map(
               (record): Accepted => ({
-                ...{ ...record, term: sentUnder, at: world.now() },
+                ...record,
+                term: sentUnder,
+                at: world.now(),
                 answer: answer === null || !client.isAlive ? "lost" : "late",
               }),
             ),
@@ -204,7 +212,8 @@ export const recordsOf = (request: Uint8Array): Pick<Accepted, "hostId" | "queue
     const attributes = (end: number, field: number, found: Map<string, string>): void => {
       const start = reader.pos;
       along(end, [field], (to) => {
-        let [key, value] = ["", ""];
+        let key = "";
+        let value = "";
         eachField(reader, to, (tag, valueEnd) => {
           if (tag >>> 3 === 1) key = text(valueEnd);
           else along(valueEnd, [1], (textEnd) => (value = text(textEnd)));

@@ -45,7 +45,8 @@ export const connectCommitClient = async (
   { server, core, delays, onOpened }: CommitClientNeeds,
 ): Promise<Client> => {
   const travel = () => world.chance.integer(...delays.travelMs);
-  let [upAt, downAt] = [0, 0];
+  let upAt = 0;
+  let downAt = 0;
   /** Runs `act` at the server, behind what was sent before, whatever becomes of the client. */
   const up = (act: () => void): void => {
     upAt = Math.max(upAt, world.now() + travel());
@@ -82,7 +83,8 @@ export const connectCommitClient = async (
   };
   let isServed = true;
   /** Whether the server runs a message, and whether it knows that the client has gone. */
-  let [isBusy, hasLeft] = [false, false];
+  let isBusy = false;
+  let hasLeft = false;
   const wakers = new Set<() => void>();
   const disconnect = server.connect(onLost);
 

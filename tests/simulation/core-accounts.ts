@@ -25,15 +25,21 @@ export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges"
   const body = row.body as Uint8Array;
   const read = readAccount(body);
   if (read === undefined) throw new Error("core has an account that it cannot read");
-  const [refused, sink] = [row.refused as string | null, String(row.sink)];
+  const refused = row.refused as string | null;
+  const sink = String(row.sink);
   const number = (name: string) => Number(row[name]);
   const ranges = lostRanges.flatMap(({ hostId, queueHex, ...range }) =>
     refused === null && hostId === read.hostId ? [{ ...range, isOwn: queueHex === read.queueId.toHex() }] : [],
   );
   const { accepted, stored, rejected, discarded, lost, missing } = withLosses(
     {
-      ...{ body, lastSequence: read.lastSequence, accepted: Number(read.accepted), stored: number("stored") },
-      ...{ rejected: number("rejected"), discarded: number("discarded"), lost: number("lost") },
+      body,
+      lastSequence: read.lastSequence,
+      accepted: Number(read.accepted),
+      stored: number("stored"),
+      rejected: number("rejected"),
+      discarded: number("discarded"),
+      lost: number("lost"),
       missing: number("missing"),
     },
     ranges,
@@ -42,13 +48,24 @@ export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges"
   const lostSince = lost - number("lost");
   const isChecked = row.is_checked === true;
   return {
-    ...{ ...read, refused, isChecked, counts, lostSince },
+    ...read,
+    refused,
+    isChecked,
+    counts,
+    lostSince,
     place: number(sink === "nats" ? "stream_end" : "xid"),
     dropped: Object.values(readLosses(body).refused).reduce((sum, records) => sum + records, 0),
     facts: {
       queueId: read.queueId.toHex(),
-      ...{ fromMs: read.fromMs, toMs: read.toMs, receivedMs: Date.parse(String(row.received_at)) },
-      ...{ isStopped: read.isStopped, refused, isChecked, sink, xid: BigInt(number("xid")), streamEnd: null },
+      fromMs: read.fromMs,
+      toMs: read.toMs,
+      receivedMs: Date.parse(String(row.received_at)),
+      isStopped: read.isStopped,
+      refused,
+      isChecked,
+      sink,
+      xid: BigInt(number("xid")),
+      streamEnd: null,
       ...counts,
       accepted,
       discarded,

@@ -81,7 +81,12 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
     const connections: (() => void)[] = [];
     const held = createHeldHosts(clock);
     const shared: SinkNeeds = {
-      ...{ ...needs, process, clock, codec: zstdCodec, entropy: world.entropy, observe: observers },
+      ...needs,
+      process,
+      clock,
+      codec: zstdCodec,
+      entropy: world.entropy,
+      observe: observers,
       log: {
         debug: nothing,
         info: nothing,
@@ -96,7 +101,12 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
       const sink = fault.sink?.(opened) ?? opened;
       const ingest = createIngest({
         config: { frameBytesMax, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
-        ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: zstdCodec, clock, log: shared.log, observe: observers },
+        hostIdBytesMax: 512,
+        inFlightBytesMax,
+        codec: zstdCodec,
+        clock,
+        log: shared.log,
+        observe: observers,
         entropy: createSeededEntropy(),
         sink: holdBack(
           tracedSink(world, name, sink, () => server.tables.heard),
@@ -130,14 +140,19 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
         if (handler === undefined) throw new GrpcError("unavailable", "core has not started");
         const { certificate: der, fingerprintSha256 } = keyOfHost(hostId);
         const contextValues = createContextValues().set(callerCertificateKey, {
-          ...{ identity: { ok: true, kind: "uri", identity: hostId }, fingerprintSha256 },
+          identity: { ok: true, kind: "uri", identity: hostId },
+          fingerprintSha256,
           notAfter: clock.now() + certificateMs,
           connection: { der, remoteAddress: "127.0.0.1" },
         });
         const response = await handler({
-          ...{ httpVersion: "2.0", method: "POST", url: "https://core/svc.ingest.v1.IngestService/Forward" },
+          httpVersion: "2.0",
+          method: "POST",
+          url: "https://core/svc.ingest.v1.IngestService/Forward",
           header: new Headers({ "content-type": "application/grpc+proto" }),
-          ...{ body, signal, contextValues },
+          body,
+          signal,
+          contextValues,
         });
         yield* response.body ?? [];
         const status = readGrpcStatus(Object.fromEntries(response.trailer ?? []));
@@ -190,7 +205,10 @@ const openStreamSink = async (world: World, jetstream: JetStream, needs: SinkNee
     const connection = connectStreams(world, { jetstream, client: process });
     try {
       return await createNatsSink({
-        ...{ ...needs, db, connection, connectCommitter: needs.connect },
+        ...needs,
+        db,
+        connection,
+        connectCommitter: needs.connect,
         settings: { stream: "SVC_INGEST", replicas: 1, durability: "replicated", maxAgeSeconds: 0 },
         codec: zstdCodec,
       });
@@ -213,8 +231,13 @@ const probeMs = 1_000;
 
 const nothing = (): void => undefined;
 const observers = {
-  ...{ committed: nothing, refused: nothing, gap: nothing, implausibleGap: nothing, batch: nothing },
-  ...{ published: nothing, publishFailed: nothing },
+  committed: nothing,
+  refused: nothing,
+  gap: nothing,
+  implausibleGap: nothing,
+  batch: nothing,
+  published: nothing,
+  publishFailed: nothing,
 };
 
 /** Hosts of a simulation do not compress. */

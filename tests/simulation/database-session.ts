@@ -38,7 +38,10 @@ export const createDatabaseSession = (world: World, { server, client, delays }: 
     const transaction = server.begin();
     const ended = Promise.withResolvers<never>();
     ended.promise.catch(() => undefined);
-    let [isServed, isBusy, hasLeft, isOver] = [true, false, false, false];
+    let isServed = true;
+    let isBusy = false;
+    let hasLeft = false;
+    let isOver = false;
     const endAtServer = (): void => {
       isServed = false;
       server.rollback(transaction);

@@ -164,7 +164,8 @@ export const openDiskStore = (
         }
       }
       const kept = runs.map((records): Row => {
-        const [first, last] = [records[0]?.sequence ?? 0, records.at(-1)?.sequence ?? 0];
+        const first = records[0]?.sequence ?? 0;
+        const last = records.at(-1)?.sequence ?? 0;
         const bytes = records.reduce((sum, record) => sum + record.bytes, 0);
         return { first, last, bytes, ageMs: row.ageMs, block: joinBlock(records) };
       });

@@ -37,7 +37,7 @@ const statement = (
 };
 
 const copyPattern = /copy \(select (.+?) from ingest_block where xid >= (-?\d+) and xid < (-?\d+)\) to stdout/;
-const signature = Buffer.from([...Buffer.from("PGCOPY\n"), ...[0xff, 0x0d, 0x0a, 0], ...[0, 0, 0, 0, 0, 0, 0, 0]]);
+const signature = Buffer.from([...Buffer.from("PGCOPY\n"), 0xff, 0x0d, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 const trailer = Buffer.from([0xff, 0xff]);
 
 /** Opens a connection that reads blocks (`readEnvelopes`); rejects as pg does when the server refuses. */

@@ -6,9 +6,16 @@ import { emptyTables } from "./tables.ts";
 /* A history that keeps every law, and one falsified history for each law. */
 
 const queueHex = "07".repeat(16);
-const [hostId, position] = ["h", "default"];
+const hostId = "h";
+const position = "default";
 const acceptedOf = (sequence: number, changes: Partial<Accepted> = {}): Accepted => ({
-  ...{ hostId, queueHex, sequence, text: `h ${sequence}`, term: "exporter 1 1", answer: "heard", at: sequence },
+  hostId,
+  queueHex,
+  sequence,
+  text: `h ${sequence}`,
+  term: "exporter 1 1",
+  answer: "heard",
+  at: sequence,
   ...changes,
 });
 const lag = {
@@ -36,7 +43,11 @@ const history = (): ExportsAfter & { backend: { accepted: Accepted[] } } => {
   const exporter = { name: "exporter 1", process, bufferedMax: () => 9, kill: () => undefined, stop: () => undefined };
   const limits = { bufferBytesMax: 8, requestBytesMax: 8, concurrency: 1, deadLettersMax: 9, hostDeadLettersMax: 9 };
   return {
-    ...{ tables, limits, jetstream: undefined, lags: [lag], hasGoneBack: false },
+    tables,
+    limits,
+    jetstream: undefined,
+    lags: [lag],
+    hasGoneBack: false,
     backend: backend as unknown as Backend,
     exporters: [exporter as unknown as ExportsAfter["exporters"][number]],
   };

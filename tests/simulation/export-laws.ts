@@ -140,7 +140,8 @@ const judgeLetters = ({ tables, backend }: ExportsAfter): Breach[] => {
 
 const judgeLags = ({ tables, jetstream, lags, exporters }: ExportsAfter): Breach[] => {
   const breaches: Breach[] = [];
-  const [passed, stored] = [passedOf({ tables, jetstream }), storedOf({ tables, jetstream })];
+  const passed = passedOf({ tables, jetstream });
+  const stored = storedOf({ tables, jetstream });
   if (passed !== stored) breaches.push({ law: "what is stored is passed once", detail: `${passed} of ${stored}` });
   const [lag] = lags;
   const isAlive = exporters.some(({ process }) => process.isAlive);

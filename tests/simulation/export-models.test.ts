@@ -62,8 +62,15 @@ const queueId = new Uint8Array(16).fill(7);
 const none = { passed: 0, exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const letterOf = (hostId: string, sequence: bigint): { envelope: StoredEnvelope; reason: string } => ({
   envelope: {
-    ...{ hostId, queueId, sequence, kind: "log_line", observedAt: null, receivedAt: 1_000_000n, source: "file" },
-    ...{ attributes: {}, payload: Buffer.from("text") },
+    hostId,
+    queueId,
+    sequence,
+    kind: "log_line",
+    observedAt: null,
+    receivedAt: 1_000_000n,
+    source: "file",
+    attributes: {},
+    payload: Buffer.from("text"),
   },
   reason: "HTTP 400",
 });
@@ -76,7 +83,10 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
   let sequence = 0;
   const run = async ({ act, owner, count }: ExportStep): Promise<unknown> => {
     const lease = leases.get(owner) ?? {
-      ...{ name: "default", owner, epoch: 0, position: 0n },
+      name: "default",
+      owner,
+      epoch: 0,
+      position: 0n,
       stream: null,
       identity: null,
     };
@@ -86,7 +96,9 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
         sequence += count;
         const run = testRun(
           Array.from({ length: count }, (_, index) => ({
-            ...{ sequence: BigInt(from + index + 1), kind: "log_line", source: "file" },
+            sequence: BigInt(from + index + 1),
+            kind: "log_line",
+            source: "file",
             payload: Buffer.from(`line ${from + index + 1}`),
           })),
         );
@@ -116,7 +128,8 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
         return lease.position === position;
       }
       case "reject": {
-        const [deadLetters, dropped] = [[letterOf("h", 1n)], [letterOf("it's", 2n), letterOf("it's", 3n)]];
+        const deadLetters = [letterOf("h", 1n)];
+        const dropped = [letterOf("it's", 2n), letterOf("it's", 3n)];
         return moveExportPosition(db, lease, { ...none, position: lease.position, deadLetters, dropped });
       }
       case "read": {
@@ -159,7 +172,9 @@ it("the model of the database does for an export what PostgreSQL does", async ()
   const committer = await openCommitClient(database.url);
   const { db, sql } = database.connect();
   const real: Side = {
-    ...{ db, committer, reader: () => openCopyClient(database.url, readerSetup) },
+    db,
+    committer,
+    reader: () => openCopyClient(database.url, readerSetup),
     expireLease: () => sql`update export_position set lease_until = clock_timestamp() - interval '1 s'`,
     settled: (lease) =>
       eventually(async () => {
@@ -184,7 +199,9 @@ it("the model of the database does for an export what PostgreSQL does", async ()
         await createExportPosition(db, "default", "oldest");
         const committer = await connectCommitClient(world, { ...needs, core: client, onOpened: () => undefined });
         const side: Side = {
-          ...{ db, committer, reader: () => connectReader(world, needs) },
+          db,
+          committer,
+          reader: () => connectReader(world, needs),
           expireLease: async () =>
             Object.assign(server.tables.positions.get("default") ?? {}, { lease_until: server.now() - 1_000 }),
           settled: (lease) => readHorizon(db, lease),
@@ -212,7 +229,12 @@ const moods: readonly BackendMood[] = [
 it.each(moods)("the model of a backend that is %s answers as one on a network", async (mood) => {
   const real = await startOtlpBackend();
   const client = createOtlpHttpClient({
-    ...{ endpoint: new URL(real.httpUrl), headers: {}, tls: {}, concurrency: 1, timeoutMs: 300, isCompressed: true },
+    endpoint: new URL(real.httpUrl),
+    headers: {},
+    tls: {},
+    concurrency: 1,
+    timeoutMs: 300,
+    isCompressed: true,
     clock: systemClock,
   });
   try {

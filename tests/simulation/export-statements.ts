@@ -176,8 +176,15 @@ const rowsOf = (values: string): string[] =>
   splitList(values).map((row) => row.slice(row.indexOf("(") + 1, row.lastIndexOf(")")));
 
 const positionDefaults: Values = {
-  ...{ stream: null, stream_pending: null, owner: null, stored_before: null, system_identifier: null },
-  ...{ database_oid: null, timeline: null, last_error: null, passed: 0n },
+  stream: null,
+  stream_pending: null,
+  owner: null,
+  stored_before: null,
+  system_identifier: null,
+  database_oid: null,
+  timeline: null,
+  last_error: null,
+  passed: 0n,
 };
 
 const insertRow = (tables: Tables, table: string, row: Values): void => {

@@ -81,7 +81,9 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
     const metrics = createExportMetrics();
     const stopping = new AbortController();
     const owner = world.entropy.bytes(8).toHex();
-    let [term, terms, bufferedMax] = ["", 0, 0];
+    let term = "";
+    let terms = 0;
+    let bufferedMax = 0;
     const open = async (lease: ExportLease) => {
       // A database that goes back gives epochs again.
       term = `${name} ${owner} ${++terms} ${lease.epoch}`;
@@ -95,7 +97,8 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
       const manager = await manage();
       if (connection && manager) return openStreamSource({ ...shared, connection, manager, stream, log });
       return createPostgresSource({
-        ...{ ...shared, silenceMs },
+        ...shared,
+        silenceMs,
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
         onDamaged: (block) => {
@@ -131,7 +134,12 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
         if (!isReady) await clock.sleep(1_000);
       }
       await runExport({
-        ...{ db, owner, clock, open, entropy: world.entropy, log },
+        db,
+        owner,
+        clock,
+        open,
+        entropy: world.entropy,
+        log,
         config: { ...parsed, ...limits, name: exportName },
         client: createBackendClient(world, { backend, client: process, term: () => term, fault: fault.backend }),
         stopping: stopping.signal,
@@ -142,7 +150,8 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
     };
     run().catch((cause: unknown) => world.note(`BROKEN ${name} ended: ${String(cause)}`));
     return {
-      ...{ name, process },
+      name,
+      process,
       bufferedMax: () => bufferedMax,
       kill: () => endProcess(process),
       stop: () => stopping.abort(),

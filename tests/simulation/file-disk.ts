@@ -117,7 +117,8 @@ export const openFolderStore = (
       let stored: PastRecord[] = [];
       let letters: DeadLetter[] = [];
       const changed = store.transaction((transaction) => {
-        [stored, letters] = [[], []];
+        stored = [];
+        letters = [];
         const { state, insert, moveToDeadLetters } = transaction;
         change({
           ...transaction,

@@ -44,7 +44,13 @@ const certificateOf = (privateKey: KeyObject): Uint8Array => {
   const spki = createPublicKey(privateKey).export({ format: "der", type: "spki" });
   const signed = writeDer(
     tag.sequence,
-    ...[version, writeUnsigned(Uint8Array.of(1)), algorithm, name, validity, name, spki],
+    version,
+    writeUnsigned(Uint8Array.of(1)),
+    algorithm,
+    name,
+    validity,
+    name,
+    spki,
   );
   return writeDer(tag.sequence, signed, algorithm, writeDer(tag.bitString, new Uint8Array(65)));
 };

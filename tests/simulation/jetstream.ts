@@ -115,16 +115,21 @@ export const createJetStream = (
 
   const infoOf = (stream: ModelStream, filter: string | undefined) => {
     const { messages, lastSeq, config, created } = stream;
-    const [first, last] = [messages[0], messages.at(-1)];
+    const first = messages[0];
+    const last = messages.at(-1);
     const zero = "0001-01-01T00:00:00Z";
     const matches = filter === undefined ? [] : messages.filter(({ subject }) => isMatch(filter, subject));
     const subjects = Object.fromEntries(
       [...Map.groupBy(matches, ({ subject }) => subject)].map(([subject, all]) => [subject, all.length]),
     );
     const state = {
-      ...{ messages: messages.length, bytes: messages.reduce((sum, { data }) => sum + data.length, 0) },
-      ...{ first_seq: first?.seq ?? (lastSeq === 0 ? 0 : lastSeq + 1), first_ts: first?.time ?? zero },
-      ...{ last_seq: lastSeq, last_ts: last?.time ?? zero, consumer_count: 0 },
+      messages: messages.length,
+      bytes: messages.reduce((sum, { data }) => sum + data.length, 0),
+      first_seq: first?.seq ?? (lastSeq === 0 ? 0 : lastSeq + 1),
+      first_ts: first?.time ?? zero,
+      last_seq: lastSeq,
+      last_ts: last?.time ?? zero,
+      consumer_count: 0,
       ...(filter !== undefined && { subjects }),
     };
     return { config, created, state };
@@ -231,7 +236,8 @@ export const createJetStream = (
 
 /** Whether a subject matches a filter with `*` for one token and `>` for the rest. */
 const isMatch = (filter: string, subject: string): boolean => {
-  const [wanted, found] = [filter.split("."), subject.split(".")];
+  const wanted = filter.split(".");
+  const found = subject.split(".");
   const rest = wanted.indexOf(">");
   const isSame = (token: string, at: number) => token === "*" || token === found[at];
   return rest >= 0

@@ -118,7 +118,7 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
   },
   "telemetry waits for no account": async (lab) => {
     const { disk } = first(lab.hosts);
-    const row = { ...{ first: 1, last: 1, bytes: 1, ageMs: 0 }, block: joinBlock([]) };
+    const row = { first: 1, last: 1, bytes: 1, ageMs: 0, block: joinBlock([]) };
     if (disk.image) disk.image = { ...disk.image, rows: [row] };
     await withStats(lab, { records: 1 });
     await passSeconds(lab.world, 50);

@@ -51,7 +51,10 @@ const seconds = () => Math.round(performance.now() - started) / 1000;
 
 const runSeeds = async () => {
   const injected: Record<string, number> = {};
-  let [broken, acknowledged, simulatedMs, digest] = [0, 0, 0, ""];
+  let broken = 0;
+  let acknowledged = 0;
+  let simulatedMs = 0;
+  let digest = "";
   for (let seed = first; seed < first + seeds; seed++) {
     const outcome = await simulate({ seed, ...narrowed }, plant);
     acknowledged += outcome.acknowledged;
@@ -67,14 +70,12 @@ const runSeeds = async () => {
   return {
     isGood: broken === 0,
     figures: {
-      ...{
-        seeds,
-        broken,
-        acknowledged,
-        faults: injected,
-        simulated_hours: simulatedMs / 3_600_000,
-        seconds: seconds(),
-      },
+      seeds,
+      broken,
+      acknowledged,
+      faults: injected,
+      simulated_hours: simulatedMs / 3_600_000,
+      seconds: seconds(),
       // Of the last seed: equal on every machine.
       digest,
     },

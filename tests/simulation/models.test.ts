@@ -59,27 +59,31 @@ const seenAfter = (store: QueueStore, { act, at }: { act: string; at: number }):
 it("the disk keeps what the queue's store keeps", () => {
   const entropy = createSeededEntropy(1);
   const origin = () => ({
-    ...{
-      queueId: entropy.bytes(16),
-      nextSequence: 1,
-      droppedRecords: 0,
-      deadLetters: 0,
-      quarantined: 0,
-      quarantinedRecords: 0,
-    },
-    ...{ ...reading, hostId: "", ...unsent, forks: 0, checkpoints: [] },
+    queueId: entropy.bytes(16),
+    nextSequence: 1,
+    droppedRecords: 0,
+    deadLetters: 0,
+    quarantined: 0,
+    quarantinedRecords: 0,
+    ...reading,
+    hostId: "",
+    ...unsent,
+    forks: 0,
+    checkpoints: [],
   });
   const property = fc.property(fc.array(storeStep, { maxLength: 30 }), (steps) => {
     const dir = mkdtempSync(join(tmpdir(), "model-disk-"));
     const disk = createDisk();
     const openReal = () => openStore(dir, origin, () => reading);
     const openModel = () => openDiskStore(disk, { entropy, now: () => reading });
-    let [real, model] = [openReal(), openModel()];
+    let real = openReal();
+    let model = openModel();
     try {
       for (const step of steps) {
         if (step.act === "reopen") {
           real.close();
-          [real, model] = [openReal(), openModel()];
+          real = openReal();
+          model = openModel();
         }
         expect(seenAfter(model, step)).toEqual(seenAfter(real, step));
       }
@@ -109,13 +113,18 @@ const commitStep: fc.Arbitrary<CommitStep> = fc.record({
 });
 const queueId = new Uint8Array(16).fill(7);
 const frameOf = ({ host, session, from, count }: CommitStep["frames"][number]): FrameToCommit => ({
-  ...{ hostId: host, queueId, previousSequence: BigInt(from), lastSequence: BigInt(from + count) },
+  hostId: host,
+  queueId,
+  previousSequence: BigInt(from),
+  lastSequence: BigInt(from + count),
   // The first has no session, and is not fenced; no queue was opened for the second.
   ...(session === 0 ? {} : { sessionId: new Uint8Array(16).fill(session) }),
   receivedAt: 1_000,
   run: testRun(
     Array.from({ length: count }, (_, index) => ({
-      ...{ sequence: BigInt(from + index + 1), kind: "log_line", source: "file" },
+      sequence: BigInt(from + index + 1),
+      kind: "log_line",
+      source: "file",
       payload: Buffer.from(`${host} ${from + index + 1}`),
     })),
   ),
@@ -146,7 +155,9 @@ it("the database commits what PostgreSQL commits", async () => {
     const real = await outcomesOf(client, steps);
     const cursors = await client.query("select host_id, cursor::int as cursor from ingest_cursor order by host_id");
     const rows = (await findStored(connection.sql)).map(({ hostId, sequence, text }) => ({
-      ...{ host_id: hostId, sequence: Number(sequence), text },
+      host_id: hostId,
+      sequence: Number(sequence),
+      text,
     }));
     const model = await inWorld(1, async (world) => {
       const server = createDatabaseServer(world);

@@ -25,7 +25,10 @@ export const connectStreams = (
   const subscriptions = new Map<string, (error: Error | null, message: Msg) => void>();
   const events: { type: string }[] = [];
   let wake = (): void => undefined;
-  let [isClosed, isUp, upAt, downAt] = [false, true, 0, 0];
+  let isClosed = false;
+  let isUp = true;
+  let upAt = 0;
+  let downAt = 0;
   let unsent: (() => void)[] = [];
   const notify = (type: string): void => {
     events.push({ type });
@@ -77,9 +80,12 @@ export const connectStreams = (
       sent.kind === "status"
         ? { subject: inbox, headers: createHeaders(sent.code, sent.description), data: new Uint8Array() }
         : {
-            ...{ subject: sent.message.subject, headers: MsgHdrsImpl.decode(sent.message.headers), reply: sent.reply },
+            subject: sent.message.subject,
+            headers: MsgHdrsImpl.decode(sent.message.headers),
+            reply: sent.reply,
             // A reader may free what it was given. The next consumer begins at the position, whatever was acknowledged.
-            ...{ data: Uint8Array.from(sent.message.data), respond: () => true },
+            data: Uint8Array.from(sent.message.data),
+            respond: () => true,
           };
     down(() => subscriptions.get(`${prefix}.*`)?.(null, message as unknown as Msg));
   };

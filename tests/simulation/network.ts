@@ -101,7 +101,8 @@ export const createNetwork = (world: World): Network => {
           world.note(`${process.name} connects to ${target.process.name}`);
           const lost = new AbortController();
           const body = createByteQueue();
-          let [upAt, downAt] = [world.now(), world.now()];
+          let upAt = world.now();
+          let downAt = world.now();
           const isSevered = () => lost.signal.aborted;
           const connection: Open = {
             of: { hostId, core: target.process },

@@ -6,7 +6,8 @@ import { createOracle, laws } from "./oracle.ts";
 import { createLedger } from "./queue-past.ts";
 import { emptyTables, type StoredEnvelope } from "./tables.ts";
 
-const [hostId, queueHex] = ["spiffe://sim/host", "07".repeat(16)];
+const hostId = "spiffe://sim/host";
+const queueHex = "07".repeat(16);
 const envelope = (sequence: number, text: string): StoredEnvelope => ({ hostId, queueHex, sequence, text, xid: 1 });
 /** Of copies of one queue. */
 const ledger = createLedger();

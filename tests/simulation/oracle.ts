@@ -139,7 +139,8 @@ const judgeStored = ({
     if (record.action !== "ingest.gap") continue;
     const ofHost = reported.get(record.hostId) ?? new Set();
     reported.set(record.hostId, ofHost);
-    const [from, through] = [Number(record.details.from), Number(record.details.through)];
+    const from = Number(record.details.from);
+    const through = Number(record.details.through);
     for (let sequence = from; sequence <= through; sequence++) ofHost.add(placeOf(record, sequence));
   }
   const damaged = new Set(hosts.filter(({ disk }) => disk.damages > 0).map(({ hostId }) => hostId));
@@ -253,7 +254,8 @@ const judgeReports = ({
     usedByHost.has(`${ledgerOf(record.queueHex)} ${sequence}`);
   return gaps.flatMap((record) => {
     if (isIntact) return [{ law: laws.noFalseLoss, detail: `${record.hostId}: the servers lost nothing` }];
-    const [from, through] = [Number(record.details.from), Number(record.details.through)];
+    const from = Number(record.details.from);
+    const through = Number(record.details.through);
     for (let sequence = from; sequence <= through; sequence++)
       if (
         (stored.has(placeOf(record, sequence)) && !lost.has(placeOf(record, sequence))) ||

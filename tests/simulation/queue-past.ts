@@ -68,15 +68,13 @@ export interface Ledger {
 
 /** Creates an empty one. */
 export const createLedger = (): Ledger => ({
-  ...{
-    written: new Map(),
-    valid: Number.POSITIVE_INFINITY,
-    hasJumped: false,
-    queues: new Set(),
-    dropped: [],
-    letters: [],
-    lost: new Map(),
-  },
+  written: new Map(),
+  valid: Number.POSITIVE_INFINITY,
+  hasJumped: false,
+  queues: new Set(),
+  dropped: [],
+  letters: [],
+  lost: new Map(),
 });
 
 /** A queue that has stored nothing. */

@@ -123,7 +123,10 @@ export const simulate = (
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
     return {
-      ...{ course, breaches, injected, ...world.history() },
+      course,
+      breaches,
+      injected,
+      ...world.history(),
       acknowledged: oracle.acknowledged(),
       stored: tables.envelopes.length,
       simulatedMs: world.now(),
@@ -230,7 +233,8 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     bufferBytesMax: chance.integer(50_000, 1_000_000),
     requestBytesMax: chance.integer(500, 5_000),
     concurrency: chance.integer(1, 4),
-    ...{ deadLettersMax: 200, hostDeadLettersMax: 20 },
+    deadLettersMax: 200,
+    hostDeadLettersMax: 20,
   };
   const exporting = { backend, server, delays, limits, jetstream, fault: plant };
   const exporter = (name: string) => startExporter(world, { name, ...exporting });
@@ -273,7 +277,8 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
       const own = put?.queueHex === queueHex ? put : none;
       // What two copies of a queue have in common is no sign of either.
       const common = shared?.queueHex === queueHex ? shared : none;
-      const [since, through] = [Math.max(own.since, common.since), Math.max(own.through, common.through)];
+      const since = Math.max(own.since, common.since);
+      const through = Math.max(own.through, common.through);
       const loss = { queueHex, at: world.now(), since, through };
       // Of what the disk lost before, core has heard nothing yet: what it is now put back to decides.
       for (const [text, { at } = loss] of ledger.lost)

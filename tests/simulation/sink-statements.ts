@@ -54,7 +54,10 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
     if (!text.startsWith('insert into "audit_event"')) return execute(open, written, params);
     const rows = JSON.parse(String(params[0])) as { action: string; details: Record<string, string> }[];
     const events = rows.map(({ action, details: { host_id = "", queue_id = "", ...details } }) => ({
-      ...{ hostId: host_id, queueHex: queue_id, action, details },
+      hostId: host_id,
+      queueHex: queue_id,
+      action,
+      details,
     }));
     server.write(open, ({ records }) => records.push(...events));
     return [];

@@ -39,7 +39,9 @@ const tokensOf = (text: string): string[] => {
 /** Splits a list at its commas, or conditions at a word, where no parenthesis is open. */
 export const splitList = (text: string, separator: RegExp = /,/y): string[] => {
   const parts: string[] = [];
-  let [depth, start, isQuoted] = [0, 0, false];
+  let depth = 0;
+  let start = 0;
+  let isQuoted = false;
   for (let at = 0; at < text.length; at++) {
     if (text[at] === "'") isQuoted = !isQuoted;
     if (isQuoted) continue;
@@ -106,7 +108,8 @@ export const readExpression = (text: string): Expression => {
   const either = (): Expression => {
     let left = both();
     while (isNext("or")) {
-      const [one, other] = [left, both()];
+      const one = left;
+      const other = both();
       left = (scope) => one(scope) === true || other(scope) === true;
     }
     return left;
@@ -114,7 +117,8 @@ export const readExpression = (text: string): Expression => {
   const both = (): Expression => {
     let left = comparison();
     while (isNext("and")) {
-      const [one, other] = [left, comparison()];
+      const one = left;
+      const other = comparison();
       left = (scope) => one(scope) === true && other(scope) === true;
     }
     return left;
@@ -144,9 +148,11 @@ export const readExpression = (text: string): Expression => {
     let left = cast();
     while (peek() === "+" || peek() === "-") {
       const sign = take() === "+" ? 1 : -1;
-      const [one, other] = [left, cast()];
+      const one = left;
+      const other = cast();
       left = (scope) => {
-        const [a, b] = [one(scope), other(scope)];
+        const a = one(scope);
+        const b = other(scope);
         if (a === null || b === null) return null;
         return typeof a === "bigint" && typeof b === "bigint" ? a + BigInt(sign) * b : Number(a) + sign * Number(b);
       };

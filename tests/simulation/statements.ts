@@ -27,7 +27,8 @@ export const createStatements = (
     });
   };
   return async (open: Transaction, name: string, args: readonly string[]): Promise<Row[]> => {
-    const [hosts, queues] = [textsOf(args[0] ?? ""), textsOf(args[1] ?? "")];
+    const hosts = textsOf(args[0] ?? "");
+    const queues = textsOf(args[1] ?? "");
     switch (name) {
       case "find_queues":
         return hosts.flatMap((hostId, index) => {
@@ -47,7 +48,8 @@ export const createStatements = (
         }
         return [];
       case "expect_cursors": {
-        const [cursors, sessions] = [numbersOf(args[2] ?? ""), textsOf(args[3] ?? "")];
+        const cursors = numbersOf(args[2] ?? "");
+        const sessions = textsOf(args[3] ?? "");
         const locked = await lockQueues(open, hosts, queues);
         const isExpected = hosts.every((hostId, index) => {
           const row = locked.find((each) => each.hostId === hostId && each.queueHex === queues[index])?.found;

@@ -36,7 +36,10 @@ const outcomesOf = async (
 ): Promise<unknown[]> => {
   const manager = await jetstreamManager(connection);
   const names = await prepareStreams(manager, {
-    ...{ stream, replicas: 1, durability: "replicated", maxAgeSeconds: 0 },
+    stream,
+    replicas: 1,
+    durability: "replicated",
+    maxAgeSeconds: 0,
   });
   const observe = { published: () => undefined, publishFailed: () => undefined };
   const publisher = createPublisher({ connection, clock: systemClock, observe });
@@ -116,26 +119,36 @@ const deliveriesOf = async (
 ) => {
   const manager = await jetstreamManager(connection);
   const { queues } = await prepareStreams(manager, {
-    ...{ stream, replicas: 1, durability: "replicated", maxAgeSeconds: 0 },
+    stream,
+    replicas: 1,
+    durability: "replicated",
+    maxAgeSeconds: 0,
   });
   const observe = { published: () => undefined, publishFailed: () => undefined };
   const publisher = createPublisher({ connection, clock, observe });
   const open = async (from: number) => {
     await manager.consumers.delete(stream, consumerName).catch(() => undefined);
     await manager.consumers.add(stream, {
-      ...{ durable_name: consumerName, ack_policy: AckPolicy.All, ack_wait: 3_600_000_000_000 },
-      ...{ deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: from, max_ack_pending: 1_000 },
+      durable_name: consumerName,
+      ack_policy: AckPolicy.All,
+      ack_wait: 3_600_000_000_000,
+      deliver_policy: DeliverPolicy.StartSequence,
+      opt_start_seq: from,
+      max_ack_pending: 1_000,
     });
     const size = { bytes: 10_000, messageBytesMax: 1_000 };
     const deliveries = async () => (await manager.consumers.info(stream, consumerName)).delivered.consumer_seq;
     return pullMessages({ connection, stream, consumer: consumerName, clock, deliveries, ...size });
   };
-  let [stored, pulls] = [0, await open(1)];
+  let stored = 0;
+  let pulls = await open(1);
   const run = async ({ act, count }: ConsumerStep): Promise<unknown> => {
     if (act === "publish") {
       for (let each = 0; each < count; each++)
         stored = await publisher.publish({
-          ...{ subject: "svc.ingest.log_line.h.1", expected: stored, headers: { "Svc-Kind": "log_line" } },
+          subject: "svc.ingest.log_line.h.1",
+          expected: stored,
+          headers: { "Svc-Kind": "log_line" },
           payload: Buffer.from(`${stored + 1}`),
         });
       return stored;
@@ -143,7 +156,10 @@ const deliveriesOf = async (
     if (act === "pull") {
       await clock.sleep(deliveryMs);
       return (await pulls.receive()).map(({ sequence, delivery, data, headers }) => [
-        ...[sequence, delivery, Buffer.from(data).toString(), headers?.get("Svc-Kind")],
+        sequence,
+        delivery,
+        Buffer.from(data).toString(),
+        headers?.get("Svc-Kind"),
       ]);
     }
     if (act === "delete") return manager.consumers.delete(stream, consumerName);

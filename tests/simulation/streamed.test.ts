@@ -31,7 +31,8 @@ it("finds that an hour stays complete of which its stream has lost what was sett
   const plant = plants["what a stream has lost is not taken off accounts"];
   const lawsOf = async (seed: number) =>
     (await simulate({ seed, isStreamed: true }, plant)).breaches.map(({ law }) => law);
-  let [seed, laws] = [1, await lawsOf(1)];
+  let seed = 1;
+  let laws = await lawsOf(1);
   while (seed < seedsOfSearch && !laws.includes(accountLaws.named)) laws = await lawsOf(++seed);
   expect(laws).toContain(accountLaws.named);
   expect((await simulate({ seed, isStreamed: true })).breaches).toEqual([]);

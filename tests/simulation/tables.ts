@@ -43,8 +43,15 @@ export interface CursorRow {
 
 /** Returns the row of a queue that core has not seen. */
 export const newCursor = (at: { updatedAt: number; xmin: number }): CursorRow => ({
-  ...{ cursor: 0, session: "", rangeStored: 0, rangeRejected: 0, rangeDiscarded: 0, rangeLost: 0 },
-  ...{ rangeDigest: null, countedThrough: 0, ...at },
+  cursor: 0,
+  session: "",
+  rangeStored: 0,
+  rangeRejected: 0,
+  rangeDiscarded: 0,
+  rangeLost: 0,
+  rangeDigest: null,
+  countedThrough: 0,
+  ...at,
 });
 
 /** Returns the row after its cursor moved: what was counted through the last value is counted through the new one. */

@@ -182,7 +182,8 @@ const fileAccountOf = async (
   { host, account, onBlock }: { host: string; account: HourAccount } & Pick<StatementOrder, "onBlock">,
 ): Promise<FileAccount> => {
   const { queueId, rangeDigest, refused } = account;
-  const [body, signature] = [Uint8Array.from(account.body), Uint8Array.from(account.signature)];
+  const body = Uint8Array.from(account.body);
+  const signature = Uint8Array.from(account.signature);
   const blocks: FileBlock[] = [];
   if (onBlock !== undefined && rangeDigest !== null && refused === null) {
     const { firstSequence, lastSequence } = fromBinary(AccountBodySchema, body);

@@ -205,7 +205,13 @@ export const storeHours = async (tx: Executor, decided: readonly DecidedHour[]):
 };
 
 const emptyDay = (host: string, day: number): DayRow => ({
-  ...{ host, day, states: new Uint8Array(24), details: null, incompleteHours: 0, undelivered: 0, xid: null },
+  host,
+  day,
+  states: new Uint8Array(24),
+  details: null,
+  incompleteHours: 0,
+  undelivered: 0,
+  xid: null,
 });
 
 const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
@@ -228,7 +234,10 @@ const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
   const isIncomplete = (byte: number) => incompleteStates.includes(stateOfByte(byte) ?? "complete");
   return {
     ...row,
-    ...{ states, undelivered, details: packNotes(notes), xid: undelivered === 0 ? null : xid },
+    states,
+    undelivered,
+    details: packNotes(notes),
+    xid: undelivered === 0 ? null : xid,
     incompleteHours: states.filter(isIncomplete).length,
   };
 };

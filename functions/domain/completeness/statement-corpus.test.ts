@@ -140,7 +140,8 @@ describe("the corpus of changed files", () => {
       const kept = name === "own" ? witness : null;
       expect(await judge(file, { kept })).toEqual(["verifies", "verifies"]);
       let judged = 0;
-      const [differing, accepted] = [new Set<string>(), new Set<string>()];
+      const differing = new Set<string>();
+      const accepted = new Set<string>();
       for (const [mutation, changed] of mutationsOf(file, name === "own")) {
         if (changed === file) continue;
         judged += 1;

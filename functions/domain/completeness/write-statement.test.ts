@@ -156,7 +156,11 @@ describe("the statement of an hour", () => {
     expect(await readFile(file, "utf8")).toContain(`${host} undelivered accepted=4 stored=4 ${binding} of=`);
     const good = await verify(file, "--blocks", directory);
     expect(good).toMatchObject({
-      ...{ code: 0, ok: true, hour: "2026-11-25T10:00:00Z", continues_witness: null, faults: [] },
+      code: 0,
+      ok: true,
+      hour: "2026-11-25T10:00:00Z",
+      continues_witness: null,
+      faults: [],
       log: { size: 1, signed_by: [origin] },
       lines: { checked: 6, whole: true, of: 6 },
       accounts: { checked: 1, signed: 1, unknown_key: 0, refused: 0 },
@@ -361,8 +365,11 @@ describe("the statement of an hour", () => {
       sql`select body, signature from ingest_account where from_at >= to_timestamp(${(ten + hourMs) / 1000})`,
     );
     const next = rows.map(({ body, signature }) => ({
-      ...{ body: Uint8Array.from(body), signature: Uint8Array.from(signature) },
-      ...{ rangeDigest: null, refused: null, blocks: [] },
+      body: Uint8Array.from(body),
+      signature: Uint8Array.from(signature),
+      rangeDigest: null,
+      refused: null,
+      blocks: [],
     }));
     /** Signs lines of these accounts as a core would that means to deceive. */
     const forged = async (name: string, lines: readonly { text: string; accounts: FileAccount[] }[]) => {

@@ -59,8 +59,14 @@ const bodyOf = (fields: Fields = {}, by: TestCollector = host): Uint8Array =>
   toBinary(
     AccountBodySchema,
     create(AccountBodySchema, {
-      ...{ hostId: by.identity, queueId, number: 1n, certificateSha256: fingerprintOf(by) },
-      ...{ fromMs: BigInt(hour), toMs: BigInt(hour + hourMs), firstSequence: 1n, lastSequence: 100n },
+      hostId: by.identity,
+      queueId,
+      number: 1n,
+      certificateSha256: fingerprintOf(by),
+      fromMs: BigInt(hour),
+      toMs: BigInt(hour + hourMs),
+      firstSequence: 1n,
+      lastSequence: 100n,
       accepted: [{ kind: "log_line", source: "file", records: 100n, bytes: 1_000n }],
       ...fields,
     }),
@@ -95,20 +101,30 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
     from ingest_account where host_id = ${host.identity}`;
   const facts = rows.map((row): AccountFacts => {
     const count = (name: string) => Number(row[name]);
-    const [accepted, stored, rejected] = [count("accepted"), count("stored"), count("rejected")];
-    const [discarded, lost, missing] = [count("discarded"), count("lost"), count("missing")];
+    const accepted = count("accepted");
+    const stored = count("stored");
+    const rejected = count("rejected");
+    const discarded = count("discarded");
+    const lost = count("lost");
+    const missing = count("missing");
     return {
       queueId: Buffer.from(row.queue_id).toString("hex"),
-      ...{ fromMs: count("from_ms"), toMs: count("to_ms"), receivedMs: count("received_ms") },
-      ...{ accepted, stored, rejected, discarded, lost, missing, xid: BigInt(row.xid) },
-      ...{
-        isStopped: row.is_stopped,
-        isChecked: row.is_checked,
-        refused: row.refused,
-        sink: row.sink,
-        exportRejections: [],
-        streamEnd: null,
-      },
+      fromMs: count("from_ms"),
+      toMs: count("to_ms"),
+      receivedMs: count("received_ms"),
+      accepted,
+      stored,
+      rejected,
+      discarded,
+      lost,
+      missing,
+      xid: BigInt(row.xid),
+      isStopped: row.is_stopped,
+      isChecked: row.is_checked,
+      refused: row.refused,
+      sink: row.sink,
+      exportRejections: [],
+      streamEnd: null,
       stated: row.refused === null ? readLosses(row.body) : readLosses(new Uint8Array()),
     };
   });
@@ -118,7 +134,10 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
   const positions = await sql`select position::text from export_position`;
   return stateOfHour(
     {
-      ...{ hourMs, accounts: sumHour(hourMs, facts), enrolledMs: 0, revokedMs: null },
+      hourMs,
+      accounts: sumHour(hourMs, facts),
+      enrolledMs: 0,
+      revokedMs: null,
       queues:
         linked.length === 0
           ? []
@@ -283,7 +302,8 @@ describe("accepting an account", () => {
   );
 
   it("counts as lost what a database lost under the queue's earlier ids, and what its host no longer knows with the first account", async () => {
-    const [earlier, unrelated] = [new Uint8Array(16).fill(1), new Uint8Array(16).fill(2)];
+    const earlier = new Uint8Array(16).fill(1);
+    const unrelated = new Uint8Array(16).fill(2);
     await recordGap(earlier, 6, 10);
     await recordGap(earlier, 9, 14);
     await recordGap(unrelated, 1, 5);
@@ -320,7 +340,9 @@ describe("accepting an account", () => {
   it("finds an hour short whose accounts a restored host and database both forgot", async () => {
     const earlier = new Uint8Array(16).fill(1);
     const stream = { queueId, sessionId: undefined, cursor: 0n, left: [{ queueId: earlier }] };
-    const [before, half, end] = [BigInt(hour - hourMs), BigInt(hour + hourMs / 2), BigInt(hour + hourMs)];
+    const before = BigInt(hour - hourMs);
+    const half = BigInt(hour + hourMs / 2);
+    const end = BigInt(hour + hourMs);
     const none = { firstSequence: 101n, lastSequence: 100n, accepted: [] };
     const chain = [
       { fromMs: before, toMs: before + 1_000n, ackedBeforeThrough: 100n },

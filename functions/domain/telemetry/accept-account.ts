@@ -299,7 +299,13 @@ const rowOf = (
   const rangeDigest = !isRefused && decision.isChecked ? (state.range?.digest ?? null) : null;
   return {
     ...name,
-    ...{ body, signature, isLinked, stored, rejected, discarded, rangeDigest },
+    body,
+    signature,
+    isLinked,
+    stored,
+    rejected,
+    discarded,
+    rangeDigest,
     lost: isRefused ? lost : lost + lostBefore,
     refused: isRefused ? decision.fault : null,
     followsGap: !isRefused && decision.followsGap,

@@ -23,7 +23,8 @@ export interface TelemetryCopy extends Pick<TelemetryTable, "table" | "onDamaged
 export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: string): Promise<number> => {
   const { table, host, onDamaged } = copy;
   const now = await readDatabaseTime(core.db);
-  const [from, to] = [new Date(copy.from(now)), new Date(copy.to(now))];
+  const from = new Date(copy.from(now));
+  const to = new Date(copy.to(now));
   const isId = host !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(host);
   const hostId = isId ? (await findIdentity(core.db, host))?.identity : host;
   const record = (outcome: "success" | "failure", envelopes?: number, reason: string | null = null) =>
@@ -32,7 +33,8 @@ export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: 
         actor: { type: "system", id: "svc-server", display: `svc-server envelopes (${operator})` },
         action: "telemetry.copy",
         target: { type: "table", id: table },
-        ...{ outcome, reason },
+        outcome,
+        reason,
         details: { from: from.toISOString(), to: to.toISOString(), host: hostId ?? host ?? null, envelopes },
       }),
     );

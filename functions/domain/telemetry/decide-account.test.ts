@@ -14,8 +14,15 @@ type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
 /** The body of account 2: sequences 11 to 20 of ten records. */
 const body = (changes: Fields = {}): Uint8Array => {
   const fields: Fields = {
-    ...{ hostId: "host", queueId: new Uint8Array(16), number: 2n, previousSha256: hash(1), certificateSha256: hash(9) },
-    ...{ fromMs: BigInt(hour), toMs: BigInt(hour) + 60n * minute, firstSequence: 11n, lastSequence: 20n },
+    hostId: "host",
+    queueId: new Uint8Array(16),
+    number: 2n,
+    previousSha256: hash(1),
+    certificateSha256: hash(9),
+    fromMs: BigInt(hour),
+    toMs: BigInt(hour) + 60n * minute,
+    firstSequence: 11n,
+    lastSequence: 20n,
     ...changes,
   };
   const accepted = [{ kind: "log_line", source: "file", records: 10n, bytes: 50n }];
@@ -27,7 +34,11 @@ const counts = (...records: bigint[]): Fields => ({
 
 const last: StoredAccount = { number: 1n, sha256: hash(1), lastSequence: 10n };
 const range: QueueRange = {
-  ...{ cursor: 20n, stored: 10n, rejected: 0n, discarded: 0n, lost: 0n },
+  cursor: 20n,
+  stored: 10n,
+  rejected: 0n,
+  discarded: 0n,
+  lost: 0n,
   countedThrough: 20n,
 };
 

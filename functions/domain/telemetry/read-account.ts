@@ -119,7 +119,12 @@ const faultOf = (body: AccountBody, accepted: bigint): AccountFault | undefined 
 const numbersOf = ({ accepted, refused, filtered, redacted, ...body }: AccountBody): bigint[] => [
   ...accepted.flatMap(({ records, bytes }) => [records, bytes]),
   ...[...refused, ...filtered, ...redacted].map(({ records }) => records),
-  ...[body.expired, body.damaged, body.fileGapBytes, body.fileGaps, body.fileGapsUnknown, body.waitedMs],
+  body.expired,
+  body.damaged,
+  body.fileGapBytes,
+  body.fileGaps,
+  body.fileGapsUnknown,
+  body.waitedMs,
 ];
 
 /** The day of an account by its host's clock; by core's for one that cannot be. */

@@ -199,7 +199,8 @@ async function* batches(
   skip: number,
 ): AsyncGenerator<ReadTelemetry[], void, void> {
   let batch: ReadTelemetry[] = [];
-  let [left, bytes] = [skip, 0];
+  let left = skip;
+  let bytes = 0;
   for (const envelope of envelopes) {
     const selected = await select(envelope);
     if (selected === undefined || left-- > 0) continue;
@@ -207,7 +208,8 @@ async function* batches(
     bytes += envelope.payload.length;
     if (bytes < batchBytes) continue;
     yield batch;
-    [batch, bytes] = [[], 0];
+    batch = [];
+    bytes = 0;
   }
   yield batch;
 }

@@ -13,7 +13,11 @@ import {
 
 const counts = (stored: bigint, rest: Partial<RangeCounts> = {}): RangeCounts => ({ ...noCounts, stored, ...rest });
 const queue = (cursor: bigint, totals: RangeCounts | null, rest: Partial<CountedQueue> = {}): CountedQueue => ({
-  ...{ cursor, totals, sessionId: null, countedFrom: [], end: null },
+  cursor,
+  totals,
+  sessionId: null,
+  countedFrom: [],
+  end: null,
   ...rest,
 });
 
@@ -22,7 +26,8 @@ describe("the range of an account in a stream", () => {
     const last = { lastSequence: 10n, totals: counts(9n, { rejected: 1n }) };
     expect(rangeSince(queue(25n, counts(22n, { rejected: 3n })), last, 11n)).toEqual({
       ...counts(13n, { rejected: 2n }),
-      ...{ cursor: 25n, countedThrough: 25n },
+      cursor: 25n,
+      countedThrough: 25n,
     });
     expect(rangeSince(queue(25n, counts(25n)), undefined, 1n)).toMatchObject({ stored: 25n, countedThrough: 25n });
   });
@@ -104,7 +109,8 @@ it("is what became of the account's own sequences, however often the stream goes
       }
     }
   });
-  const [send, account] = [{ do: "send", fate: "stored", count: 1 } as const, { do: "account" } as const];
+  const send = { do: "send", fate: "stored", count: 1 } as const;
+  const account = { do: "account" } as const;
   const restore = { do: "restore", back: 1 } as const;
   const backTwice = [send, account, restore, send, restore, account];
   fc.assert(property, { numRuns: 500, examples: [[backTwice]] });
