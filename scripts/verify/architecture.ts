@@ -209,6 +209,7 @@ export const violationsOf = (sources: readonly SourceFile[]): string[] =>
     ...sources.flatMap(nameFaults),
     ...sources.filter(({ path }) => !isGenerated(path)).flatMap(importFaults),
     ...sources.filter(({ path }) => !isTest(path) && !isGenerated(path)).flatMap(shapeFaults),
+    ...sources.filter(({ path }) => !isGenerated(path)).flatMap(packingFaults),
     ...folderCycles(sources),
   ].sort();
 
@@ -231,6 +232,9 @@ const shapeFaults = ({ path, codeLines, moduleState, readsEnvironment }: SourceF
     ...(readsEnvironment && !part.environment ? [`${path}: only main.ts and worker.ts read the environment`] : []),
   ];
 };
+
+const packingFaults = ({ path, packedLines }: SourceFile): string[] =>
+  packedLines.map((line) => `${path}:${line}: packed; write one property, element or statement a line`);
 
 const importFaults = ({ path, imports }: SourceFile): string[] => {
   if (isTest(path)) return [];

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { posix } from "node:path";
-import { parseSync } from "oxc-parser";
+import { type Expression, type Program, parseSync, Visitor } from "oxc-parser";
 import { repositoryFiles } from "../repository-files.ts";
 
 /** One import or re-export of a source file. */
@@ -31,6 +31,8 @@ export interface SourceFile {
   platformUses: readonly string[];
   /** Whether the file parses JSON or YAML itself. */
   parses: boolean;
+  /** Lines with several statements or properties on one: a spread of a literal, or a list of names that becomes a list of values. */
+  packedLines: readonly number[];
 }
 
 /** Whether a file runs in tests alone. */
@@ -91,7 +93,30 @@ export const readSource = (path: string, text: string): SourceFile => {
     platformUses: [...new Set([...code.matchAll(platformUse)].map(([use]) => use.replace(/^globalThis\./, "")))].sort(),
     parses: parser.test(code),
     readsEnvironment: /\bprocess\s*\.\s*env\b/.test(text),
+    packedLines: findPacked(program).map((start) => text.slice(0, start).split("\n").length),
   };
+};
+
+/** Returns where a program is packed. */
+const findPacked = (program: Program): number[] => {
+  const found: number[] = [];
+  const isLiteral = (value: Expression | null): boolean =>
+    value?.type === "ArrayExpression" ||
+    value?.type === "ObjectExpression" ||
+    (value?.type === "ParenthesizedExpression" && isLiteral(value.expression));
+  const isList = (value: Expression | null) => value?.type === "ArrayExpression";
+  new Visitor({
+    SpreadElement: ({ argument, start }) => {
+      if (isLiteral(argument)) found.push(start);
+    },
+    VariableDeclarator: ({ id, init, start }) => {
+      if (id.type === "ArrayPattern" && isList(init)) found.push(start);
+    },
+    AssignmentExpression: ({ left, right, start }) => {
+      if (left.type === "ArrayPattern" && isList(right)) found.push(start);
+    },
+  }).visit(program);
+  return found;
 };
 
 const resolve = (from: string, specifier: string): Pick<ImportEdge, "to" | "kind"> => {

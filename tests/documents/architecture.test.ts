@@ -42,6 +42,10 @@ describe("architecture", () => {
       'import "../../v1/index.ts";',
       /domain may not import v1/,
     ],
+    ["a spread of a literal object", "kit/a.ts", "f({ ...({ a: 1 }), b });", /kit\/a.ts:1: packed/],
+    ["a spread of a literal array in a test", "kit/a.test.ts", "f(\n...[1, 2]);", /:2: packed/],
+    ["a list of names for a list of values", "kit/a.ts", "const [a, b] = [1, 2];", /packed/],
+    ["an exchange in one assignment", "kit/a.ts", "[a, b] = [b, a];", /packed/],
     ["a route with SQL", "functions/v1/a.ts", 'import { sql } from "drizzle-orm";', /v1 never imports drizzle-orm/],
     [
       "a route with a subpath of drizzle",
