@@ -30,7 +30,7 @@ interface Append {
   readonly batch: RecordBatch;
   readonly total: number;
   readonly checkpoints: readonly Checkpoint[];
-  /** What is dropped in place of the batch. It counts when the append resolves: one that rejects is tried again. */
+  /** The dropped records. They count once the append resolves: a source repeats an append that rejects. */
   readonly refusal?: Refusal;
   readonly isWanted?: (() => boolean) | undefined;
   resolve(outcome: AppendOutcome): void;

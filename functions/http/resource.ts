@@ -31,13 +31,13 @@ type BodyOf<View> = View extends v.GenericSchema ? v.InferInput<View> : unknown;
 type Described = "bodyAbsentAs" | "bodyExample" | "bodyBytesMax" | "textBody" | "problems";
 
 interface Definition<Params, View> extends Pick<RouteDefinition<Operator>, Described> {
-  /** Who may call this route, if not those who may call its like. */
+  /** The callers of this route, by default those of its resource. */
   by?: Callers;
   /** By default those of a path with `:id`. */
   params?: Params;
   /** The status of the response, if not the usual one of the verb. */
   status?: number;
-  /** What the response is, and the schema of its body. */
+  /** The response in words, and the schema of its body. */
   returns: readonly [description: string, schema?: View];
 }
 

@@ -80,7 +80,7 @@ export interface Route {
   handle(c: HttpContext): Promise<Response>;
 }
 
-/** What a schema of a route returns; undefined without one. */
+/** The output of a route's schema; undefined without a schema. */
 export type Parsed<Schema> = Schema extends v.GenericSchema ? v.InferOutput<Schema> : undefined;
 
 /** The definition of a route. */

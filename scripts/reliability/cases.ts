@@ -24,16 +24,16 @@ const Package = v.object({ scripts: v.record(v.string(), v.string()) });
 export interface ReliabilityCase {
   group: string;
   id: string;
-  /** What happens → what must hold. */
+  /** The fault → the guarantee. */
   text: string;
   /** The command that runs the fault as written. */
   long?: string | undefined;
-  /** What no test runs. */
+  /** The part that no test runs. */
   gap?: string | undefined;
   tests: readonly NamedTest[];
 }
 
-/** What the cases, the tests and package.json say. */
+/** The facts that cases, tests and package.json state. */
 export interface Reliability {
   cases: readonly ReliabilityCase[];
   faults: string[];

@@ -48,7 +48,7 @@ const parseInParts = (socket: Socket): void => {
   const [parse] = socket.listeners("data");
   if (parse === undefined) return;
   socket.removeListener("data", parse as () => void);
-  // Whoever listens for data takes the socket back from the parser, which reads it without JavaScript otherwise.
+  // Node's parser reads the socket by itself until somebody listens for data.
   socket.on("data", (bytes: Buffer<ArrayBuffer>) => {
     let partBytes = firstPartBytes;
     for (let at = 0; at < bytes.length && !socket.destroyed; ) {

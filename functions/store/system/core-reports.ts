@@ -1,4 +1,4 @@
-/** What cores say of themselves (docs/operate.md). */
+/** The reports of cores on themselves (docs/operate.md). */
 import { lt, sql } from "drizzle-orm";
 import { coreReport } from "../../../drizzle/schema/system.ts";
 import { dayMs } from "../../../kit/clock.ts";

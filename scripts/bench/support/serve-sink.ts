@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { createTestCa } from "../../lab/ca/test-pki.ts";
 import { issueBenchCredentials } from "./collector-files.ts";
 
-/** What a sink has received. */
+/** The counts of a sink. */
 export interface Received {
   envelopes: number;
   bytes: number;
