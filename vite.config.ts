@@ -29,7 +29,9 @@ const themeBeforePaint = (): Plugin => ({
       const script = Object.values(files).find(
         (file) => file.type === "asset" && file.originalFileNames.includes(themeEntry),
       );
-      return script ? [{ tag: "script", attrs: { src: `/${script.fileName}` }, injectTo: "head-prepend" }] : [];
+      return script
+        ? [{ tag: "script", attrs: { src: `/${script.fileName}` }, injectTo: "head-prepend" }]
+        : [];
     },
   },
 });

@@ -13,14 +13,19 @@ Object.assign(process.env, {
 const nodeOnly: Readonly<Record<string, string>> = {
   "functions/v1/collector/health/export-slots.test.ts":
     "slots count per process; in workerd each request has its own app",
-  "functions/scim/limits.test.ts": "limits count per process; in workerd each request has its own app",
+  "functions/scim/limits.test.ts":
+    "limits count per process; in workerd each request has its own app",
   "functions/http/csv.test.ts": "calls a function and no route",
-  "functions/v1/operator/token-exchange.test.ts": "reads the issuers from a file, and counts refusals per process",
-  "functions/v1/collector/wrong-clock.test.ts": "gives core a clock of its machine beside that of its database",
-  "functions/v1/chat/sessions/turn.test.ts": "plays the model and the SQL tools, which are functions in this process",
+  "functions/v1/operator/token-exchange.test.ts":
+    "reads the issuers from a file, and counts refusals per process",
+  "functions/v1/collector/wrong-clock.test.ts":
+    "gives core a clock of its machine beside that of its database",
+  "functions/v1/chat/sessions/turn.test.ts":
+    "plays the model and the SQL tools, which are functions in this process",
   "functions/v1/collector/hosts/follow-envelopes.test.ts":
     "reads a stream without an end; what sends requests to workerd here reads whole responses",
-  "functions/http/parse-request.test.ts": "mounts a route of its own, which the worker does not have",
+  "functions/http/parse-request.test.ts":
+    "mounts a route of its own, which the worker does not have",
   "functions/http/resource.test.ts": "mounts routes of its own, which the worker does not have",
   "functions/http/text-stream.test.ts": "calls a function and no route",
 };
@@ -43,7 +48,11 @@ const shownInNode = [
 export default defineConfig({
   test: {
     include: ["functions/{v1,http,scim}/**/*.test.ts", "tests/workerd/*.test.ts"],
-    exclude: [...Object.keys(nodeOnly), ...shownInNode, "functions/scim/{okta,people,restored,two-cores}.test.ts"],
+    exclude: [
+      ...Object.keys(nodeOnly),
+      ...shownInNode,
+      "functions/scim/{okta,people,restored,two-cores}.test.ts",
+    ],
     environment: "node",
     // As in vitest.config.ts, beside whose processes these run: few, so that nothing times out.
     pool: "forks",

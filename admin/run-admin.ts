@@ -19,7 +19,9 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
   const terminal: Terminal = { ...given, err: { write } };
   let exitCode: AdminExitCode = exitCodes.ok;
   const program = new Command("svc-admin")
-    .description("Administers a collector fleet: policies, tokens, configs, hosts and the audit log")
+    .description(
+      "Administers a collector fleet: policies, tokens, configs, hosts and the audit log",
+    )
     .version(packageJson.version)
     .option("--url <url>", "address of the fleet; else SVC_ADMIN_URL, else that of the session")
     .addOption(
@@ -57,16 +59,22 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
         const isDefault = program.getOptionValueSource("output") === "default";
         const format = isDefault ? formats[0] : program.getOptionValue("output");
         if (!formats.includes(format))
-          command.error(`error: option '-o, --output <format>' of this command is one of ${formats.join(", ")}.`);
+          command.error(
+            `error: option '-o, --output <format>' of this command is one of ${formats.join(", ")}.`,
+          );
         const work = workOf(await load());
-        exitCode = (await work(terminal, { ...command.optsWithGlobals(), format }, ...names)) ?? exitCodes.ok;
+        exitCode =
+          (await work(terminal, { ...command.optsWithGlobals(), format }, ...names)) ??
+          exitCodes.ok;
       });
     };
   declareCommands(commandsOf);
   program
     .command("completion")
     .description("Print the completions of a shell: source <(svc-admin completion bash)")
-    .addArgument(new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies CompletionShell[]))
+    .addArgument(
+      new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies CompletionShell[]),
+    )
     .action(async (shell: CompletionShell) => {
       const { completionScript } = await import("./commands/completion.ts");
       terminal.out.write(completionScript(shell, completedOf(program, formatsOf)));
@@ -82,7 +90,10 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
   }
 };
 
-const completedOf = (program: Command, formatsOf: ReadonlyMap<Command, readonly string[]>): Completed[] =>
+const completedOf = (
+  program: Command,
+  formatsOf: ReadonlyMap<Command, readonly string[]>,
+): Completed[] =>
   program.commands.flatMap((command) => {
     // A command with an argument may have others below it.
     const isLeaf = command.commands.length === 0 || command.registeredArguments.length > 0;
@@ -94,7 +105,9 @@ const completedOf = (program: Command, formatsOf: ReadonlyMap<Command, readonly 
       formats: formatsOf.get(leaf) ?? [],
       flags: leaf.options.flatMap((option) => {
         const { long, required, optional, argChoices = [] } = option;
-        const conflicts = leaf.options.filter((other) => excludes(option, other) || excludes(other, option));
+        const conflicts = leaf.options.filter(
+          (other) => excludes(option, other) || excludes(other, option),
+        );
         return long
           ? [
               {
@@ -111,7 +124,9 @@ const completedOf = (program: Command, formatsOf: ReadonlyMap<Command, readonly 
 
 /** The typed interface of commander leaves out which options an option excludes. */
 const excludes = (option: Option, other: Option): boolean =>
-  (option as Option & { conflictsWith: readonly string[] }).conflictsWith.includes(other.attributeName());
+  (option as Option & { conflictsWith: readonly string[] }).conflictsWith.includes(
+    other.attributeName(),
+  );
 
 const failureOf = (error: unknown, { err, signal }: Terminal): AdminExitCode => {
   // Commander has written its message already.
@@ -124,7 +139,9 @@ const failureOf = (error: unknown, { err, signal }: Terminal): AdminExitCode => 
   if (error instanceof FleetError) {
     err.write(describeProblem(error.problem));
     if (error.problem.code === "unauthenticated")
-      err.write("  sign in with svc-admin login, or put a new token into SVC_ADMIN_TOKEN_FILE if that is set\n");
+      err.write(
+        "  sign in with svc-admin login, or put a new token into SVC_ADMIN_TOKEN_FILE if that is set\n",
+      );
     return exitCodeOf(error.problem);
   }
   throw error;

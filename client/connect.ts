@@ -20,20 +20,29 @@ export type FleetClient = Client;
  * Creates a client. Each operation returns `{ data }` or `{ error }`; `error` is always a problem with a stable `code`. A call whose
  * `signal` aborts rejects with the signal's reason.
  */
-export const connectFleet = ({ baseUrl, bearer, fetch, throwOnError = false }: FleetOptions): FleetClient => {
+export const connectFleet = ({
+  baseUrl,
+  bearer,
+  fetch,
+  throwOnError = false,
+}: FleetOptions): FleetClient => {
   const client = createClient(
     createConfig({
       baseUrl: baseUrl.replace(/\/+$/, ""),
       throwOnError,
       ...withoutRetries,
-      ...(bearer === undefined ? {} : { auth: typeof bearer === "string" ? bearer : () => bearer() }),
+      ...(bearer === undefined
+        ? {}
+        : { auth: typeof bearer === "string" ? bearer : () => bearer() }),
       ...(fetch === undefined ? {} : { fetch }),
     }),
   );
   client.interceptors.error.use((error, response, _, options) => {
     if (options.signal?.aborted) throw options.signal.reason;
     const problem = problemOf(error, response);
-    return (options.throwOnError ?? throwOnError) ? new FleetError(problem, { cause: error }) : problem;
+    return (options.throwOnError ?? throwOnError)
+      ? new FleetError(problem, { cause: error })
+      : problem;
   });
   return client;
 };

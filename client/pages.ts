@@ -7,7 +7,9 @@ export interface Page<Item> {
 }
 
 /** An operation that returns a list. `never` accepts the options of any. */
-type List = (options: never) => Promise<{ data?: Page<unknown> | undefined; error?: unknown; response?: Response }>;
+type List = (
+  options: never,
+) => Promise<{ data?: Page<unknown> | undefined; error?: unknown; response?: Response }>;
 
 /** The successful response of a list. */
 type PageOf<Operation extends List> = NonNullable<Awaited<ReturnType<Operation>>["data"]>;
@@ -24,7 +26,11 @@ export async function* pages<Operation extends List>(
   let cursor: string | null | undefined;
   do {
     const next = typeof cursor === "string" ? { ...query, cursor } : { ...query };
-    const { data, error, response } = await list({ ...others, query: next, throwOnError: false } as never);
+    const { data, error, response } = await list({
+      ...others,
+      query: next,
+      throwOnError: false,
+    } as never);
     if (data === undefined) throw new FleetError(problemOf(error, response));
     yield data as PageOf<Operation>;
     cursor = data.next_cursor;

@@ -24,10 +24,20 @@ export const problemOf = (error: unknown, response: Response | undefined): Probl
   if (isProblem(error)) return error;
   const { status } = response;
   const passing = status === 429 || status >= 500;
-  return made("not_core", status, `HTTP ${status} without an explanation`, passing ? "retry" : "stop");
+  return made(
+    "not_core",
+    status,
+    `HTTP ${status} without an explanation`,
+    passing ? "retry" : "stop",
+  );
 };
 
-const made = (code: string, status: number, detail: string, action: Problem["action"]): Problem => ({
+const made = (
+  code: string,
+  status: number,
+  detail: string,
+  action: Problem["action"],
+): Problem => ({
   type: `urn:svc:problem:${code}`,
   title: detail,
   status,
@@ -40,4 +50,6 @@ const made = (code: string, status: number, detail: string, action: Problem["act
 const isProblem = (value: unknown): value is Problem =>
   typeof value === "object" &&
   value !== null &&
-  ["type", "title", "detail", "code", "action"].every((name) => typeof Reflect.get(value, name) === "string");
+  ["type", "title", "detail", "code", "action"].every(
+    (name) => typeof Reflect.get(value, name) === "string",
+  );

@@ -9,7 +9,10 @@ export const version: string = packageJson.version;
 export const readCommit = (): string => {
   try {
     return (
-      (isSea() ? getAsset("COMMIT", "utf8") : readFileSync(new URL("../COMMIT", import.meta.url), "utf8"))
+      (isSea()
+        ? getAsset("COMMIT", "utf8")
+        : readFileSync(new URL("../COMMIT", import.meta.url), "utf8")
+      )
         .trim()
         .slice(0, 64) || "unknown"
     );

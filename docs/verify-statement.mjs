@@ -8,7 +8,8 @@ import { parseArgs } from "node:util";
 import zlib from "node:zlib";
 
 const hourMs = 3_600_000;
-const sha = (...parts) => parts.reduce((hash, part) => hash.update(part), createHash("sha256")).digest();
+const sha = (...parts) =>
+  parts.reduce((hash, part) => hash.update(part), createHash("sha256")).digest();
 const leafOf = (data) => sha(Buffer.of(0), data);
 const nodeOf = (left, right) => sha(Buffer.of(1), left, right);
 const isCount = (text) => /^(0|[1-9]\d{0,15})$/.test(text) && Number.isSafeInteger(Number(text));
@@ -112,7 +113,8 @@ const readKeys = (text) => {
     .map((line) => {
       const [, name, id, encoded = ""] = /^([^\s+]+)\+([0-9a-f]{8})\+(\S+)$/.exec(line) ?? [];
       const key = bytes(encoded);
-      const isKey = key.length === 33 && key[0] === 1 && sha(`${name}\n`, key).toString("hex", 0, 4) === id;
+      const isKey =
+        key.length === 33 && key[0] === 1 && sha(`${name}\n`, key).toString("hex", 0, 4) === id;
       need(isKey, "KEYS: a line is no key of a log and no certificate");
       const der = Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), key.subarray(1)]);
       return { name, id, key: createPublicKey({ key: der, format: "der", type: "spki" }) };
@@ -126,9 +128,14 @@ const openHead = (note, logKeys) => {
   const end = note.lastIndexOf("\n\n");
   const text = note.slice(0, end + 1);
   const [origin, size = "", root = "", ...rest] = text.split("\n");
-  const isHead = isCount(size) && isBase64(root) && Buffer.from(root, "base64").length === 32 && rest.pop() === "";
+  const isHead =
+    isCount(size) &&
+    isBase64(root) &&
+    Buffer.from(root, "base64").length === 32 &&
+    rest.pop() === "";
   // biome-ignore lint/suspicious/noControlCharactersInRegex: notes have none
-  const isText = note.length <= 1_000_000 && !/[\u0000-\u0009\u000b-\u001f]/.test(note) && note.endsWith("\n");
+  const hasControl = /[\u0000-\u0009\u000b-\u001f]/.test(note);
+  const isText = note.length <= 1_000_000 && !hasControl && note.endsWith("\n");
   if (!isHead || !isText || end < 0 || origin === "" || rest.includes("")) return undefined;
   const signatures = note.slice(end + 2, -1).split("\n");
   const isGood = signatures.map((line) => {
@@ -147,7 +154,10 @@ const openHead = (note, logKeys) => {
 const decodeName = (text) => {
   try {
     const name = decodeURIComponent(text);
-    const again = encodeURIComponent(name).replaceAll("%3A", ":").replaceAll("%2F", "/").replaceAll("%40", "@");
+    const again = encodeURIComponent(name)
+      .replaceAll("%3A", ":")
+      .replaceAll("%2F", "/")
+      .replaceAll("%40", "@");
     return again === text ? name : undefined;
   } catch {
     return undefined;
@@ -159,15 +169,27 @@ const timeOf = (text) => {
   return isHour ? ms : undefined;
 };
 const readEntry = (text) => {
-  const [, name, hour, lines, root] = /^svc-completeness-v([12]) (\S+) (\S+) (\S+)$/.exec(text) ?? [];
+  const [, name, hour, lines, root] =
+    /^svc-completeness-v([12]) (\S+) (\S+) (\S+)$/.exec(text) ?? [];
   const isRoot = root !== undefined && isBase64(root) && Buffer.from(root, "base64").length === 32;
-  if (name === undefined || timeOf(hour) === undefined || !isCount(lines) || !isRoot) return undefined;
+  if (name === undefined || timeOf(hour) === undefined || !isCount(lines) || !isRoot)
+    return undefined;
   return { version: Number(name), hour, ms: timeOf(hour), lines: Number(lines), root: bytes(root) };
 };
 
 // The fields of a line, in their order: version 2 has more, and passes over those that it does not know.
 const counts = [
-  ...["accepted", "stored", "rejected", "discarded", "lost", "missing", "expired", "damaged", "file_gap_bytes"],
+  ...[
+    "accepted",
+    "stored",
+    "rejected",
+    "discarded",
+    "lost",
+    "missing",
+    "expired",
+    "damaged",
+    "file_gap_bytes",
+  ],
   ...["queue_full", "too_large", "malformed", "retry", "export_rejected", "export_rejected_items"],
 ];
 const laterCounts = ["file_gaps", "filtered", "redacted"];
@@ -176,7 +198,16 @@ const namesOf = {
   1: ["hour", ...counts, ...others, "of"],
   2: ["hour", ...counts, ...laterCounts, ...others, "queues", "of"],
 };
-const states = ["complete", "undelivered", "short", "late", "silent", "not_running", "core_out", "not_accounted"];
+const states = [
+  "complete",
+  "undelivered",
+  "short",
+  "late",
+  "silent",
+  "not_running",
+  "core_out",
+  "not_accounted",
+];
 const lossCounts = [
   ...["rejected", "lost", "missing", "file_gap_bytes", "file_gaps", "queue_full", "too_large"],
   ...["export_rejected", "export_rejected_items"],
@@ -200,20 +231,31 @@ const readLine = (text, { version, ms }) => {
       .get("queues")
       ?.split(",")
       .map((queue) => readQueue(queue, own)) ?? [];
-  const isCounted = (field) => !fields.has(field) || (isCount(fields.get(field)) && fields.get(field) !== "0");
+  const isCounted = (field) =>
+    !fields.has(field) || (isCount(fields.get(field)) && fields.get(field) !== "0");
   const of = fields.get("of");
   const isGood = [
     pairs.every(({ length }) => length === 2) && fields.size === rest.length,
     version === 1 ? states.includes(state) && unknown.length === 0 : /^[a-z_]+$/.test(state),
     known.join() === namesOf[version].filter((field) => fields.has(field)).join(),
     decodeName(name) !== undefined && own !== undefined && !queues.includes(undefined),
-    [...counts, ...laterCounts].every(isCounted) && ["ahead", undefined].includes(fields.get("clock")),
+    [...counts, ...laterCounts].every(isCounted) &&
+      ["ahead", undefined].includes(fields.get("clock")),
     words(fields.get("short") ?? "a") && words(fields.get("sink") ?? "a"),
     (fields.get("delivered") ?? "a").split(",").every((each) => decodeName(each) !== undefined),
     of === undefined || (isBase64(of) && Buffer.from(of, "base64").length === 32),
   ].every(Boolean);
   if (!isGood) return undefined;
-  return { host: decodeName(name), state, fields, unknown, queues, own, isCorrection: fields.has("hour"), of };
+  return {
+    host: decodeName(name),
+    state,
+    fields,
+    unknown,
+    queues,
+    own,
+    isCorrection: fields.has("hour"),
+    of,
+  };
 };
 const orderOf = (a, b) =>
   Number(a.isCorrection) - Number(b.isCorrection) ||
@@ -226,10 +268,19 @@ const readFile = (text) => {
   const [entryText, ...items] = head.split("\n");
   need(proof !== undefined && rest.length > 0, "the file has no proof and no head of a log");
   const entry = readEntry(entryText);
-  const file = { entryText, entry, only: undefined, lines: [], certificates: [], consistency: [], first: undefined };
+  const file = {
+    entryText,
+    entry,
+    only: undefined,
+    lines: [],
+    certificates: [],
+    consistency: [],
+    first: undefined,
+  };
   for (const item of items) readItem(file, item);
   const [name, index = "", ...path] = proof.split("\n");
-  const isProof = name === "c2sp.org/tlog-proof@v1" && index.startsWith("index ") && isCount(index.slice(6));
+  const isProof =
+    name === "c2sp.org/tlog-proof@v1" && index.startsWith("index ") && isCount(index.slice(6));
   need(isProof, "the file has no proof of its entry");
   return { ...file, index: Number(index.slice(6)), path: hashes(path), note: rest.join("\n\n") };
 };
@@ -251,12 +302,19 @@ const readItem = (file, item) => {
     const [body, signature, digest, refused, ...more] = fields;
     need(line !== undefined && digest !== undefined && more.length === 0, place);
     const range = digest === "-" ? null : hashes([digest])[0];
-    line.items.push({ body: bytesOrNone(body), signature: bytesOrNone(signature), range, refused, blocks: [] });
+    line.items.push({
+      body: bytesOrNone(body),
+      signature: bytesOrNone(signature),
+      range,
+      refused,
+      blocks: [],
+    });
   } else if (kind === "block") {
     const [first, last, size, digest, kind, ...more] = fields;
     const blocks = line?.items.findLast(({ body }) => body)?.blocks;
     const isBlock =
-      [first, last].every((sequence) => /^(0|[1-9]\d{0,18})$/.test(sequence ?? "")) && isCount(size ?? "");
+      [first, last].every((sequence) => /^(0|[1-9]\d{0,18})$/.test(sequence ?? "")) &&
+      isCount(size ?? "");
     const isKnown = [undefined, "stored"].includes(kind) && more.length === 0;
     need(blocks !== undefined && isBlock && digest !== undefined && isKnown, place);
     const isStored = kind === "stored";
@@ -293,22 +351,32 @@ export const verifyStatement = ({ file: text, keys, witness, isUnbound = false, 
   check(head?.isSigned, "the head of the log is not signed by the key");
   check(entry, "the entry is malformed");
   if (head === undefined || entry === undefined) return { faults, notices, summary: "" };
-  const isInLog = (entryText, index, path) => climb(leafOf(entryText), index, head.size, path).equals(head.root);
+  const isInLog = (entryText, index, path) =>
+    climb(leafOf(entryText), index, head.size, path).equals(head.root);
   check(isInLog(file.entryText, file.index, file.path), "the entry is not in the log");
   const kept = witness === undefined ? undefined : openHead(witness, logKeys);
   if (witness !== undefined) {
     const path = file.consistency.find(({ size }) => size === kept?.size)?.path;
     const isSame = kept?.isSigned && kept.origin === head.origin;
     const hasPath = path !== undefined || kept?.size === head.size;
-    check(isSame && hasPath && isContinued(kept, head, path ?? []), "the log does not continue what the witness kept");
+    check(
+      isSame && hasPath && isContinued(kept, head, path ?? []),
+      "the log does not continue what the witness kept",
+    );
   }
   // Hours have no gap: the place of an entry is that of its hour.
   if (first === undefined && file.index > 0)
-    check(entry.version === 1 && isUnbound, "the hour is not bound: the file lacks the first entry of the log");
+    check(
+      entry.version === 1 && isUnbound,
+      "the hour is not bound: the file lacks the first entry of the log",
+    );
   else {
     const { text: firstText, path } = first ?? { text: file.entryText, path: file.path };
     const isFirst = isInLog(firstText, 0, path) && readEntry(firstText);
-    check(isFirst && isFirst.ms + file.index * hourMs === entry.ms, "the entry is not at the place of its hour");
+    check(
+      isFirst && isFirst.ms + file.index * hourMs === entry.ms,
+      "the entry is not at the place of its hour",
+    );
   }
   const lines = file.lines.map((line) => ({ ...line, ...readLine(line.text, entry) }));
   checkLines(lines, { entry, only, check });
@@ -317,11 +385,18 @@ export const verifyStatement = ({ file: text, keys, witness, isUnbound = false, 
     for (const name of unknown) notices.push(`field ${name} of ${host}`);
     for (const { kind } of items) if (kind) notices.push(`item ${kind} of ${host}`);
   }
-  const certificates = new Map(file.certificates.map((der) => [sha(der).toString("hex"), readCertificate(der)]));
+  const certificates = new Map(
+    file.certificates.map((der) => [sha(der).toString("hex"), readCertificate(der)]),
+  );
   const accounts = new Map();
   for (const line of lines)
-    if (line.host !== undefined) checkLine(line, { entry, certificates, authorities, accounts, readBlock, check });
-  return { faults, notices, summary: `${entry.hour}: ${lines.length} of ${entry.lines} lines verify` };
+    if (line.host !== undefined)
+      checkLine(line, { entry, certificates, authorities, accounts, readBlock, check });
+  return {
+    faults,
+    notices,
+    summary: `${entry.hour}: ${lines.length} of ${entry.lines} lines verify`,
+  };
 };
 
 const readCertificate = (der) => {
@@ -333,22 +408,31 @@ const readCertificate = (der) => {
 };
 
 const checkLines = (lines, { entry, only, check }) => {
-  for (const { at, host, text } of lines) check(host !== undefined, `line ${at} is malformed: ${text.slice(0, 80)}`);
+  for (const { at, host, text } of lines)
+    check(host !== undefined, `line ${at} is malformed: ${text.slice(0, 80)}`);
   const read = lines.filter(({ host }) => host !== undefined);
-  const follows = (line, before) => before === undefined || (orderOf(before, line) < 0 && before.at < line.at);
+  const follows = (line, before) =>
+    before === undefined || (orderOf(before, line) < 0 && before.at < line.at);
   for (const [place, line] of read.entries()) {
     const isEarlier = !line.isCorrection || line.own < entry.ms;
-    check(isEarlier && follows(line, read[place - 1]), `line ${line.at} of ${line.host} is not in its place`);
+    check(
+      isEarlier && follows(line, read[place - 1]),
+      `line ${line.at} of ${line.host} is not in its place`,
+    );
   }
   const isWhole = lines.length === entry.lines && lines.every(({ at }, place) => at === place);
   const isRoot = isWhole && rootOf(lines.map((line) => leafOf(line.text))).equals(entry.root);
   for (const { at, text, path } of lines) {
-    const isProven = path === undefined ? isRoot : climb(leafOf(text), at, entry.lines, path).equals(entry.root);
+    const isProven =
+      path === undefined ? isRoot : climb(leafOf(text), at, entry.lines, path).equals(entry.root);
     check(isProven, `line ${at} of ${decodeName(text.split(" ")[0])} is not in the statement`);
   }
   if (isWhole) return check(isRoot, "the lines are not those of the entry");
   if (only === undefined)
-    return check(entry.version === 1 && lines.length > 0, "the file has neither all lines nor those of one host");
+    return check(
+      entry.version === 1 && lines.length > 0,
+      "the file has neither all lines nor those of one host",
+    );
   // Beside the lines of the host are those before and after it, without a gap: it has no others.
   for (const isCorrection of [false, true]) {
     const places = isCorrection ? [0, Number.POSITIVE_INFINITY] : [entry.ms, entry.ms];
@@ -368,14 +452,20 @@ const checkLine = (line, context) => {
   const count = (name) => Number(fields.get(name) ?? 0);
   if (isDone) {
     says(of !== undefined, "of no account");
-    says(!fields.has("short") && lossCounts.every((name) => count(name) === 0), "its counts do not");
+    says(
+      !fields.has("short") && lossCounts.every((name) => count(name) === 0),
+      "its counts do not",
+    );
     says(entry.version === 1 || queues.length > 0, "of no queue");
   }
   if (items.length === 0) return;
   const parts = items.map(({ body, range, text }) =>
     body ? Buffer.concat([sha("svc-account-v1\n", body), range ?? Buffer.alloc(32)]) : sha(text),
   );
-  check(of !== undefined && sha(...parts).equals(bytes(of)), `the line of ${host} was made of other accounts`);
+  check(
+    of !== undefined && sha(...parts).equals(bytes(of)),
+    `the line of ${host} was made of other accounts`,
+  );
   const stated = [];
   let before = 0n;
   for (const item of items.filter(({ body }) => body)) {
@@ -393,15 +483,23 @@ const checkLine = (line, context) => {
     accounts.set(`${host} ${queue}/${number}`, hash);
     checkSignature(account, item, { ...context, isDone });
     checkBlocks(account, item, context);
-    check(account.isStopped || account.from - (account.from % hourMs) === own, `${account.name} is of another hour`);
+    check(
+      account.isStopped || account.from - (account.from % hourMs) === own,
+      `${account.name} is of another hour`,
+    );
     before += account.ackedBefore;
     stated.push(account);
   }
   for (const { name, queue, number, previous } of stated) {
     const predecessor = accounts.get(`${host} ${queue}/${number - 1n}`);
-    check(predecessor === undefined || predecessor.equals(previous), `${name} does not follow the one before`);
+    check(
+      predecessor === undefined || predecessor.equals(previous),
+      `${name} does not follow the one before`,
+    );
   }
-  const ofHour = stated.filter(({ isStopped, from }) => !isStopped && from - (from % hourMs) === own);
+  const ofHour = stated.filter(
+    ({ isStopped, from }) => !isStopped && from - (from % hourMs) === own,
+  );
   for (const name of hostCounts[entry.version]) {
     const sum = ofHour.reduce((total, account) => total + account.counts[name], 0n);
     says(String(sum) === (fields.get(name) ?? "0"), `its accounts ${name} ${sum}`);
@@ -415,11 +513,15 @@ const checkLine = (line, context) => {
     to: Math.min(to, own + hourMs),
   }));
   const firstFrom = Math.min(...stated.map(({ from }) => from));
-  const binding = entry.version === 1 ? [{ id: "any", from: Math.max(own, firstFrom), to: own + hourMs }] : queues;
+  const binding =
+    entry.version === 1
+      ? [{ id: "any", from: Math.max(own, firstFrom), to: own + hourMs }]
+      : queues;
   for (const { id, from, to } of binding) {
     let through = from;
     for (const time of times.toSorted((one, other) => one.from - other.from))
-      if ((id === "any" || time.queue === id) && time.from <= through + 1000) through = Math.max(through, time.to);
+      if ((id === "any" || time.queue === id) && time.from <= through + 1000)
+        through = Math.max(through, time.to);
     says(through >= to - 1000, "its accounts lack a part of the hour");
   }
   const isNamed = (queue) => binding.some(({ id }) => id === "any" || id === queue);
@@ -489,17 +591,28 @@ const checkSignature = ({ name, host, certificate: fingerprint }, { body, signat
   const certificate = certificates.get(fingerprint);
   const isIssued =
     authorities.length === 0 ||
-    authorities.some((authority) => certificate?.checkIssued(authority) && certificate.verify(authority.publicKey));
+    authorities.some(
+      (authority) => certificate?.checkIssued(authority) && certificate.verify(authority.publicKey),
+    );
   const isIts = isIssued && certificate?.subjectAltName?.replace(/^\w+:/, "") === host;
   if (!isIts) return check(false, `${name}: its key is not this host's`);
   const { publicKey } = certificate;
-  const algorithm = { prime256v1: "sha256", secp384r1: "sha384" }[publicKey.asymmetricKeyDetails?.namedCurve] ?? null;
+  const algorithm =
+    { prime256v1: "sha256", secp384r1: "sha384" }[publicKey.asymmetricKeyDetails?.namedCurve] ??
+    null;
   const isKnown = algorithm !== null || publicKey.asymmetricKeyType === "ed25519";
   const data = Buffer.concat([Buffer.from("svc-account-v1\n"), body]);
-  check(isKnown && verify(algorithm, data, publicKey, signature), `${name} is not signed by its host`);
+  check(
+    isKnown && verify(algorithm, data, publicKey, signature),
+    `${name} is not signed by its host`,
+  );
 };
 
-const checkBlocks = ({ name, host, queue, first, last }, { blocks, range }, { readBlock, check }) => {
+const checkBlocks = (
+  { name, host, queue, first, last },
+  { blocks, range },
+  { readBlock, check },
+) => {
   if (blocks.length === 0) return;
   let through = first - 1n;
   let digest = none;
@@ -518,7 +631,10 @@ const checkBlocks = ({ name, host, queue, first, last }, { blocks, range }, { re
 // The longest text of V8.
 const textBytesMax = 512 * 1024 * 1024 - 32;
 const readText = (path) => {
-  need(statSync(path).size <= textBytesMax, `${path} has more than ${textBytesMax} bytes: export one host's lines`);
+  need(
+    statSync(path).size <= textBytesMax,
+    `${path} has more than ${textBytesMax} bytes: export one host's lines`,
+  );
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(readFileSync(path));
   } catch (error) {
@@ -531,7 +647,8 @@ const readStored =
   (folder) =>
   (name, { size, isStored }) => {
     const stem = `${folder}/${name}`;
-    if (!existsSync(`${stem}.zst`)) return existsSync(`${stem}.raw`) ? readFileSync(`${stem}.raw`) : undefined;
+    if (!existsSync(`${stem}.zst`))
+      return existsSync(`${stem}.raw`) ? readFileSync(`${stem}.raw`) : undefined;
     const data = readFileSync(`${stem}.zst`);
     try {
       return isStored ? data : zlib.zstdDecompressSync(data, { maxOutputLength: size });
@@ -554,7 +671,9 @@ const main = () => {
   }
   const [path, keysPath, folder, ...more] = given.positionals;
   if (keysPath === undefined || more.length > 0) {
-    console.error("usage: node verify-statement.mjs FILE KEYS [BLOCKS] [--witness FILE] [--unbound]");
+    console.error(
+      "usage: node verify-statement.mjs FILE KEYS [BLOCKS] [--witness FILE] [--unbound]",
+    );
     return 2;
   }
   const { witness, unbound } = given.values;
@@ -576,4 +695,5 @@ const main = () => {
   }
 };
 
-if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) process.exitCode = main();
+if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url))
+  process.exitCode = main();

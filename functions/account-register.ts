@@ -8,7 +8,9 @@ export const createAccountRegister = (
   core: AccountCore,
   { countedOf }: Pick<Sink, "countedOf"> = {},
 ): AccountRegister => {
-  const accept = createAccountAcceptor(core, { ranges: countedOf && createStreamRanges(countedOf) });
+  const accept = createAccountAcceptor(core, {
+    ranges: countedOf && createStreamRanges(countedOf),
+  });
   return {
     accept: ({ identity, fingerprintSha256, connection }, account, stream) =>
       accept({ identity, fingerprintSha256, der: connection?.der }, account, stream),

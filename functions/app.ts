@@ -30,16 +30,25 @@ export interface AppOptions {
  * Creates core's HTTP app, the same on Node and in workerd. Order: request id and peer, access log and metrics, routes. One translator
  * renders every error.
  */
-export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOptions): Hono<HttpEnv> => {
+export const createApp = (
+  core: Core,
+  { peerOf, routes = routesOf(core) }: AppOptions,
+): Hono<HttpEnv> => {
   const { clock, log, observe, tracer } = core;
   const entropy = pooledEntropy(core.entropy);
   const bodies = createRequestBodies(clock);
   // Hono's default builds a RegExpRouter first, which rejects these paths: in workerd for every request.
   const app = new Hono<HttpEnv>({ getPath: requestPath, router: new TrieRouter() });
-  const hostTraces = createTokenBuckets({ burst: hostTracesPerSecond, perSecond: hostTracesPerSecond, clock });
+  const hostTraces = createTokenBuckets({
+    burst: hostTracesPerSecond,
+    perSecond: hostTracesPerSecond,
+    clock,
+  });
   /** Returns the trace to continue. Hosts, which must not choose what core records, share a few a second. */
   const callerTrace = ({ listener }: Peer, traceparent: string | undefined) =>
-    listener === "http" || (isRecordedBySender(traceparent) && hostTraces.take("hosts")) ? traceparent : undefined;
+    listener === "http" || (isRecordedBySender(traceparent) && hostTraces.take("hosts"))
+      ? traceparent
+      : undefined;
 
   app.use(async (c, next) => {
     const received = c.req.header("x-request-id");
@@ -67,7 +76,11 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
     c.res.headers.set("X-Request-Id", requestId);
     c.res.headers.set("X-Core-Time", rfc3339(clock.now()));
     const seconds = (clock.monotonic() - startedAt) / 1000;
-    const labels = { route: c.get("route") ?? "unmatched", method: c.req.method, status: c.res.status };
+    const labels = {
+      route: c.get("route") ?? "unmatched",
+      method: c.req.method,
+      status: c.res.status,
+    };
     observe.httpRequest(labels, seconds);
     log.debug({ request_id: requestId, ...labels, seconds }, "request");
   });

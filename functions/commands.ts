@@ -51,7 +51,10 @@ export const databaseCommands = (
 /** Recomputes the audit chain and prints the result as one JSON object. */
 const verifyAuditLog = (config: CoreConfig): Promise<number> =>
   withDatabase(config, async (db) => {
-    const { ok, checked, headSeq, headHash, fault } = await verifyAudit(db, createNodeCryptography());
+    const { ok, checked, headSeq, headHash, fault } = await verifyAudit(
+      db,
+      createNodeCryptography(),
+    );
     print({ ok, checked, head_seq: headSeq, head_hash: headHash, fault });
     return ok ? 0 : 1;
   });
@@ -70,8 +73,12 @@ const confirmAccessCommand = (config: CoreConfig, args: readonly string[]): Prom
       return 0;
     }
     const emails = args.includes("--all") ? null : args;
-    const { people, unknown } = await confirmAccess(core, { emails, operator: process.env.USER ?? "unknown user" });
-    if (unknown.length > 0) process.stderr.write(`nobody has the address ${unknown.join(", ")}; nothing was changed\n`);
+    const { people, unknown } = await confirmAccess(core, {
+      emails,
+      operator: process.env.USER ?? "unknown user",
+    });
+    if (unknown.length > 0)
+      process.stderr.write(`nobody has the address ${unknown.join(", ")}; nothing was changed\n`);
     print({ confirmed: people.map(personView) });
     return unknown.length > 0 ? 1 : 0;
   });
@@ -87,7 +94,9 @@ const holdAccessCommand = (config: CoreConfig): Promise<number> =>
 const confirmClockCommand = (config: CoreConfig): Promise<number> =>
   withRestoreCore(config, async (core) => {
     const pause = await confirmRetention(core, process.env.USER ?? "unknown user");
-    print({ ended: pause && { jumped_from: pause.from.toISOString(), jumped_to: pause.to.toISOString() } });
+    print({
+      ended: pause && { jumped_from: pause.from.toISOString(), jumped_to: pause.to.toISOString() },
+    });
     return 0;
   });
 
@@ -117,7 +126,11 @@ const envelopesCommand = async (config: CoreConfig, args: readonly string[]): Pr
         return 0;
       }
       const needs = { ...core, codec: zstdCodec };
-      const envelopes = await copyTelemetry(needs, { ...order, onDamaged }, process.env.USER ?? "unknown user");
+      const envelopes = await copyTelemetry(
+        needs,
+        { ...order, onDamaged },
+        process.env.USER ?? "unknown user",
+      );
       print({ table, envelopes, damaged_blocks: damaged });
       return damaged > 0 ? 1 : 0;
     });
@@ -132,11 +145,24 @@ type EnvelopesOrder = { table: string; drop: true } | Omit<TelemetryCopy, "onDam
 
 const parseEnvelopesOrder = (args: readonly string[]): EnvelopesOrder | null => {
   const text = { type: "string" } as const;
-  const options = { from: text, to: text, host: text, table: text, drop: { type: "boolean" } } as const;
+  const options = {
+    from: text,
+    to: text,
+    host: text,
+    table: text,
+    drop: { type: "boolean" },
+  } as const;
   try {
-    const { from, to, host, table = "", drop = false } = parseArgs({ args: [...args], options }).values;
+    const {
+      from,
+      to,
+      host,
+      table = "",
+      drop = false,
+    } = parseArgs({ args: [...args], options }).values;
     if (!tablePattern.test(table)) return null;
-    if (drop) return from === undefined && to === undefined && host === undefined ? { table, drop } : null;
+    if (drop)
+      return from === undefined && to === undefined && host === undefined ? { table, drop } : null;
     const first = timeAt(from ?? "");
     const last = timeAt(to ?? "0s");
     return first && last ? { table, host, from: first, to: last } : null;
@@ -145,12 +171,21 @@ const parseEnvelopesOrder = (args: readonly string[]): EnvelopesOrder | null => 
   }
 };
 
-const personView = ({ primaryEmail, scopes }: { primaryEmail: string; scopes: readonly string[] }) => ({
+const personView = ({
+  primaryEmail,
+  scopes,
+}: {
+  primaryEmail: string;
+  scopes: readonly string[];
+}) => ({
   email: primaryEmail,
   scopes,
 });
 
-const membershipView = ({ userName, group }: { userName: string; group: string }) => ({ user_name: userName, group });
+const membershipView = ({ userName, group }: { userName: string; group: string }) => ({
+  user_name: userName,
+  group,
+});
 
 const print = (result: object): void => void process.stdout.write(`${JSON.stringify(result)}\n`);
 
@@ -159,7 +194,11 @@ const withRestoreCore = async (
   config: CoreConfig,
   run: (core: RestoreCore & { sql: SqlClient }) => Promise<number>,
 ): Promise<number> => {
-  await prepareDatabase(createCoreServers(config), { tenantId: config.tenantId, clock: systemClock, log: stderrLog });
+  await prepareDatabase(createCoreServers(config), {
+    tenantId: config.tenantId,
+    clock: systemClock,
+    log: stderrLog,
+  });
   return withDatabase(config, (db, sql) =>
     run({ config, db, sql, clock: systemClock, entropy: systemEntropy, log: stderrLog }),
   );

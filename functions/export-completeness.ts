@@ -24,7 +24,10 @@ const usage = `svc-server export-completeness HOUR [--host HOST] [--accounts] [-
 `;
 
 /** Writes the file of a statement. Returns 1 if the hour has none, or its lines were dropped. */
-export const exportCompleteness = async (db: Database, args: readonly string[]): Promise<number> => {
+export const exportCompleteness = async (
+  db: Database,
+  args: readonly string[],
+): Promise<number> => {
   const order = readOrder(args);
   if (order === null) {
     process.stderr.write(usage);
@@ -51,7 +54,9 @@ export const exportCompleteness = async (db: Database, args: readonly string[]):
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     const of = `there is no statement of the hour ${given.hour.toISOString()}`;
-    process.stderr.write(`${of}: one is written 15 minutes after its hour, and kept for SVC_ACCOUNT_RETENTION_DAYS\n`);
+    process.stderr.write(
+      `${of}: one is written 15 minutes after its hour, and kept for SVC_ACCOUNT_RETENTION_DAYS\n`,
+    );
     return 1;
   }
 };
@@ -64,7 +69,8 @@ const readOrder = (args: readonly string[]) => {
     const [time = "", ...others] = positionals;
     const at = timeAt(time)?.(systemClock.now());
     const { host, since, blocks, accounts = false } = values;
-    if (at === undefined || others.length > 0 || (since !== undefined && !/^\d{1,15}$/.test(since))) return null;
+    if (at === undefined || others.length > 0 || (since !== undefined && !/^\d{1,15}$/.test(since)))
+      return null;
     return {
       hour: new Date(Math.floor(at / hourMs) * hourMs),
       host,

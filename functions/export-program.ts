@@ -63,7 +63,8 @@ const serve = async (
     const needs = { clock: systemClock, log };
     await untilAvailable(sessions.variable, needs, async () => {
       const pending = await pendingMigrations(database.sql, await readMigrations());
-      if (pending.length > 0) throw new StartFault("the database is of an older version of core; start core first");
+      if (pending.length > 0)
+        throw new StartFault("the database is of an older version of core; start core first");
     });
     const opened = await createSources(config, { db: database.db, sessions, ...needs });
     sources = opened;
@@ -71,7 +72,8 @@ const serve = async (
     const { metrics: address } = config;
     const onFailure = (err: unknown) => log.error({ err }, "a request for metrics failed");
     const listener =
-      address && (await listenFor("SVC_EXPORT_METRICS_ADDR", () => serveMetrics(address, metrics, onFailure)));
+      address &&
+      (await listenFor("SVC_EXPORT_METRICS_ADDR", () => serveMetrics(address, metrics, onFailure)));
     const stopped = stopSignal().then((signal) => {
       log.info({ signal }, "stopping");
       stopping.abort();
@@ -107,7 +109,8 @@ const serve = async (
 /** Prints the dead letters of an export as JSON lines, the payload in base64. */
 const printDeadLetters = (config: ExportConfig): Promise<number> =>
   withDatabase(config, async ({ db }) => {
-    for await (const page of readDeadLetters(db, config.name)) for (const letter of page) printLine(lineOf(letter));
+    for await (const page of readDeadLetters(db, config.name))
+      for (const letter of page) printLine(lineOf(letter));
     return 0;
   });
 
@@ -131,7 +134,10 @@ const retryStoredLetters = (config: ExportConfig): Promise<number> =>
       log: { info: () => undefined, warn: () => undefined },
       clock: systemClock,
     });
-    const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, systemClock);
+    const pace = createPace(
+      { bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs },
+      systemClock,
+    );
     try {
       const { accepted, rejected, rejectedItems, skipped, failure } = await retryDeadLetters({
         db,
@@ -150,7 +156,8 @@ const retryStoredLetters = (config: ExportConfig): Promise<number> =>
     }
   });
 
-const printLine = (fields: object): void => void process.stdout.write(`${oneLine(JSON.stringify(fields))}\n`);
+const printLine = (fields: object): void =>
+  void process.stdout.write(`${oneLine(JSON.stringify(fields))}\n`);
 
 const withDatabase = async (
   config: ExportConfig,
@@ -188,7 +195,12 @@ const adoptDatabase = (config: ExportConfig): Promise<number> =>
   );
 
 const openDatabase = (sessions: NamedServers, some: { deadlineMs?: number } = {}) =>
-  connectDatabase({ ...sessions, ...some, connectionsMax: 3, applicationName: "svc-server export" });
+  connectDatabase({
+    ...sessions,
+    ...some,
+    connectionsMax: 3,
+    applicationName: "svc-server export",
+  });
 
 /** Runs one command line of `svc-server export`, and returns its exit code. */
 export const exportCommand = (args: readonly string[]): Promise<number> =>

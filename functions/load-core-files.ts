@@ -46,7 +46,11 @@ export const loadCoreFiles = async (config: CoreConfig, log: Log): Promise<Loade
   await loads.run(() => ingest && checkSinkFiles(ingest));
   loads.end();
   if (!files || !servers) throw new Error("a load failed without a fault");
-  const optional = { license: license ?? null, receiptSigner: receiptSigner ?? null, logSigner: logSigner ?? null };
+  const optional = {
+    license: license ?? null,
+    receiptSigner: receiptSigner ?? null,
+    logSigner: logSigner ?? null,
+  };
   return { cryptography, files, servers, ...optional };
 };
 

@@ -71,9 +71,14 @@ describe("svc-server", () => {
   });
 
   it("check-config accepts a valid environment, and suggests the nearest name for an unknown one", () => {
-    const { status, stdout, stderr } = run(["check-config"], { ...complete, SVC_INGEST_MAX_FRAME_BYTE: "1" });
+    const { status, stdout, stderr } = run(["check-config"], {
+      ...complete,
+      SVC_INGEST_MAX_FRAME_BYTE: "1",
+    });
     expect([status, stdout]).toEqual([0, "configuration is valid\n"]);
-    expect(stderr).toContain("SVC_INGEST_MAX_FRAME_BYTE is not known; did you mean SVC_INGEST_MAX_FRAME_BYTES?");
+    expect(stderr).toContain(
+      "SVC_INGEST_MAX_FRAME_BYTE is not known; did you mean SVC_INGEST_MAX_FRAME_BYTES?",
+    );
   });
 
   it("C1: rejects a file of issuers, or of a secret, that group or world may write", () => {
@@ -106,7 +111,11 @@ describe("svc-server", () => {
     writeFileSync(certificate, ca.pem);
     writeFileSync(key, ca.key.pem);
     chmodSync(key, 0o640);
-    const env = { ...complete, SVC_ENROLLMENT_CA_CERT_FILE: certificate, SVC_ENROLLMENT_CA_KEY_FILE: key };
+    const env = {
+      ...complete,
+      SVC_ENROLLMENT_CA_CERT_FILE: certificate,
+      SVC_ENROLLMENT_CA_KEY_FILE: key,
+    };
     for (const args of [[], ["check-config"]]) {
       const { status, stderr } = run(args, env);
       expect([args, status]).toEqual([args, 78]);
@@ -140,7 +149,9 @@ describe("svc-server", () => {
       expect({ variable, status, stderr }).toEqual({
         variable,
         status: 78,
-        stderr: expect.stringMatching(new RegExp(`^configuration is invalid:\n {2}${variable}: .*\n$`)),
+        stderr: expect.stringMatching(
+          new RegExp(`^configuration is invalid:\n {2}${variable}: .*\n$`),
+        ),
       });
       expect(stderr).toContain(message);
       expect(stderr).not.toContain(directory);
@@ -179,27 +190,39 @@ describe("svc-server", () => {
     expect(checked).toMatchObject({ status: 78, stdout: "" });
     const messages = {
       SVC_DATABASE_URL: "sslrootcert",
-      SVC_ENROLLMENT_SIGNER_COMMAND: "the signer command cannot be found; it is one path, without arguments",
+      SVC_ENROLLMENT_SIGNER_COMMAND:
+        "the signer command cannot be found; it is one path, without arguments",
       SVC_INGEST_SERVER_KEY_FILE: "open to group or world",
       SVC_NATS_CREDENTIALS_FILE: "cannot be read (ENOENT)",
       SVC_LICENSE_PUBLIC_KEY_FILE: "cannot be read (ENOENT)",
       SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "cannot be read (ENOENT)",
     };
     for (const [variable, message] of Object.entries(messages))
-      expect(checked.stderr).toMatch(new RegExp(`^  ${variable}: .*${message.replace(/[()]/g, "\\$&")}`, "m"));
+      expect(checked.stderr).toMatch(
+        new RegExp(`^  ${variable}: .*${message.replace(/[()]/g, "\\$&")}`, "m"),
+      );
     expect(checked.stderr).not.toContain(directory);
     const { status, stderr } = run([], faulty);
     expect([status, stderr]).toEqual([78, checked.stderr]);
-    expect(run(["check-config"], { ...faulty, SVC_CHAT_ENABLED: "false" }).stderr).not.toContain("CHAT");
+    expect(run(["check-config"], { ...faulty, SVC_CHAT_ENABLED: "false" }).stderr).not.toContain(
+      "CHAT",
+    );
   });
 
   it("names the variable of an address in use, and exits 1", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await once(taken, "listening");
     const { port } = taken.address() as AddressInfo;
-    const { status, stderr } = run([], { ...complete, PORT: String(port), SVC_HTTP_HOST: "127.0.0.1" });
+    const { status, stderr } = run([], {
+      ...complete,
+      PORT: String(port),
+      SVC_HTTP_HOST: "127.0.0.1",
+    });
     taken.close();
-    expect({ status, stderr }).toEqual({ status: 1, stderr: "PORT: the address is in use by another process\n" });
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: "PORT: the address is in use by another process\n",
+    });
   });
 
   it("loads a new CA on SIGHUP, and keeps running without one", async () => {
@@ -211,12 +234,18 @@ describe("svc-server", () => {
       writeFileSync(key, ca.key.pem, { mode: 0o600 });
     };
     await write();
-    const env = { ...complete, SVC_ENROLLMENT_CA_CERT_FILE: certificate, SVC_ENROLLMENT_CA_KEY_FILE: key };
+    const env = {
+      ...complete,
+      SVC_ENROLLMENT_CA_CERT_FILE: certificate,
+      SVC_ENROLLMENT_CA_KEY_FILE: key,
+    };
     const child = spawn(process.execPath, [program], { env, stdio: ["ignore", "pipe", "inherit"] });
     await logLine(child, "ready");
     await write();
     child.kill("SIGHUP");
-    expect(await logLine(child, "files have changed and are in use")).toMatchObject({ files: "enrollment CA" });
+    expect(await logLine(child, "files have changed and are in use")).toMatchObject({
+      files: "enrollment CA",
+    });
     child.kill("SIGTERM");
     expect(await once(child, "exit")).toEqual([0, null]);
   });
@@ -247,7 +276,10 @@ describe("svc-server", () => {
   });
 
   it("serves, exits 0 on SIGTERM, and rejects a database of another tenant", async () => {
-    const child = spawn(process.execPath, [program], { env: complete, stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(process.execPath, [program], {
+      env: complete,
+      stdio: ["ignore", "pipe", "inherit"],
+    });
     const { port } = await logLine(child, "ready");
     const answer = await fetch(`http://127.0.0.1:${port}/v1/whoami`);
     expect(answer.status).toBe(401);

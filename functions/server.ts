@@ -63,7 +63,10 @@ const serve = async (
   // Streams hold memory outside the heap. V8 would collect the whole heap at each 64 MB of it, every two seconds while a fleet connects.
   setFlagsFromString("--external-memory-accounted-in-global-limit");
   await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
-  const tracer = await createTracer(config.traces, { name: "svc-server", version: packageJson.version });
+  const tracer = await createTracer(config.traces, {
+    name: "svc-server",
+    version: packageJson.version,
+  });
   const databases = openCoreDatabases(servers, tracer);
   const { requests: database, heartbeats, reports, jobs: jobsDatabase } = databases;
   const stop = new AbortController();
@@ -74,7 +77,11 @@ const serve = async (
   let runningJobs: Promise<unknown> = Promise.resolve();
   try {
     const metrics = createMetrics(log);
-    metrics.gauge("core_database_connections", "Connections of the pools that are open", databases.connections.count);
+    metrics.gauge(
+      "core_database_connections",
+      "Connections of the pools that are open",
+      databases.connections.count,
+    );
     metrics.gauge(
       "core_database_connections_max",
       "Connections that the pools open at most",
@@ -83,7 +90,11 @@ const serve = async (
     const databaseClock = createDatabaseClock(database.db, systemClock);
     await databaseClock.measure();
     // Until something is audited, through whichever core: the next answer has what an operator wrote.
-    const viewsShared = { ms: viewMs, clock: systemClock, version: () => countAuditEvents(reports.db) };
+    const viewsShared = {
+      ms: viewMs,
+      clock: systemClock,
+      version: () => countAuditEvents(reports.db),
+    };
     const fleetColumns = createFleetColumns({
       db: reports.db,
       clock: systemClock,
@@ -120,7 +131,8 @@ const serve = async (
       codec: zstdCodec,
       signer: files.signing?.signer ?? null,
       clientCertificates:
-        files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
+        files.signing?.clientCertificates ??
+        createClientCertificateReader({ authorities: [], cryptography }),
       watches: () => (files.watches ? files.watches.current() : config.watches),
     };
     const chat =
@@ -152,10 +164,16 @@ const serve = async (
     const schedule = { clock: systemClock, signal: stop.signal, log };
     runningJobs = Promise.all([
       runJobs(schedule, [
-        ...coreJobsOf(jobsCore, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }) }),
+        ...coreJobsOf(jobsCore, {
+          send: createSendRequest({ clock: systemClock, msMax: sendMsMax }),
+        }),
         ...(config.ingest ? [statementJobOf({ ...jobsCore, codec: zstdCodec, logSigner })] : []),
         ["core session", sessionIntervalMs, keepSession],
-        ["database probe", probeIntervalMs, createDatabaseProbe(core, { clock: databaseClock, checkRestore })],
+        [
+          "database probe",
+          probeIntervalMs,
+          createDatabaseProbe(core, { clock: databaseClock, checkRestore }),
+        ],
       ]),
       reloadChangedFiles(core, files, stop.signal),
     ]);
@@ -189,7 +207,8 @@ const serve = async (
       clockAheadMs: databaseClock.aheadMs,
       isStopping: () => isStopping,
     });
-    for (const figure of figuresOf(core, { checks, certificates: files.certificates })) metrics.figure(figure);
+    for (const figure of figuresOf(core, { checks, certificates: files.certificates }))
+      metrics.figure(figure);
     const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const onFailure = (err: unknown) => {
@@ -205,7 +224,11 @@ const serve = async (
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     // Last, so that serving never waits for the directory.
-    const directory = startDirectorySync(jobsCore, { metrics, sessions: servers.sessions, signal: stop.signal });
+    const directory = startDirectorySync(jobsCore, {
+      metrics,
+      sessions: servers.sessions,
+      signal: stop.signal,
+    });
     log.info({ signal: await stopped }, "stopping");
     isStopping = true;
     await Promise.all([
@@ -250,7 +273,10 @@ const startDirectorySync = (
   );
 
 /** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
-export const runServer = (command: string | undefined, args: readonly string[]): Promise<number> => {
+export const runServer = (
+  command: string | undefined,
+  args: readonly string[],
+): Promise<number> => {
   const commands = databaseCommands(args);
   const parse = Object.hasOwn(commands, command ?? "") ? parseCommandConfig : parseCoreConfig;
   return runConfigured(

@@ -25,9 +25,13 @@ export interface StartedChat {
 }
 
 /** Loads the key that signs receipts; makes one when none is configured. Throws `ConfigError` for a key that cannot be used. */
-export const loadReceiptSigner = ({ receiptKey }: Pick<ChatConfig, "receiptKey">): Promise<ReceiptSigner> =>
+export const loadReceiptSigner = ({
+  receiptKey,
+}: Pick<ChatConfig, "receiptKey">): Promise<ReceiptSigner> =>
   withConfigError("SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", () =>
-    createReceiptSigner(receiptKey && { pem: readKeyFile(receiptKey.file).toString("utf8"), id: receiptKey.id }),
+    createReceiptSigner(
+      receiptKey && { pem: readKeyFile(receiptKey.file).toString("utf8"), id: receiptKey.id },
+    ),
   );
 
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
@@ -66,11 +70,21 @@ export const startChat = async (
     );
   const { createInference } = await import("./inference/create-inference.ts");
   const inference = await createInference(config.inference, core);
-  const { sql, offReason: sqlOffReason, admitRoles } = await createTools(core, { config, jobsDatabase, locate });
+  const {
+    sql,
+    offReason: sqlOffReason,
+    admitRoles,
+  } = await createTools(core, { config, jobsDatabase, locate });
   const chat: Chat = { inference, sql, sqlOffReason, signer, stopping };
   const running = Promise.all([
     runEvery(
-      { name: "chat turns", intervalMs: turnsIntervalMs, clock: core.clock, signal: stopping, log: core.log },
+      {
+        name: "chat turns",
+        intervalMs: turnsIntervalMs,
+        clock: core.clock,
+        signal: stopping,
+        log: core.log,
+      },
       () => closeExpiredTurns({ ...core, ...jobsDatabase }, chat),
     ),
     admitRoles && runChatRoleJob(core, admitRoles, stopping),
@@ -86,7 +100,11 @@ export const startChat = async (
 
 const createTools = async (
   core: Needs,
-  { config, jobsDatabase, locate }: { config: ChatConfig; jobsDatabase: Pick<Core, "db">; locate(): Promise<string> },
+  {
+    config,
+    jobsDatabase,
+    locate,
+  }: { config: ChatConfig; jobsDatabase: Pick<Core, "db">; locate(): Promise<string> },
 ): Promise<Pick<CreatedChatSql, "sql" | "offReason"> & Partial<CreatedChatSql>> => {
   if (!config.sqlToolEnabled) return { sql: null, offReason: "SVC_CHAT_SQL_TOOL_ENABLED is false" };
   const { createChatSql } = await import("./chat-sql/create-chat-sql.ts");

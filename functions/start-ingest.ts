@@ -30,7 +30,11 @@ import {
   findCertificateStates,
   findEndedCertificates,
 } from "./store/certificate/certificates.ts";
-import { directiveChannel, readDirective, revocationChannel } from "./store/certificate/identities.ts";
+import {
+  directiveChannel,
+  readDirective,
+  revocationChannel,
+} from "./store/certificate/identities.ts";
 import type { Channels } from "./store/database/listen.ts";
 
 const partitionIntervalMs = 3_600_000;
@@ -72,7 +76,8 @@ export const startIngest = async (
     signal: AbortSignal;
   },
 ): Promise<RunningIngest> => {
-  const { config, tls, routes, databases, jobsCore, databaseClock, sessions, metrics, signal } = needs;
+  const { config, tls, routes, databases, jobsCore, databaseClock, sessions, metrics, signal } =
+    needs;
   const { db, clock, entropy, log } = core;
   const lookups = databases.certificates.db;
   const keepPartitions = () =>
@@ -117,7 +122,9 @@ export const startIngest = async (
       refused: (failure) => recordAuthFailure(core, failure),
     },
     // Without a signer core knows no host.
-    ...(core.signer === null ? {} : { statuses: createStatusRegister(reporting, { pause: pauseOf(statusPauseMs) }) }),
+    ...(core.signer === null
+      ? {}
+      : { statuses: createStatusRegister(reporting, { pause: pauseOf(statusPauseMs) }) }),
     accounts: createAccountRegister(core, sink),
     listen: (on) => databases.listen(ingestChannels(on)),
   });
@@ -126,7 +133,11 @@ export const startIngest = async (
     "Bytes received and not yet committed",
     () => ingest.gauges().inFlightBytes,
   );
-  metrics.gauge("core_ingest_open_streams", "Forward streams that are open", () => ingest.gauges().openStreams);
+  metrics.gauge(
+    "core_ingest_open_streams",
+    "Forward streams that are open",
+    () => ingest.gauges().openStreams,
+  );
   // Only routes with a proof of possession: on this listener the TLS certificate alone identifies the caller.
   const management = routes.filter(({ guard }) => guard.kind === "collector");
   const app = createApp(core, { peerOf: ingestPeerOf, routes: management });

@@ -15,7 +15,10 @@ export const createStatusRegister = (
 ): StatusRegister => {
   const acceptReport = createReportAcceptor(core, parseBody);
   const record = createStatusRecorder(core, grouping);
-  const originOf = ({ remoteAddress }: CallerConnection) => ({ requestId: uuidv7(core), remoteAddress });
+  const originOf = ({ remoteAddress }: CallerConnection) => ({
+    requestId: uuidv7(core),
+    remoteAddress,
+  });
   return {
     intervalSeconds: core.config.heartbeatIntervalSeconds,
     accept: async ({ connection }, body, digest) => {
@@ -24,7 +27,9 @@ export const createStatusRegister = (
     },
     record({ connection, ...caller }, status) {
       if (connection === undefined) throw new Problem("client_certificate_required");
-      return record({ ...caller, remoteAddress: connection.remoteAddress }, status, () => originOf(connection));
+      return record({ ...caller, remoteAddress: connection.remoteAddress }, status, () =>
+        originOf(connection),
+      );
     },
   };
 };

@@ -52,14 +52,25 @@ export const verifyCompletenessCommand = async (args: readonly string[]): Promis
       isHourUnbound: given.unbound,
       readBlock: given.blocks === undefined ? undefined : blockReader(given.blocks),
     });
-    const { entry, head, signedBy, continuesWitness, lines, accounts, blocks, faults, notices } = result;
+    const { entry, head, signedBy, continuesWitness, lines, accounts, blocks, faults, notices } =
+      result;
     const view = {
       ok: faults.length === 0,
       version: entry?.version ?? null,
       hour: entry && hourText(entry.hourMs),
-      log: head && { origin: head.origin, size: head.size, root: head.root.toBase64(), signed_by: signedBy },
+      log: head && {
+        origin: head.origin,
+        size: head.size,
+        root: head.root.toBase64(),
+        signed_by: signedBy,
+      },
       continues_witness: continuesWitness,
-      lines: { checked: lines.checked, whole: lines.isWhole, of: entry?.lines ?? null, only: file.only },
+      lines: {
+        checked: lines.checked,
+        whole: lines.isWhole,
+        of: entry?.lines ?? null,
+        only: file.only,
+      },
       accounts: {
         checked: accounts.checked,
         signed: accounts.signed,
@@ -75,8 +86,13 @@ export const verifyCompletenessCommand = async (args: readonly string[]): Promis
     return faults.length === 0 ? 0 : 1;
   } catch (error) {
     const message =
-      error instanceof StatementFileMalformed || error instanceof KeysMalformed ? error.message : undefined;
-    const code = error instanceof Error && "code" in error ? `cannot read a file: ${error.message}` : undefined;
+      error instanceof StatementFileMalformed || error instanceof KeysMalformed
+        ? error.message
+        : undefined;
+    const code =
+      error instanceof Error && "code" in error
+        ? `cannot read a file: ${error.message}`
+        : undefined;
     if (message === undefined && code === undefined) throw error;
     process.stderr.write(`${message ?? code}\n`);
     return exitData;
@@ -98,7 +114,10 @@ export const verifyFile = async ({ file: text, keys, readBlock, ...checks }: Ver
   const { logKeys, authorities } = await readKeys(keys);
   const verifyAccount = createAccountVerifier(file, authorities);
   const given = { ...checks, sha256, logKeys, verifyAccount };
-  const result = await verifyStatement(file, readBlock === undefined ? given : { ...given, readBlock });
+  const result = await verifyStatement(
+    file,
+    readBlock === undefined ? given : { ...given, readBlock },
+  );
   return { file, authorities, result };
 };
 
@@ -127,12 +146,19 @@ const readArguments = (args: readonly string[]) => {
   try {
     const { values, positionals } = parseArgs({
       args: [...args],
-      options: { keys: text, witness: text, blocks: text, unbound: { type: "boolean", default: false } },
+      options: {
+        keys: text,
+        witness: text,
+        blocks: text,
+        unbound: { type: "boolean", default: false },
+      },
       allowPositionals: true,
     });
     const [file, ...others] = positionals;
     const { keys } = values;
-    return file === undefined || keys === undefined || others.length > 0 ? null : { ...values, file, keys };
+    return file === undefined || keys === undefined || others.length > 0
+      ? null
+      : { ...values, file, keys };
   } catch {
     return null;
   }
@@ -145,7 +171,9 @@ export class KeysMalformed extends Error {
 
 const pemPattern = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
 
-const readKeys = async (text: string): Promise<{ logKeys: NoteKey[]; authorities: readonly Authority[] | null }> => {
+const readKeys = async (
+  text: string,
+): Promise<{ logKeys: NoteKey[]; authorities: readonly Authority[] | null }> => {
   const logKeys: NoteKey[] = [];
   for (const line of text
     .replaceAll(pemPattern, "")
@@ -153,10 +181,12 @@ const readKeys = async (text: string): Promise<{ logKeys: NoteKey[]; authorities
     .map((each) => each.trim())) {
     if (line === "" || line.startsWith("#")) continue;
     const key = await parseNoteKey(line);
-    if (key === undefined) throw new KeysMalformed("--keys: a line is no key of a log and no certificate");
+    if (key === undefined)
+      throw new KeysMalformed("--keys: a line is no key of a log and no certificate");
     logKeys.push(key);
   }
-  if (logKeys.length === 0) throw new KeysMalformed(`--keys: there is no key of a log, such as ${exampleKey}`);
+  if (logKeys.length === 0)
+    throw new KeysMalformed(`--keys: there is no key of a log, such as ${exampleKey}`);
   const pem = text.match(pemPattern) ?? [];
   return { logKeys, authorities: pem.length === 0 ? null : readBundle(pem.join("\n")) };
 };
@@ -194,7 +224,9 @@ const createAccountVerifier = (
     const key = await keyOf(der);
     if (key?.identity !== host) return "bad";
     const { spki, proofAlgorithm: algorithm } = key;
-    return (await cryptography.verify({ spki, algorithm, data: accountPayload(body), signature })) ? "good" : "bad";
+    return (await cryptography.verify({ spki, algorithm, data: accountPayload(body), signature }))
+      ? "good"
+      : "bad";
   };
 };
 
@@ -205,7 +237,9 @@ const readUnprovenKey = (der: Uint8Array) => {
     const name = identityOfExtensions(extensions);
     const key = readPublicKey(spki);
     const algorithm = key && proofAlgorithm(key.algorithm);
-    return name.ok && algorithm ? { identity: name.identity, spki, proofAlgorithm: algorithm } : undefined;
+    return name.ok && algorithm
+      ? { identity: name.identity, spki, proofAlgorithm: algorithm }
+      : undefined;
   } catch (error) {
     if (error instanceof DerError) return undefined;
     throw error;
@@ -219,7 +253,9 @@ const blockReader =
     for (const isCompressed of [true, false]) {
       const data = readIfThere(join(directory, blockFileName(queueId, block, isCompressed)));
       if (data === null) continue;
-      return isCompressed && !block.isStored ? (zstdCodec.decompress(data, block.rawBytes) ?? undefined) : data;
+      return isCompressed && !block.isStored
+        ? (zstdCodec.decompress(data, block.rawBytes) ?? undefined)
+        : data;
     }
     return null;
   };

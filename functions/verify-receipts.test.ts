@@ -27,12 +27,16 @@ const written = (name: string, value: unknown): string => {
 
 /** Runs the command without any environment. */
 const run = (args: string[], input = "") => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [program, "verify-receipts", ...args], {
-    env: {},
-    input,
-    encoding: "utf8",
-    timeout: 60_000,
-  });
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [program, "verify-receipts", ...args],
+    {
+      env: {},
+      input,
+      encoding: "utf8",
+      timeout: 60_000,
+    },
+  );
   return { status, result: stdout === "" ? null : JSON.parse(stdout), stderr };
 };
 
@@ -52,11 +56,16 @@ describe("svc-server verify-receipts", () => {
     expect(run([path])).toEqual({
       status: 0,
       result: { ...expected, keys: "from_file" },
-      stderr: "keys from the receipts themselves: this proves only that one party signed all of it\n",
+      stderr:
+        "keys from the receipts themselves: this proves only that one party signed all of it\n",
     });
     const keys = written("keys.json", { keys: [{ ...signer.key, svc_ephemeral: true }] });
     const given = { ...expected, keys: "given", ephemeral: true };
-    expect(run(["-", "--keys", keys], JSON.stringify(file))).toEqual({ status: 0, result: given, stderr: "" });
+    expect(run(["-", "--keys", keys], JSON.stringify(file))).toEqual({
+      status: 0,
+      result: given,
+      stderr: "",
+    });
   });
 
   it("T5: names the receipt that was edited, and rejects a file of another key", async () => {
@@ -83,11 +92,19 @@ describe("svc-server verify-receipts", () => {
     const impostor = await createTestReceiptKey("receipts-2026");
     const forged = await signChain(sessionId, turn, impostor);
     const path = written("forged.json", forged);
-    const copies = [path, written("copy.json", forged), written("stripped.json", { ...forged, format: "other" })];
+    const copies = [
+      path,
+      written("copy.json", forged),
+      written("stripped.json", { ...forged, format: "other" }),
+    ];
     for (const keys of copies)
       expect([keys, run([path, "--keys", keys])]).toEqual([
         keys,
-        { status: 65, result: null, stderr: expect.stringContaining("--keys: these are keys from the receipts") },
+        {
+          status: 65,
+          result: null,
+          stderr: expect.stringContaining("--keys: these are keys from the receipts"),
+        },
       ]);
     expect(run(["-", "--keys", "-"], JSON.stringify(forged)).status).toBe(65);
   });
@@ -105,10 +122,16 @@ describe("svc-server verify-receipts", () => {
     expect(changed('"text":', '"t\\u0065xt":"0 hosts","text":')).toEqual([65, null]);
     expect(changed('"items":', '"items":[],"items":')).toEqual([65, null]);
     for (const key of ["__proto__", "constructor", "other"])
-      expect(changed('"text":', `"${key}":"0 hosts","text":`)).toEqual([1, { seq: 2, kind: "payload" }]);
+      expect(changed('"text":', `"${key}":"0 hosts","text":`)).toEqual([
+        1,
+        { seq: 2, kind: "payload" },
+      ]);
     expect(changed('"text":', '"n":1e400,"text":')).toEqual([1, { seq: 2, kind: "payload" }]);
     expect(changed('"text":"', '"text":"\\ud800')).toEqual([1, { seq: 2, kind: "payload" }]);
-    expect(changed('"key_id":"', '"key_id":"\\ud800')).toMatchObject([1, { kind: expect.any(String) }]);
+    expect(changed('"key_id":"', '"key_id":"\\ud800')).toMatchObject([
+      1,
+      { kind: expect.any(String) },
+    ]);
     const deep = `"n":${"[".repeat(100_000)}${"]".repeat(100_000)},"text":`;
     expect(changed('"text":', deep)).toEqual([1, { seq: 2, kind: "payload" }]);
   });
@@ -123,18 +146,26 @@ describe("svc-server verify-receipts", () => {
         "svc-server verify-receipts FILE|- [--keys FILE]",
       ]);
     }
-    const others = { "": "", "{}": "{}", "no JSON": "no JSON", "another format": { ...file, format: "other" } };
+    const others = {
+      "": "",
+      "{}": "{}",
+      "no JSON": "no JSON",
+      "another format": { ...file, format: "other" },
+    };
     for (const [name, value] of Object.entries(others))
       expect([name, run([written("other.json", value)])]).toEqual([
         name,
         {
           status: 65,
           result: null,
-          stderr: "this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key\n",
+          stderr:
+            "this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key\n",
         },
       ]);
     expect(run([join(directory, "missing.json")]).status).toBe(65);
     expect(run([path, "--keys", written("keys.json", null)]).status).toBe(65);
-    expect(run([path, "--keys", written("keys.json", [])]).stderr).toBe("--keys: this is not a set of receipt keys\n");
+    expect(run([path, "--keys", written("keys.json", [])]).stderr).toBe(
+      "--keys: this is not a set of receipt keys\n",
+    );
   });
 });

@@ -32,10 +32,14 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
   // As it was read, since the schema drops keys such as `__proto__`: what nobody signed must not verify.
   const receipts = await readJson(given.file);
   if (!v.is(ReceiptFile, receipts))
-    return fail("this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key");
+    return fail(
+      "this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key",
+    );
   const keysFile = given.keys === null ? null : await readJson(given.keys);
   if (isOfReceipts(keysFile))
-    return fail("--keys: these are keys from the receipts, which proves nothing; ask core: GET /v1/chat/receipt-keys");
+    return fail(
+      "--keys: these are keys from the receipts, which proves nothing; ask core: GET /v1/chat/receipt-keys",
+    );
   const keys = given.keys === null ? null : v.safeParse(ReceiptKeys, keysFile);
   if (keys?.success === false) return fail("--keys: this is not a set of receipt keys");
   const trusted = keys?.output.keys ?? receipts.keys;
@@ -53,14 +57,17 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
     fault,
   };
   if (keys === null)
-    process.stderr.write("keys from the receipts themselves: this proves only that one party signed all of it\n");
+    process.stderr.write(
+      "keys from the receipts themselves: this proves only that one party signed all of it\n",
+    );
   process.stdout.write(`${JSON.stringify(result)}\n`);
   return fault === null ? 0 : 1;
 };
 
 /** Returns whether a file of keys is one of receipts: whoever signed those could add the keys. */
 const isOfReceipts = (value: unknown): boolean =>
-  v.is(v.looseObject({}), value) && ["format", "head", "items"].some((member) => Object.hasOwn(value, member));
+  v.is(v.looseObject({}), value) &&
+  ["format", "head", "items"].some((member) => Object.hasOwn(value, member));
 
 const readArguments = (args: readonly string[]): { file: string; keys: string | null } | null => {
   try {

@@ -16,7 +16,9 @@ it("reads CF-Connecting-IP only when the deployment is on Cloudflare: elsewhere 
 it("answers a configuration error as a problem that names nothing", async () => {
   const logged = vi.spyOn(console, "error").mockImplementation(() => undefined);
   onTestFinished(() => logged.mockRestore());
-  const request = new Request("http://core.test/v1/whoami", { headers: { "X-Request-Id": "order-66" } });
+  const request = new Request("http://core.test/v1/whoami", {
+    headers: { "X-Request-Id": "order-66" },
+  });
   const response = await createWorker().fetch(
     request,
     { SVC_AUTH_TOKEN_SECRET: "short" },
@@ -24,7 +26,12 @@ it("answers a configuration error as a problem that names nothing", async () => 
   );
   const text = await response.text();
   expect(response.headers.get("content-type")).toBe("application/problem+json");
-  expect(JSON.parse(text)).toMatchObject({ status: 500, code: "internal", action: "retry", request_id: "order-66" });
+  expect(JSON.parse(text)).toMatchObject({
+    status: 500,
+    code: "internal",
+    action: "retry",
+    request_id: "order-66",
+  });
   expect(text).not.toContain("SVC_");
   expect(JSON.stringify(logged.mock.calls)).toContain("SVC_AUTH_TOKEN_SECRET");
 });

@@ -17,7 +17,14 @@ import { problemResponse } from "./http/render-problem.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { createInference } from "./inference/create-inference.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
-import { chatCheck, databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
+import {
+  chatCheck,
+  databaseCheck,
+  directoryCheck,
+  disabledCheck,
+  licenseCheck,
+  signerCheck,
+} from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { Problem } from "./problems.ts";
 import { readAuthorities } from "./signer/authority.ts";
@@ -68,7 +75,10 @@ const connectionsPerRequest = 2;
  * Workerd does not say who connected. Cloudflare sets this header itself, whatever the client sent; anywhere else the client chooses it.
  * Without an address no policy with CIDRs admits the caller.
  */
-export const edgePeerOf = (c: HttpContext, { onCloudflare }: Pick<CoreConfig, "onCloudflare">): Peer => ({
+export const edgePeerOf = (
+  c: HttpContext,
+  { onCloudflare }: Pick<CoreConfig, "onCloudflare">,
+): Peer => ({
   remoteAddress: (onCloudflare && c.req.header("cf-connecting-ip")) || "",
   certificate: null,
   listener: "http",
@@ -111,10 +121,20 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
     const certificate = env[caCertificateBinding];
     const key = env[caKeyBinding];
     if (!certificate || !key)
-      return { signer: null, clientCertificates: createClientCertificateReader({ authorities: [], cryptography }) };
+      return {
+        signer: null,
+        clientCertificates: createClientCertificateReader({ authorities: [], cryptography }),
+      };
     const authorities = readAuthorities(certificate);
-    const signer = await createLocalCa({ authorities, key: await createWebSigningKey(key), cryptography });
-    return { signer, clientCertificates: createClientCertificateReader({ authorities, cryptography }) };
+    const signer = await createLocalCa({
+      authorities,
+      key: await createWebSigningKey(key),
+      cryptography,
+    });
+    return {
+      signer,
+      clientCertificates: createClientCertificateReader({ authorities, cryptography }),
+    };
   };
 
   const receiptSigners = new LRUCache<string, Promise<ReceiptSigner>>({ max: 16 });
@@ -132,7 +152,14 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
   return {
     async fetch(request, bindings, context) {
       const platform = platformOf(request, bindings);
-      const { env, clock, entropy, peerOf, wrapSigner = (signer) => signer, observe = unobserved } = platform;
+      const {
+        env,
+        clock,
+        entropy,
+        peerOf,
+        wrapSigner = (signer) => signer,
+        observe = unobserved,
+      } = platform;
       try {
         const config = configOf(env);
         const { signer, clientCertificates } = await signingOf(env);
@@ -190,7 +217,13 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         context.waitUntil(sent.then(() => database.close()));
         return new Response(readable, response);
       } catch (error) {
-        console.error(JSON.stringify({ level: "error", msg: "the worker cannot serve", err: describeError(error) }));
+        console.error(
+          JSON.stringify({
+            level: "error",
+            msg: "the worker cannot serve",
+            err: describeError(error),
+          }),
+        );
         return unavailable(request, entropy);
       }
     },
@@ -226,7 +259,8 @@ const levels = ["debug", "info", "warn", "error"] as const;
 const consoleLog = (levelMin: string): Log => {
   const write = (level: (typeof levels)[number]) => (fields: object, message: string) => {
     if (levels.indexOf(level) < (levels as readonly string[]).indexOf(levelMin)) return;
-    const err = "err" in fields && fields.err !== undefined ? { err: describeError(fields.err) } : {};
+    const err =
+      "err" in fields && fields.err !== undefined ? { err: describeError(fields.err) } : {};
     console[level](oneLine(JSON.stringify({ level, ...fields, ...err, msg: message })));
   };
   return { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };

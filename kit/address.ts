@@ -13,8 +13,11 @@ const readAddress = (text: string) => {
  */
 export const readCidr = (text: string) => {
   const [address = "", length = ""] = text.split("/");
-  const isAddress = address.includes(":") ? !address.includes("%") : ipaddr.IPv4.isValidFourPartDecimal(address);
-  if (!isAddress || !/^(0|[1-9]\d{0,2})$/.test(length) || !ipaddr.isValidCIDR(text)) return undefined;
+  const isAddress = address.includes(":")
+    ? !address.includes("%")
+    : ipaddr.IPv4.isValidFourPartDecimal(address);
+  if (!isAddress || !/^(0|[1-9]\d{0,2})$/.test(length) || !ipaddr.isValidCIDR(text))
+    return undefined;
   const [network, bits] = ipaddr.parseCIDR(text);
   if (network.kind() === "ipv6" && bits >= 96 && (network as ipaddr.IPv6).isIPv4MappedAddress()) {
     return { network: (network as ipaddr.IPv6).toIPv4Address(), bits: bits - 96 };
@@ -32,7 +35,11 @@ export const addressAllowed = (cidrs: readonly string[], address: string): boole
   if (parsed === undefined) return false;
   return cidrs.some((text) => {
     const cidr = readCidr(text);
-    return cidr !== undefined && cidr.network.kind() === parsed.kind() && parsed.match(cidr.network, cidr.bits);
+    return (
+      cidr !== undefined &&
+      cidr.network.kind() === parsed.kind() &&
+      parsed.match(cidr.network, cidr.bits)
+    );
   });
 };
 

@@ -28,7 +28,10 @@ describe("buffer pool", () => {
     const small = pool.acquire(100);
     pool.release(foreign);
     pool.release(small);
-    expect(pool.acquire(100).buffer === small.buffer && pool.acquire(100).byteOffset === small.byteOffset).toBe(false);
+    expect(
+      pool.acquire(100).buffer === small.buffer &&
+        pool.acquire(100).byteOffset === small.byteOffset,
+    ).toBe(false);
     expect(pool.acquire(100_000).buffer).not.toBe(foreign.buffer);
     const one = pool.acquire(100_000);
     const other = pool.acquire(100_000);

@@ -40,7 +40,10 @@ export const createBufferPool = (idleBytesMax: number): BufferPool => {
 };
 
 /** Allocates each buffer anew, for those that are never released. */
-export const unpooled: BufferPool = { acquire: (bytes) => Buffer.allocUnsafe(bytes), release: () => undefined };
+export const unpooled: BufferPool = {
+  acquire: (bytes) => Buffer.allocUnsafe(bytes),
+  release: () => undefined,
+};
 
 /** Sizes are four to a power of two, so that a buffer is at most a quarter larger than requested. */
 const sizeFor = (bytes: number): number => {

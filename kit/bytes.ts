@@ -23,9 +23,14 @@ export const readBytes = async (
 };
 
 /** Returns the SHA-256 by WebCrypto, which Node and workerd share. */
-export const sha256 = async (data: Uint8Array<ArrayBuffer> | string): Promise<Uint8Array<ArrayBuffer>> =>
+export const sha256 = async (
+  data: Uint8Array<ArrayBuffer> | string,
+): Promise<Uint8Array<ArrayBuffer>> =>
   new Uint8Array(
-    await crypto.subtle.digest("SHA-256", typeof data === "string" ? new TextEncoder().encode(data) : data),
+    await crypto.subtle.digest(
+      "SHA-256",
+      typeof data === "string" ? new TextEncoder().encode(data) : data,
+    ),
   );
 
 /** Whether two byte strings are the same. Not constant in time: for public values only. */

@@ -15,10 +15,10 @@ export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
 
 /** Returns the times that may be right: by `now`, and by this machine's own clock. */
-export const possibleTimes = ({ now, machineNow = now }: Pick<Clock, "now" | "machineNow">): [number, number] => [
-  now(),
-  machineNow(),
-];
+export const possibleTimes = ({
+  now,
+  machineNow = now,
+}: Pick<Clock, "now" | "machineNow">): [number, number] => [now(), machineNow()];
 
 /** Node's longest timer, 24.8 days; a longer one would fire after a millisecond. */
 const timerMsMax = 2 ** 31 - 1;
@@ -52,7 +52,11 @@ export const systemClock: Clock = {
 };
 
 /** Calls `act` after `ms` milliseconds. Returns what cancels the call. */
-export const callAfter = (clock: Pick<Clock, "sleep">, ms: number, act: () => void): (() => void) => {
+export const callAfter = (
+  clock: Pick<Clock, "sleep">,
+  ms: number,
+  act: () => void,
+): (() => void) => {
   const cancelled = new AbortController();
   // With a reason, as the default one is an error with a stack.
   clock.sleep(ms, cancelled.signal).then(act, () => undefined);

@@ -10,9 +10,18 @@ const compressed = /^(application\/(json|yaml)|text\/(csv|x-ndjson))(;|$)/;
  * Compresses data that answers a GET by the first of `codings` that the client accepts, as a stream. Not what must leave at once,
  * nor pages and answers to other methods: there a secret may stand beside what a stranger chose, and its length tells it (BREACH).
  */
-export const compressAnswer = (request: Request, answer: Response, codings: readonly ContentCoding[]) => {
+export const compressAnswer = (
+  request: Request,
+  answer: Response,
+  codings: readonly ContentCoding[],
+) => {
   const { headers, status } = answer;
-  if (request.method !== "GET" || status !== 200 || !compressed.test(headers.get("Content-Type") ?? "")) return answer;
+  if (
+    request.method !== "GET" ||
+    status !== 200 ||
+    !compressed.test(headers.get("Content-Type") ?? "")
+  )
+    return answer;
   if (headers.has("Content-Encoding") || headers.get("X-Accel-Buffering") === "no") return answer;
   headers.append("Vary", "Accept-Encoding");
   const asked = request.headers.get("Accept-Encoding");

@@ -6,4 +6,5 @@ export const isConfidentialUrl = (text: string): boolean => {
 };
 
 /** Whether a URL's `hostname` is this machine's loopback, by address or as `localhost`. */
-export const isLoopbackHost = (hostname: string): boolean => /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+export const isLoopbackHost = (hostname: string): boolean =>
+  /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);

@@ -53,7 +53,8 @@ const contain = (subject: Contained, container: Container): Container => {
   if (!Object.hasOwn(subject, "emit")) subject.emit = emitOfPrototype;
   else {
     const { emit } = subject;
-    subject.emit = (...event) => running.run(container, emitContained, container, { emit, emitter: subject, event });
+    subject.emit = (...event) =>
+      running.run(container, emitContained, container, { emit, emitter: subject, event });
   }
   return container;
 };
@@ -65,7 +66,11 @@ function emitOfPrototype(this: Contained, ...event: Parameters<EventEmitter["emi
   return running.run(container, emitContained, container, { emit, emitter: this, event });
 }
 
-type Emission = { emit: EventEmitter["emit"]; emitter: EventEmitter; event: Parameters<EventEmitter["emit"]> };
+type Emission = {
+  emit: EventEmitter["emit"];
+  emitter: EventEmitter;
+  event: Parameters<EventEmitter["emit"]>;
+};
 
 const emitContained = (container: Container, { emit, emitter, event }: Emission): boolean => {
   try {

@@ -4,7 +4,10 @@ import { DatabaseUrlFault, splitDatabaseUrl } from "./database-url.ts";
 describe("splitDatabaseUrl", () => {
   it.each([
     ["postgres://u:p@a/db", ["postgres://u:p@a:5432/db"]],
-    ["postgresql://u@a:1,b:2/db?target_session_attrs=read-write", ["postgres://u@a:1/db", "postgres://u@b:2/db"]],
+    [
+      "postgresql://u@a:1,b:2/db?target_session_attrs=read-write",
+      ["postgres://u@a:1/db", "postgres://u@b:2/db"],
+    ],
     [
       "postgres:///db?host=a,b&port=6432&sslmode=require",
       [

@@ -33,15 +33,21 @@ const sessionAttributes = new Set(["any", "read-write", "primary"]);
 export const splitDatabaseUrl = (text: string): DatabaseUrls => {
   const [matched, user, authority = "", database = "", query = ""] = form.exec(text) ?? [];
   if (matched === undefined)
-    throw new DatabaseUrlFault("must be a URL: postgres://user:password@host:port/database, or host,host");
+    throw new DatabaseUrlFault(
+      "must be a URL: postgres://user:password@host:port/database, or host,host",
+    );
   const parameters = new URLSearchParams(query);
   const attributes = parameters.get("target_session_attrs") ?? "any";
   if (!sessionAttributes.has(attributes))
-    throw new DatabaseUrlFault("has a target_session_attrs other than any, read-write or primary: core writes");
+    throw new DatabaseUrlFault(
+      "has a target_session_attrs other than any, read-write or primary: core writes",
+    );
   const hosts = parameters.get("host")?.split(",").map(hostInUrl) ?? authority.split(",");
   const ports = parameters.get("port")?.split(",") ?? [portDefault];
   if (ports.length !== 1 && ports.length !== hosts.length)
-    throw new DatabaseUrlFault("has a list of ports that is as long as its list of hosts, or one port");
+    throw new DatabaseUrlFault(
+      "has a list of ports that is as long as its list of hosts, or one port",
+    );
   const tls = tlsOf(parameters);
   for (const name of ["host", "hostaddr", "port", "target_session_attrs"]) parameters.delete(name);
   if (parameters.get("sslrootcert") === "system") parameters.delete("sslrootcert");
@@ -50,9 +56,12 @@ export const splitDatabaseUrl = (text: string): DatabaseUrls => {
   const credentials = user === undefined ? "" : `${user}@`;
   const rest = parameters.size === 0 ? "" : `?${parameters}`;
   const servers = hosts.map((host, index) => {
-    const [, name = "localhost", ownPort] = /^(\[[^\]]*\]|[^:[\]]+)?(?::(\d{1,5}))?$/.exec(host) ?? [undefined, null];
+    const [, name = "localhost", ownPort] = /^(\[[^\]]*\]|[^:[\]]+)?(?::(\d{1,5}))?$/.exec(
+      host,
+    ) ?? [undefined, null];
     const url = `postgres://${credentials}${name}:${ownPort ?? ports[index] ?? ports[0]}/${database}${rest}`;
-    if (name === null || !URL.canParse(url)) throw new DatabaseUrlFault("has a host or a port that cannot be read");
+    if (name === null || !URL.canParse(url))
+      throw new DatabaseUrlFault("has a host or a port that cannot be read");
     return url;
   });
   return { servers, tls };
@@ -61,19 +70,23 @@ export const splitDatabaseUrl = (text: string): DatabaseUrls => {
 const tlsParameters = ["sslmode", "sslrootcert", "sslcert", "sslkey", "uselibpqcompat"];
 
 const tlsOf = (parameters: URLSearchParams): DatabaseTls | undefined => {
-  const [mode = "disable", root, cert, key] = tlsParameters.map((name) => parameters.get(name) ?? undefined);
+  const [mode = "disable", root, cert, key] = tlsParameters.map(
+    (name) => parameters.get(name) ?? undefined,
+  );
   const files = {
     rootCertFile: root === "system" ? undefined : root,
     certFile: cert,
     keyFile: key,
   };
   if (mode === "disable") {
-    if (root || cert || key) throw new DatabaseUrlFault("has files for TLS: also set sslmode=verify-full");
+    if (root || cert || key)
+      throw new DatabaseUrlFault("has files for TLS: also set sslmode=verify-full");
     return undefined;
   }
   if (mode === "require" && root === undefined) return { mode, ...files };
   // As libpq: a CA that is named is used.
-  if ((mode === "require" || mode === "verify-ca") && files.rootCertFile) return { mode: "verify-ca", ...files };
+  if ((mode === "require" || mode === "verify-ca") && files.rootCertFile)
+    return { mode: "verify-ca", ...files };
   if (mode === "verify-full") return { mode, ...files };
   throw new DatabaseUrlFault(
     mode === "verify-ca" || mode === "require"

@@ -7,7 +7,9 @@ export interface Entropy {
 }
 
 /** The platform's cryptographic generator. */
-export const systemEntropy: Entropy = { bytes: (length) => crypto.getRandomValues(new Uint8Array(length)) };
+export const systemEntropy: Entropy = {
+  bytes: (length) => crypto.getRandomValues(new Uint8Array(length)),
+};
 
 /** Draws many bytes at a time from `entropy`: for ids, where each draw would cost more than the id. Not for secrets. */
 export const pooledEntropy = (entropy: Entropy, poolBytes = 1024): Entropy => {
@@ -29,7 +31,13 @@ export const fraction = (entropy: Entropy): number => {
 };
 
 /** Creates a UUIDv7 (RFC 9562), which sorts by its millisecond, then at random. */
-export const uuidv7 = ({ clock, entropy }: { clock: Pick<Clock, "now">; entropy: Entropy }): string => {
+export const uuidv7 = ({
+  clock,
+  entropy,
+}: {
+  clock: Pick<Clock, "now">;
+  entropy: Entropy;
+}): string => {
   const bytes = entropy.bytes(16);
   return formatUuidv7(bytes, clock.now());
 };
@@ -41,7 +49,13 @@ const lastOrdered = new WeakMap<Entropy, { now: number; place: number }>();
  * Creates a UUIDv7 that sorts after the earlier ordered ones of the same entropy: 12 of its bits count within the millisecond (RFC
  * 9562 section 6.2, method 1), and a full millisecond borrows the next one. After the clock was set back by a second, order starts anew.
  */
-export const orderedUuidv7 = ({ clock, entropy }: { clock: Pick<Clock, "now">; entropy: Entropy }): string => {
+export const orderedUuidv7 = ({
+  clock,
+  entropy,
+}: {
+  clock: Pick<Clock, "now">;
+  entropy: Entropy;
+}): string => {
   const now = clock.now();
   const last = lastOrdered.get(entropy);
   const isBehind = last !== undefined && now <= last.now && last.now - now < 1000;

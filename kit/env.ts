@@ -15,7 +15,9 @@ export class ConfigError extends Error {
   readonly faults: readonly ConfigFault[];
 
   constructor(faults: readonly ConfigFault[]) {
-    super(`configuration is invalid:\n${faults.map((fault) => `  ${fault.variable}: ${fault.message}`).join("\n")}`);
+    super(
+      `configuration is invalid:\n${faults.map((fault) => `  ${fault.variable}: ${fault.message}`).join("\n")}`,
+    );
     this.name = "ConfigError";
     this.faults = faults;
   }
@@ -106,7 +108,11 @@ export const warnOfShadowed = (env: Environment, names: readonly string[]): stri
     .map((name) => `${name} has no effect: ${name}_FILE is set, and wins`);
 
 /** Returns a warning for each variable with `prefix` that is not `known`; names the nearest known one if it looks like a typo. */
-export const warnOfUnknown = (env: Environment, prefix: string, known: readonly string[]): string[] =>
+export const warnOfUnknown = (
+  env: Environment,
+  prefix: string,
+  known: readonly string[],
+): string[] =>
   Object.keys(env)
     .filter((name) => name.startsWith(prefix) && !known.includes(name) && env[name] !== undefined)
     .sort()

@@ -27,10 +27,15 @@ const valuesOf = (value: unknown): number =>
     : 0;
 
 /** Returns the name of what a counter throws for a text, cut into chunks of so many bytes. */
-const refusalOf = (bytes: Uint8Array, limits: Partial<JsonLimits>, chunkBytes = bytes.length): string | undefined => {
+const refusalOf = (
+  bytes: Uint8Array,
+  limits: Partial<JsonLimits>,
+  chunkBytes = bytes.length,
+): string | undefined => {
   const count = createJsonCounter({ ...any, ...limits });
   try {
-    for (let at = 0; at < bytes.length; at += chunkBytes) count(bytes.subarray(at, at + chunkBytes));
+    for (let at = 0; at < bytes.length; at += chunkBytes)
+      count(bytes.subarray(at, at + chunkBytes));
     return undefined;
   } catch (error) {
     return (error as Error).name;
@@ -49,7 +54,8 @@ describe("createJsonCounter", () => {
           const bytes = encode(JSON.stringify(value, null, space));
           const values = valuesOf(value);
           expect(refusalOf(bytes, { values }, size)).toBe(undefined);
-          if (values > 0) expect(refusalOf(bytes, { values: values - 1 }, size)).toBe("JsonLimitError");
+          if (values > 0)
+            expect(refusalOf(bytes, { values: values - 1 }, size)).toBe("JsonLimitError");
         },
       ),
     );
@@ -63,15 +69,16 @@ describe("createJsonCounter", () => {
     // A quote before the JSON of an event would otherwise turn all of it into a string.
     for (const before of ['"', '"\\', '"\\"'])
       for (const size of [1, 2, 3, 99])
-        expect(refusalOf(encode(`: ${before}\ndata: [1,2,3]\n\n`.repeat(2)), { values: 5 }, size)).toBe(
-          "JsonLimitError",
-        );
+        expect(
+          refusalOf(encode(`: ${before}\ndata: [1,2,3]\n\n`.repeat(2)), { values: 5 }, size),
+        ).toBe("JsonLimitError");
   });
 
   it("O3: refuses 16 MiB of each kind of value in less than 150 ms", async () => {
     for (const unit of ["{},", "[],", "1,", '"",', '{"a":1},', "[[", '{"a":']) {
       const bytes = encode(unit.repeat((16 * 1024 * 1024) / unit.length));
-      const refuse = () => expect(refusalOf(bytes, { values: 250_000, depth: 100 })).toBeTypeOf("string");
+      const refuse = () =>
+        expect(refusalOf(bytes, { values: 250_000, depth: 100 })).toBeTypeOf("string");
       expect([unit, (await cpuMillisecondsOf(150, refuse)) < 150]).toEqual([unit, true]);
     }
   });
@@ -88,7 +95,11 @@ describe("parseForeignJson", () => {
 
 const mebibyte = 1024 * 1024;
 const { request, ...others } = jsonLimits;
-const rows: Record<string, JsonLimits> = { request: request(mebibyte), upload: request(12 * mebibyte), ...others };
+const rows: Record<string, JsonLimits> = {
+  request: request(mebibyte),
+  upload: request(12 * mebibyte),
+  ...others,
+};
 const clock = createTestClock();
 
 /** The reader of each kind of JSON. Tests beside their libraries cover a directory's page, a model's answer and an exchange of codes. */
@@ -97,17 +108,30 @@ const readers: Record<string, (text: string) => unknown> = {
   upload: (text) => parseJson(() => parseBody(encode(text), 12 * mebibyte)),
   otlp: (text) => parseForeignJson(encode(text), jsonLimits.otlp),
   managementAnswer: (text) =>
-    parseObject({ status: 200, contentType: "application/json", retryAfter: undefined, text }) ?? expect.fail("none"),
+    parseObject({ status: 200, contentType: "application/json", retryAfter: undefined, text }) ??
+    expect.fail("none"),
   providerAnswer: (text) =>
-    createIssuerRequest({ fetch: async () => new Response(text), clock })("https://idp.example.test/keys"),
+    createIssuerRequest({ fetch: async () => new Response(text), clock })(
+      "https://idp.example.test/keys",
+    ),
   backendAnswer: (text) => {
     const body = encode(text);
-    const { status } = readHttpOutcome(200, { retryAfter: undefined, contentType: "application/json", body, now: 0 });
+    const { status } = readHttpOutcome(200, {
+      retryAfter: undefined,
+      contentType: "application/json",
+      body,
+      now: 0,
+    });
     expect(status).toBe("accepted");
   },
   fleetAnswer: (text) => {
     const fetch = async () => new Response(text);
-    return postForm({ fetch, signal: AbortSignal.any([]) }, "https://fleet.example.test", {}, v.looseObject({}));
+    return postForm(
+      { fetch, signal: AbortSignal.any([]) },
+      "https://fleet.example.test",
+      {},
+      v.looseObject({}),
+    );
   },
 };
 
@@ -116,13 +140,16 @@ const fill = (counted: number) => `{"a":[${"{},".repeat((counted - 1) / 2 - 1)}{
 describe.each(Object.entries(rows))("JSON as %s", (_, limits) => {
   const { bytes, values, depth } = limits;
 
-  it.each([[bytes, values, depth]])("O3: has %i bytes, %i values and a depth of %i at most, of 64 MB", () => {
-    expect(values).toBeLessThanOrEqual(Math.max(20_000, bytes / 8));
-    const before = process.memoryUsage().heapUsed;
-    const value = parseForeignJson(fill(values - 1), limits);
-    expect(process.memoryUsage().heapUsed - before).toBeLessThan(64_000_000);
-    expect(value).toHaveProperty("a");
-  });
+  it.each([[bytes, values, depth]])(
+    "O3: has %i bytes, %i values and a depth of %i at most, of 64 MB",
+    () => {
+      expect(values).toBeLessThanOrEqual(Math.max(20_000, bytes / 8));
+      const before = process.memoryUsage().heapUsed;
+      const value = parseForeignJson(fill(values - 1), limits);
+      expect(process.memoryUsage().heapUsed - before).toBeLessThan(64_000_000);
+      expect(value).toHaveProperty("a");
+    },
+  );
 });
 
 it.each(Object.entries(readers))(
@@ -133,11 +160,22 @@ it.each(Object.entries(readers))(
     const pad = (size: number) => `${" ".repeat(size - 2)}{}`;
     const read = async (text: string) => reader(text);
     for (const text of [nest(depth), fill(values - 1), pad(bytes)]) await read(text);
-    for (const text of [nest(depth + 1), "[".repeat(bytes), fill(values + 2), fill(bytes / 2), pad(bytes + 1)])
-      expect(await cpuMillisecondsOf(150, () => expect(read(text)).rejects.toThrow())).toBeLessThan(150);
+    for (const text of [
+      nest(depth + 1),
+      "[".repeat(bytes),
+      fill(values + 2),
+      fill(bytes / 2),
+      pad(bytes + 1),
+    ])
+      expect(await cpuMillisecondsOf(150, () => expect(read(text)).rejects.toThrow())).toBeLessThan(
+        150,
+      );
   },
 );
 
 it("O3: each kind of foreign JSON has a reader here or beside its library", () => {
-  expect(Object.keys(rows).filter((name) => readers[name] === undefined)).toEqual(["directoryPage", "modelAnswer"]);
+  expect(Object.keys(rows).filter((name) => readers[name] === undefined)).toEqual([
+    "directoryPage",
+    "modelAnswer",
+  ]);
 });

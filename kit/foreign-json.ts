@@ -105,13 +105,19 @@ const endOfText = (chunk: Uint8Array, start: number): number => {
  * Creates a counter of JSON that arrives in chunks, one text or several. It throws as soon as they hold more than `limits`: a
  * `JsonLimitError`, or a `JsonDepthError`. Counts no less than a parser makes of valid JSON; it does not check that it is valid.
  */
-export const createJsonCounter = ({ bytes, depth, values }: JsonLimits): ((chunk: Uint8Array) => void) => {
+export const createJsonCounter = ({
+  bytes,
+  depth,
+  values,
+}: JsonLimits): ((chunk: Uint8Array) => void) => {
   const found: Found = { bytes: 0, depth: 0, deepest: 0, values: 0, overrun: 0 };
   return (chunk) => {
-    if (found.bytes + chunk.length > bytes) throw new JsonLimitError(`the JSON has more than ${bytes} bytes`);
+    if (found.bytes + chunk.length > bytes)
+      throw new JsonLimitError(`the JSON has more than ${bytes} bytes`);
     count(chunk, found);
     if (found.deepest > depth) throw new JsonDepthError(`the JSON nests deeper than ${depth}`);
-    if (found.values > values) throw new JsonLimitError(`the JSON has more than ${values} members and elements`);
+    if (found.values > values)
+      throw new JsonLimitError(`the JSON has more than ${values} members and elements`);
   };
 };
 
@@ -151,7 +157,13 @@ export type IssuerRequest = (url: string) => Promise<unknown>;
 
 /** Creates the requests to issuers of tokens. */
 export const createIssuerRequest =
-  ({ fetch, clock }: { fetch(url: string, init: RequestInit): Promise<Response>; clock: Clock }): IssuerRequest =>
+  ({
+    fetch,
+    clock,
+  }: {
+    fetch(url: string, init: RequestInit): Promise<Response>;
+    clock: Clock;
+  }): IssuerRequest =>
   async (url) => {
     const ended = new AbortController();
     const read = async () => {

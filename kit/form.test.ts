@@ -8,7 +8,10 @@ describe("a form", () => {
     const fields = fc.dictionary(fc.string({ unit: "grapheme" }), fc.string({ unit: "grapheme" }));
     fc.assert(
       fc.property(fields, (given) => {
-        const wellFormed = Object.entries(given).map(([name, value]) => [name.toWellFormed(), value.toWellFormed()]);
+        const wellFormed = Object.entries(given).map(([name, value]) => [
+          name.toWellFormed(),
+          value.toWellFormed(),
+        ]);
         const unique = Object.fromEntries(wellFormed) as Record<string, string>;
         expect(parseForm(new URLSearchParams(unique).toString())).toEqual(unique);
       }),
@@ -29,7 +32,11 @@ describe("a form", () => {
   });
 
   it.each<[string, (bytes: number) => string]>([
-    ["names", (bytes) => Array.from({ length: bytes / 6 }, (_, at) => at.toString(36).padStart(5, "a")).join("&")],
+    [
+      "names",
+      (bytes) =>
+        Array.from({ length: bytes / 6 }, (_, at) => at.toString(36).padStart(5, "a")).join("&"),
+    ],
     ["separators", (bytes) => "&".repeat(bytes)],
     ["spaces", (bytes) => `a=${"+".repeat(bytes)}`],
     ["escapes", (bytes) => `a=${"%41".repeat(bytes / 3)}`],

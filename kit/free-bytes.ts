@@ -5,6 +5,10 @@
  */
 export const freeBytes = (bytes: Uint8Array, { whole = false } = {}): void => {
   const { buffer } = bytes;
-  if (buffer instanceof ArrayBuffer && !buffer.detached && (whole || buffer.byteLength === bytes.byteLength))
+  if (
+    buffer instanceof ArrayBuffer &&
+    !buffer.detached &&
+    (whole || buffer.byteLength === bytes.byteLength)
+  )
     buffer.transfer(0);
 };

@@ -54,7 +54,11 @@ describe("groupCalls", () => {
     const outcomes = Promise.allSettled(["a", "b", "c"].map(together.call));
     await together.runs[0]?.end();
     await together.runs[1]?.end(new Error("away"));
-    expect((await outcomes).map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected"]);
+    expect((await outcomes).map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "rejected",
+      "rejected",
+    ]);
 
     const alone = createGroup({ isolate: () => true });
     const isolated = Promise.allSettled(["a", "b", "c"].map(alone.call));
@@ -62,7 +66,11 @@ describe("groupCalls", () => {
     await alone.runs[1]?.end(new Error("bad"));
     await alone.runs[2]?.end(new Error("bad"));
     await alone.runs[3]?.end();
-    expect((await isolated).map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect((await isolated).map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "rejected",
+      "fulfilled",
+    ]);
     expect(alone.items()).toEqual(["a", "b c", "b", "c"]);
   });
 
@@ -95,7 +103,9 @@ describe("groupCalls", () => {
     const { runs, call, items } = createGroup({ waiting: { max: 2, full: () => full } });
     const outcomes = Promise.allSettled(["a", "b", "c", "d"].map(call));
     await runs[0]?.end(new Error("away"));
-    const reasons = (await outcomes).map((outcome) => (outcome.status === "rejected" ? outcome.reason.message : ""));
+    const reasons = (await outcomes).map((outcome) =>
+      outcome.status === "rejected" ? outcome.reason.message : "",
+    );
     expect(reasons).toEqual(["away", "away", "away", "full"]);
     expect(items()).toEqual(["a"]);
     const next = call("e");
@@ -144,10 +154,17 @@ describe("groupCalls", () => {
 
   it("lets calls that the bound exempts wait beyond it", async () => {
     const exempt = (item: string) => item.endsWith("!");
-    const { runs, call } = createGroup({ waiting: { max: 1, full: () => new Error("full"), exempt } });
+    const { runs, call } = createGroup({
+      waiting: { max: 1, full: () => new Error("full"), exempt },
+    });
     const outcomes = Promise.allSettled(["a", "b", "c!", "d"].map(call));
     await runs[0]?.end();
     await runs[1]?.end();
-    expect((await outcomes).map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "fulfilled", "rejected"]);
+    expect((await outcomes).map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "fulfilled",
+      "fulfilled",
+      "rejected",
+    ]);
   });
 });

@@ -41,7 +41,9 @@ interface Waiting<Item, Result> {
  * Groups concurrent calls into shared runs: a call starts at once while fewer than `concurrency` runs are in flight, otherwise it joins
  * the next run. Without `pause` a single call waits for nothing but `gather`; under load the groups grow until the work keeps up.
  */
-export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): ((item: Item) => Promise<Result>) => {
+export const groupCalls = <Item, Result>(
+  options: GroupOptions<Item, Result>,
+): ((item: Item) => Promise<Result>) => {
   const { run, keyOf, concurrency, itemsMax, isolate, pause, gather, waiting: bound } = options;
   let waiting: Waiting<Item, Result>[] = [];
   const busy = new Set<string>();
@@ -70,7 +72,8 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
     const succeededBefore = succeeded;
     try {
       const results = await run(calls.map((call) => call.item));
-      if (results.length !== calls.length) throw new Error(`${results.length} results for ${calls.length} items`);
+      if (results.length !== calls.length)
+        throw new Error(`${results.length} results for ${calls.length} items`);
       succeeded += 1;
       results.forEach((result, index) => {
         calls[index]?.resolve(result);
@@ -78,7 +81,9 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
     } catch (error) {
       if (calls.length > 1 && isolate(error)) for (const call of calls) await settle([call]);
       else if (isolate(error)) for (const call of calls) call.reject(error);
-      else for (const call of [...calls, ...(succeeded > succeededBefore ? [] : waiting.splice(0))]) call.reject(error);
+      else
+        for (const call of [...calls, ...(succeeded > succeededBefore ? [] : waiting.splice(0))])
+          call.reject(error);
     }
   };
 
@@ -94,7 +99,11 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
   };
 
   const start = (): void => {
-    while (running < concurrency && waiting.length > 0 && (!pausing || waiting.length >= itemsMax)) {
+    while (
+      running < concurrency &&
+      waiting.length > 0 &&
+      (!pausing || waiting.length >= itemsMax)
+    ) {
       const taken = gather ? undefined : take();
       if (taken?.length === 0) return;
       if (pause && !pausing) {

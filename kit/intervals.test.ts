@@ -4,7 +4,11 @@ import { differenceOfMeans, differenceOfShares } from "./intervals.ts";
 it("gives the intervals of Newcombe's own examples", () => {
   // Newcombe 1998, table II, method 10.
   const rounded = (a: [number, number], b: [number, number]) => {
-    const { low, high } = differenceOfShares({ count: a[0], of: a[1] }, { count: b[0], of: b[1] }, 0.95);
+    const { low, high } = differenceOfShares(
+      { count: a[0], of: a[1] },
+      { count: b[0], of: b[1] },
+      0.95,
+    );
     return [low.toFixed(4), high.toFixed(4)];
   };
   expect(rounded([56, 70], [48, 80])).toEqual(["0.0524", "0.3339"]);

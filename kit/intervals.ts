@@ -33,7 +33,8 @@ export const differenceOfShares = (a: Share, b: Share, confidence: number): Esti
 const wilson = ({ count, of }: Share, z: number) => {
   const share = count / of;
   const middle = (share + (z * z) / (2 * of)) / (1 + (z * z) / of);
-  const half = (z / (1 + (z * z) / of)) * Math.sqrt((share * (1 - share)) / of + (z * z) / (4 * of * of));
+  const half =
+    (z / (1 + (z * z) / of)) * Math.sqrt((share * (1 - share)) / of + (z * z) / (4 * of * of));
   return { share, low: middle - half, high: middle + half };
 };
 
@@ -48,7 +49,8 @@ export const differenceOfMeans = (
   const value = one.mean - other.mean;
   const variance = one.ofMean + other.ofMean;
   if (variance === 0) return { value, low: value, high: value };
-  const freedom = variance ** 2 / (one.ofMean ** 2 / (a.length - 1) + other.ofMean ** 2 / (b.length - 1));
+  const freedom =
+    variance ** 2 / (one.ofMean ** 2 / (a.length - 1) + other.ofMean ** 2 / (b.length - 1));
   const half = studentQuantile((1 + confidence) / 2, freedom) * Math.sqrt(variance);
   return { value, low: value - half, high: value + half };
 };
@@ -89,15 +91,18 @@ const polynomial = (coefficients: readonly number[], x: number): number =>
 
 const middle = {
   above: [
-    -3.969683028665376e1, 2.209460984245205e2, -2.759285104469687e2, 1.38357751867269e2, -3.066479806614716e1,
-    2.506628277459239,
+    -3.969683028665376e1, 2.209460984245205e2, -2.759285104469687e2, 1.38357751867269e2,
+    -3.066479806614716e1, 2.506628277459239,
   ],
-  below: [-5.447609879822406e1, 1.615858368580409e2, -1.556989798598866e2, 6.680131188771972e1, -1.328068155288572e1],
+  below: [
+    -5.447609879822406e1, 1.615858368580409e2, -1.556989798598866e2, 6.680131188771972e1,
+    -1.328068155288572e1,
+  ],
 };
 const tail = {
   above: [
-    -7.784894002430293e-3, -3.223964580411365e-1, -2.400758277161838, -2.549732539343734, 4.374664141464968,
-    2.938163982698783,
+    -7.784894002430293e-3, -3.223964580411365e-1, -2.400758277161838, -2.549732539343734,
+    4.374664141464968, 2.938163982698783,
   ],
   below: [7.784695709041462e-3, 3.224671290700398e-1, 2.445134137142996, 3.754408661907416],
 };

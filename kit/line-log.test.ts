@@ -5,10 +5,11 @@ import { createLineLog } from "./line-log.ts";
 
 const write = (format: "json" | "text", fields: object, message: string): string => {
   const lines: string[] = [];
-  createLineLog({ level: "info", format }, { write: (text) => void lines.push(text) }, systemClock).warn(
-    fields,
-    message,
-  );
+  createLineLog(
+    { level: "info", format },
+    { write: (text) => void lines.push(text) },
+    systemClock,
+  ).warn(fields, message);
   return lines.join("");
 };
 
@@ -22,7 +23,10 @@ describe("createLineLog", () => {
         "one\ntwo\u2028three\x1b[31m",
       );
       // Splits like Python and other Unicode-aware readers.
-      expect(text.split(/\r\n|[\n\v\f\r\u0085\u2028\u2029]/)).toEqual([expect.stringContaining("three"), ""]);
+      expect(text.split(/\r\n|[\n\v\f\r\u0085\u2028\u2029]/)).toEqual([
+        expect.stringContaining("three"),
+        "",
+      ]);
       expect(text).not.toContain("\x1b");
     },
   );
@@ -40,8 +44,13 @@ describe("createLineLog", () => {
   it("writes a record whose fields JSON cannot represent", () => {
     const circular: { self?: object } = {};
     circular.self = circular;
-    expect(JSON.parse(write("json", circular, "hello"))).toMatchObject({ level: "warn", msg: "hello" });
-    expect(JSON.parse(write("json", { n: 2n ** 60n, none: undefined }, "hello"))).toMatchObject({ n: `${2n ** 60n}` });
+    expect(JSON.parse(write("json", circular, "hello"))).toMatchObject({
+      level: "warn",
+      msg: "hello",
+    });
+    expect(JSON.parse(write("json", { n: 2n ** 60n, none: undefined }, "hello"))).toMatchObject({
+      n: `${2n ** 60n}`,
+    });
     expect(JSON.parse(write("json", {}, "hello"))).toMatchObject({ msg: "hello" });
   });
 
@@ -64,7 +73,10 @@ describe("createLineLog", () => {
   });
 
   it("logs an error's name, code, message and causes, and none of its other properties", () => {
-    const error = Object.assign(new Error("outer", { cause: new Error("inner") }), { code: "ECODE", cert: "PEM" });
+    const error = Object.assign(new Error("outer", { cause: new Error("inner") }), {
+      code: "ECODE",
+      cert: "PEM",
+    });
     expect(JSON.parse(write("json", { err: error }, "failed")).err).toEqual({
       type: "Error",
       message: "outer",
@@ -75,7 +87,11 @@ describe("createLineLog", () => {
 
   it("writes the causes of an error, and no property but code and message", () => {
     const cause = Object.assign(new Error("refused"), { code: "ECONNREFUSED", secret: "hidden" });
-    const line = write("json", { err: new Error("Failed query: select 1\nparams: hidden", { cause }) }, "failed");
+    const line = write(
+      "json",
+      { err: new Error("Failed query: select 1\nparams: hidden", { cause }) },
+      "failed",
+    );
     expect(line).not.toContain("hidden");
     expect(line).toContain('"cause":{"type":"Error","code":"ECONNREFUSED","message":"refused"}');
   });
@@ -83,12 +99,20 @@ describe("createLineLog", () => {
   it("W3: counts an equal warning or error for a minute instead of repeating it", async () => {
     const clock = createTestClock();
     const lines: string[] = [];
-    const log = createLineLog({ level: "info", format: "json" }, { write: (text) => void lines.push(text) }, clock);
-    const written = () => lines.splice(0).map((line) => [JSON.parse(line).msg, JSON.parse(line).repeated]);
-    for (let count = 0; count < 7314; count++) log.error({ err: new Error("database or disk is full") }, "failed");
+    const log = createLineLog(
+      { level: "info", format: "json" },
+      { write: (text) => void lines.push(text) },
+      clock,
+    );
+    const written = () =>
+      lines.splice(0).map((line) => [JSON.parse(line).msg, JSON.parse(line).repeated]);
+    for (let count = 0; count < 7314; count++)
+      log.error({ err: new Error("database or disk is full") }, "failed");
     log.error({ err: new Error("other") }, "failed");
     for (let count = 0; count < 2; count++) log.info({}, "reloaded");
-    expect(written()).toEqual([["failed"], ["failed"], ["reloaded"], ["reloaded"]].map(([msg]) => [msg, undefined]));
+    expect(written()).toEqual(
+      [["failed"], ["failed"], ["reloaded"], ["reloaded"]].map(([msg]) => [msg, undefined]),
+    );
     await clock.advance(60_000);
     expect(written()).toEqual([["failed", 7313]]);
     for (let count = 0; count < 2; count++) log.warn({}, "away");

@@ -35,7 +35,10 @@ export const createLineLog = (
 ): LineLog => {
   let settings = initial;
   let dropped = 0;
-  const counted = new Map<string, { level: Level; fields: object; message: string; repeated: number }>();
+  const counted = new Map<
+    string,
+    { level: Level; fields: object; message: string; repeated: number }
+  >();
   let cancel: () => void = () => undefined;
 
   const write = (level: Level, json: string, message: string): void => {

@@ -11,4 +11,7 @@ export interface Log {
  * readers end a line there (I5).
  */
 export const oneLine = (json: string): string =>
-  json.replace(/[\u0085\u2028\u2029]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  json.replace(
+    /[\u0085\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );

@@ -9,11 +9,18 @@ const retryAfterSecondsDefault = 5;
  */
 export const problemDocument = (
   { code, options }: CodedProblem,
-  response: { status: number; title: string; action: ProblemAction; requestId: string; challenge: string },
+  response: {
+    status: number;
+    title: string;
+    action: ProblemAction;
+    requestId: string;
+    challenge: string;
+  },
 ): { body: string; headers: Record<string, string> } => {
   const { status, title, action, requestId, challenge } = response;
   const isTemporary = status === 429 || status === 503;
-  const retryAfterSeconds = options.retryAfterSeconds ?? (isTemporary ? retryAfterSecondsDefault : undefined);
+  const retryAfterSeconds =
+    options.retryAfterSeconds ?? (isTemporary ? retryAfterSecondsDefault : undefined);
   const document = {
     type: `urn:svc:problem:${code}`,
     title,
@@ -31,16 +38,26 @@ export const problemDocument = (
       "Content-Type": "application/problem+json",
       "Cache-Control": "no-store",
       ...(status === 401 ? { "WWW-Authenticate": challenge } : {}),
-      ...(retryAfterSeconds === undefined ? {} : { "Retry-After": String(Math.ceil(retryAfterSeconds)) }),
+      ...(retryAfterSeconds === undefined
+        ? {}
+        : { "Retry-After": String(Math.ceil(retryAfterSeconds)) }),
     },
   };
 };
 
 /** Problems of bytes that a listener cannot read as a request, so that no app receives it: the same for core and web. */
 export const unreadableRequests = {
-  malformed_request: { status: 400, action: "fix_request", title: "This is not a well-formed HTTP request" },
+  malformed_request: {
+    status: 400,
+    action: "fix_request",
+    title: "This is not a well-formed HTTP request",
+  },
   request_timeout: { status: 408, action: "retry", title: "The request was not complete in time" },
-  headers_too_large: { status: 431, action: "fix_request", title: "The headers of the request are over the limit" },
+  headers_too_large: {
+    status: 431,
+    action: "fix_request",
+    title: "The headers of the request are over the limit",
+  },
 } as const satisfies Record<string, { status: number; action: ProblemAction; title: string }>;
 
 /** A code of `unreadableRequests`. */

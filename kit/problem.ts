@@ -26,7 +26,10 @@ export class CodedProblem<Code extends string = string> extends Error {
   readonly options: Readonly<ProblemOptions>;
 
   constructor(code: Code, options: ProblemOptions = {}) {
-    super(options.detail ?? code, options.cause === undefined ? undefined : { cause: options.cause });
+    super(
+      options.detail ?? code,
+      options.cause === undefined ? undefined : { cause: options.cause },
+    );
     this.name = "Problem";
     this.code = code;
     this.options = options;

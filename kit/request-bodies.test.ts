@@ -50,7 +50,9 @@ describe("bodies that arrive", () => {
     upload.send(301);
     expect(await upload.result).toBe("payload_too_large");
     const { request } = createUpload({ "content-length": "301" });
-    expect(await bodies.read(request, { remoteAddress: "192.0.2.1", bytesMax: 300 })).toBe("payload_too_large");
+    expect(await bodies.read(request, { remoteAddress: "192.0.2.1", bytesMax: 300 })).toBe(
+      "payload_too_large",
+    );
     expect(request.body.locked).toBe(false);
   });
 
@@ -80,14 +82,18 @@ describe("bodies that arrive", () => {
 
   it("N2: end the oldest of all over the limit of all", async () => {
     const { begin } = setUp();
-    const uploads = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"].map((address) => begin(address));
+    const uploads = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"].map((address) =>
+      begin(address),
+    );
     for (const upload of uploads) {
       upload.send(300);
       await settle();
     }
     expect(await uploads[0]?.result).toBe("overloaded");
     for (const upload of uploads.slice(1)) upload.end();
-    expect(await Promise.all(uploads.slice(1).map(({ result }) => result))).toEqual([300, 300, 300]);
+    expect(await Promise.all(uploads.slice(1).map(({ result }) => result))).toEqual([
+      300, 300, 300,
+    ]);
   });
 
   it("release their bytes when they are complete, refused or their client disconnects", async () => {

@@ -31,7 +31,10 @@ export const runEvery = async (
       if (signal.aborted) return;
       failures += 1;
       waitMs = Math.min(intervalMs, retryMs(failures));
-      log.error({ job: name, err, retry_seconds: Math.round(waitMs / 1000) }, "job failed; retrying");
+      log.error(
+        { job: name, err, retry_seconds: Math.round(waitMs / 1000) },
+        "job failed; retrying",
+      );
     }
     await clock.sleep(waitMs, signal).catch(() => undefined);
   }
@@ -41,5 +44,10 @@ export const runEvery = async (
 export type Job = readonly [name: string, intervalMs: number, tick: Parameters<typeof runEvery>[1]];
 
 /** Runs jobs beside each other until the signal aborts. */
-export const runJobs = (options: Pick<JobOptions, "clock" | "signal" | "log">, jobs: readonly Job[]) =>
-  Promise.all(jobs.map(([name, intervalMs, tick]) => runEvery({ ...options, name, intervalMs }, tick)));
+export const runJobs = (
+  options: Pick<JobOptions, "clock" | "signal" | "log">,
+  jobs: readonly Job[],
+) =>
+  Promise.all(
+    jobs.map(([name, intervalMs, tick]) => runEvery({ ...options, name, intervalMs }, tick)),
+  );

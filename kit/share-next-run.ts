@@ -33,10 +33,17 @@ export const shareNextRun = <Given, Result>(
 ): ((given: Given) => Promise<Result>) => {
   const turns = new Map<string, Turn<Result>>();
   const now = (): number => sharedFor?.clock.monotonic() ?? 0;
-  const isFresh = ({ startedAt }: Turn<Result>): boolean => sharedFor !== undefined && now() - startedAt < sharedFor.ms;
+  const isFresh = ({ startedAt }: Turn<Result>): boolean =>
+    sharedFor !== undefined && now() - startedAt < sharedFor.ms;
   const start = (key: string, given: Given, version: unknown): Promise<Result> => {
     for (const [other, turn] of turns) if (turn.isOver && !isFresh(turn)) turns.delete(other);
-    const turn: Turn<Result> = { run: run(given), startedAt: now(), version, next: null, isOver: false };
+    const turn: Turn<Result> = {
+      run: run(given),
+      startedAt: now(),
+      version,
+      next: null,
+      isOver: false,
+    };
     turns.set(key, turn);
     const end = (isKept: boolean) => {
       turn.isOver = true;
@@ -52,7 +59,8 @@ export const shareNextRun = <Given, Result>(
     const key = keyOf(given);
     const turn = turns.get(key);
     const isServed = turn !== undefined && isFresh(turn) && turn.version === version;
-    if (turn === undefined || (turn.isOver && turn.next === null && !isServed)) return start(key, given, version);
+    if (turn === undefined || (turn.isOver && turn.next === null && !isServed))
+      return start(key, given, version);
     if (turn.next === null && isServed) return turn.run;
     const startNext = () => start(key, given, version);
     turn.next ??= turn.run.then(startNext, startNext);
@@ -60,6 +68,8 @@ export const shareNextRun = <Given, Result>(
   };
   return (given) => {
     const version = sharedFor?.version?.();
-    return version === undefined ? join(given, undefined) : version.then((known) => join(given, known));
+    return version === undefined
+      ? join(given, undefined)
+      : version.then((known) => join(given, known));
   };
 };

@@ -5,7 +5,8 @@ describe("token buckets", () => {
   it("gives a key its burst at once, then its rate, and every key its own", () => {
     let now = 0;
     const buckets = createTokenBuckets({ burst: 3, perSecond: 2, clock: { monotonic: () => now } });
-    const takeAll = (key: string) => Array.from({ length: 5 }, () => buckets.take(key)).filter(Boolean).length;
+    const takeAll = (key: string) =>
+      Array.from({ length: 5 }, () => buckets.take(key)).filter(Boolean).length;
     expect(takeAll("a")).toBe(3);
     expect(takeAll("b")).toBe(3);
     now += 1_000;

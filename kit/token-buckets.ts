@@ -35,7 +35,8 @@ export const createTokenBuckets = ({
     return bucket;
   };
   const sweep = (now: number): void => {
-    for (const [key, bucket] of buckets) if (refill(bucket, now).tokens === burst) buckets.delete(key);
+    for (const [key, bucket] of buckets)
+      if (refill(bucket, now).tokens === burst) buckets.delete(key);
   };
   const tokens = (key: string): number => {
     const bucket = buckets.get(key);

@@ -16,7 +16,10 @@ export const SecretVariable = v.pipe(
 export const AddressVariable = v.pipe(
   TextVariable,
   v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, or [IPv6 address]:port"),
-  v.check((value) => URL.canParse(`https://${value}`), "must have a valid address, and a port of at most 65535"),
+  v.check(
+    (value) => URL.canParse(`https://${value}`),
+    "must have a valid address, and a port of at most 65535",
+  ),
   v.transform((value) => {
     const at = value.lastIndexOf(":");
     return { host: value.slice(0, at).replace(/^\[|\]$/g, ""), port: Number(value.slice(at + 1)) };
@@ -48,7 +51,9 @@ const headerPair = /^\s*([\w-]+)\s*=\s*(\S(?:.*\S)?)\s*$/;
 const readHeaders = (text: string): Readonly<Record<string, Secret>> | undefined => {
   const pairs = text.split(",").map((pair) => headerPair.exec(pair));
   try {
-    const headers = pairs.map((pair) => [pair?.[1]?.toLowerCase() ?? "", decodeURIComponent(pair?.[2] ?? "")] as const);
+    const headers = pairs.map(
+      (pair) => [pair?.[1]?.toLowerCase() ?? "", decodeURIComponent(pair?.[2] ?? "")] as const,
+    );
     if (headers.some(([name, value]) => name === "" || /\p{Cc}/u.test(value))) return undefined;
     return Object.fromEntries(headers.map(([name, value]) => [name, new Secret(value)]));
   } catch {
@@ -94,7 +99,10 @@ export const NetworksVariable = v.pipe(
 );
 
 /** The lowest level that a program logs. */
-export const LogLevelVariable = v.picklist(["debug", "info", "warn", "error"], "must be debug, info, warn or error");
+export const LogLevelVariable = v.picklist(
+  ["debug", "info", "warn", "error"],
+  "must be debug, info, warn or error",
+);
 
 /** `true` or `false`, nothing else. */
 export const BooleanVariable = v.pipe(
@@ -118,7 +126,10 @@ const unitSeconds: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400 };
 export const DurationVariable = (minSeconds = 1, maxSeconds = Number.POSITIVE_INFINITY) =>
   v.pipe(
     v.string(),
-    v.check((text) => /^\d{1,9}[smhd]$/.test(text), "must be a whole number followed by s, m, h or d, for example 30m"),
+    v.check(
+      (text) => /^\d{1,9}[smhd]$/.test(text),
+      "must be a whole number followed by s, m, h or d, for example 30m",
+    ),
     v.transform((text) => Number(text.slice(0, -1)) * (unitSeconds[text.slice(-1)] ?? 1)),
     v.check((seconds) => seconds >= minSeconds, `must be at least ${minSeconds}s`),
     v.check((seconds) => seconds <= maxSeconds, `must be at most ${maxSeconds}s`),

@@ -1,9 +1,27 @@
-import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose";
+import {
+  createLocalJWKSet,
+  errors,
+  type JSONWebKeySet,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  jwtVerify,
+} from "jose";
 import type { Clock } from "./clock.ts";
 import { singleFlight } from "./single-flight.ts";
 
 /** Asymmetric signatures alone: never `none`, and never HS256, whose key would be the public one. */
-const algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];
+const algorithms = [
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "ES256",
+  "ES384",
+  "ES512",
+  "EdDSA",
+];
 
 /** How much the clocks of an issuer and of core may differ. */
 export const leewaySeconds = 60;
@@ -20,7 +38,8 @@ export const verifyIssuerToken = async (
   keys: JWTVerifyGetKey,
   { issuer, audience, now }: { issuer: string; audience: string; now: number },
 ): Promise<JWTPayload> => {
-  if (token.length > tokenCharactersMax) throw new errors.JWTInvalid(`the token is over ${tokenCharactersMax} bytes`);
+  if (token.length > tokenCharactersMax)
+    throw new errors.JWTInvalid(`the token is over ${tokenCharactersMax} bytes`);
   const { payload } = await jwtVerify(token, keys, {
     algorithms,
     issuer,
@@ -31,7 +50,12 @@ export const verifyIssuerToken = async (
   });
   // jose compares `iat` only with a greatest age.
   if (Number(payload.iat) > now / 1000 + leewaySeconds)
-    throw new errors.JWTClaimValidationFailed('"iat" is in the future', payload, "iat", "check_failed");
+    throw new errors.JWTClaimValidationFailed(
+      '"iat" is in the future',
+      payload,
+      "iat",
+      "check_failed",
+    );
   return payload;
 };
 
@@ -65,7 +89,11 @@ export const createIssuerKeys = (
       try {
         return await keys(header, token);
       } catch (error) {
-        if (!(error instanceof errors.JWKSNoMatchingKey) || clock.monotonic() - reloadedAt < cooldownMs) throw error;
+        if (
+          !(error instanceof errors.JWKSNoMatchingKey) ||
+          clock.monotonic() - reloadedAt < cooldownMs
+        )
+          throw error;
         return (await reloadFor()).keys(header, token);
       }
     };

@@ -81,11 +81,19 @@ export const AuditChainView = v.strictObject({
   pending: v.number(),
   /** Each event up to `seq` was compared with its link, at the earliest at `checked_since`, and the last one at `checked_at`. */
   verified: v.nullable(
-    v.strictObject({ seq: v.number(), hash: v.string(), checked_at: IsoTimestamp, checked_since: IsoTimestamp }),
+    v.strictObject({
+      seq: v.number(),
+      hash: v.string(),
+      checked_at: IsoTimestamp,
+      checked_since: IsoTimestamp,
+    }),
   ),
   /** The first fault that a check found; events from there on are not verified. */
   fault: v.nullable(
-    v.strictObject({ kind: v.picklist(["gap", "chain_broken", "event_missing", "event_edited"]), seq: v.number() }),
+    v.strictObject({
+      kind: v.picklist(["gap", "chain_broken", "event_missing", "event_edited"]),
+      seq: v.number(),
+    }),
   ),
 });
 

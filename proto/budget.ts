@@ -14,13 +14,19 @@ export const budgetCheckSeconds = 5;
 /** The name of a budget, as it stands in a path. */
 export const BudgetName = v.pipe(
   v.string("must be a string"),
-  v.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/, "must be 1 to 64 lowercase letters, digits, dots, dashes or underscores"),
+  v.regex(
+    /^[a-z0-9][a-z0-9._-]{0,63}$/,
+    "must be 1 to 64 lowercase letters, digits, dots, dashes or underscores",
+  ),
 );
 
 /** Body of `PUT /v1/collector/budgets/{name}`. */
 export const BudgetBody = v.strictObject({
   /** A query of the language of `/fleet` by what a host is, not by how it stands; empty for every host. */
-  filter: v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters")),
+  filter: v.pipe(
+    v.string("must be a string"),
+    v.maxLength(4096, "must be at most 4096 characters"),
+  ),
   bytes_per_hour: Integer(budgetBytesMin, Number.MAX_SAFE_INTEGER),
 });
 

@@ -48,7 +48,11 @@ const dotted = (oid: string): string => {
 };
 
 const ours = (extensions: Extensions) =>
-  [...extensions].map(([oid, { critical, value }]) => ({ oid: dotted(oid), critical, value: hex(value) }));
+  [...extensions].map(([oid, { critical, value }]) => ({
+    oid: dotted(oid),
+    critical,
+    value: hex(value),
+  }));
 const theirs = (extensions: readonly x509.Extension[]) =>
   extensions.map(({ type, critical, value }) => ({ oid: type, critical, value: hex(value) }));
 
@@ -129,7 +133,11 @@ const agrees = (read: (der: Uint8Array<ArrayBuffer>) => { own: object; other: ob
 /** Changes that leave something to read: a byte, a byte inserted or removed. */
 const tampered = (der: Uint8Array) =>
   fc
-    .tuple(fc.constantFrom("change", "insert", "remove"), fc.nat(der.length - 1), fc.integer({ min: 0, max: 255 }))
+    .tuple(
+      fc.constantFrom("change", "insert", "remove"),
+      fc.nat(der.length - 1),
+      fc.integer({ min: 0, max: 255 }),
+    )
     .map(([how, at, byte]) => {
       const head = der.subarray(0, at);
       const tail = der.subarray(how === "insert" ? at : at + 1);
@@ -143,13 +151,20 @@ describe("the readers of the hot paths agree with x509", () => {
     unit: fc.constantFrom(..."abcXYZ019-._~:/?#[]@!$&'()*+,;=%é\n "),
   });
   const certificate = fc.record({
-    names: fc.array(fc.record({ type: fc.constantFrom("dns" as const, "url" as const), value: text }), {
-      maxLength: 3,
-    }),
+    names: fc.array(
+      fc.record({ type: fc.constantFrom("dns" as const, "url" as const), value: text }),
+      {
+        maxLength: 3,
+      },
+    ),
     subject: fc.constantFrom("", "CN=web-1", "C=DE, O=Ä & Sons, CN=a\\, b"),
     years: fc.integer({ min: 1, max: 60 }),
     extra: fc.array(
-      fc.record({ arc: fc.nat(300_000), critical: fc.boolean(), value: fc.uint8Array({ maxLength: 200 }) }),
+      fc.record({
+        arc: fc.nat(300_000),
+        critical: fc.boolean(),
+        value: fc.uint8Array({ maxLength: 200 }),
+      }),
       {
         maxLength: 3,
       },
@@ -161,12 +176,20 @@ describe("the readers of the hot paths agree with x509", () => {
       fc.asyncProperty(certificate, async ({ names, subject, years, extra }) => {
         const extensions = [
           ...(names.length > 0 ? [testNames(names)] : []),
-          ...extra.map(({ arc, critical, value }, index) => new x509.Extension(`1.2.${index}.${arc}`, critical, value)),
+          ...extra.map(
+            ({ arc, critical, value }, index) =>
+              new x509.Extension(`1.2.${index}.${arc}`, critical, value),
+          ),
         ];
         const notAfter = new Date(Date.UTC(2026 + years, 1, 28, 23, 59, 59));
-        const { own, other } = readBoth(await issueTestCertificate({ ca, key, subject, extensions, notAfter }));
+        const { own, other } = readBoth(
+          await issueTestCertificate({ ca, key, subject, extensions, notAfter }),
+        );
         expect(own).toEqual(other);
-        const der = decodePem(await createTestCsr({ key, subject, extensions }), "CERTIFICATE REQUEST");
+        const der = decodePem(
+          await createTestCsr({ key, subject, extensions }),
+          "CERTIFICATE REQUEST",
+        );
         const request = readBothCsr(der ?? new Uint8Array());
         expect(request.own).toEqual(request.other);
       }),
@@ -182,7 +205,10 @@ describe("the readers of the hot paths agree with x509", () => {
   });
 
   it("E9: on tampered requests, unless it rejects them", async () => {
-    const der = decodePem(await createTestCsr({ key, uri: "https://fleet.test/d/1" }), "CERTIFICATE REQUEST");
+    const der = decodePem(
+      await createTestCsr({ key, uri: "https://fleet.test/d/1" }),
+      "CERTIFICATE REQUEST",
+    );
     const { property, compared } = agrees(readBothCsr);
     fc.assert(fc.property(tampered(der ?? new Uint8Array()), property), { numRuns: 4_000 });
     expect(compared()).toBeGreaterThan(400);
@@ -196,21 +222,35 @@ describe("the readers of the hot paths agree with x509", () => {
     const withField = (index: number, ...replacement: Uint8Array[]) =>
       writeDer(
         tag.sequence,
-        writeDer(tag.sequence, ...fields.slice(0, index), ...replacement, ...fields.slice(index + 1)),
+        writeDer(
+          tag.sequence,
+          ...fields.slice(0, index),
+          ...replacement,
+          ...fields.slice(index + 1),
+        ),
         ...signed.map(({ raw }) => raw),
       );
     const serial = fields[1] ?? new Uint8Array();
     const extensions = fields[7] ?? new Uint8Array();
     const laxer = {
       "trailing bytes": Uint8Array.of(...der, 0),
-      "a length in the long form": withField(1, Uint8Array.of(2, 0x81, serial.length - 2, ...serial.subarray(2))),
-      "a padded serial number": withField(1, writeDer(tag.integer, Uint8Array.of(0), serial.subarray(2))),
+      "a length in the long form": withField(
+        1,
+        Uint8Array.of(2, 0x81, serial.length - 2, ...serial.subarray(2)),
+      ),
+      "a padded serial number": withField(
+        1,
+        writeDer(tag.integer, Uint8Array.of(0), serial.subarray(2)),
+      ),
       "a negative serial number": withField(1, Uint8Array.of(2, 1, 0xff)),
       "an extension given twice": withField(
         7,
         writeDer(
           tag.context3,
-          writeDer(tag.sequence, ...Array(2).fill(readValue(readValue(extensions, tag.context3), tag.sequence))),
+          writeDer(
+            tag.sequence,
+            ...Array(2).fill(readValue(readValue(extensions, tag.context3), tag.sequence)),
+          ),
         ),
       ),
     };

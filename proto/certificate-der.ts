@@ -51,7 +51,8 @@ const elementAt = (bytes: Uint8Array, start: number): DerElement => {
     const octets = length & 0x7f;
     if (octets === 0 || octets > 4) throw new DerError("indefinite or oversized length");
     length = 0;
-    for (let index = 0; index < octets; index++) length = length * 256 + (bytes[valueStart + index] ?? 0);
+    for (let index = 0; index < octets; index++)
+      length = length * 256 + (bytes[valueStart + index] ?? 0);
     if (length < 0x80 || length < 256 ** (octets - 1)) throw new DerError("length is not minimal");
     valueStart += octets;
   }
@@ -178,7 +179,8 @@ export const readExtensions = (sequence: Uint8Array): Extensions => {
     const critical = fields.takeIf(tag.boolean);
     const { value } = fields.take(tag.octetString);
     fields.end();
-    if (critical !== undefined && !/^(00|ff)$/.test(critical.value.toHex())) throw new DerError("not a boolean");
+    if (critical !== undefined && !/^(00|ff)$/.test(critical.value.toHex()))
+      throw new DerError("not a boolean");
     if (extensions.has(oid)) throw new DerError("repeated extension");
     extensions.set(oid, { critical: critical?.value[0] === 0xff, value });
   }
@@ -206,7 +208,8 @@ export interface CertificateParts {
 export const readCertificate = (der: Uint8Array): CertificateParts => {
   const { signed, signatureAlgorithm, signature } = readSigned(der);
   const fields = new DerFields(signed.value);
-  if (fields.take(tag.context0).value.toHex() !== "020102") throw new DerError("not a version 3 certificate");
+  if (fields.take(tag.context0).value.toHex() !== "020102")
+    throw new DerError("not a version 3 certificate");
   const serialNumber = readUnsigned(fields.take(tag.integer)).toHex();
   if (fields.take(tag.sequence).raw.toHex() !== signatureAlgorithm.toHex())
     throw new DerError("two signature algorithms");
@@ -221,7 +224,8 @@ export const readCertificate = (der: Uint8Array): CertificateParts => {
   fields.takeIf(0x82); // subjectUniqueID
   const wrapped = fields.takeIf(tag.context3);
   fields.end();
-  const extensions = wrapped === undefined ? new Map() : readExtensions(readValue(wrapped.value, tag.sequence));
+  const extensions =
+    wrapped === undefined ? new Map() : readExtensions(readValue(wrapped.value, tag.sequence));
   return {
     der,
     tbs: signed.raw,
@@ -277,5 +281,8 @@ export const writeUnsigned = (magnitude: Uint8Array): Uint8Array<ArrayBuffer> =>
 export const writeTime = (ms: number): Uint8Array<ArrayBuffer> => {
   const text = new Date(ms).toISOString().replace(/[-:T]|\.\d+/g, "");
   const short = ms < Date.UTC(2050, 0);
-  return writeDer(short ? tag.utcTime : tag.generalizedTime, new TextEncoder().encode(short ? text.slice(2) : text));
+  return writeDer(
+    short ? tag.utcTime : tag.generalizedTime,
+    new TextEncoder().encode(short ? text.slice(2) : text),
+  );
 };

@@ -6,8 +6,15 @@ import { createGrpcMessageReader, frameGrpcMessages } from "./grpc-framing.ts";
 const tooLarge = () => new Error("too large");
 
 /** Cuts bytes at the given offsets. */
-const cut = (bytes: Uint8Array<ArrayBuffer>, offsets: readonly number[]): Uint8Array<ArrayBuffer>[] => {
-  const edges = [0, ...offsets.map((offset) => offset % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
+const cut = (
+  bytes: Uint8Array<ArrayBuffer>,
+  offsets: readonly number[],
+): Uint8Array<ArrayBuffer>[] => {
+  const edges = [
+    0,
+    ...offsets.map((offset) => offset % (bytes.length + 1)).sort((a, b) => a - b),
+    bytes.length,
+  ];
   return edges.slice(1).map((edge, index) => bytes.subarray(edges[index], edge));
 };
 
@@ -33,9 +40,9 @@ describe("createGrpcMessageReader", () => {
       [255, 255, 255, 255],
       [128, 0, 0, 0],
     ])
-      expect(() => createGrpcMessageReader(40, unpooled, tooLarge).push(Uint8Array.of(0, ...length))).toThrow(
-        "too large",
-      );
+      expect(() =>
+        createGrpcMessageReader(40, unpooled, tooLarge).push(Uint8Array.of(0, ...length)),
+      ).toThrow("too large");
   });
 
   it("reports which messages are compressed", () => {

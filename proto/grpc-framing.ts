@@ -47,7 +47,10 @@ export const createGrpcMessageReader = (
           const length = lengthOf(prefix);
           if (length > bytesMax) throw tooLarge();
           if (chunk.length - at >= length) {
-            messages.push({ compressed: isCompressed(prefix), data: chunk.subarray(at, at + length) });
+            messages.push({
+              compressed: isCompressed(prefix),
+              data: chunk.subarray(at, at + length),
+            });
             at += length;
             prefixRead = 0;
             continue;
@@ -72,7 +75,8 @@ export const createGrpcMessageReader = (
 };
 
 const lengthOf = (prefix: Uint8Array): number =>
-  (prefix[1] ?? 0) * 0x100_0000 + (((prefix[2] ?? 0) << 16) | ((prefix[3] ?? 0) << 8) | (prefix[4] ?? 0));
+  (prefix[1] ?? 0) * 0x100_0000 +
+  (((prefix[2] ?? 0) << 16) | ((prefix[3] ?? 0) << 8) | (prefix[4] ?? 0));
 
 const isCompressed = (prefix: Uint8Array): boolean => ((prefix[0] ?? 0) & compressedFlag) !== 0;
 

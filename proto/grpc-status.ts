@@ -73,31 +73,62 @@ const varintField = (number: number) => wireTag(number, WireType.Varint);
 /** Makes a `google.rpc.RetryInfo`. */
 export const retryInfo = (seconds: number): GrpcDetail => ({
   typeUrl: "type.googleapis.com/google.rpc.RetryInfo",
-  value: new BinaryWriter().uint32(field(1)).fork().uint32(varintField(1)).int64(seconds).join().finish(),
+  value: new BinaryWriter()
+    .uint32(field(1))
+    .fork()
+    .uint32(varintField(1))
+    .int64(seconds)
+    .join()
+    .finish(),
 });
 
 /** Encodes a `google.rpc.Status`. */
-export const encodeGrpcStatus = (code: GrpcCode, message: string, details: readonly GrpcDetail[] = []): Uint8Array => {
-  const writer = new BinaryWriter().uint32(varintField(1)).int32(grpcCodes[code]).uint32(field(2)).string(message);
+export const encodeGrpcStatus = (
+  code: GrpcCode,
+  message: string,
+  details: readonly GrpcDetail[] = [],
+): Uint8Array => {
+  const writer = new BinaryWriter()
+    .uint32(varintField(1))
+    .int32(grpcCodes[code])
+    .uint32(field(2))
+    .string(message);
   for (const { typeUrl, value } of details)
-    writer.uint32(field(3)).fork().uint32(field(1)).string(typeUrl).uint32(field(2)).bytes(value).join();
+    writer
+      .uint32(field(3))
+      .fork()
+      .uint32(field(1))
+      .string(typeUrl)
+      .uint32(field(2))
+      .bytes(value)
+      .join();
   return writer.finish();
 };
 
 /** Returns the headers or trailers of a failed call. */
-export const grpcStatusHeaders = ({ code, message, details }: GrpcError): Record<string, string> => {
+export const grpcStatusHeaders = ({
+  code,
+  message,
+  details,
+}: GrpcError): Record<string, string> => {
   const text = message.toWellFormed();
   return {
     "grpc-status": String(grpcCodes[code]),
     "grpc-message": encodeURIComponent(text),
     ...(details.length === 0
       ? {}
-      : { "grpc-status-details-bin": encodeGrpcStatus(code, text, details).toBase64({ omitPadding: true }) }),
+      : {
+          "grpc-status-details-bin": encodeGrpcStatus(code, text, details).toBase64({
+            omitPadding: true,
+          }),
+        }),
   };
 };
 
 /** Reads a call's status from its headers or trailers: "ok", its error, or undefined if they contain none. Ignores malformed details. */
-export const readGrpcStatus = (headers: Readonly<Record<string, unknown>>): "ok" | GrpcError | undefined => {
+export const readGrpcStatus = (
+  headers: Readonly<Record<string, unknown>>,
+): "ok" | GrpcError | undefined => {
   const status = headers["grpc-status"];
   if (status === undefined) return undefined;
   if (status === "0") return "ok";
@@ -110,7 +141,9 @@ export const readGrpcStatus = (headers: Readonly<Record<string, unknown>>): "ok"
   });
 };
 
-const codeNames = new Map(Object.entries(grpcCodes).map(([name, code]) => [code as number, name as GrpcCode]));
+const codeNames = new Map(
+  Object.entries(grpcCodes).map(([name, code]) => [code as number, name as GrpcCode]),
+);
 
 const decodeStatus = (base64: string): { message: string; details: GrpcDetail[] } | undefined => {
   try {
@@ -175,7 +208,8 @@ const decodeMessage = (encoded: unknown): string => {
 };
 
 /** Returns the code for an HTTP status other than 200, which a proxy sends (grpc/doc/http-grpc-status-mapping.md). */
-export const grpcCodeOfHttpStatus = (status: number): GrpcCode => httpCodes.get(status) ?? "unknown";
+export const grpcCodeOfHttpStatus = (status: number): GrpcCode =>
+  httpCodes.get(status) ?? "unknown";
 
 const httpCodes = new Map<number, GrpcCode>([
   [400, "internal"],

@@ -47,7 +47,9 @@ describe("identityOfCertificate", () => {
   });
 
   it("G6: keeps case and a trailing dot, so that neither matches another host", async () => {
-    expect(await named([{ type: "dns", value: "Host.example." }])).toMatchObject({ identity: "Host.example." });
+    expect(await named([{ type: "dns", value: "Host.example." }])).toMatchObject({
+      identity: "Host.example.",
+    });
   });
 
   it("G6: ignores a common name", async () => {
@@ -65,26 +67,43 @@ describe("identityOfCertificate", () => {
       { type: "upn", value: "host@example" },
       { type: "id", value: "1.2.3" },
     ];
-    for (const other of others) expect(await named([first, other])).toEqual({ ok: false, reason: "several_names" });
-    for (const other of others.slice(2)) expect(await named([other])).toEqual({ ok: false, reason: "other_kind" });
+    for (const other of others)
+      expect(await named([first, other])).toEqual({ ok: false, reason: "several_names" });
+    for (const other of others.slice(2))
+      expect(await named([other])).toEqual({ ok: false, reason: "other_kind" });
   });
 
   it("E9: a URI with text like a second name is one name", async () => {
     expect(await withNames(uri("https://fleet.test/a,DNS:b"))).toMatchObject({
       identity: "https://fleet.test/a,DNS:b",
     });
-    expect(await withNames(uri("https://fleet.test/a, DNS:b"))).toEqual({ ok: false, reason: "bad_characters" });
+    expect(await withNames(uri("https://fleet.test/a, DNS:b"))).toEqual({
+      ok: false,
+      reason: "bad_characters",
+    });
   });
 
   it("E9: rejects NUL, controls, non-ASCII and the empty name", async () => {
-    for (const text of ["", "https://fleet.test/a\0b", "https://fleet.test/a\nb", "https://fleet.test/é", "a\x7f"]) {
+    for (const text of [
+      "",
+      "https://fleet.test/a\0b",
+      "https://fleet.test/a\nb",
+      "https://fleet.test/é",
+      "a\x7f",
+    ]) {
       expect(await withNames(uri(text))).toEqual({ ok: false, reason: "bad_characters" });
     }
   });
 
   it("rejects names that are not DER", async () => {
-    expect(await withNames(Uint8Array.of(0x86, 0x81, 0x02, 0x61, 0x62))).toEqual({ ok: false, reason: "malformed" });
-    expect(await withNames(Uint8Array.of(0x86, 0x05, 0x61))).toEqual({ ok: false, reason: "malformed" });
+    expect(await withNames(Uint8Array.of(0x86, 0x81, 0x02, 0x61, 0x62))).toEqual({
+      ok: false,
+      reason: "malformed",
+    });
+    expect(await withNames(Uint8Array.of(0x86, 0x05, 0x61))).toEqual({
+      ok: false,
+      reason: "malformed",
+    });
     expect(await withNames()).toEqual({ ok: false, reason: "no_name" });
   });
 
@@ -101,26 +120,36 @@ describe("identityOfCertificate", () => {
     );
     for (let length = 0; length < der.length; length++)
       expect(identityOfCertificate(der.subarray(0, length)).ok).toBe(false);
-    expect(identityOfCertificate(new Uint8Array([...der, 0]))).toEqual({ ok: false, reason: "malformed" });
+    expect(identityOfCertificate(new Uint8Array([...der, 0]))).toEqual({
+      ok: false,
+      reason: "malformed",
+    });
   });
 });
 
 describe("composeIdentity", () => {
   it("keeps RFC 3986 unreserved characters and encodes the rest as UTF-8", () => {
-    expect(composeIdentity("https://fleet.test/d/", "AZaz09-._~")).toBe("https://fleet.test/d/AZaz09-._~");
+    expect(composeIdentity("https://fleet.test/d/", "AZaz09-._~")).toBe(
+      "https://fleet.test/d/AZaz09-._~",
+    );
     expect(composeIdentity("https://fleet.test/d/", "a/b c!'()*é:@%")).toBe(
       "https://fleet.test/d/a%2Fb%20c%21%27%28%29%2A%C3%A9%3A%40%25",
     );
   });
 
-  const character = fc.integer({ min: 0, max: 0x10ffff }).filter((code) => code < 0xd800 || code > 0xdfff);
+  const character = fc
+    .integer({ min: 0, max: 0x10ffff })
+    .filter((code) => code < 0xd800 || code > 0xdfff);
 
   it("composes different identities for different devices, which can be decoded", () => {
     fc.assert(
       fc.property(fc.array(character, { minLength: 1 }), (characters) => {
         const deviceId = String.fromCodePoint(...characters);
         const identity = composeIdentity("x://y/", deviceId);
-        return /^x:\/\/y\/[A-Za-z0-9._~%-]+$/.test(identity) && decodeURIComponent(identity.slice(6)) === deviceId;
+        return (
+          /^x:\/\/y\/[A-Za-z0-9._~%-]+$/.test(identity) &&
+          decodeURIComponent(identity.slice(6)) === deviceId
+        );
       }),
     );
   });

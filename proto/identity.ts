@@ -36,13 +36,18 @@ export const identityOfExtensions = (extensions: Extensions): IdentityResult =>
 
 const identityOf = (extensions: Extensions): IdentityResult => {
   const extension = extensions.get(extensionOid.subjectAltName);
-  const [name, ...others] = extension === undefined ? [] : readElements(readValue(extension.value, tag.sequence));
+  const [name, ...others] =
+    extension === undefined ? [] : readElements(readValue(extension.value, tag.sequence));
   if (name === undefined) return { ok: false, reason: "no_name" };
   if (others.length > 0) return { ok: false, reason: "several_names" };
   if (name.tag !== tag.dnsName && name.tag !== tag.uri) return { ok: false, reason: "other_kind" };
   const printable = name.value.length > 0 && name.value.every((byte) => byte > 0x20 && byte < 0x7f);
   if (!printable) return { ok: false, reason: "bad_characters" };
-  return { ok: true, identity: new TextDecoder().decode(name.value), kind: name.tag === tag.uri ? "uri" : "dns" };
+  return {
+    ok: true,
+    identity: new TextDecoder().decode(name.value),
+    kind: name.tag === tag.uri ? "uri" : "dns",
+  };
 };
 
 const withoutDerError = (read: () => IdentityResult): IdentityResult => {

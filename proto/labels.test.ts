@@ -3,7 +3,8 @@ import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import { isLabelKey, isLabelValue, Labels, labelsMax } from "./labels.ts";
 
-const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, "v"]));
+const many = (count: number) =>
+  Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, "v"]));
 const accepts = (labels: unknown) => v.is(Labels, labels);
 
 describe("Labels", () => {
@@ -48,7 +49,9 @@ describe("Labels", () => {
     fc.assert(
       fc.property(word, (text) => {
         expect(isLabelValue(text)).toBe(isKubernetesName(text));
-        expect(isLabelKey(text)).toBe(isKubernetesName(text) && text !== "constructor" && text !== "prototype");
+        expect(isLabelKey(text)).toBe(
+          isKubernetesName(text) && text !== "constructor" && text !== "prototype",
+        );
       }),
     );
   });

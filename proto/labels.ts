@@ -17,7 +17,8 @@ const wordRule =
 const reservedKeys: ReadonlySet<string> = new Set(["constructor", "prototype"]);
 
 /** Whether `text` can be a label's key. */
-export const isLabelKey = (text: string): boolean => labelWord.test(text) && !reservedKeys.has(text);
+export const isLabelKey = (text: string): boolean =>
+  labelWord.test(text) && !reservedKeys.has(text);
 
 /** Whether `text` can be a label's value. */
 export const isLabelValue = (text: string): boolean => labelWord.test(text);
@@ -26,7 +27,9 @@ export const isLabelValue = (text: string): boolean => labelWord.test(text);
 export const anyLabelValue = "*";
 
 /** A label as a filter names it: `env:prod`, or `env:*`. */
-export const labelPair = new RegExp(`${labelWord.source.slice(0, -1)}:(?:\\*|${labelWord.source.slice(1, -1)})$`);
+export const labelPair = new RegExp(
+  `${labelWord.source.slice(0, -1)}:(?:\\*|${labelWord.source.slice(1, -1)})$`,
+);
 
 /** Splits a pair of `labelPair`. */
 export const splitLabelPair = (pair: string): { key: string; value: string } => {
@@ -34,7 +37,8 @@ export const splitLabelPair = (pair: string): { key: string; value: string } => 
   return { key: pair.slice(0, at), value: pair.slice(at + 1) };
 };
 
-const isMapping = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value);
+const isMapping = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Labels by key, at most `labelsMax`. */
 export const Labels = v.pipe(

@@ -14,7 +14,10 @@ export const decodePem = (text: string, label: string): Uint8Array<ArrayBuffer> 
  * Decodes PEM of local files, such as CA bundles: every block of this label in order; ignores text between blocks. Undefined if a
  * block is malformed.
  */
-export const decodePemBundle = (text: string, label: string): Uint8Array<ArrayBuffer>[] | undefined => {
+export const decodePemBundle = (
+  text: string,
+  label: string,
+): Uint8Array<ArrayBuffer>[] | undefined => {
   const [, ...blocks] = text.split(`-----BEGIN ${label}-----`);
   const decoded: Uint8Array<ArrayBuffer>[] = [];
   for (const block of blocks) {

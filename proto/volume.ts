@@ -13,15 +13,21 @@ export const volumeHoursDays = 14;
 export const unusualVolume = { times: 10, bytesMin: 1024 * 1024 } as const;
 
 /** Whether a host sends many times its usual. */
-export const isUnusual = ({ day_bytes: day, usual_bytes: usual }: { day_bytes: number; usual_bytes: number | null }) =>
-  usual !== null && day >= unusualVolume.bytesMin && day >= unusualVolume.times * usual;
+export const isUnusual = ({
+  day_bytes: day,
+  usual_bytes: usual,
+}: {
+  day_bytes: number;
+  usual_bytes: number | null;
+}) => usual !== null && day >= unusualVolume.bytesMin && day >= unusualVolume.times * usual;
 
 /** The parameter `by`: `host`, `kind`, `source` or `label:KEY`. */
 export const VolumeBy = v.pipe(
   v.string("must be given once"),
   v.check(
     (text) =>
-      ["host", "kind", "source"].includes(text) || (text.startsWith("label:") && labelPair.test(`${text.slice(6)}:*`)),
+      ["host", "kind", "source"].includes(text) ||
+      (text.startsWith("label:") && labelPair.test(`${text.slice(6)}:*`)),
     "must be host, kind, source or label:KEY",
   ),
 );
@@ -29,10 +35,17 @@ export const VolumeBy = v.pipe(
 const volume = { envelopes: v.number(), payload_bytes: v.number() };
 
 /** Bytes of a host in the last 24 whole hours, and on a usual day: the median of two weeks, null while it is not known. */
-export const HostVolumeView = v.strictObject({ day_bytes: v.number(), usual_bytes: v.nullable(v.number()) });
+export const HostVolumeView = v.strictObject({
+  day_bytes: v.number(),
+  usual_bytes: v.nullable(v.number()),
+});
 
 /** Why core stores nothing more of a host in this hour (docs/volume.md). */
-export const HoldView = v.strictObject({ budget: v.string(), since: IsoTimestamp, until: IsoTimestamp });
+export const HoldView = v.strictObject({
+  budget: v.string(),
+  since: IsoTimestamp,
+  until: IsoTimestamp,
+});
 
 /** Response of `GET /v1/collector/volume`. */
 export const VolumeReport = v.strictObject({

@@ -9,8 +9,13 @@ const envelope = fc
   .record({
     sequence: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
     kind: fc.string({ maxLength: 8 }),
-    observedAt: fc.record({ seconds: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), nanos: fc.integer() }),
-    attributes: fc.dictionary(fc.string({ maxLength: 4 }), fc.string({ maxLength: 4 }), { maxKeys: 3 }),
+    observedAt: fc.record({
+      seconds: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+      nanos: fc.integer(),
+    }),
+    attributes: fc.dictionary(fc.string({ maxLength: 4 }), fc.string({ maxLength: 4 }), {
+      maxKeys: 3,
+    }),
     payload: fc.uint8Array({ maxLength: 200 }),
   })
   .map((init) => toBinary(EnvelopeSchema, create(EnvelopeSchema, init)));

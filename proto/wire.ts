@@ -28,7 +28,10 @@ export class WireLimitError extends ProtobufError {
 export const wireTag = (number: number, type: WireType): number => (number << 3) | type;
 
 /** Calls `read` with a reader of `bytes`. Throws `ProtobufError` when they end inside a field or hold a varint that is too long. */
-export const readWire = <Result>(bytes: Uint8Array, read: (reader: BinaryReader) => Result): Result => {
+export const readWire = <Result>(
+  bytes: Uint8Array,
+  read: (reader: BinaryReader) => Result,
+): Result => {
   try {
     return read(new BinaryReader(bytes));
   } catch (cause) {
@@ -87,7 +90,11 @@ export const readValueEnd = (reader: BinaryReader, tag: number, end: number): nu
 };
 
 /** Calls `visit` with the tag and the end of each field of the message that ends at `end`; the reader is where the field's value begins. */
-export const eachField = (reader: BinaryReader, end: number, visit: (tag: number, valueEnd: number) => void): void => {
+export const eachField = (
+  reader: BinaryReader,
+  end: number,
+  visit: (tag: number, valueEnd: number) => void,
+): void => {
   while (reader.pos < end) {
     const tag = readTag(reader, end);
     const to = readValueEnd(reader, tag, end);
@@ -97,7 +104,12 @@ export const eachField = (reader: BinaryReader, end: number, visit: (tag: number
 };
 
 /** Calls `visit` with the end of each value of one length-delimited field; other fields are skipped. */
-export const eachValue = (reader: BinaryReader, end: number, number: number, visit: (valueEnd: number) => void): void =>
+export const eachValue = (
+  reader: BinaryReader,
+  end: number,
+  number: number,
+  visit: (valueEnd: number) => void,
+): void =>
   eachField(reader, end, (tag, to) => {
     if (tag >>> 3 !== number) return;
     if ((tag & 7) !== WireType.LengthDelimited)

@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { oneAtATime } from "./one-at-a-time.ts";
 
-it("starts no call before the previous one has ended, even by a failure", async ({ onTestFinished }) => {
+it("starts no call before the previous one has ended, even by a failure", async ({
+  onTestFinished,
+}) => {
   const dir = await mkdtemp(join(tmpdir(), "one-at-a-time-"));
   onTestFinished(() => rm(dir, { recursive: true }));
   const lock = join(dir, "lock");

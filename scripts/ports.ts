@@ -6,7 +6,10 @@ const first = 18_000;
 const last = 31_999;
 
 /** Returns `count` different ports of 127.0.0.1 that are free now and that outgoing connections will not use. */
-export const findPorts = async (count: number, entropy: Entropy = systemEntropy): Promise<number[]> => {
+export const findPorts = async (
+  count: number,
+  entropy: Entropy = systemEntropy,
+): Promise<number[]> => {
   const found = new Set<number>();
   for (let attempt = 0; attempt < 1000 && found.size < count; attempt++) {
     const port = first + Math.floor(fraction(entropy) * (last - first + 1));
@@ -26,7 +29,8 @@ const isFree = (port: number, host = "127.0.0.1"): Promise<boolean> =>
   });
 
 /** Returns whether this port of `localhost` is free, on IPv4 and IPv6. */
-export const isPortFree = async (port: number): Promise<boolean> => (await isFree(port)) && (await isFree(port, "::1"));
+export const isPortFree = async (port: number): Promise<boolean> =>
+  (await isFree(port)) && (await isFree(port, "::1"));
 
 /** Returns whether `address` (host:port) accepts connections. */
 export const isListening = (address: string): Promise<boolean> =>

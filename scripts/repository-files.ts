@@ -7,9 +7,13 @@ export const root = fileURLToPath(new URL("../", import.meta.url));
 
 /** Returns the existing files that git tracks or would add and that match one of the patterns. */
 export const repositoryFiles = (...patterns: string[]): string[] =>
-  execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "-z", ...patterns], {
-    encoding: "utf8",
-  })
+  execFileSync(
+    "git",
+    ["ls-files", "--cached", "--others", "--exclude-standard", "-z", ...patterns],
+    {
+      encoding: "utf8",
+    },
+  )
     .split("\0")
     .filter((path) => path !== "" && existsSync(path))
     .sort();

@@ -5,16 +5,22 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { copyStripped, stripElf } from "./strip-elf.ts";
 
-it.skipIf(process.platform !== "linux")("a stripped Node runs, and is smaller by its symbols", () => {
-  const dir = mkdtempSync(join(tmpdir(), "strip-elf-"));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
-  const node = join(dir, "node");
-  copyStripped(process.execPath, node);
-  const print = 'process.stdout.write(process.version + (await import("node:sqlite")).DatabaseSync.name)';
-  const args = ["--no-warnings", "--input-type=module", "--eval", print];
-  expect(execFileSync(node, args, { encoding: "utf8", timeout: 60_000 })).toBe(`${process.version}DatabaseSync`);
-  expect(statSync(node).size).toBeLessThan(0.8 * statSync(process.execPath).size);
-});
+it.skipIf(process.platform !== "linux")(
+  "a stripped Node runs, and is smaller by its symbols",
+  () => {
+    const dir = mkdtempSync(join(tmpdir(), "strip-elf-"));
+    onTestFinished(() => rmSync(dir, { recursive: true }));
+    const node = join(dir, "node");
+    copyStripped(process.execPath, node);
+    const print =
+      'process.stdout.write(process.version + (await import("node:sqlite")).DatabaseSync.name)';
+    const args = ["--no-warnings", "--input-type=module", "--eval", print];
+    expect(execFileSync(node, args, { encoding: "utf8", timeout: 60_000 })).toBe(
+      `${process.version}DatabaseSync`,
+    );
+    expect(statSync(node).size).toBeLessThan(0.8 * statSync(process.execPath).size);
+  },
+);
 
 it("leaves what is not a 64-bit ELF file as it is", () => {
   const script = Buffer.from("#!/bin/sh\n");

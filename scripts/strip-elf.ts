@@ -39,6 +39,7 @@ export const copyStripped = (source: string, target: string): void => {
 
 if (import.meta.main) {
   const [source, target] = process.argv.slice(2);
-  if (source === undefined || target === undefined) throw new TypeError("usage: strip-elf.ts <source> <target>");
+  if (source === undefined || target === undefined)
+    throw new TypeError("usage: strip-elf.ts <source> <target>");
   copyStripped(source, target);
 }

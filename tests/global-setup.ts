@@ -29,7 +29,12 @@ export default async (project: TestProject): Promise<() => Promise<void>> => {
  * enough for autovacuum, which would visit one after the other. The password is random, so that one iteration protects it, and each request
  * of workerd signs in anew.
  */
-const settings = { max_connections: "400", autovacuum: "off", max_wal_size: "256MB", scram_iterations: "1" };
+const settings = {
+  max_connections: "400",
+  autovacuum: "off",
+  max_wal_size: "256MB",
+  scram_iterations: "1",
+};
 
 /** Returns whether a folder in memory exists and has room for the servers of a run, with their WAL. */
 const hasMemoryFor = (folder: string): boolean => {
@@ -57,7 +62,12 @@ export const provideDatabase = async (
   const template = `${prefix}_template`;
 
   // Longer timeouts than core's, for a busy machine.
-  const options = { connectionsMax: 1, connectTimeoutSeconds: 60, deadlineMs: 60_000, openSocket: openDatabaseSocket };
+  const options = {
+    connectionsMax: 1,
+    connectTimeoutSeconds: 60,
+    deadlineMs: 60_000,
+    openSocket: openDatabaseSocket,
+  };
   const server = connectDatabase({ ...options, url: maintenanceUrl });
   await server.sql.unsafe(`create database ${template}`);
   const url = Object.assign(new URL(maintenanceUrl), { pathname: `/${template}` }).href;
@@ -70,7 +80,8 @@ export const provideDatabase = async (
     if (embedded === undefined) {
       const left = await server.sql<{ name: string }[]>`
         select datname as name from pg_database where datname like ${`${prefix}%`}`;
-      for (const { name } of left) await server.sql.unsafe(`drop database if exists ${name} with (force)`);
+      for (const { name } of left)
+        await server.sql.unsafe(`drop database if exists ${name} with (force)`);
     }
     await server.close();
     await embedded?.stop("immediate");

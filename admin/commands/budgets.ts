@@ -1,4 +1,9 @@
-import { deleteBudget, type ListBudgetsResponse, listBudgets, putBudget } from "../../client/index.ts";
+import {
+  deleteBudget,
+  type ListBudgetsResponse,
+  listBudgets,
+  putBudget,
+} from "../../client/index.ts";
 import { writeSize } from "../../proto/fleet-health/query-language/quantities.ts";
 import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
@@ -31,7 +36,11 @@ export const setBudgetAction: Action<{ bytes: number; all?: boolean }> = async (
 ) => {
   checkSelection(words, { all }, new Date(terminal.clock.now()));
   const body = { filter: words.join(" "), bytes_per_hour: bytes };
-  await printAnswer(terminal, options, putBudget<true>({ client: connect(terminal, options), path: { name }, body }));
+  await printAnswer(
+    terminal,
+    options,
+    putBudget<true>({ client: connect(terminal, options), path: { name }, body }),
+  );
 };
 
 /** `svc-admin budgets delete`. */

@@ -29,7 +29,11 @@ type HourRow = GetHostCompletenessResponse["hours"][number];
 type Shortages = HourRow["shortages"];
 
 const shortagesText = (shortages: Shortages): string =>
-  shortages.map(({ kind, count, reason }) => [kind, count, reason].filter((part) => part != null).join(" ")).join(", ");
+  shortages
+    .map(({ kind, count, reason }) =>
+      [kind, count, reason].filter((part) => part != null).join(" "),
+    )
+    .join(", ");
 
 const hostColumns: readonly Column<HostRow>[] = [
   { title: "host", value: ({ device_id, host_id }) => device_id ?? host_id },
@@ -60,7 +64,11 @@ export const writeStatementAction: Action<StatementOptions> = async (
   hour = "",
 ) => {
   const client = connect(terminal, options);
-  const query = withoutUndefined({ host, accounts: accounts ? ("true" as const) : undefined, since });
+  const query = withoutUndefined({
+    host,
+    accounts: accounts ? ("true" as const) : undefined,
+    since,
+  });
   const { data } = await readStatement<true>({ client, path: { hour }, query, parseAs: "stream" });
   const decoder = new TextDecoder();
   for await (const bytes of data as unknown as AsyncIterable<Uint8Array>)
@@ -80,7 +88,10 @@ const queueColumns: readonly Column<QueueRow>[] = [
 /** `svc-admin queues list`. */
 export const listQueuesAction: Action<object> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
-  const { data } = await listHostQueues<true>({ client, path: { id: await resolveId(client, "host", name) } });
+  const { data } = await listHostQueues<true>({
+    client,
+    path: { id: await resolveId(client, "host", name) },
+  });
   await printRows(terminal, options, queueColumns, data.items);
 };
 
@@ -93,7 +104,11 @@ export const closeQueueAction: Action<{ reason?: string }> = async (
 ) => {
   const client = connect(terminal, options);
   const path = { id: await resolveId(client, "host", name), queue };
-  const { data } = await closeHostQueue<true>({ client, path, body: withoutUndefined({ reason_code: reason }) });
+  const { data } = await closeHostQueue<true>({
+    client,
+    path,
+    body: withoutUndefined({ reason_code: reason }),
+  });
   await printRows(terminal, options, queueColumns, data.items);
 };
 

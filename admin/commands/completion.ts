@@ -30,15 +30,26 @@ const globalFlags: readonly Flag[] = [
 ];
 
 /** Returns the script that completes commands and options in a shell; the shell evaluates it once. */
-export const completionScript = (shell: CompletionShell, commands: readonly Completed[]): string => {
-  const all = commands.map((command) => ({ ...command, flags: [...command.flags, ...outputFlags(command)] }));
+export const completionScript = (
+  shell: CompletionShell,
+  commands: readonly Completed[],
+): string => {
+  const all = commands.map((command) => ({
+    ...command,
+    flags: [...command.flags, ...outputFlags(command)],
+  }));
   return shell === "fish" ? fishScript(all) : bashScript(shell, all);
 };
 
 const outputFlags = ({ formats }: Completed): Flag[] =>
   formats.length === 0
     ? []
-    : ["--output", "-o"].map((name) => ({ name, takesValue: true, choices: formats, conflicts: [] }));
+    : ["--output", "-o"].map((name) => ({
+        name,
+        takesValue: true,
+        choices: formats,
+        conflicts: [],
+      }));
 
 /**
  * Bash, and zsh through its own emulation. The script follows the words as the parser does: each one belongs to the command, is the value of
@@ -46,8 +57,10 @@ const outputFlags = ({ formats }: Completed): Flag[] =>
  * a shell expands.
  */
 const bashScript = (shell: "bash" | "zsh", commands: readonly Completed[]): string => {
-  const words = (pattern: string, list: readonly string[]) => `    ${pattern}) words="${list.join(" ")}" ;;`;
-  const flagsOf = ({ words: command, flags }: Completed) => flags.map((flag) => ({ command, ...flag }));
+  const words = (pattern: string, list: readonly string[]) =>
+    `    ${pattern}) words="${list.join(" ")}" ;;`;
+  const flagsOf = ({ words: command, flags }: Completed) =>
+    flags.map((flag) => ({ command, ...flag }));
   const own = commands.flatMap(flagsOf).filter(({ takesValue }) => takesValue);
   const shared = globalFlags.filter(({ takesValue }) => takesValue);
   const patterns = [
@@ -58,7 +71,8 @@ const bashScript = (shell: "bash" | "zsh", commands: readonly Completed[]): stri
     ...own.map(({ command, name, choices }) => words(`"${command} ${name}"`, choices)),
     ...shared.map(({ name, choices }) => words(`*" ${name}"`, choices)),
   ];
-  const long = (flags: readonly Flag[]) => flags.map(({ name }) => name).filter((name) => name.startsWith("--"));
+  const long = (flags: readonly Flag[]) =>
+    flags.map(({ name }) => name).filter((name) => name.startsWith("--"));
   const groups = [...groupsOf(commands)].map(([prefix, names]) =>
     words(`"${prefix}"`, prefix === "" ? [...names, "--version", ...long(globalFlags)] : names),
   );
@@ -71,7 +85,8 @@ const bashScript = (shell: "bash" | "zsh", commands: readonly Completed[]): stri
   const conflicts = commands.flatMap(({ words: command, flags }) =>
     flags.flatMap(({ name, conflicts: excluded }) =>
       excluded.map(
-        (each) => `  case "$command:$given" in "${command}:"*" ${name} "*) words="\${words/ ${each} / }" ;; esac`,
+        (each) =>
+          `  case "$command:$given" in "${command}:"*" ${name} "*) words="\${words/ ${each} / }" ;; esac`,
       ),
     ),
   );
@@ -117,7 +132,8 @@ const fishScript = (commands: readonly Completed[]): string => {
   const lines = commands.flatMap(({ words, summary, flags, choices }) => {
     const [group = "", name] = words.split(" ");
     const inGroup = `__fish_seen_subcommand_from ${group}`;
-    const whole = name === undefined ? inGroup : `${inGroup}; and __fish_seen_subcommand_from ${name}`;
+    const whole =
+      name === undefined ? inGroup : `${inGroup}; and __fish_seen_subcommand_from ${name}`;
     return [
       `complete -c svc-admin -n __fish_use_subcommand -a ${group}${name === undefined ? ` -d ${quoted(summary)}` : ""}`,
       ...(name === undefined
@@ -131,7 +147,9 @@ const fishScript = (commands: readonly Completed[]): string => {
       }),
       ...flags.map((flag) => {
         const excluding = flags.filter(({ conflicts }) => conflicts.includes(flag.name));
-        const without = excluding.map(({ name: each }) => `; and not __fish_contains_opt ${each.slice(2)}`);
+        const without = excluding.map(
+          ({ name: each }) => `; and not __fish_contains_opt ${each.slice(2)}`,
+        );
         return option(` -n ${quoted(`${whole}${without.join("")}`)}`, flag);
       }),
     ];

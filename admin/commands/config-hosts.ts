@@ -33,17 +33,29 @@ interface Selection {
 const hostsAtOnceMax = 1000;
 
 /** `svc-admin configs assign`: to every host that the query finds, after naming how many. Exits with 5 if some were refused. */
-export const assignConfigAction: Action<Selection> = async (terminal, options, name = "", ...words) => {
+export const assignConfigAction: Action<Selection> = async (
+  terminal,
+  options,
+  name = "",
+  ...words
+) => {
   const select = selector(terminal, options, words);
   const client = connect(terminal, options);
   const id = await resolveId(client, "config", name);
   const { data: config } = await getCollectorConfig<true>({ client, path: { id } });
   const hosts = await select(client);
-  await confirm(terminal, options, `Config ${config?.config_hash.slice(0, 12)} for ${namedHosts(hosts)}.`);
+  await confirm(
+    terminal,
+    options,
+    `Config ${config?.config_hash.slice(0, 12)} for ${namedHosts(hosts)}.`,
+  );
   const rows = await inBatches(terminal, hosts, async (some) => {
     const body = { identity_ids: some.map((each) => each.id) };
     const { data } = await assignCollectorConfig<true>({ client, path: { id }, body });
-    return some.map(({ identity }, index) => ({ identity, outcome: data.results[index]?.outcome ?? "unknown" }));
+    return some.map(({ identity }, index) => ({
+      identity,
+      outcome: data.results[index]?.outcome ?? "unknown",
+    }));
   });
   await printRows(terminal, options, columnsOf<(typeof rows)[number]>("identity", "outcome"), rows);
   return outcomeOf(rows, "assigned");
@@ -58,26 +70,36 @@ interface RollbackOptions extends Selection {
  * `svc-admin configs rollback`: every host that the query finds gets the config that it had before, or its last known good one, after
  * naming the configs and how many hosts get each. Exits with 5 if some were refused.
  */
-export const rollBackConfigAction: Action<RollbackOptions> = async (terminal, options, ...words) => {
+export const rollBackConfigAction: Action<RollbackOptions> = async (
+  terminal,
+  options,
+  ...words
+) => {
   const select = selector(terminal, options, words);
   const client = connect(terminal, options);
   const hosts = await select(client);
   const to = options.to === "previous" ? ("previous" as const) : ("last_known_good" as const);
   const body = withoutUndefined({ to, reason_code: options.reason });
   const rollBack = (some: readonly Host[], query: RollBackCollectorConfigsData["query"] = {}) =>
-    rollBackCollectorConfigs<true>({ client, query, body: { ...body, identity_ids: some.map(({ id }) => id) } }).then(
-      ({ data }) =>
-        some.map(({ identity }, index) => {
-          const { outcome = "not_found", config = null } = data.results[index] ?? {};
-          return { identity, outcome, config: config?.id ?? null, hash: config?.config_hash ?? null };
-        }),
+    rollBackCollectorConfigs<true>({
+      client,
+      query,
+      body: { ...body, identity_ids: some.map(({ id }) => id) },
+    }).then(({ data }) =>
+      some.map(({ identity }, index) => {
+        const { outcome = "not_found", config = null } = data.results[index] ?? {};
+        return { identity, outcome, config: config?.id ?? null, hash: config?.config_hash ?? null };
+      }),
     );
   const planned = await inBatches(terminal, hosts, (some) => rollBack(some, { dry_run: "true" }));
   const changed = planned.filter(({ outcome }) => outcome === "rolled_back");
   const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
   if (changed.length === 0) {
     await printRows(terminal, options, columns, planned);
-    throw new ActionFailure(exitCodes.refused, "no host has a config to roll back to: nothing was changed");
+    throw new ActionFailure(
+      exitCodes.refused,
+      "no host has a config to roll back to: nothing was changed",
+    );
   }
   await confirm(terminal, options, `${namedHosts(hosts)}.\n${describePlan(planned)}`);
   const rows = await inBatches(terminal, hosts, rollBack);
@@ -94,9 +116,13 @@ const outcomeTexts: Readonly<Record<string, string>> = {
   no_previous_config: "had no config before",
 };
 
-const describePlan = (planned: readonly { outcome: string; config: string | null; hash: string | null }[]): string => {
+const describePlan = (
+  planned: readonly { outcome: string; config: string | null; hash: string | null }[],
+): string => {
   const groups = Map.groupBy(planned, ({ outcome, config, hash }) =>
-    outcome === "rolled_back" ? `get config ${hash?.slice(0, 12)} (${config})` : (outcomeTexts[outcome] ?? outcome),
+    outcome === "rolled_back"
+      ? `get config ${hash?.slice(0, 12)} (${config})`
+      : (outcomeTexts[outcome] ?? outcome),
   );
   return [...groups].map(([text, hosts]) => `  ${hosts.length} ${text}`).join("\n");
 };
@@ -111,12 +137,14 @@ const selector = (
   words: readonly string[],
 ): ((client: FleetClient) => Promise<Host[]>) => {
   const [only = ""] = words;
-  if (words.length === 1 && isId(only) && options.all !== true) return async () => [{ id: only, identity: only }];
+  if (words.length === 1 && isId(only) && options.all !== true)
+    return async () => [{ id: only, identity: only }];
   checkSelection(words, options, new Date(terminal.clock.now()));
   return async (client) => {
     const query = { ...(await fleetQueryAtCore(terminal, client, words)), limit: hostsAtOnceMax };
     const rows = await Array.fromAsync(items(reportFleetHealth, { client, query }));
-    if (rows.length === 0) throw new ActionFailure(exitCodes.refused, "no host matches: nothing was changed");
+    if (rows.length === 0)
+      throw new ActionFailure(exitCodes.refused, "no host matches: nothing was changed");
     return rows.map(({ identity_id: id, identity }) => ({ id, identity }));
   };
 };
@@ -141,7 +169,9 @@ const inBatches = async <Row>(
 };
 
 const outcomeOf = (results: readonly { outcome: string }[], done: string): AdminExitCode => {
-  const refused = results.filter(({ outcome }) => outcome !== done && outcome !== "unchanged").length;
+  const refused = results.filter(
+    ({ outcome }) => outcome !== done && outcome !== "unchanged",
+  ).length;
   if (refused === 0) return exitCodes.ok;
   return refused === results.length ? exitCodes.refused : exitCodes.partial;
 };

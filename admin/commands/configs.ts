@@ -18,19 +18,29 @@ type ConfigRow = ListCollectorConfigsResponse["items"][number];
 /** `svc-admin configs list`. */
 export const listConfigsAction: Action<object> = async (terminal, options) => {
   const columns = columnsOf<ConfigRow>("id", "name", "config_hash", "size_bytes", "created_at");
-  await printList(terminal, options, columns, listCollectorConfigs, { client: connect(terminal, options) });
+  await printList(terminal, options, columns, listCollectorConfigs, {
+    client: connect(terminal, options),
+  });
 };
 
 /** `svc-admin configs show`: the YAML, byte for byte unless to a terminal; with another `-o` the whole record. */
 export const showConfigAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getCollectorConfig<true>({ client, path: { id: await resolveId(client, "config", id) } });
+  const { data } = await getCollectorConfig<true>({
+    client,
+    path: { id: await resolveId(client, "config", id) },
+  });
   if (options.format === "table") printText(terminal, data.yaml);
   else await printRecord(terminal, options, data);
 };
 
 /** `svc-admin configs diff`: the lines of the first that the second lacks, and the reverse. Exits with 1 if they differ. */
-export const diffConfigsAction: Action<object> = async (terminal, options, one = "", other = "") => {
+export const diffConfigsAction: Action<object> = async (
+  terminal,
+  options,
+  one = "",
+  other = "",
+) => {
   const client = connect(terminal, options);
   const [before, after] = await Promise.all(
     [one, other].map(async (name) => {

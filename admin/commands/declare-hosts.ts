@@ -15,16 +15,32 @@ export const declareHosts = (commandsOf: CommandsOf): void => {
     [],
     diagFormats,
   );
-  add("hosts renew <host>", "Have a host renew its certificate now", (file) => file.renewHostAction);
+  add(
+    "hosts renew <host>",
+    "Have a host renew its certificate now",
+    (file) => file.renewHostAction,
+  );
   add("hosts report <host>", "Have a host report its health now", (file) => file.reportHostAction);
   add("identities list", "List enrolled hosts", (file) => file.listIdentitiesAction, [
     new Option("--search <text>"),
     new Option("--status <status>").choices(["active", "revoked"]),
   ]);
   add("identities show <host>", "Show an enrolled host", (file) => file.showIdentityAction);
-  add("identities revoke <host>", "Revoke a host: it is rejected at once", (file) => file.revokeIdentityAction, [
-    reason(),
-  ]);
-  add("certificates list <host>", "List the certificates of a host", (file) => file.listHostCertificatesAction);
-  add("certificates revoke <id>", "Revoke a certificate", (file) => file.revokeOneCertificateAction, [reason()]);
+  add(
+    "identities revoke <host>",
+    "Revoke a host: it is rejected at once",
+    (file) => file.revokeIdentityAction,
+    [reason()],
+  );
+  add(
+    "certificates list <host>",
+    "List the certificates of a host",
+    (file) => file.listHostCertificatesAction,
+  );
+  add(
+    "certificates revoke <id>",
+    "Revoke a certificate",
+    (file) => file.revokeOneCertificateAction,
+    [reason()],
+  );
 };

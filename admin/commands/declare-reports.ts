@@ -45,7 +45,8 @@ export const declareCompleteness = (commandsOf: CommandsOf): void => {
 /** Declares the commands of the inventory of expected hosts. */
 export const declareInventory = (commandsOf: CommandsOf): void => {
   const add = commandsOf(() => import("./inventory.ts"));
-  const allowEmpty = () => new Option("--allow-empty", "a file without a host is meant: nothing is expected");
+  const allowEmpty = () =>
+    new Option("--allow-empty", "a file without a host is meant: nothing is expected");
   add(
     "inventory put <file>",
     "Replace the inventory of expected hosts by a CSV or JSON file; - reads stdin",

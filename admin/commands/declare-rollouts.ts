@@ -1,5 +1,9 @@
 import { InvalidArgumentError, Option } from "commander";
-import { rolloutConditions, rolloutStates, targetStatuses } from "../../proto/rollout/vocabulary.ts";
+import {
+  rolloutConditions,
+  rolloutStates,
+  targetStatuses,
+} from "../../proto/rollout/vocabulary.ts";
 import type { CommandsOf } from "../terminal/command.ts";
 import { all, count, durationOption, interval, limit, severalOf } from "./options.ts";
 
@@ -9,9 +13,14 @@ export type Wave = { soak_seconds: number } & ({ percent: number } | { count: nu
 const parseWave = (text: string): Wave => {
   const [, number, percent, soak] = /^(\d{1,9}(?:\.\d{1,3})?)(%?)(?::(\w+))?$/.exec(text) ?? [];
   if (number === undefined || (percent === "" && number.includes(".")))
-    throw new InvalidArgumentError("Give a share or a number of hosts, and how long to wait: 5%:10m, 20:1h, 100%.");
+    throw new InvalidArgumentError(
+      "Give a share or a number of hosts, and how long to wait: 5%:10m, 20:1h, 100%.",
+    );
   const soakSeconds = soak === undefined ? 0 : durationOption(soak);
-  return { ...(percent === "%" ? { percent: Number(number) } : { count: Number(number) }), soak_seconds: soakSeconds };
+  return {
+    ...(percent === "%" ? { percent: Number(number) } : { count: Number(number) }),
+    soak_seconds: soakSeconds,
+  };
 };
 
 const defaultWavesText = "5%:10m 25%:10m 100%:10m";
@@ -49,13 +58,17 @@ export const declareRollouts = (commandsOf: CommandsOf): void => {
       new Option("--on-breach <reaction>", "what core does when more fail")
         .choices(["pause", "roll-back"])
         .default("pause"),
-      new Option("--gate <rule>", "what stops it besides failed hosts").choices(["worse-than-control"]),
+      new Option("--gate <rule>", "what stops it besides failed hosts").choices([
+        "worse-than-control",
+      ]),
       new Option("--watch", "then follow the rollout to its end"),
       interval("5s"),
     ],
   );
   add("rollouts list", "List rollouts, newest first", (file) => file.listRolloutsAction, [
-    new Option("--state <state>", "repeatable").choices(rolloutStates).argParser(severalOf(rolloutStates)),
+    new Option("--state <state>", "repeatable")
+      .choices(rolloutStates)
+      .argParser(severalOf(rolloutStates)),
     new Option("--config <config>", "rollouts of this config"),
     limit("at most so many rollouts"),
   ]);
@@ -70,7 +83,9 @@ export const declareRollouts = (commandsOf: CommandsOf): void => {
     (file) => file.listTargetsAction,
     [
       count("--wave <number>", "hosts of this wave"),
-      new Option("--status <status>", "repeatable").choices(targetStatuses).argParser(severalOf(targetStatuses)),
+      new Option("--status <status>", "repeatable")
+        .choices(targetStatuses)
+        .argParser(severalOf(targetStatuses)),
     ],
   );
   add(
@@ -79,10 +94,15 @@ export const declareRollouts = (commandsOf: CommandsOf): void => {
     (file) => file.watchRolloutAction,
     [interval("5s"), new Option("--stop-at-pause", "end with 5 when it pauses, as a job should")],
   );
-  add("rollouts pause <rollout>", "Pause a rollout: no further host is assigned", (file) => file.pauseRolloutAction, [
+  add(
+    "rollouts pause <rollout>",
+    "Pause a rollout: no further host is assigned",
+    (file) => file.pauseRolloutAction,
+    [reason()],
+  );
+  add("rollouts resume <rollout>", "Resume a paused rollout", (file) => file.resumeRolloutAction, [
     reason(),
   ]);
-  add("rollouts resume <rollout>", "Resume a paused rollout", (file) => file.resumeRolloutAction, [reason()]);
   add(
     "rollouts abort <rollout>",
     "End a rollout; its hosts keep what they were assigned",

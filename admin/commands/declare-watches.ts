@@ -41,9 +41,15 @@ export const declareWatches = (commandsOf: CommandsOf): void => {
     "Hold the messages of a watch back for a time; 0s ends it",
     (file) => file.silenceWatchAction,
     [
-      new Option("--for <duration>", "how long: 2h, at most 30d").argParser(durationOption).makeOptionMandatory(),
+      new Option("--for <duration>", "how long: 2h, at most 30d")
+        .argParser(durationOption)
+        .makeOptionMandatory(),
       reason(),
     ],
   );
-  add("watches test <watch>", "Send a test message to each receiver of a watch", (file) => file.testWatchAction);
+  add(
+    "watches test <watch>",
+    "Send a test message to each receiver of a watch",
+    (file) => file.testWatchAction,
+  );
 };

@@ -25,7 +25,10 @@ type PolicyRow = ListEnrollmentPoliciesResponse["items"][number];
 type TokenRow = ListAllBootstrapTokensResponse["items"][number];
 
 /** `svc-admin policies list`. */
-export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async (terminal, { state, ...options }) => {
+export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async (
+  terminal,
+  { state, ...options },
+) => {
   const columns = columnsOf<PolicyRow>(
     "id",
     "name",
@@ -35,7 +38,10 @@ export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async
     "allowed_identity_prefixes",
   );
   const client = connect(terminal, options);
-  await printList(terminal, options, columns, listEnrollmentPolicies, { client, query: withoutUndefined({ state }) });
+  await printList(terminal, options, columns, listEnrollmentPolicies, {
+    client,
+    query: withoutUndefined({ state }),
+  });
 };
 
 /** `svc-admin policies show`. */
@@ -73,7 +79,11 @@ export const createPolicyAction: Action<PolicyOptions> = async (terminal, option
     labels: options.label,
     workload: options.workload === undefined ? undefined : await readWorkload(options.workload),
   }) as CreateEnrollmentPolicyData["body"];
-  await printAnswer(terminal, options, createEnrollmentPolicy<true>({ client: connect(terminal, options), body }));
+  await printAnswer(
+    terminal,
+    options,
+    createEnrollmentPolicy<true>({ client: connect(terminal, options), body }),
+  );
 };
 
 /** Reads the `workload` of a policy. Core checks it. */
@@ -88,7 +98,11 @@ const readWorkload = async (path: string): Promise<unknown> => {
 };
 
 /** `svc-admin policies freeze`: its tokens enroll no further host. */
-export const freezePolicyAction: Action<{ reason?: string }> = async (terminal, options, name = "") => {
+export const freezePolicyAction: Action<{ reason?: string }> = async (
+  terminal,
+  options,
+  name = "",
+) => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "policy", name);
   const { data: policy } = await getEnrollmentPolicy<true>({ client, path: { id } });
@@ -98,7 +112,11 @@ export const freezePolicyAction: Action<{ reason?: string }> = async (terminal, 
     `Policy ${policy?.name}: none of its tokens will enroll another host. This cannot be undone.`,
   );
   const body = withoutUndefined({ reason_code: options.reason });
-  await printAnswer(terminal, options, freezeEnrollmentPolicy<true>({ client, path: { id }, body }));
+  await printAnswer(
+    terminal,
+    options,
+    freezeEnrollmentPolicy<true>({ client, path: { id }, body }),
+  );
 };
 
 /** `svc-admin tokens list`. */
@@ -136,7 +154,10 @@ interface TokenOptions {
 export const createTokenAction: Action<TokenOptions> = async (terminal, options) => {
   const { out, show } = options;
   if ((out === undefined) === (show !== true))
-    throw new ActionFailure(exitCodes.usage, "say where the token goes: --out FILE, or --show for stdout");
+    throw new ActionFailure(
+      exitCodes.usage,
+      "say where the token goes: --out FILE, or --show for stdout",
+    );
   const body = withoutUndefined({
     ttl_seconds: options.ttl,
     max_uses: options.uses,
@@ -159,10 +180,18 @@ export const createTokenAction: Action<TokenOptions> = async (terminal, options)
 };
 
 /** `svc-admin tokens revoke`. */
-export const revokeTokenAction: Action<{ reason?: string }> = async (terminal, options, name = "") => {
+export const revokeTokenAction: Action<{ reason?: string }> = async (
+  terminal,
+  options,
+  name = "",
+) => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "token", name);
-  await confirm(terminal, options, `Token ${name === id ? id : `${name} (${id})`}: it will enroll no further host.`);
+  await confirm(
+    terminal,
+    options,
+    `Token ${name === id ? id : `${name} (${id})`}: it will enroll no further host.`,
+  );
   const body = withoutUndefined({ reason_code: options.reason });
   await printAnswer(terminal, options, revokeBootstrapToken<true>({ client, path: { id }, body }));
 };

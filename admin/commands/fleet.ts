@@ -12,7 +12,11 @@ import {
   reportFleetHealth,
 } from "../../client/index.ts";
 import { describeChange, describeRefused } from "../../proto/fleet-health/changes.ts";
-import { describeComparison, describeMeasure, describeVolume } from "../../proto/fleet-health/comparison.ts";
+import {
+  describeComparison,
+  describeMeasure,
+  describeVolume,
+} from "../../proto/fleet-health/comparison.ts";
 import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
 import type { Action } from "../terminal/command.ts";
@@ -27,7 +31,8 @@ import { resolveId } from "./names.ts";
 import { type Instant, textOfInstant } from "./options.ts";
 
 /** Parses a query of the language of `/fleet`. Throws with the fault marked below it. */
-export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => filterToQuery(filterOf(words, now));
+export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery =>
+  filterToQuery(filterOf(words, now));
 
 const timedParts = ["silentSince", "notSilentSince", "expires", "notExpires"] as const;
 
@@ -53,7 +58,8 @@ export const checkSelection = (
   now: Date,
 ): void => {
   const filter = filterOf(words, now);
-  if (all && words.length > 0) throw new ActionFailure(exitCodes.usage, "--all has every host: leave the query out");
+  if (all && words.length > 0)
+    throw new ActionFailure(exitCodes.usage, "--all has every host: leave the query out");
   if (!all && selectsEveryHost(filter))
     throw new ActionFailure(
       exitCodes.usage,
@@ -62,7 +68,10 @@ export const checkSelection = (
 };
 
 /** Returns a past time as the API takes it; one before now is that of core's clock. */
-const pastTimeAtCore = async (client: FleetClient, time: Instant | undefined): Promise<string | undefined> => {
+const pastTimeAtCore = async (
+  client: FleetClient,
+  time: Instant | undefined,
+): Promise<string | undefined> => {
   if (time === undefined || "at" in time) return time?.at;
   const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
   return new Date(Date.parse(data.generated_at) - time.secondsAgo * 1000).toISOString();
@@ -91,16 +100,19 @@ const columns: readonly Column<Row>[] = [
 ];
 
 /** `svc-admin fleet list`: hosts in the order of who needs somebody, by the query language of `/fleet`; `--watch` repeats, `--at` is of the past. */
-export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval: number; at?: Instant }> = async (
-  terminal,
-  { watch, interval, at: time, ...options },
-  ...words
-) => {
+export const listFleetAction: Action<{
+  limit?: number;
+  watch?: boolean;
+  interval: number;
+  at?: Instant;
+}> = async (terminal, { watch, interval, at: time, ...options }, ...words) => {
   let isFirst = true;
   await repeat(terminal, interval, async () => {
     const client = connect(terminal, options);
     const at = await pastTimeAtCore(client, time);
-    const selected = at ? fleetQueryOf(words, new Date(at)) : await fleetQueryAtCore(terminal, client, words);
+    const selected = at
+      ? fleetQueryOf(words, new Date(at))
+      : await fleetQueryAtCore(terminal, client, words);
     const query = { ...selected, sort: "severity" as const, ...(at && { at }) };
     if (!isFirst && options.format === "table") terminal.out.write("\n");
     isFirst = false;
@@ -110,12 +122,17 @@ export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval
 };
 
 /** `svc-admin fleet show`; `--at` is of the past. */
-export const showHostAction: Action<{ at?: Instant }> = async (terminal, { at: time, ...options }, id = "") => {
+export const showHostAction: Action<{ at?: Instant }> = async (
+  terminal,
+  { at: time, ...options },
+  id = "",
+) => {
   const client = connect(terminal, options);
   const path = { identity_id: await resolveId(client, "host", id) };
   const at = await pastTimeAtCore(client, time);
   const { data } = await getFleetHealth<true>({ client, path, query: at ? { at } : {} });
-  const record = options.format === "table" ? { ...data.item, forwarding: forwardingOf(data.item) } : data;
+  const record =
+    options.format === "table" ? { ...data.item, forwarding: forwardingOf(data.item) } : data;
   await printRecord(terminal, options, record);
 };
 
@@ -123,12 +140,20 @@ export const showHostAction: Action<{ at?: Instant }> = async (terminal, { at: t
 const forwardingOf = ({ forwarding, hold }: Row): string | null =>
   hold === undefined
     ? forwarding
-    : [forwarding, `held by its budget ${hold.budget} until ${hold.until}`].filter((text) => text !== null).join(", ");
+    : [forwarding, `held by its budget ${hold.budget} until ${hold.until}`]
+        .filter((text) => text !== null)
+        .join(", ");
 
-type Compared = CompareHostsResponse["measures"][number] | NonNullable<CompareHostsResponse["volume"]>[number];
+type Compared =
+  | CompareHostsResponse["measures"][number]
+  | NonNullable<CompareHostsResponse["volume"]>[number];
 
 /** `svc-admin fleet compare`: the hosts of a query since a time, against similar ones. */
-export const compareHostsAction: Action<{ since: Instant }> = async (terminal, { since, ...options }, ...words) => {
+export const compareHostsAction: Action<{ since: Instant }> = async (
+  terminal,
+  { since, ...options },
+  ...words
+) => {
   const client = connect(terminal, options);
   const filter = await fleetQueryAtCore(terminal, client, words);
   const query = { ...filter, since: textOfInstant(since) } as CompareHostsData["query"];
@@ -138,7 +163,10 @@ export const compareHostsAction: Action<{ since: Instant }> = async (terminal, {
   const columns: readonly Column<Compared>[] = [
     { title: "measure", value: (row) => ("measure" in row ? row.measure : row.signal) },
     { title: "verdict", value: (row) => ("verdict" in row ? row.verdict : "") },
-    { title: "difference", value: (row) => ("measure" in row ? describeMeasure(row) : describeVolume(row)) },
+    {
+      title: "difference",
+      value: (row) => ("measure" in row ? describeMeasure(row) : describeVolume(row)),
+    },
     { title: "changed", value: ({ changed }) => changed },
     { title: "control", value: ({ control }) => control },
   ];
@@ -152,7 +180,8 @@ const changeColumns: readonly Column<Change>[] = [
   ...columnsOf<Change>("hosts", "began_at"),
   {
     title: "comparison",
-    value: ({ comparison, soak_until }) => (comparison ? describeComparison(comparison) : `soaks until ${soak_until}`),
+    value: ({ comparison, soak_until }) =>
+      comparison ? describeComparison(comparison) : `soaks until ${soak_until}`,
   },
 ];
 
@@ -195,13 +224,26 @@ const aheadRows = (ahead: LookAheadResponse) => [
 type AheadRow = ReturnType<typeof aheadRows>[number];
 
 /** `svc-admin fleet ahead`: what runs out, and how many hosts in all; with `-o json` the answer of core. */
-export const lookAheadAction: Action<{ hours: number }> = async (terminal, { hours, ...options }) => {
+export const lookAheadAction: Action<{ hours: number }> = async (
+  terminal,
+  { hours, ...options },
+) => {
   const client = connect(terminal, options);
   const { data } = await lookAhead<true>({ client, query: { hours } });
-  if (options.format === "json" || options.format === "yaml") return printRecord(terminal, options, data);
-  await printRows(terminal, options, columnsOf<AheadRow>("what", "of", "at", "from"), aheadRows(data));
+  if (options.format === "json" || options.format === "yaml")
+    return printRecord(terminal, options, data);
+  await printRows(
+    terminal,
+    options,
+    columnsOf<AheadRow>("what", "of", "at", "from"),
+    aheadRows(data),
+  );
   const { certificates, queues, telemetry } = data;
-  terminal.err.write(`until ${data.until}: ${certificates.count} hosts do not renew, ${queues.count} queues fill\n`);
+  terminal.err.write(
+    `until ${data.until}: ${certificates.count} hosts do not renew, ${queues.count} queues fill\n`,
+  );
   if (telemetry)
-    terminal.err.write(`telemetry: ${telemetry.bytes} bytes of ${telemetry.days} days, ${telemetry.bytes_then} then\n`);
+    terminal.err.write(
+      `telemetry: ${telemetry.bytes} bytes of ${telemetry.days} days, ${telemetry.bytes_then} then\n`,
+    );
 };

@@ -23,11 +23,18 @@ type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
 type CertificateRow = ListCertificatesResponse["items"][number];
 
 /** `svc-admin identities list`. */
-export const listIdentitiesAction: Action<{ search?: string; status?: "active" | "revoked" }> = async (
-  terminal,
-  { search, status, ...options },
-) => {
-  const columns = columnsOf<IdentityRow>("id", "identity", "device_id", "platform", "enrolled_at", "revoked_at");
+export const listIdentitiesAction: Action<{
+  search?: string;
+  status?: "active" | "revoked";
+}> = async (terminal, { search, status, ...options }) => {
+  const columns = columnsOf<IdentityRow>(
+    "id",
+    "identity",
+    "device_id",
+    "platform",
+    "enrolled_at",
+    "revoked_at",
+  );
   const query = withoutUndefined({ q: search, status });
   const client = connect(terminal, options);
   await printList(terminal, options, columns, listCollectorIdentities, { client, query });
@@ -41,13 +48,25 @@ export const showIdentityAction: Action<object> = async (terminal, options, id =
 };
 
 /** `svc-admin identities revoke`: the host is rejected at once, and cannot enroll again. */
-export const revokeIdentityAction: Action<{ reason?: string }> = async (terminal, options, name = "") => {
+export const revokeIdentityAction: Action<{ reason?: string }> = async (
+  terminal,
+  options,
+  name = "",
+) => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "host", name);
   const { data: identity } = await getCollectorIdentity<true>({ client, path: { id } });
-  await confirm(terminal, options, `Host ${identity?.identity}: it will be rejected at once. This cannot be undone.`);
+  await confirm(
+    terminal,
+    options,
+    `Host ${identity?.identity}: it will be rejected at once. This cannot be undone.`,
+  );
   const body = withoutUndefined({ reason_code: options.reason });
-  await printAnswer(terminal, options, revokeCollectorIdentity<true>({ client, path: { id }, body }));
+  await printAnswer(
+    terminal,
+    options,
+    revokeCollectorIdentity<true>({ client, path: { id }, body }),
+  );
 };
 
 /** `svc-admin certificates list`: of one host. */
@@ -66,7 +85,11 @@ export const listHostCertificatesAction: Action<object> = async (terminal, optio
 };
 
 /** `svc-admin certificates revoke`. */
-export const revokeOneCertificateAction: Action<{ reason?: string }> = async (terminal, options, given = "") => {
+export const revokeOneCertificateAction: Action<{ reason?: string }> = async (
+  terminal,
+  options,
+  given = "",
+) => {
   const id = requireId(given, { one: "certificate", list: "certificates list HOST" });
   await confirm(
     terminal,
@@ -82,8 +105,14 @@ const nudgeAction =
   (action: "renew_now" | "report_now"): Action<object> =>
   async (terminal, options, name = "") => {
     const client = connect(terminal, options);
-    await nudgeHost<true>({ client, path: { id: await resolveId(client, "host", name) }, body: { action } });
-    terminal.err.write("Sent: a host that is connected follows at once, any other with its next heartbeat.\n");
+    await nudgeHost<true>({
+      client,
+      path: { id: await resolveId(client, "host", name) },
+      body: { action },
+    });
+    terminal.err.write(
+      "Sent: a host that is connected follows at once, any other with its next heartbeat.\n",
+    );
   };
 
 /** `svc-admin hosts renew`. */

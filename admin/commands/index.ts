@@ -20,7 +20,8 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   inventory: "The inventory of expected hosts: put, list, diff",
   budgets: "How many bytes core stores of each host in an hour: list, set, delete",
   configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
-  rollouts: "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
+  rollouts:
+    "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
   watches: "Watches: create, list, show, update, silence, test, delete",
   telemetry: "The stored telemetry of hosts: read",
   audit: "The audit log: list, follow, verify",
@@ -30,10 +31,18 @@ export const groupSummaries: Readonly<Record<string, string>> = {
 /** Declares every command. A new one is one line here, and its work one function of the file that it loads. */
 export const declareCommands = (commandsOf: CommandsOf): void => {
   const add = commandsOf(() => import("./session.ts"));
-  add("login", "Sign in: in the browser of this machine, or with --device on another one", (file) => file.loginAction, [
-    new Option("--device", "show a code to type at another machine's browser"),
-    new Option("--workload <file>", "in a job: exchange the OpenID Connect token in this file").conflicts("device"),
-  ]);
+  add(
+    "login",
+    "Sign in: in the browser of this machine, or with --device on another one",
+    (file) => file.loginAction,
+    [
+      new Option("--device", "show a code to type at another machine's browser"),
+      new Option(
+        "--workload <file>",
+        "in a job: exchange the OpenID Connect token in this file",
+      ).conflicts("device"),
+    ],
+  );
   commandsOf(() => import("./init.ts"))(
     "init",
     "Set up a new fleet: check it, create a policy and a bootstrap token, print the first host's command",
@@ -41,11 +50,21 @@ export const declareCommands = (commandsOf: CommandsOf): void => {
     [
       new Option("--device", "sign in with a code to type at another machine's browser"),
       new Option("--policy-name <name>", "name of the policy to create").default("first hosts"),
-      new Option("--prefix <prefix>", "what identities begin with; spiffe://<host of --url>/host/ by default"),
+      new Option(
+        "--prefix <prefix>",
+        "what identities begin with; spiffe://<host of --url>/host/ by default",
+      ),
       new Option("--core <url>", "address of core for hosts; else SVC_ADVERTISED_CORE_URL of core"),
-      new Option("--ingest <host:port>", "address of ingest for hosts; else SVC_ADVERTISED_INGEST_ADDR of core"),
-      new Option("--ca-bundle <file>", "on the host, the CA of core's certificate").default("ca.pem"),
-      new Option("--token-file <file>", "file for the bootstrap token, mode 0600").default("bootstrap.token"),
+      new Option(
+        "--ingest <host:port>",
+        "address of ingest for hosts; else SVC_ADVERTISED_INGEST_ADDR of core",
+      ),
+      new Option("--ca-bundle <file>", "on the host, the CA of core's certificate").default(
+        "ca.pem",
+      ),
+      new Option("--token-file <file>", "file for the bootstrap token, mode 0600").default(
+        "bootstrap.token",
+      ),
       count("--uses <count>", "hosts that the token enrolls; 0 for no limit").default(1),
     ],
   );
@@ -54,7 +73,11 @@ export const declareCommands = (commandsOf: CommandsOf): void => {
   add("sessions list", "List sessions of programs", (file) => file.showSessionsAction, [
     new Option("--everyone", "of every person, for an admin"),
   ]);
-  add("sessions revoke <id>", "Revoke a session: its token is rejected at once", (file) => file.revokeOneSessionAction);
+  add(
+    "sessions revoke <id>",
+    "Revoke a session: its token is rejected at once",
+    (file) => file.revokeOneSessionAction,
+  );
   declareEnrollment(commandsOf);
   declareHosts(commandsOf);
   declareInventory(commandsOf);
@@ -89,17 +112,23 @@ const declareConfigs = (commandsOf: CommandsOf): void => {
   const add = commandsOf(() => import("./configs.ts"));
   add("configs list", "List published configs", (file) => file.listConfigsAction);
   add("configs show <config>", "Print a config's YAML", (file) => file.showConfigAction);
-  add("configs diff <config> <other>", "Print what differs between two configs", (file) => file.diffConfigsAction);
+  add(
+    "configs diff <config> <other>",
+    "Print what differs between two configs",
+    (file) => file.diffConfigsAction,
+  );
   commandsOf(() => import("./preview.ts"))(
     "configs preview <config> [query...]",
     "Show what a rollout of a config to every host that the query finds would change",
     (file) => file.previewConfigAction,
     [all()],
   );
-  add("configs publish <file>", "Check and publish a config; - reads stdin", (file) => file.publishConfigAction, [
-    new Option("--name <name>"),
-    new Option("--dry-run", "check it and store nothing"),
-  ]);
+  add(
+    "configs publish <file>",
+    "Check and publish a config; - reads stdin",
+    (file) => file.publishConfigAction,
+    [new Option("--name <name>"), new Option("--dry-run", "check it and store nothing")],
+  );
   const addOfHosts = commandsOf(() => import("./config-hosts.ts"));
   addOfHosts(
     "configs assign <config> [query...]",
@@ -113,7 +142,10 @@ const declareConfigs = (commandsOf: CommandsOf): void => {
     (file) => file.rollBackConfigAction,
     [
       all(),
-      new Option("--to <config>", "the last known good one of a host, or the one that was desired before")
+      new Option(
+        "--to <config>",
+        "the last known good one of a host, or the one that was desired before",
+      )
         .choices(["last-known-good", "previous"])
         .default("last-known-good"),
       reason(),
@@ -154,7 +186,11 @@ const declareRecords = (commandsOf: CommandsOf): void => {
     "Show up to which event the audit log's hash chain is verified",
     (file) => file.verifyAuditAction,
   );
-  add("directory status", "Show the last sync with the directory", (file) => file.showDirectoryStatusAction);
+  add(
+    "directory status",
+    "Show the last sync with the directory",
+    (file) => file.showDirectoryStatusAction,
+  );
   commandsOf(() => import("./system.ts"))(
     "system",
     "Show the state of cores, database, exports and certificates; ends with 1 if a part is not ready",

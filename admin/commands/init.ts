@@ -56,9 +56,14 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
     done(`${step}: ${detail}`);
   }
   const ask = askFor(terminal, options);
-  const coreUrl = options.core ?? setup.core_url ?? (await ask("address of core for hosts (https://…)", "--core"));
+  const coreUrl =
+    options.core ??
+    setup.core_url ??
+    (await ask("address of core for hosts (https://…)", "--core"));
   const ingestAddress =
-    options.ingest ?? setup.ingest_address ?? (await ask("address of ingest for hosts (host:port)", "--ingest"));
+    options.ingest ??
+    setup.ingest_address ??
+    (await ask("address of ingest for hosts (host:port)", "--ingest"));
 
   const policy = setup.policy ?? (await createPolicy(terminal, client, { ...options, url }));
   done(
@@ -76,10 +81,19 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
   );
 
   const identityPrefix = policy.identity_prefix;
-  const command = enrollCommandLine({ coreUrl, ingestAddress, identityPrefix, tokenFile, caBundle });
-  terminal.err.write(`\nCopy ${tokenFile} and core's CA, as ${caBundle}, to the host. Run there:\n\n`);
+  const command = enrollCommandLine({
+    coreUrl,
+    ingestAddress,
+    identityPrefix,
+    tokenFile,
+    caBundle,
+  });
+  terminal.err.write(
+    `\nCopy ${tokenFile} and core's CA, as ${caBundle}, to the host. Run there:\n\n`,
+  );
   if (options.format === "table") terminal.out.write(`${command}\n`);
-  else await printRecord(terminal, options, { policy_id: policy.id, token_file: tokenFile, command });
+  else
+    await printRecord(terminal, options, { policy_id: policy.id, token_file: tokenFile, command });
   terminal.err.write(
     `\nThen svc-collector run. With the package: sudo -u svc-collector svc-collector enroll … --token-stdin <${tokenFile},\n` +
       `and then sudo systemctl start svc-collector. The host appears at ${url}/fleet\n`,
@@ -89,15 +103,20 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
 /** The advice for each step that needs a change of configuration. `init` takes the others itself. */
 const remedies: Partial<Record<GetSetupResponse["steps"][number]["step"], string>> = {
   directory: "see svc-admin directory status and docs/directory.md",
-  signer: "set SVC_ENROLLMENT_CA_CERT_FILE and SVC_ENROLLMENT_CA_KEY_FILE of core, or a signer's command",
+  signer:
+    "set SVC_ENROLLMENT_CA_CERT_FILE and SVC_ENROLLMENT_CA_KEY_FILE of core, or a signer's command",
   ingest: "set SVC_INGEST_GRPC_ADDR of core, and its certificate",
 };
 
 /** Web and core answer alike, without credentials. */
 const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<void> => {
-  const fail = (message: string, cause?: unknown) => new ActionFailure(exitCodes.unreachable, message, { cause });
+  const fail = (message: string, cause?: unknown) =>
+    new ActionFailure(exitCodes.unreachable, message, { cause });
   const response = await fetch(`${url}/readyz`, { redirect: "error", signal }).catch((cause) => {
-    throw fail(`${url} does not answer: is web running, and its certificate trusted (NODE_EXTRA_CA_CERTS)?`, cause);
+    throw fail(
+      `${url} does not answer: is web running, and its certificate trusted (NODE_EXTRA_CA_CERTS)?`,
+      cause,
+    );
   });
   const body = (await readForeignJson(response, jsonLimits.fleetAnswer).catch(() => null)) as {
     checks?: { name: string; status: string }[];
@@ -105,16 +124,25 @@ const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<voi
   const checks = body?.checks;
   if (!Array.isArray(checks)) throw fail(`${url} is no fleet: /readyz answers ${response.status}`);
   const failing = checks.filter(({ status }) => status === "not_ready").map(({ name }) => name);
-  if (!response.ok) throw fail(`${url} is not ready: ${failing.join(", ")}; its log has the reason`);
+  if (!response.ok)
+    throw fail(`${url} is not ready: ${failing.join(", ")}; its log has the reason`);
 };
 
 /** Signs in where nobody is, if somebody can. */
-const signIn = async (terminal: Terminal, options: GlobalOptions & { device?: boolean }): Promise<FleetClient> => {
+const signIn = async (
+  terminal: Terminal,
+  options: GlobalOptions & { device?: boolean },
+): Promise<FleetClient> => {
   try {
     return connect(terminal, options);
   } catch (error) {
     const isSignedOut = error instanceof ActionFailure && error.exitCode === exitCodes.notSignedIn;
-    if (!isSignedOut || terminal.env.SVC_ADMIN_TOKEN_FILE || !(terminal.isInteractive || options.device)) throw error;
+    if (
+      !isSignedOut ||
+      terminal.env.SVC_ADMIN_TOKEN_FILE ||
+      !(terminal.isInteractive || options.device)
+    )
+      throw error;
     await loginAction(terminal, options);
     return connect(terminal, options);
   }
@@ -123,7 +151,8 @@ const signIn = async (terminal: Terminal, options: GlobalOptions & { device?: bo
 const askFor =
   (terminal: Terminal, { yes }: { yes: boolean }) =>
   async (what: string, option: string): Promise<string> => {
-    const answer = terminal.isInteractive && !yes ? (await terminal.ask(`The ${what}: `)).trim() : "";
+    const answer =
+      terminal.isInteractive && !yes ? (await terminal.ask(`The ${what}: `)).trim() : "";
     if (answer === "") throw new ActionFailure(exitCodes.usage, `name the ${what}: ${option}`);
     return answer;
   };
@@ -136,13 +165,24 @@ const createPolicy = async (
   options: GlobalOptions & InitOptions & { url: string },
 ): Promise<Policy> => {
   const { policyName: name, prefix = `spiffe://${new URL(options.url).hostname}/host/` } = options;
-  await confirm(terminal, options, `No enrollment policy exists. Create ${name}, for identities ${prefix}<device id>.`);
-  const { data } = await createEnrollmentPolicy<true>({ client, body: { name, allowed_identity_prefixes: [prefix] } });
+  await confirm(
+    terminal,
+    options,
+    `No enrollment policy exists. Create ${name}, for identities ${prefix}<device id>.`,
+  );
+  const { data } = await createEnrollmentPolicy<true>({
+    client,
+    body: { name, allowed_identity_prefixes: [prefix] },
+  });
   return { id: data.id, name: data.name, identity_prefix: prefix };
 };
 
 /** Whether a file holds a token that can still enroll under the policy; only its SHA-256 is sent. Throws for a file of something else. */
-const isActiveToken = async (client: FleetClient, policyId: string, path: string): Promise<boolean> => {
+const isActiveToken = async (
+  client: FleetClient,
+  policyId: string,
+  path: string,
+): Promise<boolean> => {
   if (!existsSync(path)) return false;
   const token = readTextFile(path);
   if (token !== "" && !/^svcbt_\w+$/.test(token))
@@ -162,9 +202,17 @@ const isActiveToken = async (client: FleetClient, policyId: string, path: string
   return data.checks.every(({ rule, outcome }) => !decides.includes(rule) || outcome === "passed");
 };
 
-const createToken = async (client: FleetClient, id: string, { tokenFile, uses }: InitOptions): Promise<void> => {
+const createToken = async (
+  client: FleetClient,
+  id: string,
+  { tokenFile, uses }: InitOptions,
+): Promise<void> => {
   // Before the token exists: a token without a place is lost.
   writeTokenFile(tokenFile, "");
-  const { data } = await createBootstrapToken<true>({ client, path: { id }, body: { max_uses: uses } });
+  const { data } = await createBootstrapToken<true>({
+    client,
+    path: { id },
+    body: { max_uses: uses },
+  });
   writeTokenFile(tokenFile, `${data.token}\n`);
 };

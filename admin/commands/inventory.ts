@@ -30,9 +30,15 @@ const columns: readonly Column<Item>[] = [
 ];
 
 /** `svc-admin inventory list`: the hosts of the inventory and of the fleet, by name. */
-export const listInventoryAction: Action<{ status?: InventoryStatus }> = async (terminal, { status, ...options }) => {
+export const listInventoryAction: Action<{ status?: InventoryStatus }> = async (
+  terminal,
+  { status, ...options },
+) => {
   const client = connect(terminal, options);
-  await printList(terminal, options, columns, listInventory, { client, query: withoutUndefined({ status }) });
+  await printList(terminal, options, columns, listInventory, {
+    client,
+    query: withoutUndefined({ status }),
+  });
 };
 
 interface PutOptions {
@@ -50,7 +56,11 @@ export const putInventoryAction: Action<PutOptions> = async (
 ) => {
   const text = readInput(file);
   const query: Query = allowEmpty ? { allow_empty: "true" } : {};
-  const plan = await send(terminal, options, { text, ifMatch, query: { ...query, dry_run: "true" } });
+  const plan = await send(terminal, options, {
+    text,
+    ifMatch,
+    query: { ...query, dry_run: "true" },
+  });
   if (plan.removed > 0)
     await confirm(
       terminal,
@@ -68,11 +78,16 @@ export const diffInventoryAction: Action<{ allowEmpty?: boolean }> = async (
   file = "",
 ) => {
   const query: Query = { dry_run: "true", ...(allowEmpty ? { allow_empty: "true" as const } : {}) };
-  const change = await send(terminal, options, { text: readInput(file), ifMatch: undefined, query });
+  const change = await send(terminal, options, {
+    text: readInput(file),
+    ifMatch: undefined,
+    query,
+  });
   const rows = change.changes;
   await printRows(terminal, options, columnsOf<(typeof rows)[number]>("change", "name"), rows);
   const total = change.added + change.changed + change.removed;
-  if (total > rows.length) terminal.err.write(`The first ${rows.length} of ${total}: ${countsOf(change)}\n`);
+  if (total > rows.length)
+    terminal.err.write(`The first ${rows.length} of ${total}: ${countsOf(change)}\n`);
   return total > 0 ? exitCodes.refused : undefined;
 };
 

@@ -3,7 +3,8 @@ import { parseDuration as secondsOf } from "../../proto/fleet-health/query-langu
 import { parseSize } from "../../proto/fleet-health/query-language/quantities.ts";
 
 /** The reason of a change, for the audit log. */
-export const reason = () => new Option("--reason <code>", "why, as a code for the audit log: leaked, decommissioned");
+export const reason = () =>
+  new Option("--reason <code>", "why, as a code for the audit log: leaked, decommissioned");
 
 /** The most items of a list. */
 export const limit = (what: string) =>
@@ -45,14 +46,14 @@ export const parseInstant = (text: string): Instant => {
 };
 
 /** An option that takes a whole number. */
-export const count = (flags: string, description: string) => new Option(flags, description).argParser(parseCount);
+export const count = (flags: string, description: string) =>
+  new Option(flags, description).argParser(parseCount);
 
 /** An option that may be repeated; its value is a list. */
 export const several = (flags: string, description: string) =>
-  new Option(flags, `${description}; repeatable`).argParser((value: string, before: string[] = []) => [
-    ...before,
-    value,
-  ]);
+  new Option(flags, `${description}; repeatable`).argParser(
+    (value: string, before: string[] = []) => [...before, value],
+  );
 
 const parseCount = (text: string): number => {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Give a whole number.");
@@ -76,7 +77,8 @@ export const severalOf =
   <Choice extends string>(choices: readonly Choice[]) =>
   (text: string, before: readonly Choice[] = []): Choice[] => {
     const choice = choices.find((each) => each === text);
-    if (choice === undefined) throw new InvalidArgumentError(`Allowed choices are ${choices.join(", ")}.`);
+    if (choice === undefined)
+      throw new InvalidArgumentError(`Allowed choices are ${choices.join(", ")}.`);
     return [...before, choice];
   };
 
@@ -96,7 +98,10 @@ export const durationOption = (text: string): number => {
 };
 
 /** Parses `key=value`, and adds it to the labels before it. */
-export const parseLabel = (text: string, before: Record<string, string> = {}): Record<string, string> => {
+export const parseLabel = (
+  text: string,
+  before: Record<string, string> = {},
+): Record<string, string> => {
   const [key = "", ...value] = text.split("=");
   if (key === "" || value.length === 0) throw new InvalidArgumentError("Give key=value.");
   return { ...before, [key]: value.join("=") };

@@ -18,18 +18,28 @@ interface PlanOptions {
 }
 
 /** `svc-admin plan`: what apply would change, and what somebody changed since the last one; 2 if there is a difference. */
-export const planAction: Action<PlanOptions> = async (terminal, { prune = false, ...options }, dir = "") => {
+export const planAction: Action<PlanOptions> = async (
+  terminal,
+  { prune = false, ...options },
+  dir = "",
+) => {
   const { plan, isChecked } = await readPlan(terminal, options, { dir, prune });
   await printPlan(terminal, options, plan);
   terminal.err.write(`${summaryOf(plan)}\n`);
-  if (!isChecked) terminal.err.write("without the scope admin, core has not checked the configs for secrets\n");
+  if (!isChecked)
+    terminal.err.write("without the scope admin, core has not checked the configs for secrets\n");
   return plan.steps.some(({ work }) => work !== null) ? exitCodes.different : exitCodes.ok;
 };
 
 /** `svc-admin apply`: makes core what the files say, after naming what changes. Exits with 5 if it ended in the middle. */
-export const applyAction: Action<PlanOptions> = async (terminal, { prune = false, ...options }, dir = "") => {
+export const applyAction: Action<PlanOptions> = async (
+  terminal,
+  { prune = false, ...options },
+  dir = "",
+) => {
   const { plan, client, objects, isChecked } = await readPlan(terminal, options, { dir, prune });
-  if (!isChecked) throw new ActionFailure(exitCodes.refused, "apply needs the scope admin: nothing was changed");
+  if (!isChecked)
+    throw new ActionFailure(exitCodes.refused, "apply needs the scope admin: nothing was changed");
   const work = plan.steps.filter((step) => step.work !== null);
   if (work.length === 0) {
     await recordOnly(client, plan, objects.applied);
@@ -84,7 +94,15 @@ const printPlan = async (
   const rows = steps.map((step) => {
     const { work, keys: _, hosts, ...shown } = step;
     const outcome = outcomeOf && work ? { outcome: outcomeOf(step) } : {};
-    return { step, record: { ...shown, ...outcome, host_count: hosts.length, hosts: hosts.slice(0, namedMax.json) } };
+    return {
+      step,
+      record: {
+        ...shown,
+        ...outcome,
+        host_count: hosts.length,
+        hosts: hosts.slice(0, namedMax.json),
+      },
+    };
   });
   if (options.format === "json" || options.format === "yaml")
     return printRecord(terminal, options, { set, steps: rows.map(({ record }) => record) });
@@ -95,7 +113,12 @@ const printPlan = async (
     })),
     { title: "drift", value: ({ step }) => (step.drift ? "yes" : "no") },
     ...(outcomeOf
-      ? [{ title: "outcome", value: ({ record }: { record: { outcome?: string } }) => record.outcome }]
+      ? [
+          {
+            title: "outcome",
+            value: ({ record }: { record: { outcome?: string } }) => record.outcome,
+          },
+        ]
       : []),
     { title: "detail", value: ({ step }) => detailOf(step) },
   ];
@@ -108,9 +131,11 @@ const lineOf = (step: PlanStep): string => {
 };
 
 const detailOf = ({ work, fields, hosts }: PlanStep): string =>
-  [...fields.map(fieldOf), ...hostsOf(hosts), ...(work === null ? ["not in the files: --prune removes it"] : [])].join(
-    "; ",
-  );
+  [
+    ...fields.map(fieldOf),
+    ...hostsOf(hosts),
+    ...(work === null ? ["not in the files: --prune removes it"] : []),
+  ].join("; ");
 
 const fieldOf = ({ field, from, to, drift }: FieldChange): string =>
   `${field} ${from === null ? "" : `${JSON.stringify(from)} -> `}${JSON.stringify(to)}${drift ? " (drift)" : ""}`;
@@ -125,7 +150,11 @@ const summaryOf = ({ set, steps }: FleetPlan): string => {
   const work = steps.filter((step) => step.work !== null);
   const kept = steps.length - work.length;
   const drift = work.filter((step) => step.drift).length;
-  const changes = work.length === 0 ? "no difference" : `${work.length} ${work.length === 1 ? "change" : "changes"}`;
-  const undone = drift === 0 ? "" : `, ${drift} of them to undo what somebody changed since the last apply`;
+  const changes =
+    work.length === 0
+      ? "no difference"
+      : `${work.length} ${work.length === 1 ? "change" : "changes"}`;
+  const undone =
+    drift === 0 ? "" : `, ${drift} of them to undo what somebody changed since the last apply`;
   return `${set}: ${changes}${undone}${kept === 0 ? "" : `; ${kept} kept that no file has any more`}`;
 };

@@ -19,15 +19,28 @@ export const previewOf = async (
 ): Promise<Preview> => {
   fleetQueryOf(words, new Date(terminal.clock.now()));
   const query = { filter: words.join(" ") };
-  const { data } = await previewRollout<true>({ client, path: { id: configId }, query, throwOnError: true });
+  const { data } = await previewRollout<true>({
+    client,
+    path: { id: configId },
+    query,
+    throwOnError: true,
+  });
   return data;
 };
 
 /** `svc-admin configs preview`: the hosts, the configs that they have, what changes, and what is in the way; 1 if nothing can change. */
-export const previewConfigAction: Action<{ all?: boolean }> = async (terminal, options, config = "", ...words) => {
+export const previewConfigAction: Action<{ all?: boolean }> = async (
+  terminal,
+  options,
+  config = "",
+  ...words
+) => {
   if (options.all === true) checkSelection(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
-  const preview = await previewOf(terminal, client, { configId: await resolveId(client, "config", config), words });
+  const preview = await previewOf(terminal, client, {
+    configId: await resolveId(client, "config", config),
+    words,
+  });
   if (options.format === "table") {
     terminal.out.write(`${describePreview(preview)}\n`);
     for (const { config, diff } of preview.from)
@@ -48,9 +61,17 @@ const shownMax = 3;
 export const describePreview = (preview: Preview): string => {
   const { config, hosts, will_change: changing, unchanged, skipped } = preview;
   /** Collectors read the same from both: the hash leaves out comments and formatting. */
-  const isEqual = (from: Preview["from"][number]["config"]) => from?.config_hash === config.config_hash;
-  const equal = preview.from.reduce((sum, { config: from, hosts: count }) => sum + (isEqual(from) ? count : 0), 0);
-  const first = <Item>(items: readonly Item[], total: number, write: (item: Item) => string): string =>
+  const isEqual = (from: Preview["from"][number]["config"]) =>
+    from?.config_hash === config.config_hash;
+  const equal = preview.from.reduce(
+    (sum, { config: from, hosts: count }) => sum + (isEqual(from) ? count : 0),
+    0,
+  );
+  const first = <Item>(
+    items: readonly Item[],
+    total: number,
+    write: (item: Item) => string,
+  ): string =>
     `${items.slice(0, shownMax).map(write).join(", ")}${total > shownMax ? ` and ${total - shownMax} more` : ""}`;
   return [
     `Config ${shownConfig(config)} for ${hosts} ${hosts === 1 ? "host" : "hosts"}: ${changeOf(changing, equal)}`,

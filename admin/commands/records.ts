@@ -24,7 +24,8 @@ const columns: readonly Column<Event>[] = [
   { title: "target", value: ({ target }) => `${target.type} ${target.id}` },
   {
     title: "outcome",
-    value: ({ outcome, reason_code }) => (reason_code === null ? outcome : `${outcome} ${reason_code}`),
+    value: ({ outcome, reason_code }) =>
+      reason_code === null ? outcome : `${outcome} ${reason_code}`,
   },
 ];
 
@@ -47,7 +48,10 @@ const overlapMs = 60_000;
 const tableLimit = 100;
 
 /** `svc-admin audit list`: newest first; with `--follow`, what happens from now on, oldest first. */
-export const listAuditAction: Action<AuditOptions> = async (terminal, { limit, follow, ...options }) => {
+export const listAuditAction: Action<AuditOptions> = async (
+  terminal,
+  { limit, follow, ...options },
+) => {
   const { action, actor, target, since, until, format } = options;
   const query: Query = withoutUndefined({ action, actor, target });
   if (follow === true) return followAudit(terminal, options, query);
@@ -85,13 +89,21 @@ const followAudit = async (
       newest = data.items.map(({ occurred_at }) => Date.parse(occurred_at))[0];
     }
     const from =
-      newest === undefined ? timeQuery("since", since) : { since: new Date(newest - overlapMs).toISOString() };
-    const found = await Array.fromAsync(items(listAuditEvents, { client, query: { ...query, ...from, limit: 1000 } }));
+      newest === undefined
+        ? timeQuery("since", since)
+        : { since: new Date(newest - overlapMs).toISOString() };
+    const found = await Array.fromAsync(
+      items(listAuditEvents, { client, query: { ...query, ...from, limit: 1000 } }),
+    );
     const isOld = isFirst && since === undefined;
     if (!isOld) await print(found.filter(({ id }) => !seen.has(id)).reverse());
     isFirst = false;
     seen = new Set(found.map(({ id }) => id));
-    newest = Math.max(newest ?? 0, ...found.slice(0, 1).map(({ occurred_at }) => Date.parse(occurred_at))) || undefined;
+    newest =
+      Math.max(
+        newest ?? 0,
+        ...found.slice(0, 1).map(({ occurred_at }) => Date.parse(occurred_at)),
+      ) || undefined;
     return false;
   });
 };
@@ -103,5 +115,9 @@ export const verifyAuditAction: Action<object> = async (terminal, options) => {
 
 /** `svc-admin directory status`. */
 export const showDirectoryStatusAction: Action<object> = async (terminal, options) => {
-  await printAnswer(terminal, options, directoryStatus<true>({ client: connect(terminal, options) }));
+  await printAnswer(
+    terminal,
+    options,
+    directoryStatus<true>({ client: connect(terminal, options) }),
+  );
 };

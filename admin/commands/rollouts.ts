@@ -51,25 +51,42 @@ interface CreateOptions {
 }
 
 /** `svc-admin rollouts create`: shows the preview and the waves, asks, and starts. */
-export const createRolloutAction: Action<CreateOptions> = async (terminal, options, config = "", ...words) => {
+export const createRolloutAction: Action<CreateOptions> = async (
+  terminal,
+  options,
+  config = "",
+  ...words
+) => {
   checkSelection(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
   const configId = await resolveId(client, "config", config);
   const preview = await previewOf(terminal, client, { configId, words });
-  const { wave: waves = [...defaultWaves], maxFailed, condition = [...rolloutConditions], onBreach, gate } = options;
+  const {
+    wave: waves = [...defaultWaves],
+    maxFailed,
+    condition = [...rolloutConditions],
+    onBreach,
+    gate,
+  } = options;
   const reaction = onBreach === "pause" ? "pauses" : "rolls back";
   const plan = [
     describePreview(preview),
     `  waves: ${waves.map(describeWave).join(", ")}`,
     `  ${reaction} when more than ${maxFailed} % of a wave are ${condition.join(", ")}`,
-    ...(gate === undefined ? [] : [`  ${reaction} when a wave turns out worse than unchanged hosts`]),
+    ...(gate === undefined
+      ? []
+      : [`  ${reaction} when a wave turns out worse than unchanged hosts`]),
   ];
   await confirm(terminal, options, plan.join("\n"));
   const body: Body = {
     config_id: configId,
     ...(options.all === true ? { all: true } : { filter: words.join(" ") }),
     waves,
-    gate: { max_failed_percent: maxFailed, states: condition, worse_than_control: gate !== undefined },
+    gate: {
+      max_failed_percent: maxFailed,
+      states: condition,
+      worse_than_control: gate !== undefined,
+    },
     on_breach: onBreach === "pause" ? "pause" : "roll_back",
   };
   const { data: rollout } = await createRollout<true>({ client, body });
@@ -81,7 +98,10 @@ export const createRolloutAction: Action<CreateOptions> = async (terminal, optio
 };
 
 const describeWave = (wave: Wave): string => {
-  const size = "percent" in wave ? `${wave.percent} %` : `${wave.count} ${wave.count === 1 ? "host" : "hosts"}`;
+  const size =
+    "percent" in wave
+      ? `${wave.percent} %`
+      : `${wave.count} ${wave.count === 1 ? "host" : "hosts"}`;
   return wave.soak_seconds === 0 ? size : `${size} then ${writeDuration(wave.soak_seconds)}`;
 };
 
@@ -100,7 +120,10 @@ interface ListOptions {
 }
 
 /** `svc-admin rollouts list`. */
-export const listRolloutsAction: Action<ListOptions> = async (terminal, { state, config, ...options }) => {
+export const listRolloutsAction: Action<ListOptions> = async (
+  terminal,
+  { state, config, ...options },
+) => {
   const client = connect(terminal, options);
   const configId = config === undefined ? undefined : await resolveId(client, "config", config);
   const query = withoutUndefined({ state, config_id: configId });
@@ -110,19 +133,29 @@ export const listRolloutsAction: Action<ListOptions> = async (terminal, { state,
 /** `svc-admin rollouts show`. */
 export const showRolloutAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getRollout<true>({ client, path: { id: await resolveId(client, "rollout", id) } });
+  const { data } = await getRollout<true>({
+    client,
+    path: { id: await resolveId(client, "rollout", id) },
+  });
   await printRollout(terminal, options, data);
 };
 
-const printRollout = async (terminal: Terminal, options: OutputOptions, rollout: Rollout): Promise<void> => {
+const printRollout = async (
+  terminal: Terminal,
+  options: OutputOptions,
+  rollout: Rollout,
+): Promise<void> => {
   if (options.format !== "table") return printRecord(terminal, options, rollout);
   const { waves, gate, config, reason, breach, outages = [], ...record } = rollout;
   await printRecord(terminal, options, {
     ...record,
     config: `${config.id} ${config.config_hash.slice(0, 12)}${config.name === null ? "" : ` ${config.name}`}`,
     gate: `${gate.max_failed_percent} % ${gate.states.join(", ")}${gate.worse_than_control ? ", worse than control" : ""}`,
-    reason: reason === null ? "" : `${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`,
-    outages: outages.map(({ began_at, ended_at }) => `${began_at} to ${ended_at ?? "now"}`).join(", "),
+    reason:
+      reason === null ? "" : `${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`,
+    outages: outages
+      .map(({ began_at, ended_at }) => `${began_at} to ${ended_at ?? "now"}`)
+      .join(", "),
   });
   terminal.out.write("\n");
   const columns = columnsOf<Rollout["waves"][number]>(
@@ -140,10 +173,16 @@ const printRollout = async (terminal: Terminal, options: OutputOptions, rollout:
   );
   await printRows(terminal, options, columns, waves);
   for (const { number, comparison } of waves)
-    if (comparison !== undefined) terminal.out.write(`wave ${number}: ${describeComparison(comparison)}\n`);
+    if (comparison !== undefined)
+      terminal.out.write(`wave ${number}: ${describeComparison(comparison)}\n`);
   if (breach === null) return;
   terminal.out.write("\n");
-  const evidence = columnsOf<(typeof breach)["evidence"][number]>("identity", "condition", "began_at", "detail");
+  const evidence = columnsOf<(typeof breach)["evidence"][number]>(
+    "identity",
+    "condition",
+    "began_at",
+    "detail",
+  );
   await printRows(terminal, options, evidence, breach.evidence);
 };
 
@@ -153,7 +192,15 @@ export const listTargetsAction: Action<{ wave?: number; status?: Target["status"
   { wave, status, ...options },
   id = "",
 ) => {
-  const columns = columnsOf<Target>("identity_id", "identity", "wave", "status", "reason", "condition", "detail");
+  const columns = columnsOf<Target>(
+    "identity_id",
+    "identity",
+    "wave",
+    "status",
+    "reason",
+    "condition",
+    "detail",
+  );
   const client = connect(terminal, options);
   const path = { id: await resolveId(client, "rollout", id) };
   const query = withoutUndefined({ wave, status });
@@ -171,7 +218,15 @@ const changeColumns: readonly Column<Rollout>[] = [
   { title: "time", value: ({ updated_at }) => updated_at },
   { title: "state", value: ({ state }) => state },
   { title: "wave", value: ({ wave, waves }) => `${wave}/${waves.length}` },
-  ...columnsOf<Rollout>("targets", "assigned", "applied", "failed", "skipped", "reverted", "reverted_failed"),
+  ...columnsOf<Rollout>(
+    "targets",
+    "assigned",
+    "applied",
+    "failed",
+    "skipped",
+    "reverted",
+    "reverted_failed",
+  ),
 ];
 
 const follow = async (
@@ -183,7 +238,10 @@ const follow = async (
   let shown = "";
   let exitCode: AdminExitCode = exitCodes.ok;
   await repeat(terminal, options.interval, async () => {
-    const { data: rollout } = await getRollout<true>({ client: connect(terminal, options), path: { id } });
+    const { data: rollout } = await getRollout<true>({
+      client: connect(terminal, options),
+      path: { id },
+    });
     const { updated_at: _, ...state } = rollout;
     const seen = JSON.stringify(state);
     if (seen !== shown) {
@@ -200,19 +258,24 @@ const follow = async (
 
 /** Writes to stderr why a rollout has stopped, and what an admin may do. */
 const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: Rollout): void => {
-  if (reason === null || state === "running" || state === "soaking" || state === "completed") return;
+  if (reason === null || state === "running" || state === "soaking" || state === "completed")
+    return;
   const write = (text: string) => err.write(`${withoutControls(text)}\n`);
   write(`${state}: ${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`);
   if (breach !== null && reason.code === "gate_breached")
     for (const { identity, condition, detail } of breach.evidence.slice(0, 5))
       write(`  ${identity}: ${condition}${detail === "" ? "" : `, ${detail}`}`);
   if (state === "paused") write(`  svc-admin rollouts resume ${id}, or roll-back, or abort`);
-  if (state === "aborted") write(`  svc-admin rollouts roll-back ${id} gives its hosts what they had before`);
+  if (state === "aborted")
+    write(`  svc-admin rollouts roll-back ${id} gives its hosts what they had before`);
 };
 
 /** Asks before a change that its hosts notice, and prints the rollout. */
 const control =
-  (change: typeof pauseRollout<true>, question?: (rollout: Rollout) => string): Action<{ reason?: string }> =>
+  (
+    change: typeof pauseRollout<true>,
+    question?: (rollout: Rollout) => string,
+  ): Action<{ reason?: string }> =>
   async (terminal, options, name = "") => {
     const client = connect(terminal, options);
     const id = await resolveId(client, "rollout", name);

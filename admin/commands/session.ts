@@ -28,7 +28,9 @@ export const loginAction: Action<{ device?: boolean; workload?: string }> = asyn
   const { access_token, session_id } = token;
   writeSession(sessionPath(terminal.env), { url, access_token, session_id, expires_at: expiresAt });
   const { data } = await whoami<true>({ client: connect(terminal, { url }) });
-  terminal.err.write(`Signed in to ${url} as ${data.email} (${data.scopes.join(", ")}) until ${expiresAt}\n`);
+  terminal.err.write(
+    `Signed in to ${url} as ${data.email} (${data.scopes.join(", ")}) until ${expiresAt}\n`,
+  );
 };
 
 /** `svc-admin logout`: forgets the token even if core cannot be reached; it expires within the hour. */
@@ -41,7 +43,11 @@ export const logoutAction: Action<object> = async (terminal) => {
   }
   deleteSession(path);
   const { connectFleet } = await import("../../client/connect.ts");
-  const client = connectFleet({ baseUrl: session.url, bearer: session.access_token, fetch: terminal.fetch });
+  const client = connectFleet({
+    baseUrl: session.url,
+    bearer: session.access_token,
+    fetch: terminal.fetch,
+  });
   // A workload has no session to end: its token expires by itself.
   if (session.session_id === null) {
     terminal.err.write("Signed out here; the token expires by itself.\n");
@@ -62,7 +68,10 @@ export const showWhoamiAction: Action<object> = async (terminal, options) => {
 };
 
 /** `svc-admin sessions list`. */
-export const showSessionsAction: Action<{ everyone?: boolean }> = async (terminal, { everyone, ...options }) => {
+export const showSessionsAction: Action<{ everyone?: boolean }> = async (
+  terminal,
+  { everyone, ...options },
+) => {
   const client = connect(terminal, options);
   const query = everyone === true ? { everyone: "true" as const } : {};
   const columns: Column<ListOperatorSessionsResponse["items"][number]>[] = [

@@ -21,9 +21,21 @@ interface SimulateOptions {
 /** `svc-admin simulate enroll`: ends with 1 where the host would be refused. The token itself stays on this machine: core gets
  * its SHA-256, and the claims of a service account token. */
 export const simulateEnrollAction: Action<SimulateOptions> = async (terminal, options) => {
-  const { policy, deviceId, address, platform, prefix, tokenFile, serviceAccountTokenFile, format } = options;
+  const {
+    policy,
+    deviceId,
+    address,
+    platform,
+    prefix,
+    tokenFile,
+    serviceAccountTokenFile,
+    format,
+  } = options;
   if (deviceId === undefined && serviceAccountTokenFile === undefined)
-    throw new ActionFailure(exitCodes.usage, "say which host: --device-id, or --service-account-token-file");
+    throw new ActionFailure(
+      exitCodes.usage,
+      "say which host: --device-id, or --service-account-token-file",
+    );
   const client = connect(terminal, options);
   const { data } = await simulateEnrollment({
     client,
@@ -51,7 +63,9 @@ export const simulateEnrollAction: Action<SimulateOptions> = async (terminal, op
 type Check = SimulateEnrollmentResponse["checks"][number];
 
 /** Reads a service account token or its claims. The digest is that by which core knows the token, which leaves the signature out. */
-const readClaims = async (path: string): Promise<{ token_claims: Record<string, unknown>; token_sha256?: string }> => {
+const readClaims = async (
+  path: string,
+): Promise<{ token_claims: Record<string, unknown>; token_sha256?: string }> => {
   const text = readTextFile(path);
   const [header, payload, signature] = text.split(".");
   try {
@@ -63,6 +77,10 @@ const readClaims = async (path: string): Promise<{ token_claims: Record<string, 
       token_sha256: await tokenDigest(`${header}.${payload}`),
     };
   } catch (cause) {
-    throw new ActionFailure(exitCodes.usage, `${path} has neither a service account token nor its claims`, { cause });
+    throw new ActionFailure(
+      exitCodes.usage,
+      `${path} has neither a service account token nor its claims`,
+      { cause },
+    );
   }
 };

@@ -36,7 +36,8 @@ export const readTelemetryAction: Action<TelemetryOptions> = async (
 ) => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "host", name);
-  const write = format === "otlp" ? (await import("../terminal/otlp-lines.ts")).otlpLineOf : writers[format];
+  const write =
+    format === "otlp" ? (await import("../terminal/otlp-lines.ts")).otlpLineOf : writers[format];
   const query: Query = withoutUndefined({
     from: textOfInstant(options.from),
     to: textOfInstant(options.to),
@@ -51,18 +52,22 @@ export const readTelemetryAction: Action<TelemetryOptions> = async (
     const text = "damaged_block" in line ? undefined : write(line);
     if (text !== undefined) return void terminal.out.write(text);
     counts.lost++;
-    terminal.err.write(`svc-admin: ${"damaged_block" in line ? damageOf(line) : undecodable(line)}\n`);
+    terminal.err.write(
+      `svc-admin: ${"damaged_block" in line ? damageOf(line) : undecodable(line)}\n`,
+    );
   };
   if (follow) await followLines(terminal, { client, id, query, print });
   else for await (const line of linesOf(client, id, query)) print(line);
-  if (counts.read === 0) terminal.err.write("No telemetry of this host was received in this range of time.\n");
+  if (counts.read === 0)
+    terminal.err.write("No telemetry of this host was received in this range of time.\n");
   return counts.lost > 0 ? exitCodes.partial : undefined;
 };
 
 const writers: Readonly<Record<"text" | "json", (line: EnvelopeLine) => string>> = {
   json: jsonLine,
   // Continuation lines are indented, so that a host cannot forge a line.
-  text: ({ text }) => text.map((each) => `${each.split(/\r?\n/).map(shown).join("\n    ")}\n`).join(""),
+  text: ({ text }) =>
+    text.map((each) => `${each.split(/\r?\n/).map(shown).join("\n    ")}\n`).join(""),
 };
 
 const shown = (text: string): string => withoutControls(text.replaceAll("\t", "    "));
@@ -76,8 +81,17 @@ const undecodable = ({ kind, sequence, queue_id: queue }: EnvelopeLine): string 
   `an envelope is no request of OTLP: ${kind} ${sequence} of queue ${queue}`;
 
 /** Yields the lines of a response as they arrive. Throws a `FleetError` when it breaks off. */
-async function* linesOf(client: FleetClient, id: string, query: Query): AsyncGenerator<Line, void, void> {
-  const { data } = await readHostEnvelopes<true>({ client, path: { id }, query, parseAs: "stream" });
+async function* linesOf(
+  client: FleetClient,
+  id: string,
+  query: Query,
+): AsyncGenerator<Line, void, void> {
+  const { data } = await readHostEnvelopes<true>({
+    client,
+    path: { id },
+    query,
+    parseAs: "stream",
+  });
   const decoder = new TextDecoder();
   let parts: string[] = [];
   try {
@@ -98,7 +112,10 @@ async function* linesOf(client: FleetClient, id: string, query: Query): AsyncGen
 }
 
 const brokenOff = (cause: unknown): FleetError =>
-  new FleetError(problemOf(new Error("the response broke off: what was printed is not all"), undefined), { cause });
+  new FleetError(
+    problemOf(new Error("the response broke off: what was printed is not all"), undefined),
+    { cause },
+  );
 
 const resumeMs = 2_000;
 /** Blocks are committed out of order: what was received within this time before the newest line is read again. */
@@ -107,7 +124,12 @@ const overlapMs = 60_000;
 /** Prints what arrives until interrupted; a stream that ends is opened again where it ended, so that a watch outlives a restart of core. */
 const followLines = async (
   terminal: Pick<Terminal, "clock" | "err" | "signal">,
-  { client, id, query, print }: { client: FleetClient; id: string; query: Query; print(line: Line): void },
+  {
+    client,
+    id,
+    query,
+    print,
+  }: { client: FleetClient; id: string; query: Query; print(line: Line): void },
 ): Promise<void> => {
   /** The lines of the last minutes, with their times of receipt. */
   const seen = new Map<string, number>();
@@ -115,13 +137,17 @@ const followLines = async (
   let isOpened = false;
   for (;;) {
     const { limit: _, ...rest } = query;
-    const again = newest === 0 ? query : { ...rest, from: new Date(newest - overlapMs).toISOString() };
+    const again =
+      newest === 0 ? query : { ...rest, from: new Date(newest - overlapMs).toISOString() };
     try {
       for await (const line of linesOf(client, id, again)) {
         isOpened = true;
-        const key = "damaged_block" in line ? JSON.stringify(line) : `${line.queue_id} ${line.sequence}`;
+        const key =
+          "damaged_block" in line ? JSON.stringify(line) : `${line.queue_id} ${line.sequence}`;
         if (seen.has(key)) continue;
-        const at = Date.parse("damaged_block" in line ? line.damaged_block.received_at : line.received_at);
+        const at = Date.parse(
+          "damaged_block" in line ? line.damaged_block.received_at : line.received_at,
+        );
         newest = Math.max(newest, at);
         seen.set(key, at);
         for (const [old, time] of seen) {
@@ -131,7 +157,8 @@ const followLines = async (
         print(line);
       }
     } catch (error) {
-      const passes = error instanceof FleetError && error.problem.action === "retry" && !terminal.signal.aborted;
+      const passes =
+        error instanceof FleetError && error.problem.action === "retry" && !terminal.signal.aborted;
       if (!passes || !isOpened) throw error;
       terminal.err.write(describeProblem(error.problem));
     }

@@ -14,7 +14,10 @@ const columns: readonly Column<Item>[] = [
   { title: "envelopes", value: ({ envelopes }) => envelopes },
   { title: "disk bytes", value: ({ disk_bytes }) => disk_bytes },
   { title: "usual bytes a day", value: ({ day }) => day?.usual_bytes },
-  { title: "note", value: ({ day }) => (day && isUnusual(day) ? `${unusualVolume.times}x its usual` : "") },
+  {
+    title: "note",
+    value: ({ day }) => (day && isUnusual(day) ? `${unusualVolume.times}x its usual` : ""),
+  },
 ];
 
 interface VolumeOptions {
@@ -25,7 +28,10 @@ interface VolumeOptions {
 }
 
 /** `svc-admin volume`: what sent the most. */
-export const volumeAction: Action<VolumeOptions> = async (terminal, { by, from, to, limit, ...options }) => {
+export const volumeAction: Action<VolumeOptions> = async (
+  terminal,
+  { by, from, to, limit, ...options },
+) => {
   const query = withoutUndefined({ by, from: textOfInstant(from), to: textOfInstant(to), limit });
   const { data } = await reportVolume<true>({ client: connect(terminal, options), query });
   await printRows(terminal, options, columns, data.items);

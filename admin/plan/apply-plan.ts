@@ -33,7 +33,11 @@ export const checkAtCore = async (
     const { name, yaml } = work;
     const file = configs.find(({ item }) => item.name === name)?.item.file ?? name;
     try {
-      await publishCollectorConfig<true>({ client, query: { dry_run: "true" }, body: { name, yaml } });
+      await publishCollectorConfig<true>({
+        client,
+        query: { dry_run: "true" },
+        body: { name, yaml },
+      });
     } catch (error) {
       const errors = error instanceof FleetError ? (error.problem.errors ?? []) : [];
       if (errors.length === 0) throw error;
@@ -61,7 +65,11 @@ export const applyPlan = async (
 ): Promise<Applied> => {
   const path = { name: plan.set };
   const record = (revision: number, done: ReadonlySet<PlanStep>, complete: boolean) =>
-    putAppliedSet<true>({ client, path, body: { revision, content: contentAfter(plan, done, complete) } });
+    putAppliedSet<true>({
+      client,
+      path,
+      body: { revision, content: contentAfter(plan, done, complete) },
+    });
   const work = plan.steps.filter((step) => step.work !== null);
   const intended = new Set(work.filter(({ keys }) => keys.every((key) => plan.after.has(key))));
   let { revision } = plan;
@@ -107,11 +115,19 @@ export const recordOnly = async (
 ): Promise<void> => {
   const content = contentAfter(plan, new Set(), true);
   if (isDeepStrictEqual(applied?.content, content)) return;
-  await putAppliedSet<true>({ client, path: { name: plan.set }, body: { revision: plan.revision, content } });
+  await putAppliedSet<true>({
+    client,
+    path: { name: plan.set },
+    body: { revision: plan.revision, content },
+  });
 };
 
 /** Returns the content of the set with the entries of the steps that are done, and of the others as they were. */
-const contentAfter = ({ steps, before, after }: FleetPlan, done: ReadonlySet<PlanStep>, complete: boolean) => {
+const contentAfter = (
+  { steps, before, after }: FleetPlan,
+  done: ReadonlySet<PlanStep>,
+  complete: boolean,
+) => {
   const entries = new Map(after);
   for (const step of steps) {
     if (step.work === null || done.has(step)) continue;
@@ -155,7 +171,11 @@ const carryOut = async (
     case "create_watch":
       return (await createWatch<true>({ client, body: work.body })).data.id;
     case "change_watch":
-      await changeWatch<true>({ client, path: { id: work.id }, body: { ...work.body, revision: work.revision } });
+      await changeWatch<true>({
+        client,
+        path: { id: work.id },
+        body: { ...work.body, revision: work.revision },
+      });
       return undefined;
     case "delete_watch":
       await deleteWatch<true>({ client, path: { id: work.id } });
@@ -168,7 +188,11 @@ const carryOut = async (
     }
     case "assign": {
       const id = configs.get(configKey(work.hash, work.config)) ?? "";
-      await assignCollectorConfig<true>({ client, path: { id }, body: { identity_ids: [...work.ids] } });
+      await assignCollectorConfig<true>({
+        client,
+        path: { id },
+        body: { identity_ids: [...work.ids] },
+      });
       return undefined;
     }
     case "clear":

@@ -8,16 +8,29 @@ import { type Entry, keyOf, stepHostsMax } from "./step.ts";
 
 /** Parts of a filter that an assignment does not change, and that stay as they are between two applies. */
 const lasting: ReadonlySet<string> = new Set(
-  ["text", "device", "hostname", "identity", "platform", "version", "versionRange", "label", "policy"].flatMap(
-    (part) => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}`],
-  ),
+  [
+    "text",
+    "device",
+    "hostname",
+    "identity",
+    "platform",
+    "version",
+    "versionRange",
+    "label",
+    "policy",
+  ].flatMap((part) => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}`]),
 );
 
 /** Returns the queries of the files' assignments. Ends the command for a fault in one, and in the filter of a watch. */
-export const queriesOf = ({ assignments, watches, configs }: Definitions, now: Date): FleetQuery[] => {
+export const queriesOf = (
+  { assignments, watches, configs }: Definitions,
+  now: Date,
+): FleetQuery[] => {
   const faults: FileFault[] = [];
   for (const { item, fault } of watches)
-    faults.push(...parseQuery(item.filter, now).faults.map(({ message }) => fault(["filter"], message)));
+    faults.push(
+      ...parseQuery(item.filter, now).faults.map(({ message }) => fault(["filter"], message)),
+    );
   const names = new Set(configs.map(({ item }) => item.name));
   const queries = assignments.map(({ item: { config, query = "", all }, fault }) => {
     if (!names.has(config)) faults.push(fault(["config"], "must be the name of one of configs"));
@@ -34,7 +47,8 @@ export const queriesOf = ({ assignments, watches, configs }: Definitions, now: D
 const faultOfSelection = (filter: FleetFilter, all: boolean): string | undefined => {
   const parts = Object.entries(filter).filter(([, value]) => value !== undefined);
   if (all) return parts.length > 0 ? "must be left out with all: true" : undefined;
-  if (selectsEveryHost(filter)) return "selects every host: write all: true in its place, or name some";
+  if (selectsEveryHost(filter))
+    return "selects every host: write all: true in its place, or name some";
   if (parts.every(([part]) => lasting.has(part))) return undefined;
   return "may have label, device, host, identity, platform, version, policy and text: the rest changes by itself";
 };
@@ -64,7 +78,8 @@ export const compareAssignments = ({
     const entry = hostEntry(each);
     const live = entry && objects.assigned.get(entry.id);
     // Somebody gave the host another config, or revoked it: it is theirs.
-    if (entry === undefined || live?.hash !== entry.hash || !entry.made || wanted.has(entry.id)) continue;
+    if (entry === undefined || live?.hash !== entry.hash || !entry.made || wanted.has(entry.id))
+      continue;
     cleared.push(live);
     if (!prune) compared.entries.push(entry);
   }
@@ -72,7 +87,13 @@ export const compareAssignments = ({
     for (const some of inSteps(group)) {
       const [{ config, hash, drift }] = some;
       const work = { do: "assign" as const, config, hash, ids: some.map(({ id }) => id) };
-      compared.steps.push({ ...stepOf(some, "assigned"), action: "assign", name: config, drift, work });
+      compared.steps.push({
+        ...stepOf(some, "assigned"),
+        action: "assign",
+        name: config,
+        drift,
+        work,
+      });
     }
   for (const group of Map.groupBy(cleared, ({ hash }) => hash).values())
     for (const some of inSteps(group)) {
@@ -151,5 +172,6 @@ const stepOf = (hosts: readonly FoundHost[], change: "assigned" | "cleared") => 
 type Some<Item> = [Item, ...Item[]];
 
 const inSteps = function* <Item>(hosts: readonly Item[]): Generator<Some<Item>, void, void> {
-  for (let at = 0; at < hosts.length; at += stepHostsMax) yield hosts.slice(at, at + stepHostsMax) as Some<Item>;
+  for (let at = 0; at < hosts.length; at += stepHostsMax)
+    yield hosts.slice(at, at + stepHostsMax) as Some<Item>;
 };

@@ -73,7 +73,10 @@ export const comparePlan = async (
   return {
     set: definitions.set,
     revision: applied?.revision ?? 0,
-    steps: [...kinds.flatMap(({ steps }) => steps), ...kinds.toReversed().flatMap(({ pruned }) => pruned)],
+    steps: [
+      ...kinds.flatMap(({ steps }) => steps),
+      ...kinds.toReversed().flatMap(({ pruned }) => pruned),
+    ],
     before,
     after: new Map(entries.map((entry) => [keyOfEntry(entry), entry])),
   };
@@ -88,12 +91,16 @@ const entryOf = <Kind extends Entry["kind"]>(before: Entries, kind: Kind, name =
   before.get(keyOf(kind, name)) as Extract<Entry, { kind: Kind }> | undefined;
 
 const entriesOfKind = <Kind extends Entry["kind"]>(before: Entries, kind: Kind) =>
-  [...before.values()].filter((entry): entry is Extract<Entry, { kind: Kind }> => entry.kind === kind);
+  [...before.values()].filter(
+    (entry): entry is Extract<Entry, { kind: Kind }> => entry.kind === kind,
+  );
 
 const plain = { drift: false, fields: [], hosts: [] };
 
 const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
-  const missing = definitions.configs.filter(({ item }) => !objects.configs.has(configKey(item.hash, item.name)));
+  const missing = definitions.configs.filter(
+    ({ item }) => !objects.configs.has(configKey(item.hash, item.name)),
+  );
   const steps = missing.map(({ item: { name, yaml, hash } }): PlanStep => {
     const fields = [{ field: "config_hash", from: null, to: hash, drift: false }];
     return {
@@ -109,7 +116,13 @@ const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
   return { steps, pruned: [], entries: [] };
 };
 
-const comparePolicies = ({ definitions, objects, before, prune, faults }: PlanComparison): Compared => {
+const comparePolicies = ({
+  definitions,
+  objects,
+  before,
+  prune,
+  faults,
+}: PlanComparison): Compared => {
   const compared: Compared = { steps: [], pruned: [], entries: [] };
   for (const { item, fault } of definitions.policies) {
     const { frozen, ...given } = item;
@@ -132,21 +145,44 @@ const comparePolicies = ({ definitions, objects, before, prune, faults }: PlanCo
     for (const [field, value] of Object.entries(draft))
       if (!isDeepStrictEqual(value, live[field as keyof typeof draft]))
         faults.push(
-          fault([field], "is another value in core, and a policy never changes: give the changed one another name"),
+          fault(
+            [field],
+            "is another value in core, and a policy never changes: give the changed one another name",
+          ),
         );
     if (frozen && live.state === "active") {
       const fields = [{ field: "state", from: "active", to: "frozen", drift: false }];
-      compared.steps.push({ ...step, action: "freeze", fields, work: { do: "freeze_policy", id: live.id } });
+      compared.steps.push({
+        ...step,
+        action: "freeze",
+        fields,
+        work: { do: "freeze_policy", id: live.id },
+      });
     }
     if (!frozen && live.state === "frozen")
-      faults.push(fault(["name"], "was frozen in core, which is final: write frozen: true, or use another name"));
+      faults.push(
+        fault(
+          ["name"],
+          "was frozen in core, which is final: write frozen: true, or use another name",
+        ),
+      );
   }
   const names = new Set(definitions.policies.map(({ item }) => item.name));
   for (const entry of entriesOfKind(before, "policy")) {
     const live = objects.policies.get(entry.name);
     if (names.has(entry.name) || !entry.made || live?.state !== "active") continue;
-    const step = { ...plain, kind: "policy" as const, name: entry.name, keys: [keyOf("policy", entry.name)] };
-    if (prune) compared.pruned.push({ ...step, action: "freeze", work: { do: "freeze_policy", id: live.id } });
+    const step = {
+      ...plain,
+      kind: "policy" as const,
+      name: entry.name,
+      keys: [keyOf("policy", entry.name)],
+    };
+    if (prune)
+      compared.pruned.push({
+        ...step,
+        action: "freeze",
+        work: { do: "freeze_policy", id: live.id },
+      });
     else compared.steps.push({ ...step, action: "keep", work: null });
     if (!prune) compared.entries.push(entry);
   }
@@ -155,13 +191,21 @@ const comparePolicies = ({ definitions, objects, before, prune, faults }: PlanCo
 
 const watchFields = ["filter", "more_than", "for_seconds", "receivers"] as const;
 
-const compareWatches = ({ definitions, objects, before, isComplete, prune, faults }: PlanComparison): Compared => {
+const compareWatches = ({
+  definitions,
+  objects,
+  before,
+  isComplete,
+  prune,
+  faults,
+}: PlanComparison): Compared => {
   const compared: Compared = { steps: [], pruned: [], entries: [] };
   let created = 0;
   for (const { item: body, fault } of definitions.watches) {
     const { name } = body;
     const unknown = body.receivers.findIndex((receiver) => !objects.receivers.includes(receiver));
-    if (unknown >= 0) faults.push(fault(["receivers", unknown], receiverMessage(objects.receivers)));
+    if (unknown >= 0)
+      faults.push(fault(["receivers", unknown], receiverMessage(objects.receivers)));
     const live = objects.watches.get(name);
     const entry = entryOf(before, "watch", name);
     // An id of null: the apply that was creating it was killed.
@@ -177,7 +221,10 @@ const compareWatches = ({ definitions, objects, before, isComplete, prune, fault
       created += 1;
       if (objects.watches.size + created > watchesMax)
         faults.push(
-          fault(["name"], `would be one more than the ${watchesMax} watches that core keeps: delete another one`),
+          fault(
+            ["name"],
+            `would be one more than the ${watchesMax} watches that core keeps: delete another one`,
+          ),
         );
       const drift = isComplete && entry !== undefined;
       compared.steps.push({ ...step, action: "create", drift, work: { do: "create_watch", body } });
@@ -185,19 +232,44 @@ const compareWatches = ({ definitions, objects, before, isComplete, prune, fault
     }
     const fields = watchFields.flatMap((field): FieldChange[] => {
       if (isDeepStrictEqual(body[field], live[field])) return [];
-      const drift = isComplete && entry !== undefined && !(isOurs && isDeepStrictEqual(entry[field], live[field]));
+      const drift =
+        isComplete &&
+        entry !== undefined &&
+        !(isOurs && isDeepStrictEqual(entry[field], live[field]));
       return [{ field, from: live[field], to: body[field], drift }];
     });
     if (fields.length === 0) continue;
     const work = { do: "change_watch" as const, id: live.id, revision: live.revision, body };
-    compared.steps.push({ ...step, action: "change", drift: fields.some(({ drift }) => drift), fields, work });
+    compared.steps.push({
+      ...step,
+      action: "change",
+      drift: fields.some(({ drift }) => drift),
+      fields,
+      work,
+    });
   }
   const names = new Set(definitions.watches.map(({ item }) => item.name));
   for (const entry of entriesOfKind(before, "watch")) {
     const live = objects.watches.get(entry.name);
-    if (names.has(entry.name) || !entry.made || live === undefined || (entry.id ?? live.id) !== live.id) continue;
-    const step = { ...plain, kind: "watch" as const, name: entry.name, keys: [keyOf("watch", entry.name)] };
-    if (prune) compared.pruned.push({ ...step, action: "delete", work: { do: "delete_watch", id: live.id } });
+    if (
+      names.has(entry.name) ||
+      !entry.made ||
+      live === undefined ||
+      (entry.id ?? live.id) !== live.id
+    )
+      continue;
+    const step = {
+      ...plain,
+      kind: "watch" as const,
+      name: entry.name,
+      keys: [keyOf("watch", entry.name)],
+    };
+    if (prune)
+      compared.pruned.push({
+        ...step,
+        action: "delete",
+        work: { do: "delete_watch", id: live.id },
+      });
     else compared.steps.push({ ...step, action: "keep", work: null });
     if (!prune) compared.entries.push(entry);
   }
@@ -221,10 +293,18 @@ const compareInventory = async ({
   const nothing = inventoryEtagOf(await inventoryDigest([]));
   const isAbsent = etag === null || etag === nothing;
   const drift = isComplete && entry !== undefined && entry.etag !== etag;
-  const step = { ...plain, drift, kind: "inventory" as const, name: "inventory", keys: [keyOf("inventory")] };
+  const step = {
+    ...plain,
+    drift,
+    kind: "inventory" as const,
+    name: "inventory",
+    keys: [keyOf("inventory")],
+  };
   if (definitions.hosts === undefined) {
-    if (!entry?.made || entry.etag !== etag || isAbsent) return { steps: [], pruned: [], entries: [] };
-    if (!prune) return { steps: [{ ...step, action: "keep", work: null }], pruned: [], entries: [entry] };
+    if (!entry?.made || entry.etag !== etag || isAbsent)
+      return { steps: [], pruned: [], entries: [] };
+    if (!prune)
+      return { steps: [{ ...step, action: "keep", work: null }], pruned: [], entries: [entry] };
     return {
       steps: [],
       pruned: [{ ...step, action: "delete", work: { do: "put_inventory", hosts: [], etag } }],
@@ -246,5 +326,9 @@ const compareInventory = async ({
     ),
   ];
   const work = { do: "put_inventory" as const, hosts: definitions.hosts, etag };
-  return { steps: [{ ...step, action: isAbsent ? "create" : "change", hosts, work }], pruned: [], entries };
+  return {
+    steps: [{ ...step, action: isAbsent ? "create" : "change", hosts, work }],
+    pruned: [],
+    entries,
+  };
 };

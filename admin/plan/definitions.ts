@@ -36,14 +36,18 @@ export interface Defined<Item> {
 
 const text = v.string("must be text");
 
-const list = <Item extends v.GenericSchema>(item: Item) => v.optional(v.array(item, "must be a list"), []);
+const list = <Item extends v.GenericSchema>(item: Item) =>
+  v.optional(v.array(item, "must be a list"), []);
 
 /** One file: each list is joined with those of the other files. */
 const DefinitionFile = v.strictObject({
   set: v.optional(AppliedSetName),
   configs: list(v.strictObject({ name: Identifier(120), file: text })),
   policies: list(
-    v.strictObject({ ...PolicyDraftBody.entries, frozen: v.optional(v.boolean("must be true or false"), false) }),
+    v.strictObject({
+      ...PolicyDraftBody.entries,
+      frozen: v.optional(v.boolean("must be true or false"), false),
+    }),
   ),
   watches: list(WatchBody),
   assignments: list(
@@ -81,7 +85,8 @@ export interface Definitions {
 export const refuseFaults = (faults: readonly FileFault[]): void => {
   if (faults.length === 0) return;
   const lines = faults.slice(0, 50).map(({ file, path, message, line, column }) => {
-    const place = line === undefined ? file : `${file}:${line}${column === undefined ? "" : `:${column}`}`;
+    const place =
+      line === undefined ? file : `${file}:${line}${column === undefined ? "" : `:${column}`}`;
     return `  ${place}: ${path === "" ? "" : `${path} `}${message}`;
   });
   const more = faults.length > lines.length ? [`  and ${faults.length - lines.length} more`] : [];
@@ -95,10 +100,16 @@ export const refuseFaults = (faults: readonly FileFault[]): void => {
 export const readDefinitions = async (dir: string): Promise<Definitions> => {
   const files = namesIn(dir).map((file) => ({ file, ...readDefinitionFile(dir, file) }));
   const faults = files.flatMap(({ faults: own }) => own);
-  const joined = <Item>(pick: (file: DefinitionFile) => readonly Item[] | undefined, key: keyof DefinitionFile) =>
+  const joined = <Item>(
+    pick: (file: DefinitionFile) => readonly Item[] | undefined,
+    key: keyof DefinitionFile,
+  ) =>
     files.flatMap(({ content, faultAt }) =>
       (content && pick(content) ? [...(pick(content) ?? [])] : []).map(
-        (item, index): Defined<Item> => ({ item, fault: (path, message) => faultAt([key, index, ...path], message) }),
+        (item, index): Defined<Item> => ({
+          item,
+          fault: (path, message) => faultAt([key, index, ...path], message),
+        }),
       ),
     );
   const configs = await readConfigs(
@@ -113,9 +124,12 @@ export const readDefinitions = async (dir: string): Promise<Definitions> => {
     policies: joined((file) => file.policies, "policies"),
     watches: joined((file) => file.watches, "watches"),
     assignments: joined((file) => file.assignments, "assignments"),
-    hosts: files.some(({ content }) => content?.inventory) ? hosts.map(({ item }) => item) : undefined,
+    hosts: files.some(({ content }) => content?.inventory)
+      ? hosts.map(({ item }) => item)
+      : undefined,
   };
-  for (const named of [configs, definitions.policies, definitions.watches, hosts]) refuseRepeated(named, faults);
+  for (const named of [configs, definitions.policies, definitions.watches, hosts])
+    refuseRepeated(named, faults);
   refuseFaults(faults);
   return definitions;
 };
@@ -128,9 +142,14 @@ const namesIn = (dir: string): string[] => {
     );
     if (names.length > 0) return names.map(({ name }) => name).toSorted();
   } catch (cause) {
-    throw new ActionFailure(exitCodes.refused, `${dir} cannot be read: name a directory`, { cause });
+    throw new ActionFailure(exitCodes.refused, `${dir} cannot be read: name a directory`, {
+      cause,
+    });
   }
-  throw new ActionFailure(exitCodes.refused, `${dir} has no file whose name ends in .yaml, .yml or .json`);
+  throw new ActionFailure(
+    exitCodes.refused,
+    `${dir} has no file whose name ends in .yaml, .yml or .json`,
+  );
 };
 
 interface ReadFile {
@@ -151,11 +170,17 @@ const readDefinitionFile = (dir: string, file: string): ReadFile => {
       ? parseLargeJson(given)
       : parseTree(given, anyTokens);
   if (!parsed.ok) return unread(parsed.errors.map((error) => ({ file, ...error })));
-  const faultAt = (path: TreePath, message: string): FileFault => ({ file, ...parsed.errorAt(path, message) });
+  const faultAt = (path: TreePath, message: string): FileFault => ({
+    file,
+    ...parsed.errorAt(path, message),
+  });
   // An empty file, or one whose lines are all comments.
   const result = v.safeParse(DefinitionFile, parsed.tree ?? {}, { abortPipeEarly: true });
   if (result.success) return { content: result.output, faultAt, faults: [] };
-  return { faultAt, faults: result.issues.map((issue) => ({ file, ...withRemedy(textErrorOf(issue, parsed)) })) };
+  return {
+    faultAt,
+    faults: result.issues.map((issue) => ({ file, ...withRemedy(textErrorOf(issue, parsed)) })),
+  };
 };
 
 const withRemedy = <Fault extends { path: string; message: string }>(fault: Fault): Fault => {
@@ -167,7 +192,10 @@ const withRemedy = <Fault extends { path: string; message: string }>(fault: Faul
   };
 };
 
-const readText = (dir: string, file: string): { text: string; fault?: never } | { text?: never; fault: string } => {
+const readText = (
+  dir: string,
+  file: string,
+): { text: string; fault?: never } | { text?: never; fault: string } => {
   try {
     return { text: readUtf8(join(dir, file)) };
   } catch (error) {
@@ -176,7 +204,9 @@ const readText = (dir: string, file: string): { text: string; fault?: never } | 
 };
 
 /** An inventory may have 200,000 hosts, for which a parser of YAML takes minutes. */
-const parseLargeJson = (given: string): ParsedTree | { ok: false; errors: { path: string; message: string }[] } => {
+const parseLargeJson = (
+  given: string,
+): ParsedTree | { ok: false; errors: { path: string; message: string }[] } => {
   const errorAt = (path: TreePath, message: string) => ({ path: path.join("."), message });
   try {
     return { ok: true, tree: JSON.parse(given) as Tree, errorAt: errorAt as ParsedTree["errorAt"] };
@@ -185,9 +215,15 @@ const parseLargeJson = (given: string): ParsedTree | { ok: false; errors: { path
   }
 };
 
-const setOf = (dir: string, files: readonly ({ file: string } & ReadFile)[], faults: FileFault[]): string => {
+const setOf = (
+  dir: string,
+  files: readonly ({ file: string } & ReadFile)[],
+  faults: FileFault[],
+): string => {
   const [first, ...others] = files.filter(({ content }) => content?.set !== undefined);
-  faults.push(...others.map(({ faultAt }) => faultAt(["set"], `is in ${first?.file} too: name the set once`)));
+  faults.push(
+    ...others.map(({ faultAt }) => faultAt(["set"], `is in ${first?.file} too: name the set once`)),
+  );
   if (first === undefined && faults.length === 0) {
     const message =
       "must be in one of the files, such as set: production, and tells its objects from those of other repositories";
@@ -224,7 +260,8 @@ const readConfigs = async (
 const refuseRepeated = (named: readonly Defined<{ name: string }>[], faults: FileFault[]): void => {
   const seen = new Set<string>();
   for (const { item, fault } of named) {
-    if (seen.has(item.name)) faults.push(fault(["name"], "is the name of another one: give each its own"));
+    if (seen.has(item.name))
+      faults.push(fault(["name"], "is the name of another one: give each its own"));
     seen.add(item.name);
   }
 };

@@ -73,14 +73,19 @@ export const readFleetObjects = async (
     receivers: (watchPages[0]?.receivers ?? []).map(({ name }) => name),
     inventory: await readInventory(client, hosts),
     // Newest first: of several the oldest stays, so that a repeated publication changes nothing.
-    configs: new Map(published.map(({ id, name, config_hash: hash }) => [configKey(hash, name), id])),
+    configs: new Map(
+      published.map(({ id, name, config_hash: hash }) => [configKey(hash, name), id]),
+    ),
     assigned: await readAssigned(client, published),
     selected: await Promise.all(queries.map((filter) => readHosts(client, filter))),
     inRollouts: queries.length === 0 ? new Map() : await readRollouts(client),
   };
 };
 
-const findSet = async (client: FleetClient, name: string): Promise<GetAppliedSetResponse | null> => {
+const findSet = async (
+  client: FleetClient,
+  name: string,
+): Promise<GetAppliedSetResponse | null> => {
   try {
     return (await getAppliedSet<true>({ client, path: { name } })).data;
   } catch (error) {
@@ -108,22 +113,34 @@ const readAssigned = async (
   for (const { id, config_hash: hash } of configs) {
     const query = { current: "true" as const, limit: 1000 };
     for await (const row of items(listConfigAssignments, { client, path: { id }, query }))
-      if (row.progress !== null) assigned.set(row.identity_id, { id: row.identity_id, identity: row.identity, hash });
+      if (row.progress !== null)
+        assigned.set(row.identity_id, { id: row.identity_id, identity: row.identity, hash });
   }
   return assigned;
 };
 
 const readHosts = async (client: FleetClient, filter: FleetQuery): Promise<FoundHost[]> => {
-  const rows = await Array.fromAsync(items(reportFleetHealth, { client, query: { ...filter, limit: 1000 } }));
-  return rows.filter(({ state }) => state !== "revoked").map(({ identity_id: id, identity }) => ({ id, identity }));
+  const rows = await Array.fromAsync(
+    items(reportFleetHealth, { client, query: { ...filter, limit: 1000 } }),
+  );
+  return rows
+    .filter(({ state }) => state !== "revoked")
+    .map(({ identity_id: id, identity }) => ({ id, identity }));
 };
 
 const openStates = rolloutStates.filter((state) => !endedStates.includes(state));
 
 const readRollouts = async (client: FleetClient): Promise<Map<string, string>> => {
   const hosts = new Map<string, string>();
-  for await (const { id } of items(listRollouts, { client, query: { state: openStates, limit: 1000 } }))
-    for await (const target of items(listRolloutTargets, { client, path: { id }, query: { limit: 1000 } }))
+  for await (const { id } of items(listRollouts, {
+    client,
+    query: { state: openStates, limit: 1000 },
+  }))
+    for await (const target of items(listRolloutTargets, {
+      client,
+      path: { id },
+      query: { limit: 1000 },
+    }))
       hosts.set(target.identity_id, id);
   return hosts;
 };
@@ -137,7 +154,10 @@ const readInventory = async (
     return { etag, hosts: undefined };
   const hosts = new Map<string, InventoryHost>();
   for (const status of ["expected", "missing"] as const)
-    for await (const { name, owner, labels } of items(listInventory, { client, query: { status, limit: 1000 } }))
+    for await (const { name, owner, labels } of items(listInventory, {
+      client,
+      query: { status, limit: 1000 },
+    }))
       hosts.set(name, { name, owner, labels });
   return { etag, hosts };
 };

@@ -69,8 +69,14 @@ export const entriesOf = (content: AppliedContent | undefined): Entries => {
     ids.map((id): [string, Entry] => [keyOf("host", id), { kind: "host", id, hash, made }]),
   );
   return new Map<string, Entry>([
-    ...content.policies.map((each): [string, Entry] => [keyOf("policy", each.name), { kind: "policy", ...each }]),
-    ...content.watches.map((each): [string, Entry] => [keyOf("watch", each.name), { kind: "watch", ...each }]),
+    ...content.policies.map((each): [string, Entry] => [
+      keyOf("policy", each.name),
+      { kind: "policy", ...each },
+    ]),
+    ...content.watches.map((each): [string, Entry] => [
+      keyOf("watch", each.name),
+      { kind: "watch", ...each },
+    ]),
     ...(content.inventory
       ? [[keyOf("inventory"), { kind: "inventory", ...content.inventory }] as [string, Entry]]
       : []),
@@ -79,7 +85,10 @@ export const entriesOf = (content: AppliedContent | undefined): Entries => {
 };
 
 /** Returns the content of a set with these entries, the same for the same entries. */
-export const contentOf = (entries: Entries, { complete }: { complete: boolean }): AppliedContent => {
+export const contentOf = (
+  entries: Entries,
+  { complete }: { complete: boolean },
+): AppliedContent => {
   const all = [...entries.keys()].toSorted().flatMap((key) => entries.get(key) ?? []);
   const hosts = Map.groupBy(
     all.filter((each) => each.kind === "host"),
@@ -90,7 +99,9 @@ export const contentOf = (entries: Entries, { complete }: { complete: boolean })
   );
   return {
     complete,
-    policies: all.flatMap((each) => (each.kind === "policy" ? [{ name: each.name, made: each.made }] : [])),
+    policies: all.flatMap((each) =>
+      each.kind === "policy" ? [{ name: each.name, made: each.made }] : [],
+    ),
     watches: all.flatMap((each) => {
       if (each.kind !== "watch") return [];
       const { kind: _, ...watch } = each;
@@ -98,7 +109,15 @@ export const contentOf = (entries: Entries, { complete }: { complete: boolean })
     }),
     inventory,
     assignments: [...hosts.values()].flatMap((group) =>
-      group[0] ? [{ config_hash: group[0].hash, made: group[0].made, identity_ids: group.map(({ id }) => id) }] : [],
+      group[0]
+        ? [
+            {
+              config_hash: group[0].hash,
+              made: group[0].made,
+              identity_ids: group.map(({ id }) => id),
+            },
+          ]
+        : [],
     ),
   };
 };

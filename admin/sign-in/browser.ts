@@ -35,15 +35,26 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
     const address = `${url}/cli/authorize?${query}`;
     err.write(`Open this address to sign in, if no browser opens by itself:\n\n  ${address}\n\n`);
     terminal.openBrowser(address);
-    const late = clock.sleep(waitMs, AbortSignal.any([terminal.signal, listener.answered])).then(() => {
-      throw new ActionFailure(exitCodes.notSignedIn, "nobody allowed the sign-in within five minutes");
-    });
+    const late = clock
+      .sleep(waitMs, AbortSignal.any([terminal.signal, listener.answered]))
+      .then(() => {
+        throw new ActionFailure(
+          exitCodes.notSignedIn,
+          "nobody allowed the sign-in within five minutes",
+        );
+      });
     const answer = await Promise.race([listener.answer, late]);
     const code = answer.get("code");
     if (code === null) throw new ActionFailure(exitCodes.notSignedIn, "you refused the sign-in");
-    const grant = { grant_type: "authorization_code", code, code_verifier: codeVerifier, redirect_uri: redirectUri };
+    const grant = {
+      grant_type: "authorization_code",
+      code,
+      code_verifier: codeVerifier,
+      redirect_uri: redirectUri,
+    };
     const token = await redeem(terminal, url, grant);
-    if ("error" in token) throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
+    if ("error" in token)
+      throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
     return token.value;
   } finally {
     listener.close();
@@ -56,10 +67,16 @@ const listenForAnswer = async (state: string) => {
   const answered = new AbortController();
   const server = createServer((request, response) => {
     const { pathname, searchParams } = URL.parse(request.url ?? "/", base) ?? new URL(base);
-    const ours = request.method === "GET" && pathname === "/callback" && searchParams.get("state") === state;
-    response.writeHead(ours ? 200 : 400, { "Content-Type": "text/plain; charset=utf-8", Connection: "close" });
+    const ours =
+      request.method === "GET" && pathname === "/callback" && searchParams.get("state") === state;
+    response.writeHead(ours ? 200 : 400, {
+      "Content-Type": "text/plain; charset=utf-8",
+      Connection: "close",
+    });
     response.end(
-      ours ? "You can close this page and go back to the terminal.\n" : "This is not the expected answer.\n",
+      ours
+        ? "You can close this page and go back to the terminal.\n"
+        : "This is not the expected answer.\n",
     );
     if (!ours) return;
     answered.abort();

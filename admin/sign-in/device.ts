@@ -23,9 +23,12 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
     { client_id: "svc-admin", client_name: clientName(terminal) },
     Codes,
   );
-  if ("error" in answer) throw new ActionFailure(exitCodes.notSignedIn, answer.description || answer.error);
+  if ("error" in answer)
+    throw new ActionFailure(exitCodes.notSignedIn, answer.description || answer.error);
   const codes = answer.value;
-  err.write(`Open ${codes.verification_uri} on any machine and type the code\n\n  ${codes.user_code}\n\n`);
+  err.write(
+    `Open ${codes.verification_uri} on any machine and type the code\n\n  ${codes.user_code}\n\n`,
+  );
   let intervalSeconds = codes.interval;
   const endsAt = clock.monotonic() + codes.expires_in * 1000;
   while (clock.monotonic() < endsAt) {
@@ -36,7 +39,10 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
     if (token.error === "slow_down") intervalSeconds += intervalSecondsAdded;
     // RFC 8628, 3.5: a passing failure is no reason to stop.
     else if (token.error !== "authorization_pending" && token.error !== "temporarily_unavailable")
-      throw new ActionFailure(exitCodes.notSignedIn, refusals.get(token.error) ?? (token.description || token.error));
+      throw new ActionFailure(
+        exitCodes.notSignedIn,
+        refusals.get(token.error) ?? (token.description || token.error),
+      );
   }
   throw new ActionFailure(exitCodes.notSignedIn, expired);
 };

@@ -47,7 +47,9 @@ export const postForm = async <Schema extends v.GenericSchema>(
     redirect: "error",
     signal,
   }).catch((cause: unknown) => {
-    const untrusted = isUntrusted(cause) ? ": its certificate is not trusted; name its CA in NODE_EXTRA_CA_CERTS" : "";
+    const untrusted = isUntrusted(cause)
+      ? ": its certificate is not trusted; name its CA in NODE_EXTRA_CA_CERTS"
+      : "";
     throw unreachable(`the fleet cannot be reached${untrusted}`, cause);
   });
   const body = await readForeignJson(response, jsonLimits.fleetAnswer).catch(() => undefined);
@@ -56,7 +58,8 @@ export const postForm = async <Schema extends v.GenericSchema>(
     if (answer.success) return { value: answer.output };
   }
   const refusal = v.safeParse(Refusal, body);
-  if (!refusal.success) throw unreachable(`the server at this address is no fleet (status ${response.status})`);
+  if (!refusal.success)
+    throw unreachable(`the server at this address is no fleet (status ${response.status})`);
   return { error: refusal.output.error, description: refusal.output.error_description };
 };
 
@@ -82,7 +85,8 @@ export const redeem = (
   terminal: Pick<Terminal, "fetch" | "signal">,
   url: string,
   grant: Readonly<Record<string, string>>,
-): Promise<OAuthAnswer<Token>> => postForm(terminal, `${url}/oauth/token`, { client_id: "svc-admin", ...grant }, Token);
+): Promise<OAuthAnswer<Token>> =>
+  postForm(terminal, `${url}/oauth/token`, { client_id: "svc-admin", ...grant }, Token);
 
 /** Returns the name that the consent page shows. */
 export const clientName = ({ hostname }: Pick<Terminal, "hostname">): string =>

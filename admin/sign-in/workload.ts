@@ -4,8 +4,13 @@ import { readTextFile } from "../terminal/token-file.ts";
 import { exchange, type Token } from "./token-endpoint.ts";
 
 /** Signs a job in with the OpenID Connect token that its platform wrote to a file. Throws when core does not accept it. */
-export const signInWorkload = async (terminal: Terminal, url: string, file: string): Promise<Token> => {
+export const signInWorkload = async (
+  terminal: Terminal,
+  url: string,
+  file: string,
+): Promise<Token> => {
   const token = await exchange(terminal, url, readTextFile(file));
-  if ("error" in token) throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
+  if ("error" in token)
+    throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
   return token.value;
 };

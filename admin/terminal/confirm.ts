@@ -5,11 +5,19 @@ import type { Terminal } from "./terminal.ts";
  * Names what a command will hit, and asks; `--yes` answers for scripts. Throws unless the answer is yes, and where nobody can answer:
  * a script without `--yes` changes nothing.
  */
-export const confirm = async (terminal: Terminal, { yes }: { yes: boolean }, what: string): Promise<void> => {
+export const confirm = async (
+  terminal: Terminal,
+  { yes }: { yes: boolean },
+  what: string,
+): Promise<void> => {
   terminal.err.write(`${what}\n`);
   if (yes) return;
   if (!terminal.isInteractive)
-    throw new ActionFailure(exitCodes.usage, "nothing was changed: add --yes to do this without a question");
+    throw new ActionFailure(
+      exitCodes.usage,
+      "nothing was changed: add --yes to do this without a question",
+    );
   const answer = await terminal.ask("Continue? [y/N] ");
-  if (!/^y(es)?$/i.test(answer.trim())) throw new ActionFailure(exitCodes.refused, "nothing was changed");
+  if (!/^y(es)?$/i.test(answer.trim()))
+    throw new ActionFailure(exitCodes.refused, "nothing was changed");
 };

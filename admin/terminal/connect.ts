@@ -9,9 +9,15 @@ import type { Terminal } from "./terminal.ts";
 export const fleetUrl = (terminal: Pick<Terminal, "env">, given: string | undefined): string => {
   const url = given ?? terminal.env.SVC_ADMIN_URL ?? readSession(sessionPath(terminal.env))?.url;
   if (url === undefined || url === "")
-    throw new ActionFailure(exitCodes.usage, "name the fleet: --url https://fleet.example.com, or SVC_ADMIN_URL");
+    throw new ActionFailure(
+      exitCodes.usage,
+      "name the fleet: --url https://fleet.example.com, or SVC_ADMIN_URL",
+    );
   if (!isConfidentialUrl(url))
-    throw new ActionFailure(exitCodes.usage, "the address must be https://, or http:// of this machine");
+    throw new ActionFailure(
+      exitCodes.usage,
+      "the address must be https://, or http:// of this machine",
+    );
   return url.replace(/\/+$/, "");
 };
 
@@ -22,7 +28,8 @@ export const connect = (terminal: Terminal, { url: given }: { url?: string }): F
   const file = env.SVC_ADMIN_TOKEN_FILE;
   const bearer = file ? () => readToken(file) : sessionToken(env, baseUrl, clock.now());
   // An interrupted command does not wait for core.
-  const interruptible: typeof fetch = (input, init) => fetch(input, { ...init, signal: terminal.signal });
+  const interruptible: typeof fetch = (input, init) =>
+    fetch(input, { ...init, signal: terminal.signal });
   return connectFleet({ baseUrl, bearer, fetch: interruptible, throwOnError: true });
 };
 
@@ -31,17 +38,23 @@ const readToken = (file: string): string => {
   try {
     return readFileSync(file, "utf8").trim();
   } catch (cause) {
-    throw new ActionFailure(exitCodes.notSignedIn, "SVC_ADMIN_TOKEN_FILE cannot be read", { cause });
+    throw new ActionFailure(exitCodes.notSignedIn, "SVC_ADMIN_TOKEN_FILE cannot be read", {
+      cause,
+    });
   }
 };
 
 const sessionToken = (env: Terminal["env"], baseUrl: string, now: number): string => {
   const session = readSession(sessionPath(env));
   const signIn = `svc-admin login --url ${baseUrl}`;
-  if (session === null) throw new ActionFailure(exitCodes.notSignedIn, `you are not signed in: ${signIn}`);
+  if (session === null)
+    throw new ActionFailure(exitCodes.notSignedIn, `you are not signed in: ${signIn}`);
   // The token of one fleet is never sent to another.
   if (session.url !== baseUrl)
-    throw new ActionFailure(exitCodes.notSignedIn, `you are signed in to ${session.url}: ${signIn}`);
+    throw new ActionFailure(
+      exitCodes.notSignedIn,
+      `you are signed in to ${session.url}: ${signIn}`,
+    );
   if (Date.parse(session.expires_at) <= now)
     throw new ActionFailure(exitCodes.notSignedIn, `your session has expired: ${signIn}`);
   return session.access_token;

@@ -1,7 +1,13 @@
 import type { Problem } from "../../client/problem.ts";
 
 /** Returns a refusal in words, with what helps and the id that finds it in core's log. */
-export const describeProblem = ({ code, detail, action, request_id, errors = [] }: Problem): string =>
+export const describeProblem = ({
+  code,
+  detail,
+  action,
+  request_id,
+  errors = [],
+}: Problem): string =>
   [
     `svc-admin: ${detail}`,
     ...errors.map(

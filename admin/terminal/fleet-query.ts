@@ -7,5 +7,7 @@ export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;
 /** Returns a filter as the query parameters of the health report. */
 export const filterToQuery = (filter: FleetFilter): FleetQuery => {
   const params = filterToParams(filter);
-  return Object.fromEntries([...new Set(params.keys())].map((name) => [name, params.getAll(name)])) as FleetQuery;
+  return Object.fromEntries(
+    [...new Set(params.keys())].map((name) => [name, params.getAll(name)]),
+  ) as FleetQuery;
 };

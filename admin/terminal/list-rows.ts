@@ -35,7 +35,9 @@ export const printList = async <Operation extends List, Row>(
 };
 
 /** Returns the columns of members of a row by their names. */
-export const columnsOf = <Row extends object>(...names: readonly (keyof Row & string)[]): Column<Row>[] =>
+export const columnsOf = <Row extends object>(
+  ...names: readonly (keyof Row & string)[]
+): Column<Row>[] =>
   names.map((name) => ({
     title: name.replaceAll("_", " "),
     value: (row) => {

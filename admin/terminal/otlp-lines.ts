@@ -19,7 +19,9 @@ export const otlpLineOf = (line: EnvelopeLine): string | undefined => {
   const schema = requests.get(line.kind);
   if (schema === undefined) return jsonLine(logRequestOf(line));
   try {
-    const json = toJson(schema, fromBinary(schema, Uint8Array.fromBase64(line.payload)), { enumAsInteger: true });
+    const json = toJson(schema, fromBinary(schema, Uint8Array.fromBase64(line.payload)), {
+      enumAsInteger: true,
+    });
     return jsonLine(withHexIds(json));
   } catch {
     return undefined;
@@ -35,7 +37,9 @@ const withHexIds = (json: JsonValue): JsonValue => {
   return Object.fromEntries(
     Object.entries(json).map(([name, value]) => [
       name,
-      idNames.has(name) && typeof value === "string" ? Uint8Array.fromBase64(value).toHex() : withHexIds(value),
+      idNames.has(name) && typeof value === "string"
+        ? Uint8Array.fromBase64(value).toHex()
+        : withHexIds(value),
     ]),
   );
 };

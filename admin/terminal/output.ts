@@ -72,7 +72,11 @@ export const createListPrinter = <Row>(
 };
 
 /** Returns the cells of rows, below the titles of their columns if these are wanted. */
-const linesOf = <Row>(columns: readonly Column<Row>[], rows: readonly Row[], hasTitles: boolean): string[][] => [
+const linesOf = <Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  hasTitles: boolean,
+): string[][] => [
   ...(hasTitles ? [columns.map(({ title }) => title)] : []),
   ...rows.map((row) => columns.map((column) => textOf(column, row))),
 ];
@@ -126,7 +130,8 @@ export const printAnswer = async (
 ): Promise<void> => printRecord(terminal, options, (await answer).data);
 
 const plain = (value: unknown): string => {
-  if (Array.isArray(value) && value.every((each) => typeof each !== "object")) return value.join(", ");
+  if (Array.isArray(value) && value.every((each) => typeof each !== "object"))
+    return value.join(", ");
   return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
 };
 
@@ -136,7 +141,10 @@ const textOf = <Row>(column: Column<Row>, row: Row): string => String(column.val
  * Columns are separated by two spaces; the last one is not padded. Control characters never reach the terminal. A line that is too long for
  * the terminal is cut, and ends with `…`.
  */
-const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number.POSITIVE_INFINITY): string => {
+const tableOf = (
+  lines: readonly (readonly string[])[],
+  terminalColumns = Number.POSITIVE_INFINITY,
+): string => {
   const shown = lines.map((line) => line.map(withoutControls));
   // Not of spread arguments, of which an engine takes a hundred thousand.
   const widths = (shown[0] ?? []).map((_, at) =>
@@ -154,7 +162,8 @@ const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number
 };
 
 /** Replaces control characters, as text of hosts may hold escape sequences, which would command the terminal, or reorder its line. */
-export const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
+export const withoutControls = (text: string): string =>
+  text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
 /** Replaces control characters in a text, except tabs and the ends of lines. */
 export const plainLines = (text: string): string =>
@@ -169,10 +178,12 @@ export const printText = ({ out }: Pick<Terminal, "out">, text: string): void =>
 
 /** Characters that command a terminal or reorder its line. Line feeds are the layout's. */
 const commanding = /(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
-const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escaped = (character: string): string =>
+  `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /** Returns JSON that commands no terminal: `JSON.stringify` leaves the C1 controls, of which U+009B begins an escape sequence, as they are. */
-const jsonOf = (value: unknown, indent = 0): string => JSON.stringify(value, null, indent).replace(commanding, escaped);
+const jsonOf = (value: unknown, indent = 0): string =>
+  JSON.stringify(value, null, indent).replace(commanding, escaped);
 
 /** Returns a value as one line of JSON. */
 export const jsonLine = (value: unknown): string => `${jsonOf(value)}\n`;
@@ -183,7 +194,8 @@ const csvOf = (lines: readonly (readonly string[])[]): string =>
 
 const csvCell = (text: string): string => {
   const shown = text.replace(commanding, "\ufffd");
-  const safe = /^[=+\-@＝＋－＠]/.test(shown) && !/^-?\d+(\.\d+)?$/.test(shown) ? `'${shown}` : shown;
+  const safe =
+    /^[=+\-@＝＋－＠]/.test(shown) && !/^-?\d+(\.\d+)?$/.test(shown) ? `'${shown}` : shown;
   return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 };
 

@@ -16,7 +16,8 @@ export const repeat = async (
       if (await once()) return;
       succeeded = true;
     } catch (error) {
-      const passes = error instanceof FleetError && error.problem.action === "retry" && !signal.aborted;
+      const passes =
+        error instanceof FleetError && error.problem.action === "retry" && !signal.aborted;
       if (!passes || !succeeded) throw error;
       err.write(describeProblem(error.problem));
     }

@@ -1,4 +1,12 @@
-import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import * as v from "valibot";
@@ -25,7 +33,10 @@ export const readSession = (path: string): StoredSession | null => {
   let text: string;
   try {
     if ((statSync(path).mode & 0o077) !== 0)
-      throw new ActionFailure(exitCodes.notSignedIn, `${path} is open to others: chmod it to 0600, or sign in again`);
+      throw new ActionFailure(
+        exitCodes.notSignedIn,
+        `${path} is open to others: chmod it to 0600, or sign in again`,
+      );
     text = readFileSync(path, "utf8");
   } catch (error) {
     if (error instanceof ActionFailure) throw error;

@@ -29,7 +29,8 @@ export interface Terminal {
 /** Returns the terminal of this process. */
 export const systemTerminal = (): Terminal => {
   const stop = new AbortController();
-  for (const name of ["SIGINT", "SIGTERM"] as const) process.once(name, () => stop.abort(new Error(name)));
+  for (const name of ["SIGINT", "SIGTERM"] as const)
+    process.once(name, () => stop.abort(new Error(name)));
   for (const stream of [process.stdout, process.stderr]) stream.on("error", endWithReader);
   return {
     env: process.env,

@@ -23,4 +23,5 @@ export class CommandFailure extends Error {
 }
 
 /** Creates the failure of a wrong command line: exit code 2. */
-export const usageFailure = (message: string): CommandFailure => new CommandFailure(exitCode.usage, "usage", message);
+export const usageFailure = (message: string): CommandFailure =>
+  new CommandFailure(exitCode.usage, "usage", message);

@@ -15,8 +15,12 @@ it("K6: run ends with 1, as a restart may help, while the disk of its config ret
 });
 
 it("names the flag of a config that is given as an argument, and the config that is missing without one", async () => {
-  expect((await call("validate-config", "collector.yaml")).err).toContain("name the config with --config <path>");
-  expect((await call("run")).err).toContain("the config /etc/svc-collector/collector.yaml does not exist");
+  expect((await call("validate-config", "collector.yaml")).err).toContain(
+    "name the config with --config <path>",
+  );
+  expect((await call("run")).err).toContain(
+    "the config /etc/svc-collector/collector.yaml does not exist",
+  );
 });
 
 describe.each(Object.entries(commands))("%s", (name, { summary, load }) => {

@@ -44,7 +44,10 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
 };
 
 /** Runs one command line and returns its exit code: 0 done, 1 failed, 2 usage, 78 a fault that a restart cannot mend. */
-export const runCommandLine = async (argv: readonly string[], env: CollectorEnv): Promise<number> => {
+export const runCommandLine = async (
+  argv: readonly string[],
+  env: CollectorEnv,
+): Promise<number> => {
   const [name = "", ...args] = argv;
   if (name === "--version") {
     env.stdout.write(`${version}\n`);
@@ -64,7 +67,11 @@ export const runCommandLine = async (argv: readonly string[], env: CollectorEnv)
   const asJson = args.includes("--json");
   try {
     const operands: string[] = [];
-    const flags = parseFlags({ ...command.flags, json: "switch" }, args, command.operands ? operands : undefined);
+    const flags = parseFlags(
+      { ...command.flags, json: "switch" },
+      args,
+      command.operands ? operands : undefined,
+    );
     const progress = (line: string) => {
       if (!asJson) env.stderr.write(`svc-collector ${name}: ${line}\n`);
     };
@@ -75,29 +82,47 @@ export const runCommandLine = async (argv: readonly string[], env: CollectorEnv)
 };
 
 const overview = (): string => {
-  const lines = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(16)}${summary}`);
+  const lines = Object.entries(commands).map(
+    ([name, { summary }]) => `  ${name.padEnd(16)}${summary}`,
+  );
   return `usage: svc-collector <command> [flags]\n\n${lines.join("\n")}\n\n--help after a command lists its flags; --version prints ${version}\n`;
 };
 
-const render = (outcome: CommandOutcome, asJson: boolean, name: string, env: CollectorEnv): number => {
-  if (asJson || outcome.jsonAlways) env.stdout.write(`${JSON.stringify(outcome.json, null, asJson ? undefined : 2)}\n`);
+const render = (
+  outcome: CommandOutcome,
+  asJson: boolean,
+  name: string,
+  env: CollectorEnv,
+): number => {
+  if (asJson || outcome.jsonAlways)
+    env.stdout.write(`${JSON.stringify(outcome.json, null, asJson ? undefined : 2)}\n`);
   else if (outcome.text !== undefined) env.stdout.write(outcome.text);
   else for (const line of outcome.lines) env.stderr.write(`svc-collector ${name}: ${line}\n`);
   return outcome.exitCode;
 };
 
-const renderFailure = (error: unknown, asJson: boolean, name: string, env: CollectorEnv): number => {
+const renderFailure = (
+  error: unknown,
+  asJson: boolean,
+  name: string,
+  env: CollectorEnv,
+): number => {
   const failure =
     error instanceof CommandFailure
       ? error
-      : new CommandFailure(exitCode.failed, "internal", error instanceof Error ? error.message : "unknown failure");
+      : new CommandFailure(
+          exitCode.failed,
+          "internal",
+          error instanceof Error ? error.message : "unknown failure",
+        );
   if (asJson) {
     const { code, message, details } = failure;
     env.stdout.write(`${JSON.stringify({ ok: false, error: { code, message, details } })}\n`);
   } else {
     env.stderr.write(`svc-collector ${name}: ${failure.message}\n`);
     for (const detail of failure.details) env.stderr.write(`  ${detail}\n`);
-    if (failure.exitCode === exitCode.usage) env.stderr.write(`  svc-collector ${name} --help lists its flags\n`);
+    if (failure.exitCode === exitCode.usage)
+      env.stderr.write(`  svc-collector ${name} --help lists its flags\n`);
   }
   return failure.exitCode;
 };

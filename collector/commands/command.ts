@@ -30,7 +30,9 @@ export interface Command<Kinds extends FlagKinds = FlagKinds> {
 }
 
 /** Types a command by its flags. */
-export const defineCommand = <const Kinds extends FlagKinds>(command: Command<Kinds>): Command<Kinds> => command;
+export const defineCommand = <const Kinds extends FlagKinds>(
+  command: Command<Kinds>,
+): Command<Kinds> => command;
 
 /** The flags of a command: `text` takes a value, `switch` does not. */
 export type FlagKinds = Readonly<Record<string, "text" | "switch">>;
@@ -51,11 +53,21 @@ export const parseFlags = <Kinds extends FlagKinds>(
   operands?: string[],
 ): FlagValues<Kinds> => {
   const options = Object.fromEntries(
-    Object.entries(kinds).map(([name, kind]) => [name, { type: kind === "text" ? "string" : "boolean" } as const]),
+    Object.entries(kinds).map(([name, kind]) => [
+      name,
+      { type: kind === "text" ? "string" : "boolean" } as const,
+    ]),
   );
-  const { tokens } = parseArgs({ args: [...args], options, strict: false, allowPositionals: true, tokens: true });
+  const { tokens } = parseArgs({
+    args: [...args],
+    options,
+    strict: false,
+    allowPositionals: true,
+    tokens: true,
+  });
   const values: Record<string, string | boolean | undefined> = {};
-  for (const [name, kind] of Object.entries(kinds)) values[name] = kind === "text" ? undefined : false;
+  for (const [name, kind] of Object.entries(kinds))
+    values[name] = kind === "text" ? undefined : false;
   const seen = new Set<string>();
   for (const token of tokens) {
     if (token.kind === "option-terminator") continue;
@@ -73,8 +85,12 @@ export const parseFlags = <Kinds extends FlagKinds>(
     if (kind === undefined) throw usageFailure(unknownFlag(token.name));
     if (seen.has(token.name)) throw usageFailure(`--${token.name} is given twice`);
     seen.add(token.name);
-    if (kind === "switch" && token.value !== undefined) throw usageFailure(`--${token.name} takes no value`);
-    if (kind === "text" && (token.value === undefined || token.value === "" || token.value.startsWith("--")))
+    if (kind === "switch" && token.value !== undefined)
+      throw usageFailure(`--${token.name} takes no value`);
+    if (
+      kind === "text" &&
+      (token.value === undefined || token.value === "" || token.value.startsWith("--"))
+    )
       throw usageFailure(`--${token.name} needs a value`);
     values[token.name] = kind === "text" ? token.value : true;
   }
@@ -82,6 +98,9 @@ export const parseFlags = <Kinds extends FlagKinds>(
 };
 
 const unknownFlag = (name: string): string => {
-  if (name === "token") return "a token is not an argument; pass it with --token-file or --token-stdin";
-  return /^[a-z]+(-[a-z]+){0,5}$/.test(name) && name.length <= 32 ? `unknown flag --${name}` : "unknown flag";
+  if (name === "token")
+    return "a token is not an argument; pass it with --token-file or --token-stdin";
+  return /^[a-z]+(-[a-z]+){0,5}$/.test(name) && name.length <= 32
+    ? `unknown flag --${name}`
+    : "unknown flag";
 };

@@ -15,7 +15,8 @@ const advice: Record<string, string> = {
 
 /** The advice for codes whose action says too little. */
 const adviceOfCode: Record<string, string> = {
-  token_invalid: "it may have expired, be used up or revoked: get a new one from an admin of the fleet",
+  token_invalid:
+    "it may have expired, be used up or revoked: get a new one from an admin of the fleet",
   server_untrusted: "nothing was sent",
 };
 
@@ -23,14 +24,24 @@ const adviceOfCode: Record<string, string> = {
 export const asCommandFailure = (error: unknown): unknown => {
   if (error instanceof ManagementError) {
     const { code, message, action } = error.failure;
-    return new CommandFailure(exitCode.failed, code, `${message} (${code}); ${adviceOfCode[code] ?? advice[action]}`, {
-      cause: error,
-    });
+    return new CommandFailure(
+      exitCode.failed,
+      code,
+      `${message} (${code}); ${adviceOfCode[code] ?? advice[action]}`,
+      {
+        cause: error,
+      },
+    );
   }
   if (error instanceof CredentialsError || error instanceof UnsafeFileError)
-    return new CommandFailure(exitCode.failed, "identity_invalid", `nothing was changed: ${error.message}`, {
-      cause: error,
-    });
+    return new CommandFailure(
+      exitCode.failed,
+      "identity_invalid",
+      `nothing was changed: ${error.message}`,
+      {
+        cause: error,
+      },
+    );
   if (error instanceof IdentityLockedError)
     return new CommandFailure(exitCode.failed, "identity_locked", error.message, { cause: error });
   return error;

@@ -15,7 +15,9 @@ export const collectorVariables = tracesVariables;
 export const collectorFileForms = ["SVC_TRACES_HEADERS"];
 
 /** Creates the tracer that the environment configures (docs/traces.md). Throws a config failure that names every faulty variable. */
-export const createCollectorTracer = async (env: Pick<CollectorEnv, "variables" | "hostname">): Promise<Tracer> => {
+export const createCollectorTracer = async (
+  env: Pick<CollectorEnv, "variables" | "hostname">,
+): Promise<Tracer> => {
   const {
     env: resolved,
     faults,
@@ -27,8 +29,17 @@ export const createCollectorTracer = async (env: Pick<CollectorEnv, "variables" 
   });
   tracesFaults(resolved, faults);
   if (values === undefined || faults.length > 0)
-    throw new CommandFailure(exitCode.config, "config_invalid", "an environment variable is invalid", {
-      details: faults.map(({ variable, message }) => `${variable} ${message}`),
-    });
-  return createTracer(tracesConfigOf(values), { name: "svc-collector", version, hostname: env.hostname });
+    throw new CommandFailure(
+      exitCode.config,
+      "config_invalid",
+      "an environment variable is invalid",
+      {
+        details: faults.map(({ variable, message }) => `${variable} ${message}`),
+      },
+    );
+  return createTracer(tracesConfigOf(values), {
+    name: "svc-collector",
+    version,
+    hostname: env.hostname,
+  });
 };

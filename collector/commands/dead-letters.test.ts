@@ -41,7 +41,9 @@ describe("dead-letters", () => {
     await rejectTwo();
     const { code, out, err } = await deadLetters();
     expect([code, err]).toEqual([0, ""]);
-    expect(out).toMatch(/Z {2}2 {2}log_line {2}file {2}8 bytes {2}payload_too_large: at most 4 bytes\[0m\n/);
+    expect(out).toMatch(
+      /Z {2}2 {2}log_line {2}file {2}8 bytes {2}payload_too_large: at most 4 bytes\[0m\n/,
+    );
     expect(out).toContain("2 dead letters are kept; 2 in all since the queue was created\n");
     expect(out).not.toContain("too long");
     const json = JSON.parse((await deadLetters("--json")).out);
@@ -63,7 +65,9 @@ describe("dead-letters", () => {
   it("lists one whose attributes are damaged among the others, and says so", async () => {
     await rejectTwo();
     using database = new DatabaseSync(join(host.dir, "data", "queue.db"));
-    database.exec("UPDATE dead_letter SET attributes = replace(attributes, ':', ';') WHERE sequence = 2");
+    database.exec(
+      "UPDATE dead_letter SET attributes = replace(attributes, ':', ';') WHERE sequence = 2",
+    );
     const { code, out } = await deadLetters();
     expect(code).toBe(0);
     expect(out).toMatch(
@@ -85,7 +89,9 @@ describe("dead-letters", () => {
       .trimEnd()
       .split("\n")
       .map((line) => JSON.parse(line));
-    expect(lines.map(({ sequence, payload }) => [sequence, Buffer.from(payload, "base64").toString()])).toEqual([
+    expect(
+      lines.map(({ sequence, payload }) => [sequence, Buffer.from(payload, "base64").toString()]),
+    ).toEqual([
       [2, "too long"],
       [3, "unknown"],
     ]);
@@ -101,8 +107,17 @@ describe("dead-letters", () => {
     await rejectTwo();
     const out = join(host.dir, "export.jsonl");
     const args = [main, "dead-letters", "--config", host.config, "--out", out];
-    const limited = promisify(execFile)("sh", ["-c", 'ulimit -f 1; exec "$@"', "sh", process.execPath, ...args]);
-    await expect(limited).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("EFBIG") });
+    const limited = promisify(execFile)("sh", [
+      "-c",
+      'ulimit -f 1; exec "$@"',
+      "sh",
+      process.execPath,
+      ...args,
+    ]);
+    await expect(limited).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("EFBIG"),
+    });
   });
 
   it("lists none for a queue that does not exist yet", async () => {

@@ -65,7 +65,9 @@ const createExport = (path: string) => {
     throw new CommandFailure(
       exitCode.failed,
       exists ? "file_exists" : "file_unwritable",
-      exists ? "the file of --out exists and is kept; choose another" : "the file of --out cannot be created",
+      exists
+        ? "the file of --out exists and is kept; choose another"
+        : "the file of --out cannot be created",
       { cause },
     );
   }
@@ -84,11 +86,20 @@ const createExport = (path: string) => {
 
 const textMax = 200;
 
-const describe = (letters: readonly ListedLetter[], total: number, out: string | undefined): CommandOutcome => {
-  const lines = letters.map(({ rejected_at, sequence, kind, source, payload_bytes, code, message, damaged }) => {
-    const size = `${payload_bytes} bytes${damaged ? ", damaged attributes" : ""}`;
-    return cutText(`${rejected_at}  ${sequence}  ${kind}  ${source}  ${size}  ${code}: ${message}`, textMax);
-  });
+const describe = (
+  letters: readonly ListedLetter[],
+  total: number,
+  out: string | undefined,
+): CommandOutcome => {
+  const lines = letters.map(
+    ({ rejected_at, sequence, kind, source, payload_bytes, code, message, damaged }) => {
+      const size = `${payload_bytes} bytes${damaged ? ", damaged attributes" : ""}`;
+      return cutText(
+        `${rejected_at}  ${sequence}  ${kind}  ${source}  ${size}  ${code}: ${message}`,
+        textMax,
+      );
+    },
+  );
   const saved = out === undefined ? "" : `, written to ${out}`;
   const summary = `${letters.length} dead letters are kept${saved}; ${total} in all since the queue was created`;
   return {

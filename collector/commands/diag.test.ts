@@ -82,7 +82,14 @@ describe("diag", () => {
       quarantine: { files: 0, records: 0, lost_records: 0 },
       redactions: expect.arrayContaining([expect.stringContaining("private keys")]),
     });
-    for (const hidden of ["PRIVATE KEY", "tls.key", "tls.crt", host.dir, "hello-payload", "core-ca"])
+    for (const hidden of [
+      "PRIVATE KEY",
+      "tls.key",
+      "tls.crt",
+      host.dir,
+      "hello-payload",
+      "core-ca",
+    ])
       expect(text).not.toContain(hidden);
   });
 
@@ -101,7 +108,12 @@ describe("diag", () => {
     });
     await writeFile(host.config, "forwarder: svcbt_secret");
     const { code, bundle, text } = await diag();
-    expect([code, bundle.validation.ok, bundle.forwarder, bundle.queue]).toEqual([0, false, null, null]);
+    expect([code, bundle.validation.ok, bundle.forwarder, bundle.queue]).toEqual([
+      0,
+      false,
+      null,
+      null,
+    ]);
     expect(text).not.toContain("svcbt_secret");
     await rm(host.config);
     expect(await diag()).toMatchObject({

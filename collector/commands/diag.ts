@@ -14,6 +14,11 @@ export const diagCommand = defineCommand({
   flags: { config: "text" },
   run: async (flags, env) => {
     const loaded = await loadConfig(flags.config ?? defaultConfigPath, env);
-    return { exitCode: exitCode.done, lines: [], json: await composeDiagBundle(loaded, env), jsonAlways: true };
+    return {
+      exitCode: exitCode.done,
+      lines: [],
+      json: await composeDiagBundle(loaded, env),
+      jsonAlways: true,
+    };
   },
 });

@@ -3,7 +3,11 @@ import { join, resolve } from "node:path";
 import { isLoopbackHost } from "../../kit/confidential-url.ts";
 import { errorCode, fileFault } from "../../kit/describe-error.ts";
 import { Secret } from "../../kit/secret.ts";
-import { hostPortForm, rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
+import {
+  hostPortForm,
+  rootAcknowledgement,
+  splitHostPort,
+} from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";
 import type { CollectorEnv } from "../env.ts";
 import { readTrustedText, UnsafeFileError } from "../files/private-files.ts";
@@ -42,7 +46,14 @@ export interface EnrollOptions {
   coreCaPem: string | undefined;
   ingestCaPem: string;
   runAsRootAcknowledged: boolean;
-  paths: { configDir: string; config: string; identity: string; coreCa: string; ingestCa: string; data: string };
+  paths: {
+    configDir: string;
+    config: string;
+    identity: string;
+    coreCa: string;
+    ingestCa: string;
+    data: string;
+  };
   /** Requests a new certificate for the same identity, and keeps the config. */
   reenroll: boolean;
   /** Replaces another identity, and the config. */
@@ -65,16 +76,24 @@ export const readEnrollOptions = async (
   const ingest = required("ingest");
   if ((splitHostPort(ingest)?.port ?? 0) === 0) throw usageFailure(`--ingest ${hostPortForm}`);
   const attested = flags["service-account-token-file"] !== undefined;
-  if ([flags["token-file"] !== undefined, flags["token-stdin"], attested].filter(Boolean).length !== 1)
-    throw usageFailure("exactly one of --token-file, --token-stdin and --service-account-token-file is required");
-  if (flags.force && flags.reenroll) throw usageFailure("--force replaces what --reenroll keeps: give one of them");
+  if (
+    [flags["token-file"] !== undefined, flags["token-stdin"], attested].filter(Boolean).length !== 1
+  )
+    throw usageFailure(
+      "exactly one of --token-file, --token-stdin and --service-account-token-file is required",
+    );
+  if (flags.force && flags.reenroll)
+    throw usageFailure("--force replaces what --reenroll keeps: give one of them");
   const deviceId = required("device-id");
   const acknowledgement = flags["allow-root-acknowledged"];
   checkRoot(acknowledgement, env.effectiveUid);
   const { "ca-bundle": coreBundle, "ingest-ca-bundle": ingestBundle } = flags;
-  const coreCaPem = coreBundle === undefined ? undefined : await readBundle("ca-bundle", coreBundle);
-  const ingestCaPem = ingestBundle === undefined ? coreCaPem : await readBundle("ingest-ca-bundle", ingestBundle);
-  if (ingestCaPem === undefined) throw usageFailure("--ca-bundle or --ingest-ca-bundle is required");
+  const coreCaPem =
+    coreBundle === undefined ? undefined : await readBundle("ca-bundle", coreBundle);
+  const ingestCaPem =
+    ingestBundle === undefined ? coreCaPem : await readBundle("ingest-ca-bundle", ingestBundle);
+  if (ingestCaPem === undefined)
+    throw usageFailure("--ca-bundle or --ingest-ca-bundle is required");
   return {
     ...core,
     ingest,
@@ -96,7 +115,8 @@ export const enrollPaths = (
   dataDirFlag: string | undefined,
 ): EnrollOptions["paths"] => {
   const configDir = resolve(configDirFlag ?? "/etc/svc-collector");
-  const defaultData = configDirFlag === undefined ? "/var/lib/svc-collector" : join(configDir, "data");
+  const defaultData =
+    configDirFlag === undefined ? "/var/lib/svc-collector" : join(configDir, "data");
   return {
     configDir,
     config: join(configDir, "collector.yaml"),
@@ -108,13 +128,23 @@ export const enrollPaths = (
 };
 
 /** Parses a base URL of core: https, or http on a loopback address if `allowLoopbackHttp`. Throws a usage failure. */
-export const readCoreUrl = (text: string, allowLoopbackHttp: boolean): { coreUrl: string; insecure: boolean } => {
+export const readCoreUrl = (
+  text: string,
+  allowLoopbackHttp: boolean,
+): { coreUrl: string; insecure: boolean } => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || url.username !== "" || url.password !== "" || text.includes("?") || text.includes("#"))
+  if (
+    url === undefined ||
+    url.username !== "" ||
+    url.password !== "" ||
+    text.includes("?") ||
+    text.includes("#")
+  )
     throw usageFailure("--core must be a URL without credentials, query or fragment");
   const coreUrl = `${url.origin}${url.pathname.replace(/(?<!\/)\/+$/, "")}`;
   if (url.protocol === "https:") return { coreUrl, insecure: false };
-  if (url.protocol === "http:" && allowLoopbackHttp && isLoopbackHost(url.hostname)) return { coreUrl, insecure: true };
+  if (url.protocol === "http:" && allowLoopbackHttp && isLoopbackHost(url.hostname))
+    return { coreUrl, insecure: true };
   throw usageFailure(
     allowLoopbackHttp
       ? "--core must be https://, or http:// on 127.0.0.0/8, ::1 or localhost"
@@ -150,7 +180,11 @@ export const readBundle = async (name: string, path: string): Promise<string> =>
   });
   const pem = readableCertificates(text);
   if (pem === "")
-    throw new CommandFailure(exitCode.failed, "file_invalid", `the file of --${name} contains no PEM certificate`);
+    throw new CommandFailure(
+      exitCode.failed,
+      "file_invalid",
+      `the file of --${name} contains no PEM certificate`,
+    );
   return pem;
 };
 
@@ -171,14 +205,19 @@ export const readToken = async (
   const kind = attested === undefined ? "bootstrap" : "service account";
   const pattern = attested === undefined ? /^svcbt_[0-9A-Za-z]{49}$/ : /^[\w-]+\.[\w-]+\.[\w-]+$/;
   if (token.length > tokenBytesMax || !pattern.test(token))
-    throw new CommandFailure(exitCode.failed, "token_malformed", `this is not a ${kind} token; nothing was sent`);
+    throw new CommandFailure(
+      exitCode.failed,
+      "token_malformed",
+      `this is not a ${kind} token; nothing was sent`,
+    );
   return new Secret(token);
 };
 
 /** Names the fault and never the path, which may be a token that was given in its place. */
 const readTokenFile = (path: string): Promise<string> =>
   readFile(path, "utf8").catch((cause) => {
-    const hint = errorCode(cause) === "EACCES" ? "; --token-stdin takes it from a user who can" : "";
+    const hint =
+      errorCode(cause) === "EACCES" ? "; --token-stdin takes it from a user who can" : "";
     const fault = `the file of the token ${fileFault(cause)}${hint}`;
     throw new CommandFailure(exitCode.failed, "file_unreadable", fault);
   });

@@ -4,10 +4,15 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { issueFor, type ManagementServer, startManagementServer } from "../../tests/fakes/management-server.ts";
+import {
+  issueFor,
+  type ManagementServer,
+  startManagementServer,
+} from "../../tests/fakes/management-server.ts";
 import { runCommandLine } from "./command-line.ts";
 
-const jwt = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJlLW9mLWEtdGVzdA";
+const jwt =
+  "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJlLW9mLWEtdGVzdA";
 
 let dir: string;
 let server: ManagementServer;
@@ -64,7 +69,8 @@ describe("enroll with a service account token", () => {
     expect((await enroll(undefined, { now: Date.UTC(2100, 0) })).code).toBe(0);
     expect(server.calls.length).toBe(2);
     for (const entry of await readdir(inDir("etc"), { withFileTypes: true, recursive: true }))
-      if (entry.isFile()) expect(await readFile(join(entry.parentPath, entry.name), "latin1")).not.toContain(jwt);
+      if (entry.isFile())
+        expect(await readFile(join(entry.parentPath, entry.name), "latin1")).not.toContain(jwt);
   });
 
   it("sends no other text, and no token as another kind", async () => {
@@ -78,9 +84,14 @@ describe("enroll with a service account token", () => {
     expect(await refused(`${jwt}${"x".repeat(4096)}`)).toBe(1);
     expect(await refused("-----BEGIN PRIVATE KEY-----")).toBe(1);
     expect(await refused(jwt, ["--token-file", inDir("token")])).toBe(1);
-    expect(await refused(jwt, ["--token-file", inDir("token"), "--service-account-token-file", inDir("token")])).toBe(
-      2,
-    );
+    expect(
+      await refused(jwt, [
+        "--token-file",
+        inDir("token"),
+        "--service-account-token-file",
+        inDir("token"),
+      ]),
+    ).toBe(2);
     await rm(inDir("token"));
     expect((await enroll()).code).toBe(1);
     expect(server.calls).toHaveLength(0);

@@ -52,9 +52,13 @@ afterEach(async () => {
 const etc = () => join(dir, "etc");
 const current = (name: string) => join(etc(), "identity", "current", name);
 
-const enroll = async (more: readonly string[] = [], over: Parameters<typeof createTestCollectorEnv>[0] = {}) => {
+const enroll = async (
+  more: readonly string[] = [],
+  over: Parameters<typeof createTestCollectorEnv>[0] = {},
+) => {
   const env = createTestCollectorEnv(over);
-  const given = (flag: string, ...values: string[]) => (more.includes(flag) ? [] : [flag, ...values]);
+  const given = (flag: string, ...values: string[]) =>
+    more.includes(flag) ? [] : [flag, ...values];
   const code = await runCommandLine(
     [
       "enroll",
@@ -74,12 +78,16 @@ const enroll = async (more: readonly string[] = [], over: Parameters<typeof crea
 
 const csrKey = (body: Record<string, unknown>) =>
   createHash("sha256")
-    .update(new Uint8Array(new x509.Pkcs10CertificateRequest(String(body.csr_pem)).publicKey.rawData))
+    .update(
+      new Uint8Array(new x509.Pkcs10CertificateRequest(String(body.csr_pem)).publicKey.rawData),
+    )
     .digest("hex");
 
 const allFiles = async (path: string): Promise<string[]> => {
   const entries = await readdir(path, { withFileTypes: true, recursive: true });
-  return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
 };
 
 describe("enroll", () => {
@@ -88,7 +96,9 @@ describe("enroll", () => {
     expect(env.err()).toMatch(
       /^svc-collector enroll: created a key on this host; requesting a certificate from https:\/\/localhost:\d+\n/,
     );
-    expect(env.err()).toMatch(/enrolled as https:\/\/fleet\.test\/d\/host%201\n.*delete the token file\n/);
+    expect(env.err()).toMatch(
+      /enrolled as https:\/\/fleet\.test\/d\/host%201\n.*delete the token file\n/,
+    );
     expect(code).toBe(0);
     const [call] = server.calls;
     expect(call).toMatchObject({
@@ -98,25 +108,40 @@ describe("enroll", () => {
       body: { device_id: "host 1", hostname: "host.test", platform: "linux/amd64" },
     });
     expect((await lstat(join(etc(), "identity"))).mode & 0o777).toBe(0o700);
-    for (const name of ["tls.crt", "tls.key"]) expect((await stat(current(name))).mode & 0o777).toBe(0o600);
+    for (const name of ["tls.crt", "tls.key"])
+      expect((await stat(current(name))).mode & 0o777).toBe(0o600);
     const loaded = await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 });
     expect(loaded.errors).toEqual([]);
     expect(loaded.config).toMatchObject({
       hostId: undefined,
-      forwarder: { endpoint: "localhost:8443", mtls: { caFile: join(etc(), "core-ca.pem"), serverName: undefined } },
+      forwarder: {
+        endpoint: "localhost:8443",
+        mtls: { caFile: join(etc(), "core-ca.pem"), serverName: undefined },
+      },
       buffer: { dir: join(etc(), "data") },
-      management: { coreUrl: server.url, caFile: join(etc(), "core-ca.pem"), serverName: undefined },
+      management: {
+        coreUrl: server.url,
+        caFile: join(etc(), "core-ca.pem"),
+        serverName: undefined,
+      },
     });
   });
 
   it("reads the token from stdin, accepts a separate ingest bundle, and prints one object with --json", async () => {
     const other = await createTestCa({ name: "Ingest CA" });
     await writeFile(join(dir, "ingest.pem"), other.pem);
-    const { code, env } = await enroll(["--token-stdin", "--json", "--ingest-ca-bundle", join(dir, "ingest.pem")], {
-      stdin: `${token}\n`,
-    });
+    const { code, env } = await enroll(
+      ["--token-stdin", "--json", "--ingest-ca-bundle", join(dir, "ingest.pem")],
+      {
+        stdin: `${token}\n`,
+      },
+    );
     expect(code).toBe(0);
-    expect(JSON.parse(env.out())).toMatchObject({ ok: true, identity: `${prefix}host%201`, identity_kept: false });
+    expect(JSON.parse(env.out())).toMatchObject({
+      ok: true,
+      identity: `${prefix}host%201`,
+      identity_kept: false,
+    });
     expect(await readFile(join(etc(), "ingest-ca.pem"), "utf8")).toBe(other.pem);
   });
 
@@ -135,9 +160,13 @@ describe("enroll", () => {
       ["--token-file"],
     ])
       outputs.push((await enroll(args)).said);
-    outputs.push((await enroll(["--token-file", token])).said, (await enroll(["--force", "--device-id", "\n"])).said);
+    outputs.push(
+      (await enroll(["--token-file", token])).said,
+      (await enroll(["--force", "--device-id", "\n"])).said,
+    );
     for (const output of outputs) expect(output).not.toContain(token.slice(6, 20));
-    for (const path of await allFiles(etc())) expect(await readFile(path, "latin1")).not.toContain(token.slice(6, 20));
+    for (const path of await allFiles(etc()))
+      expect(await readFile(path, "latin1")).not.toContain(token.slice(6, 20));
   });
 
   it("rejects a token as an argument with exit code 2, and sends nothing", async () => {
@@ -148,7 +177,10 @@ describe("enroll", () => {
 
   it("names the fault of a token file that cannot be read, without its path", async () => {
     const { code, said } = await enroll(["--token-file", join(dir, "absent")]);
-    expect([code, said]).toEqual([1, expect.stringContaining("the file of the token cannot be read (ENOENT)\n")]);
+    expect([code, said]).toEqual([
+      1,
+      expect.stringContaining("the file of the token cannot be read (ENOENT)\n"),
+    ]);
     expect(said).not.toContain(dir);
     expect(server.calls).toHaveLength(0);
   });
@@ -200,7 +232,9 @@ describe("enroll", () => {
     expect([again.code, server.calls.length]).toEqual([0, 1]);
     expect(again.env.err()).toContain("the identity is kept");
     expect(await readFile(current("tls.crt"), "utf8")).toBe(before);
-    expect((await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 })).errors).toEqual([]);
+    expect(
+      (await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 })).errors,
+    ).toEqual([]);
   });
 
   it("replaces another identity only with --force, and then with a new key", async () => {
@@ -210,7 +244,9 @@ describe("enroll", () => {
     const before = await readFile(current("tls.key"), "utf8");
     expect((await enroll(["--force", "--device-id", "host-2"])).code).toBe(0);
     expect(await readFile(current("tls.key"), "utf8")).not.toBe(before);
-    expect(await readFile(join(etc(), "collector.yaml.before-enroll"), "utf8")).toContain("forwarder:");
+    expect(await readFile(join(etc(), "collector.yaml.before-enroll"), "utf8")).toContain(
+      "forwarder:",
+    );
   });
 
   it("reports that the existing certificate has expired, and replaces it with --reenroll", async () => {
@@ -225,7 +261,10 @@ describe("enroll", () => {
     for (const damage of [() => writeFile(current("tls.key"), ""), () => rm(current("tls.crt"))]) {
       await damage();
       const { code, env } = await enroll();
-      expect([code, env.err()]).toEqual([1, expect.stringContaining("are damaged, and are kept; --reenroll")]);
+      expect([code, env.err()]).toEqual([
+        1,
+        expect.stringContaining("are damaged, and are kept; --reenroll"),
+      ]);
       expect((await enroll(["--reenroll"])).code).toBe(0);
       expect((await enroll()).env.err()).toContain("the identity is kept");
     }
@@ -247,7 +286,10 @@ describe("enroll", () => {
     expect(await readFile(current("tls.key"), "utf8")).not.toBe(key);
 
     const other = await enroll(["--reenroll", "--device-id", "host-2"]);
-    expect([other.code, other.env.err()]).toEqual([1, expect.stringContaining("under another identity")]);
+    expect([other.code, other.env.err()]).toEqual([
+      1,
+      expect.stringContaining("under another identity"),
+    ]);
     const both = await enroll(["--reenroll", "--force"]);
     expect([both.code, both.env.err()]).toEqual([2, expect.stringContaining("give one of them")]);
     expect(server.calls.length).toBe(2);
@@ -282,7 +324,11 @@ describe("enroll", () => {
       { uri: `${prefix}other` },
       { chainPem: stranger.pem },
       { chainPem: "" },
-      { extensions: [new x509.SubjectAlternativeNameExtension([{ type: "url", value: `${prefix}host%201` }])] },
+      {
+        extensions: [
+          new x509.SubjectAlternativeNameExtension([{ type: "url", value: `${prefix}host%201` }]),
+        ],
+      },
     ];
     for (const over of wrong) {
       server.reply((call) => issueFor(clientCa, call, over));
@@ -296,11 +342,18 @@ describe("enroll", () => {
     expect((await enroll([], { effectiveUid: 0 })).code).toBe(78);
     expect((await enroll(["--allow-root-acknowledged", "yes"])).code).toBe(78);
     expect(server.calls).toHaveLength(0);
-    expect((await enroll(["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"], { effectiveUid: 0 })).code).toBe(0);
+    expect(
+      (await enroll(["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"], { effectiveUid: 0 }))
+        .code,
+    ).toBe(0);
   });
 
   it("follows no redirect, and trusts no server outside the bundle", async () => {
-    server.reply(() => ({ status: 307, body: {}, headers: { location: `${server.url}/elsewhere` } }));
+    server.reply(() => ({
+      status: 307,
+      body: {},
+      headers: { location: `${server.url}/elsewhere` },
+    }));
     expect((await enroll()).env.err()).toContain("redirect");
     expect(server.calls).toHaveLength(1);
     await writeFile(join(dir, "ca.pem"), clientCa.pem);
@@ -312,8 +365,19 @@ describe("enroll", () => {
     const plain = createServer(async (request, response) => {
       let text = "";
       for await (const chunk of request) text += chunk;
-      const tls = { authority: undefined, certificate: undefined, isResumed: false, clientPort: undefined };
-      const call = { path: request.url ?? "", httpVersion: "1.1", authorization: "", traceparent: undefined, ...tls };
+      const tls = {
+        authority: undefined,
+        certificate: undefined,
+        isResumed: false,
+        clientPort: undefined,
+      };
+      const call = {
+        path: request.url ?? "",
+        httpVersion: "1.1",
+        authorization: "",
+        traceparent: undefined,
+        ...tls,
+      };
       const { status, body } = await issueFor(clientCa, { ...call, body: JSON.parse(text) });
       response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
     });
@@ -330,7 +394,10 @@ describe("enroll", () => {
     server.reply(async (call) => {
       if (server.calls.length > 1) return issueFor(clientCa, call);
       const other = await enroll();
-      expect([other.code, other.env.err()]).toEqual([1, expect.stringContaining("another process")]);
+      expect([other.code, other.env.err()]).toEqual([
+        1,
+        expect.stringContaining("another process"),
+      ]);
       return issueFor(clientCa, call);
     });
     expect((await enroll()).code).toBe(0);

@@ -3,13 +3,21 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Secret } from "../../kit/secret.ts";
-import { otlpGrpcListen, otlpHttpListen, rootAcknowledgement } from "../../proto/collector-config/schema.ts";
+import {
+  otlpGrpcListen,
+  otlpHttpListen,
+  rootAcknowledgement,
+} from "../../proto/collector-config/schema.ts";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makeOwnDirectory, writeDurably } from "../files/private-files.ts";
 import { CredentialsError } from "../identity/credentials.ts";
-import { credentialFiles, type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
+import {
+  credentialFiles,
+  type IdentityDirectory,
+  openIdentityDirectory,
+} from "../identity/identity-directory.ts";
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
 import { queueFiles } from "../queue/files.ts";
@@ -60,9 +68,20 @@ export const enrollCommand = defineCommand({
       return await identityDirectory.locked(async () => {
         const existing = await readExisting(options.paths.config);
         const kept = await keepsIdentity(identityDirectory, options, env);
-        if (!kept) await obtainCredentials(identityDirectory, options, await readToken(flags, env), env, progress);
+        if (!kept)
+          await obtainCredentials(
+            identityDirectory,
+            options,
+            await readToken(flags, env),
+            env,
+            progress,
+          );
         const configKept = await writeFiles(options, existing, env);
-        return describe(options, env, { kept, configKept, tokenFile: flags["token-file"] !== undefined });
+        return describe(options, env, {
+          kept,
+          configKept,
+          tokenFile: flags["token-file"] !== undefined,
+        });
       });
     } catch (error) {
       throw asCommandFailure(error);
@@ -81,7 +100,8 @@ const keepsIdentity = async (
     if (!(cause instanceof CredentialsError || errorCode(cause) === "ENOENT")) throw cause;
     // The flags, or the pod's token, say whose they were.
     if (reenroll || attested) return undefined;
-    const message = "the credentials of this host are damaged, and are kept; --reenroll requests new ones";
+    const message =
+      "the credentials of this host are damaged, and are kept; --reenroll requests new ones";
     throw new CommandFailure(exitCode.failed, "identity_damaged", message, { cause });
   });
   if (current === undefined) return false;
@@ -108,16 +128,24 @@ const obtainCredentials = async (
   env: CollectorEnv,
   progress: (line: string) => void,
 ): Promise<void> => {
-  const request = await directory.prepare({ purpose: "enroll", identity: options.identity, certificateSha256: "" });
+  const request = await directory.prepare({
+    purpose: "enroll",
+    identity: options.identity,
+    certificateSha256: "",
+  });
   progress(`created a key on this host; requesting a certificate from ${options.coreUrl}`);
   const call = () =>
-    callEnroll({ baseUrl: options.coreUrl, caPem: options.coreCaPem, serverName: undefined, timeoutMs }, token, {
-      csr_pem: request.csrPem,
-      device_id: options.deviceId,
-      ...(env.hostname === "" ? {} : { hostname: env.hostname }),
-      platform: env.platform,
-      collector_version: version,
-    });
+    callEnroll(
+      { baseUrl: options.coreUrl, caPem: options.coreCaPem, serverName: undefined, timeoutMs },
+      token,
+      {
+        csr_pem: request.csrPem,
+        device_id: options.deviceId,
+        ...(env.hostname === "" ? {} : { hostname: env.hostname }),
+        platform: env.platform,
+        collector_version: version,
+      },
+    );
   const issued: CertificateIssued = await retryCall(env.clock, call, reportRetry(progress));
   const { checkIssued } = await import("../identity/request-certificate.ts");
   await directory.install({
@@ -135,11 +163,17 @@ const writeFiles = async (
 ): Promise<boolean> => {
   const { paths, coreCaPem, ingestCaPem } = options;
   if (existing !== undefined && !options.force) return true;
-  if (existing !== undefined) await writeDurably(`${paths.config}.before-enroll`, existing, env, 0o644);
+  if (existing !== undefined)
+    await writeDurably(`${paths.config}.before-enroll`, existing, env, 0o644);
   if (coreCaPem !== undefined) await writeDurably(paths.coreCa, coreCaPem, env, 0o644);
   const isShared = ingestCaPem === coreCaPem;
   if (!isShared) await writeDurably(paths.ingestCa, ingestCaPem, env, 0o644);
-  await writeDurably(paths.config, generateConfig(options, isShared ? paths.coreCa : paths.ingestCa), env, 0o644);
+  await writeDurably(
+    paths.config,
+    generateConfig(options, isShared ? paths.coreCa : paths.ingestCa),
+    env,
+    0o644,
+  );
   return false;
 };
 
@@ -149,7 +183,8 @@ const readExisting = async (path: string): Promise<string | undefined> => {
     return await readFile(path, "utf8");
   } catch (cause) {
     if (errorCode(cause) === "ENOENT") return undefined;
-    const message = "the existing config cannot be read, and is kept: make it readable by this user, or remove it";
+    const message =
+      "the existing config cannot be read, and is kept: make it readable by this user, or remove it";
     throw new CommandFailure(exitCode.failed, "config_unreadable", message, { cause });
   }
 };
@@ -167,7 +202,9 @@ const generateConfig = (
   stringify(
     {
       ...(runAsRootAcknowledged ? { run_as_root_acknowledged: rootAcknowledgement } : {}),
-      sources: [{ type: "otlp", grpc: { listen: otlpGrpcListen }, http: { listen: otlpHttpListen } }],
+      sources: [
+        { type: "otlp", grpc: { listen: otlpGrpcListen }, http: { listen: otlpHttpListen } },
+      ],
       forwarder: {
         endpoint: ingest,
         mtls: {
@@ -180,7 +217,12 @@ const generateConfig = (
       // Heartbeats need TLS, which an enrollment over plain HTTP does not have.
       ...(insecure
         ? {}
-        : { management: { core_url: coreUrl, ...(coreCaPem === undefined ? {} : { ca_file: paths.coreCa }) } }),
+        : {
+            management: {
+              core_url: coreUrl,
+              ...(coreCaPem === undefined ? {} : { ca_file: paths.coreCa }),
+            },
+          }),
     },
     { lineWidth: 0 },
   );
@@ -200,7 +242,9 @@ const describe = async (
   return {
     exitCode: exitCode.done,
     lines: [
-      done.kept ? `already enrolled as ${options.identity}; the identity is kept` : `enrolled as ${options.identity}`,
+      done.kept
+        ? `already enrolled as ${options.identity}; the identity is kept`
+        : `enrolled as ${options.identity}`,
       ...(done.configKept ? ["the existing config is kept; it is valid"] : []),
       ...next.map((step) => `next: ${step}`),
     ],

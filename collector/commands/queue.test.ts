@@ -12,7 +12,10 @@ let data: string;
 let folder: string;
 beforeEach(async () => {
   host = await createEnrolledHost();
-  writeFileSync(host.config, host.configText.replace("{dir: data}", "{dir: data, max_disk_usage_mb: 1}"));
+  writeFileSync(
+    host.config,
+    host.configText.replace("{dir: data}", "{dir: data, max_disk_usage_mb: 1}"),
+  );
   data = join(host.dir, "data");
   folder = join(data, "quarantine-1");
 });
@@ -27,7 +30,8 @@ const importQueue = async (...words: string[]) => {
 /** Stores 60 records of 10 kB each, and moves the database into a quarantine. */
 const quarantine = async (change: (bytes: Buffer) => void = () => undefined) => {
   const queue = openTestQueue(data);
-  for (let index = 0; index < 60; index++) await queue.append([testRecord(`record ${index} `, 10_000)]);
+  for (let index = 0; index < 60; index++)
+    await queue.append([testRecord(`record ${index} `, 10_000)]);
   await queue.close();
   mkdirSync(folder);
   const bytes = readFileSync(join(data, "queue.db"));
@@ -39,7 +43,9 @@ const quarantine = async (change: (bytes: Buffer) => void = () => undefined) => 
 
 const texts = async () => {
   const queue = openTestQueue(data);
-  const found = readAll(queue).map(({ payload }) => /^record \d+/.exec(new TextDecoder().decode(payload))?.[0] ?? "");
+  const found = readAll(queue).map(
+    ({ payload }) => /^record \d+/.exec(new TextDecoder().decode(payload))?.[0] ?? "",
+  );
   await queue.close();
   return found;
 };
@@ -83,7 +89,10 @@ describe("K6: queue import", () => {
     await queue.append([testRecord("before", 0.7 * megabyte)]);
     const last = queue.lastSequence;
     await queue.close();
-    expect(await importQueue("import", folder)).toMatchObject({ code: 1, json: { error: { code: "queue_full" } } });
+    expect(await importQueue("import", folder)).toMatchObject({
+      code: 1,
+      json: { error: { code: "queue_full" } },
+    });
     const again = openTestQueue(data);
     const fitted = again.stats().records - 1;
     expect(fitted).toBeGreaterThan(0);
@@ -98,12 +107,24 @@ describe("K6: queue import", () => {
 
   it("refuses while a collector runs, a directory without a queue, one that cannot be read, and wrong usage", async () => {
     await quarantine((bytes) => bytes.fill(0xaa));
-    expect(await importQueue("import", folder)).toMatchObject({ code: 1, json: { error: { code: "no_queue" } } });
-    expect(await importQueue("import", host.dir)).toMatchObject({ code: 1, json: { error: { code: "no_queue" } } });
+    expect(await importQueue("import", folder)).toMatchObject({
+      code: 1,
+      json: { error: { code: "no_queue" } },
+    });
+    expect(await importQueue("import", host.dir)).toMatchObject({
+      code: 1,
+      json: { error: { code: "no_queue" } },
+    });
     for (const words of [[], ["import"], ["export", folder], ["import", folder, folder]])
-      expect(await importQueue(...words)).toMatchObject({ code: 2, json: { error: { code: "usage" } } });
+      expect(await importQueue(...words)).toMatchObject({
+        code: 2,
+        json: { error: { code: "usage" } },
+      });
     const running = openTestQueue(data);
-    expect(await importQueue("import", folder)).toMatchObject({ code: 1, json: { error: { code: "queue_locked" } } });
+    expect(await importQueue("import", folder)).toMatchObject({
+      code: 1,
+      json: { error: { code: "queue_locked" } },
+    });
     await running.close();
   });
 });

@@ -18,7 +18,8 @@ Run it as the collector's own user. A second run stores nothing twice, and conti
   flags: { config: "text" },
   operands: true,
   run: async (flags, env, _progress, [verb, dir, ...more]) => {
-    if (verb !== "import" || dir === undefined || more.length > 0) throw usageFailure("write: queue import <dir>");
+    if (verb !== "import" || dir === undefined || more.length > 0)
+      throw usageFailure("write: queue import <dir>");
     const { config, errors } = await loadConfig(flags.config ?? defaultConfigPath, env);
     if (config === undefined) throw configFailure(errors);
     const imported = await importInto(config.buffer, dir, env);
@@ -48,9 +49,13 @@ const importInto = async (
 };
 
 const asFailure = (cause: unknown): unknown => {
-  const failed = (code: string, message: string) => new CommandFailure(exitCode.failed, code, message, { cause });
+  const failed = (code: string, message: string) =>
+    new CommandFailure(exitCode.failed, code, message, { cause });
   if (cause instanceof QueueLockedError)
-    return failed("queue_locked", "a collector runs with this queue; stop it, import, and start it again");
+    return failed(
+      "queue_locked",
+      "a collector runs with this queue; stop it, import, and start it again",
+    );
   if (cause instanceof QueueFullError)
     return failed(
       "queue_full",

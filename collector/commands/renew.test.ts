@@ -41,12 +41,16 @@ const pairInUse = async () => ({
   certificate: await readFile(host.certFile, "utf8"),
   key: await readFile(host.keyFile, "utf8"),
 });
-const isValid = async () => (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
+const isValid = async () =>
+  (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
 
 describe("renew", () => {
   it("presents and signs with the current credentials, and installs a fresh key with its certificate", async () => {
     const before = await pairInUse();
-    expect(await renew()).toMatchObject({ code: 0, err: expect.stringContaining("renewed; the new certificate") });
+    expect(await renew()).toMatchObject({
+      code: 0,
+      err: expect.stringContaining("renewed; the new certificate"),
+    });
     const after = await pairInUse();
     expect(after.key).not.toBe(before.key);
     expect(after.certificate).not.toBe(before.certificate);
@@ -54,7 +58,10 @@ describe("renew", () => {
     const [call] = server.calls;
     expect(call?.path).toBe("/v1/collector/renew");
     expect(call?.certificate).toEqual(decodePem(before.certificate, "CERTIFICATE"));
-    expect(call?.body).toMatchObject({ sent_at: "2026-06-01T12:00:00.000Z", proof: expect.any(String) });
+    expect(call?.body).toMatchObject({
+      sent_at: "2026-06-01T12:00:00.000Z",
+      proof: expect.any(String),
+    });
     expect(await readdir(join(host.dir, "identity", "pairs"))).toHaveLength(2);
   });
 
@@ -69,7 +76,9 @@ describe("renew", () => {
     await server.close();
     await host.remove();
     await setUp(true);
-    expect((await renew("--core", server.url, "--ca-bundle", join(host.dir, "core-ca.pem"))).code).toBe(0);
+    expect(
+      (await renew("--core", server.url, "--ca-bundle", join(host.dir, "core-ca.pem"))).code,
+    ).toBe(0);
     expect(server.calls[0]).toMatchObject({ httpVersion: "2.0", certificate: expect.anything() });
   });
 
@@ -81,11 +90,18 @@ describe("renew", () => {
       { key: otherKey },
       { uri: `${host.identity}0` },
       { chainPem: stranger.pem },
-      { extensions: [new x509.SubjectAlternativeNameExtension([{ type: "url", value: host.identity }])] },
+      {
+        extensions: [
+          new x509.SubjectAlternativeNameExtension([{ type: "url", value: host.identity }]),
+        ],
+      },
     ];
     for (const over of wrong) {
       server.reply((call) => issueFor(host.ca, call, over));
-      expect(await renew()).toMatchObject({ code: 1, err: expect.stringContaining("nothing was changed") });
+      expect(await renew()).toMatchObject({
+        code: 1,
+        err: expect.stringContaining("nothing was changed"),
+      });
       expect(await pairInUse()).toEqual(before);
       expect(await isValid()).toBe(true);
     }
@@ -131,7 +147,10 @@ describe("renew", () => {
   it("fails while another process changes the same identity directory", async () => {
     const directory = openIdentityDirectory(join(host.dir, "identity"), createTestCollectorEnv());
     await directory.locked(async () => {
-      expect(await renew()).toMatchObject({ code: 1, err: expect.stringContaining("another process") });
+      expect(await renew()).toMatchObject({
+        code: 1,
+        err: expect.stringContaining("another process"),
+      });
     });
     expect(server.calls).toHaveLength(0);
   });
@@ -155,7 +174,10 @@ describe("renew", () => {
     await unlink(current);
     await symlink("pairs/first", join(host.dir, "identity", "live"));
     await writeFile(host.config, host.configText.replaceAll("identity/current", "identity/live"));
-    expect(await renew()).toMatchObject({ code: 1, err: expect.stringContaining("as enroll lays it out") });
+    expect(await renew()).toMatchObject({
+      code: 1,
+      err: expect.stringContaining("as enroll lays it out"),
+    });
     expect(server.calls).toHaveLength(0);
   });
 });

@@ -3,7 +3,11 @@ import { defaultConfigPath, type UsableConfig } from "../config/load-config.ts";
 import { identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { retryCall } from "../management/retry-call.ts";
 import type { TransportOptions } from "../management/transport.ts";
-import { CredentialsRejectedByConfigError, renewCredentials, renewTimeoutMs } from "../renewal/renew-credentials.ts";
+import {
+  CredentialsRejectedByConfigError,
+  renewCredentials,
+  renewTimeoutMs,
+} from "../renewal/renew-credentials.ts";
 import { defineCommand } from "./command.ts";
 import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
@@ -64,7 +68,8 @@ const chooseTransport = async (
   bundle: string | undefined,
 ): Promise<TransportOptions> => {
   const baseUrl = core === undefined ? config.management.coreUrl : readCoreUrl(core, false).coreUrl;
-  if (baseUrl === undefined) throw usageFailure("--core is required, as the config has no management.core_url");
+  if (baseUrl === undefined)
+    throw usageFailure("--core is required, as the config has no management.core_url");
   const caPem = bundle === undefined ? coreCaPem : await readBundle("ca-bundle", bundle);
   // `management.server_name` is the name of the server that `management.core_url` names.
   return {

@@ -25,7 +25,10 @@ collector that starts again has a new queue.
     const stop = new AbortController();
     const report = (_: object, message: string) => progress(message);
     const log = { debug: () => undefined, info: () => undefined, warn: report, error: report };
-    const forwarder = createSessionForwarder({ loaded, queue, env, log, tracer: untraced }, { promotion: undefined });
+    const forwarder = createSessionForwarder(
+      { loaded, queue, env, log, tracer: untraced },
+      { promotion: undefined },
+    );
     const running = forwarder.run(stop.signal);
     try {
       await forwarder.settled();

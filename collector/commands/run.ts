@@ -48,7 +48,8 @@ With SVC_TRACES_URL it sends traces of its own work there.
     // off the memory under load, for a few per cent of the throughput.
     setFlagsFromString("--heap-growing-percent=40");
     try {
-      const run = () => superviseCollector({ loaded, env, facts, log, tracer, createSource }, signal);
+      const run = () =>
+        superviseCollector({ loaded, env, facts, log, tracer, createSource }, signal);
       if (await drainOnEscape(log, run))
         throw new CommandFailure(exitCode.failed, "internal", "an error escaped; the log has it");
     } catch (error) {
@@ -89,6 +90,7 @@ const runFailures = [
 
 const asRunFailure = (error: unknown): unknown => {
   for (const [kind, exit, code] of runFailures)
-    if (error instanceof kind) return new CommandFailure(exit, code, error.message, { cause: error });
+    if (error instanceof kind)
+      return new CommandFailure(exit, code, error.message, { cause: error });
   return error;
 };

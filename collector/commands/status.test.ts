@@ -3,7 +3,10 @@ import { join } from "node:path";
 import * as v from "valibot";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { createRunningCollector, type RunningCollector } from "../../tests/support/running-collector.ts";
+import {
+  createRunningCollector,
+  type RunningCollector,
+} from "../../tests/support/running-collector.ts";
 import { describeStatus } from "../status/describe-status.ts";
 import { CollectorStatus } from "../status/status.ts";
 import { runCommandLine } from "./command-line.ts";
@@ -37,13 +40,25 @@ describe("status", () => {
       .poll(async () => JSON.parse((await status("--json")).out))
       .toMatchObject({
         identity: collector.host.identity,
-        config: { valid: true, errors: [], running_config_hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+        config: {
+          valid: true,
+          errors: [],
+          running_config_hash: expect.stringMatching(/^[0-9a-f]{64}$/),
+        },
         queue: { records: 0, max_bytes: 104_857_600, dead_letters: 0, at_risk: false },
         quarantine: { files: 0, records: 0, lost_records: 0 },
-        forwarder: { endpoint: collector.peer.endpoint, connected: true, last_ack_at: expect.any(String) },
+        forwarder: {
+          endpoint: collector.peer.endpoint,
+          connected: true,
+          last_ack_at: expect.any(String),
+        },
         heartbeat: { last_success_at: expect.any(String), last_error: null },
         certificate: { serial_number: "1a2b3c", not_after: "2099-01-01T00:00:00.000Z" },
-        renewal: { status: "ok", next_attempt_at: expect.stringMatching(/^20[67]\d-/), last_error: null },
+        renewal: {
+          status: "ok",
+          next_attempt_at: expect.stringMatching(/^20[67]\d-/),
+          last_error: null,
+        },
         sources: [{ name: "counter", counters: { lines_read: 1 } }],
       });
     const { code, out, err } = await status();
@@ -55,7 +70,8 @@ describe("status", () => {
   });
 
   it("reports that no collector runs, also beside the socket of a killed one", async () => {
-    const message = "svc-collector status: no collector runs with this config; start it with svc-collector run\n";
+    const message =
+      "svc-collector status: no collector runs with this config; start it with svc-collector run\n";
     expect(await status()).toEqual({ code: 1, out: "", err: message });
     const { done } = await collector.start();
     await expect.poll(async () => (await status()).code).toBe(0);
@@ -100,7 +116,12 @@ describe("describeStatus", () => {
         at_risk: true,
       },
       conditions: [
-        { code: "queue_unwritable", since: "2026-06-03T11:00:00.000Z", reason: "disk is full", path: "/var/lib/q" },
+        {
+          code: "queue_unwritable",
+          since: "2026-06-03T11:00:00.000Z",
+          reason: "disk is full",
+          path: "/var/lib/q",
+        },
       ],
       quarantine: { files: 1, records: 7, lost_records: 5 },
       forwarder: {
@@ -149,7 +170,8 @@ sources      otlp
              host_metrics, 51 stored, 2 skipped
 `,
     );
-    const last_error = "budget_exceeded: core holds the host by its budget small until 2026-06-03T12:00:00.000Z";
+    const last_error =
+      "budget_exceeded: core holds the host by its budget small until 2026-06-03T12:00:00.000Z";
     const held = describeStatus({ ...found, forwarder: { ...found.forwarder, last_error } });
     expect(held).toContain(`forwarding   held by its budget at core:8443, last ack 1 min 5 s ago
              ${last_error}

@@ -1,5 +1,11 @@
 import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
-import { describeConfigError, isUsable, loadConfig, type UsableConfig, unreadable } from "../config/load-config.ts";
+import {
+  describeConfigError,
+  isUsable,
+  loadConfig,
+  type UsableConfig,
+  unreadable,
+} from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 
@@ -7,9 +13,14 @@ import { CommandFailure, exitCode } from "./command-failure.ts";
 export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure => {
   const mayPass = errors.some(({ message }) => message.endsWith(unreadable));
   const message = "the config is invalid or missing (line:column key error)";
-  return new CommandFailure(mayPass ? exitCode.failed : exitCode.config, "config_invalid", message, {
-    details: errors.map(describeConfigError),
-  });
+  return new CommandFailure(
+    mayPass ? exitCode.failed : exitCode.config,
+    "config_invalid",
+    message,
+    {
+      details: errors.map(describeConfigError),
+    },
+  );
 };
 
 /** Loads the config at `path`. Throws a failure that lists every error if it cannot run. */

@@ -29,12 +29,20 @@ const onDisk = () => readFile(collector.host.config, "utf8");
 const fetches = () => collector.server.calls.filter(({ path }) => path.endsWith("/config/desired"));
 
 /** Assigns a config to the host, as core does. */
-const assign = async (yaml: string, { hash, onFetched }: { hash?: string; onFetched?: () => void } = {}) => {
+const assign = async (
+  yaml: string,
+  { hash, onFetched }: { hash?: string; onFetched?: () => void } = {},
+) => {
   const config = { config_id: idOf(yaml), config_hash: hash ?? (await hashOf(yaml)) };
   collector.onHeartbeat(() => heartbeatAnswer({ desired_config: config }));
   collector.onDesired(() => {
     onFetched?.();
-    const assignment = { ...config, assigned_at: "2026-06-01T12:00:00.000Z", unchanged: false, yaml };
+    const assignment = {
+      ...config,
+      assigned_at: "2026-06-01T12:00:00.000Z",
+      unchanged: false,
+      yaml,
+    };
     return { status: 200, body: { assignment } };
   });
 };
@@ -45,12 +53,14 @@ const startSilenced = async () => {
   const desired = await anotherConfig();
   await collector.peer.close();
   await collector.start();
-  const rejectAll = () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
+  const rejectAll = () =>
+    collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
   return { before, desired, assignSilently: () => assign(desired, { onFetched: rejectAll }) };
 };
 const isPending = () => expect.poll(() => collector.clock.sleeps(120_000, 120_000)).toBe(true);
 
-const withSources = async (sources: string) => (await onDisk()).replace(/^sources: .*$/m, `sources: ${sources}`);
+const withSources = async (sources: string) =>
+  (await onDisk()).replace(/^sources: .*$/m, `sources: ${sources}`);
 const anotherConfig = () => withSources("[{type: file, include: [/var/log/app/*.log]}]");
 
 describe("apply_desired_config", () => {
@@ -71,12 +81,16 @@ describe("apply_desired_config", () => {
     });
     expect(await onDisk()).toBe(desired);
     expect(await readFile(`${collector.host.config}.last-known-good`, "utf8")).toBe(before);
-    const state = () => readFile(`${collector.host.config}.desired-state`, "utf8").then((text) => JSON.parse(text));
+    const state = () =>
+      readFile(`${collector.host.config}.desired-state`, "utf8").then((text) => JSON.parse(text));
     await expect.poll(state).toMatchObject({ applied: idOf(desired), pending: null });
     const beats = collector.heartbeats().length;
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(beats + 1);
     expect(fetches()).toHaveLength(1);
-    expect(fetches()[0]?.body).toMatchObject({ sent_at: expect.any(String), proof: expect.any(String) });
+    expect(fetches()[0]?.body).toMatchObject({
+      sent_at: expect.any(String),
+      proof: expect.any(String),
+    });
   });
 
   it("fetches and applies what core assigns when core says so on the stream, and reports it at once", async () => {
@@ -90,9 +104,13 @@ describe("apply_desired_config", () => {
     collector.peer.behaviour.answerStatus = () => ({ nextStatusSeconds: 3600, desiredConfig });
     collector.peer.direct({ action: { case: "configAssigned", value: {} } });
     const reports = () =>
-      collector.peer.statuses.map(({ report }) => JSON.parse(Buffer.from(report).toString()).config);
+      collector.peer.statuses.map(
+        ({ report }) => JSON.parse(Buffer.from(report).toString()).config,
+      );
     const hash = desiredConfig.configHash;
-    await expect.poll(reports).toContainEqual(expect.objectContaining({ running_config_hash: hash, valid: true }));
+    await expect
+      .poll(reports)
+      .toContainEqual(expect.objectContaining({ running_config_hash: hash, valid: true }));
     expect(reports().at(-1)).toMatchObject({ desired_config_hash: hash, errors: [] });
     expect([fetches().length, collector.heartbeats().length]).toEqual([1, 0]);
   });
@@ -118,12 +136,18 @@ describe("apply_desired_config", () => {
     const start = collector.clock.now();
     for (let frames = 1; frames <= 6; frames++) {
       // Each one opens another session.
-      const desired = before.replace("forwarder:\n", `forwarder:\n  max_in_flight_frames: ${frames}\n`);
+      const desired = before.replace(
+        "forwarder:\n",
+        `forwarder:\n  max_in_flight_frames: ${frames}\n`,
+      );
       await assign(desired);
       desiredConfig = { configId: idOf(desired), configHash: await hashOf(desired) };
       collector.onHeartbeat(() =>
         isRefused()
-          ? { ...refusal(429, "rate_limited", { action: "retry" }), headers: { "retry-after": "60" } }
+          ? {
+              ...refusal(429, "rate_limited", { action: "retry" }),
+              headers: { "retry-after": "60" },
+            }
           : heartbeatAnswer({ next_heartbeat_seconds: 60 }),
       );
       collector.peer.direct({ action: { case: "configAssigned", value: {} } });
@@ -131,7 +155,9 @@ describe("apply_desired_config", () => {
     }
     const running = () =>
       collector.peer.statuses.map(({ report }) =>
-        report.length > 0 ? JSON.parse(Buffer.from(report).toString()).config.running_config_hash : "",
+        report.length > 0
+          ? JSON.parse(Buffer.from(report).toString()).config.running_config_hash
+          : "",
       );
     await expect.poll(running).toContain(desiredConfig?.configHash);
     expect(refused).toBe(0);
@@ -146,14 +172,19 @@ describe("apply_desired_config", () => {
   });
 
   it("keeps the labels of this host, and the comments of the desired config", async () => {
-    await writeFile(collector.host.config, `${await onDisk()}labels: {env: prod, release: "1.4"} # of this host\n`);
+    await writeFile(
+      collector.host.config,
+      `${await onDisk()}labels: {env: prod, release: "1.4"} # of this host\n`,
+    );
     const desired = `# by core\n${(await anotherConfig()).replace(/^labels: .*\n/m, "")}`;
     await collector.start();
     await assign(desired);
     await expect
       .poll(lastConfig)
       .toMatchObject({ running_config_hash: await hashOf(desired), valid: true, errors: [] });
-    expect(await onDisk()).toMatch(/^# by core\n[\s\S]*\nlabels:\n {2}env: prod\n {2}release: "1.4"\n$/);
+    expect(await onDisk()).toMatch(
+      /^# by core\n[\s\S]*\nlabels:\n {2}env: prod\n {2}release: "1.4"\n$/,
+    );
     expect(collector.heartbeats().at(-1)?.body.labels).toEqual({ env: "prod", release: "1.4" });
   });
 
@@ -162,8 +193,14 @@ describe("apply_desired_config", () => {
     const allowed = await anotherConfig();
     await collector.start();
     const refused: [text: string, reason: RegExp][] = [
-      [allowed.replace("apply_desired_config: true", "apply_desired_config: false"), /management must stay/],
-      [await withSources("[{type: file, include: [/etc/shadow]}]"), /sources\.0\.include must stay inside/],
+      [
+        allowed.replace("apply_desired_config: true", "apply_desired_config: false"),
+        /management must stay/,
+      ],
+      [
+        await withSources("[{type: file, include: [/etc/shadow]}]"),
+        /sources\.0\.include must stay inside/,
+      ],
       [await withSources("[{type: nonsense}]"), /sources\.0\.type must be/],
     ];
     let asked = 0;
@@ -182,7 +219,9 @@ describe("apply_desired_config", () => {
     const before = await onDisk();
     await collector.start();
     await assign(await anotherConfig(), { hash: "0".repeat(64) });
-    await expect.poll(() => lastConfig()?.errors).toEqual([expect.stringContaining("does not have the hash")]);
+    await expect
+      .poll(() => lastConfig()?.errors)
+      .toEqual([expect.stringContaining("does not have the hash")]);
     expect(await onDisk()).toBe(before);
   });
 
@@ -212,9 +251,10 @@ describe("apply_desired_config", () => {
     });
     await collector.start(create);
     await assign(bad);
-    await expect
-      .poll(lastConfig)
-      .toMatchObject({ valid: true, errors: [expect.stringContaining("rolled back: source source cannot start")] });
+    await expect.poll(lastConfig).toMatchObject({
+      valid: true,
+      errors: [expect.stringContaining("rolled back: source source cannot start")],
+    });
     expect(await onDisk()).toBe(before);
     expect(lastConfig()).toMatchObject({
       running_config_hash: await hashOf(before),
@@ -229,14 +269,18 @@ describe("apply_desired_config", () => {
     const { clock } = collector;
     const { before, desired, assignSilently } = await startSilenced();
     await assignSilently();
-    await expect.poll(() => collector.log.text()).toContain("the desired config is pending promotion");
+    await expect
+      .poll(() => collector.log.text())
+      .toContain("the desired config is pending promotion");
     clock.skip(60_000);
     await clock.sleep(500);
     expect(await onDisk()).toBe(desired);
     clock.skip(60_000);
     await expect.poll(onDisk).toBe(before);
     collector.onHeartbeat(() => heartbeatAnswer());
-    await expect.poll(lastConfig).toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
+    await expect
+      .poll(lastConfig)
+      .toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
   });
 
   it("V1: tries a config once more after an outage of core that was longer than its time, and rejects it after a second one", async () => {
@@ -251,7 +295,9 @@ describe("apply_desired_config", () => {
       expect(fetches()).toHaveLength(times);
     }
     await assign(desired);
-    await expect.poll(() => lastConfig()?.errors).toEqual([expect.stringContaining("rolled back: no heartbeat")]);
+    await expect
+      .poll(() => lastConfig()?.errors)
+      .toEqual([expect.stringContaining("rolled back: no heartbeat")]);
     expect([await onDisk(), fetches().length]).toEqual([before, 2]);
   });
 
@@ -273,7 +319,9 @@ describe("apply_desired_config", () => {
     collector.clock.skip(120_000);
     await expect.poll(onDisk).toBe(before);
     await assign(desired);
-    await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(desired), errors: [] });
+    await expect
+      .poll(lastConfig)
+      .toMatchObject({ running_config_hash: await hashOf(desired), errors: [] });
     expect(fetches()).toHaveLength(2);
   });
 
@@ -301,7 +349,9 @@ describe("apply_desired_config", () => {
     const fetch = async () => {
       answers += 1;
       const assigned_at = "2026-06-01T12:00:00.000Z";
-      return { assignment: { config_id, config_hash, assigned_at, unchanged: false, yaml: desired } };
+      return {
+        assignment: { config_id, config_hash, assigned_at, unchanged: false, yaml: desired },
+      };
     };
     // As after a rollback, before the collector has loaded it again.
     const restored = await withSources("[{type: file, include: [/var/log/own.log]}]");
@@ -312,7 +362,10 @@ describe("apply_desired_config", () => {
     configs.assigned({ config_id, config_hash }, fetch);
     await configs.changed(fetch);
     await expect.poll(onDisk).toBe(desired);
-    expect([answers, await readFile(`${configPath}.last-known-good`, "utf8")]).toEqual([2, restored]);
+    expect([answers, await readFile(`${configPath}.last-known-good`, "utf8")]).toEqual([
+      2,
+      restored,
+    ]);
     await configs.close();
   });
 
@@ -338,14 +391,25 @@ describe("apply_desired_config", () => {
       await writeFile(`${config}.last-known-good`, before);
       await writeFile(config, text);
       const pending = { config_id: "id", config_hash: await hashOf(text), starts: 1 };
-      const state = { applied: null, pending, rejected: null, last_known_good_hash: await hashOf(before) };
+      const state = {
+        applied: null,
+        pending,
+        rejected: null,
+        last_known_good_hash: await hashOf(before),
+      };
       await writeFile(`${config}.desired-state`, JSON.stringify(state));
     };
     await begin(desired);
     // The name of the temporary file is taken: a start that cannot be counted, as on a full disk, is a start all the same.
-    await writeFile(join(dirname(config), `.${basename(config)}.desired-state.${"00".repeat(8)}`), "");
+    await writeFile(
+      join(dirname(config), `.${basename(config)}.desired-state.${"00".repeat(8)}`),
+      "",
+    );
     const unwritable = { ...env, entropy: { bytes: (length: number) => new Uint8Array(length) } };
-    expect([await resumePendingConfig(config, unwritable), await onDisk()]).toEqual([false, desired]);
+    expect([await resumePendingConfig(config, unwritable), await onDisk()]).toEqual([
+      false,
+      desired,
+    ]);
     expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([false, desired]);
     expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([true, before]);
     expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([false, before]);

@@ -16,7 +16,11 @@ import type { Log } from "../../kit/log.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import { parseCollectorConfig } from "../../proto/collector-config/parse.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
-import { desiredErrorPrefix, type HeartbeatResponse, rolledBackPrefix } from "../../proto/management/heartbeat.ts";
+import {
+  desiredErrorPrefix,
+  type HeartbeatResponse,
+  rolledBackPrefix,
+} from "../../proto/management/heartbeat.ts";
 import type { CollectorEnv } from "../env.ts";
 import { fsyncDirectory, writeDurably } from "../files/private-files.ts";
 import { ManagementError } from "../management/management-error.ts";
@@ -52,7 +56,11 @@ export interface DesiredConfigs {
   accepted(effectiveHash: string | null): void;
   /** The config on disk could not run. */
   failed(reasons: readonly string[]): void;
-  report(): { desiredHash: string | undefined; lastKnownGoodHash: string | undefined; errors: readonly string[] };
+  report(): {
+    desiredHash: string | undefined;
+    lastKnownGoodHash: string | undefined;
+    errors: readonly string[];
+  };
   /** Resolves when nothing is being written any more. */
   close(): Promise<void>;
 }
@@ -115,9 +123,14 @@ export const openDesiredConfigs = async (options: {
     const isOnDisk = (await configHash(await readFile(configPath, "utf8"))) === hash;
     const isRetried = mayRetry && isOnDisk && configId !== silentWith;
     if (isRetried) {
-      log.warn({ config_id: configId, reason }, "the desired config is rolled back, and will be tried once more");
+      log.warn(
+        { config_id: configId, reason },
+        "the desired config is rolled back, and will be tried once more",
+      );
     } else {
-      const why = isOnDisk ? `${rolledBackPrefix}${reason}` : "the config file was changed on this host meanwhile";
+      const why = isOnDisk
+        ? `${rolledBackPrefix}${reason}`
+        : "the config file was changed on this host meanwhile";
       await reject(configId, [why]); // first: a crash before the next step must not apply it again
     }
     if (isOnDisk) await restoreLastKnownGood(configPath, env);
@@ -128,9 +141,12 @@ export const openDesiredConfigs = async (options: {
   const startPromotionTimeout = () => {
     const { pending } = state;
     const end = async () => {
-      await inBackground(() => rollBack(pending, "no heartbeat and no ack succeeded in 2 minutes", true));
+      await inBackground(() =>
+        rollBack(pending, "no heartbeat and no ack succeeded in 2 minutes", true),
+      );
       // Its files could not be written.
-      if (pending !== null && state.pending?.config_id === pending.config_id) startPromotionTimeout();
+      if (pending !== null && state.pending?.config_id === pending.config_id)
+        startPromotionTimeout();
     };
     env.clock.sleep(promotionTimeoutMs, closing.signal).then(end, () => undefined);
   };
@@ -154,7 +170,8 @@ export const openDesiredConfigs = async (options: {
     await writeDurably(files.candidate, wantedText, env, mode & 0o777);
     const candidate = await loadConfig(files.candidate, env);
     const reasons = candidate.errors.map(describeConfigError);
-    if (candidate.config !== undefined) reasons.push(...rejectedChanges(loaded.config, candidate.config));
+    if (candidate.config !== undefined)
+      reasons.push(...rejectedChanges(loaded.config, candidate.config));
     if (reasons.length > 0) return reject(configId, reasons);
     await writeDurably(files.lastKnownGood, text, env, mode & 0o777);
     await save({
@@ -178,7 +195,8 @@ export const openDesiredConfigs = async (options: {
     const { loaded, errors } = running();
     wanted = loaded.config.management.applyDesiredConfig ? assigned : null;
     if (state.pending !== null) return undefined;
-    const isKnown = wanted === null || [state.applied, state.rejected?.config_id].includes(wanted.config_id);
+    const isKnown =
+      wanted === null || [state.applied, state.rejected?.config_id].includes(wanted.config_id);
     const endsRejection = state.rejected !== null && state.rejected.config_id !== wanted?.config_id;
     if (!endsRejection && (isKnown || errors.length > 0)) return undefined;
     return async () => {
@@ -211,7 +229,8 @@ export const openDesiredConfigs = async (options: {
   if (state.pending !== null) startPromotionTimeout();
   return {
     assigned: (assigned, fetch) => {
-      if (fetching) wanted = running().loaded.config.management.applyDesiredConfig ? assigned : null;
+      if (fetching)
+        wanted = running().loaded.config.management.applyDesiredConfig ? assigned : null;
       else void start(changeTo(assigned, fetch));
     },
     changed,
@@ -251,5 +270,7 @@ export const openDesiredConfigs = async (options: {
 const describeFailure = (error: unknown): string => {
   if (error instanceof ManagementError) return error.message;
   const code = errorCode(error);
-  return code === undefined ? "it could not be applied" : `its files could not be written (${code})`;
+  return code === undefined
+    ? "it could not be applied"
+    : `its files could not be written (${code})`;
 };

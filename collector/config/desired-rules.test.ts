@@ -17,14 +17,19 @@ const parse = (yaml: string): CollectorConfig => {
 const running = parse(text);
 const reject = (yaml: string) => rejectedChanges(running, parse(yaml));
 const include = (...patterns: string[]) =>
-  reject(text.replace(/^sources: .*$/m, `sources: [{type: file, include: ${JSON.stringify(patterns)}}]`));
+  reject(
+    text.replace(/^sources: .*$/m, `sources: [{type: file, include: ${JSON.stringify(patterns)}}]`),
+  );
 
 describe("rejectedChanges", () => {
   it("allows changes of keys that are not fixed", () => {
     expect(reject(text)).toEqual([]);
     const free = `${text.replace("{dir: /q}", "{dir: /q, max_disk_usage_mb: 5}")}log: {level: debug}\n`;
     expect(reject(free.replace("forwarder:\n", "forwarder:\n  compression: none\n"))).toEqual([]);
-    const reporting = text.replace("apply_desired", `desired_config_hash: ${"a".repeat(64)}, apply_desired`);
+    const reporting = text.replace(
+      "apply_desired",
+      `desired_config_hash: ${"a".repeat(64)}, apply_desired`,
+    );
     expect(reject(reporting)).toEqual([]);
   });
 
@@ -47,16 +52,25 @@ describe("rejectedChanges", () => {
   });
 
   describe("an OTLP listener", () => {
-    const replaced = (yaml: string, otlp: string) => yaml.replace(/^sources: .*$/m, `sources: [${otlp}]`);
+    const replaced = (yaml: string, otlp: string) =>
+      yaml.replace(/^sources: .*$/m, `sources: [${otlp}]`);
     const reason = (transport: string) =>
       `sources.0.${transport} must listen on loopback, on a host of management.listen_hosts, or as it does on this host`;
 
-    it.each(["127.0.0.1:4317", "127.0.0.9:9", "localhost:4317", "[::1]:4317"])("may listen on %s", (listen) => {
-      expect(reject(replaced(text, `{type: otlp, grpc: {listen: "${listen}"}, http: {listen: "${listen}"}}`))).toEqual(
-        [],
-      );
-      expect(reject(replaced(text, "{type: otlp}"))).toEqual([]);
-    });
+    it.each(["127.0.0.1:4317", "127.0.0.9:9", "localhost:4317", "[::1]:4317"])(
+      "may listen on %s",
+      (listen) => {
+        expect(
+          reject(
+            replaced(
+              text,
+              `{type: otlp, grpc: {listen: "${listen}"}, http: {listen: "${listen}"}}`,
+            ),
+          ),
+        ).toEqual([]);
+        expect(reject(replaced(text, "{type: otlp}"))).toEqual([]);
+      },
+    );
 
     it.each([
       "0.0.0.0:4317",
@@ -72,10 +86,15 @@ describe("rejectedChanges", () => {
     });
 
     it("may open what the host's own config allows or has open", () => {
-      const consent = (yaml: string) => yaml.replace("file_roots:", 'listen_hosts: ["0.0.0.0"], file_roots:');
+      const consent = (yaml: string) =>
+        yaml.replace("file_roots:", 'listen_hosts: ["0.0.0.0"], file_roots:');
       const open = '{type: otlp, http: {listen: "0.0.0.0:4318"}}';
-      expect(rejectedChanges(parse(consent(text)), parse(consent(replaced(text, open))))).toEqual([]);
-      expect(reject(consent(replaced(text, open)))).toContain("management must stay as it is on this host");
+      expect(rejectedChanges(parse(consent(text)), parse(consent(replaced(text, open))))).toEqual(
+        [],
+      );
+      expect(reject(consent(replaced(text, open)))).toContain(
+        "management must stay as it is on this host",
+      );
       const opened = parse(replaced(text, open));
       const both = '{type: otlp, grpc: {}, http: {listen: "0.0.0.0:4318"}}';
       expect(rejectedChanges(opened, parse(replaced(text, both)))).toEqual([]);
@@ -86,12 +105,16 @@ describe("rejectedChanges", () => {
     it("may not accept other names than the host's own config does", () => {
       const named = "{type: otlp, http: {allowed_hosts: [evil.example]}}";
       expect(reject(replaced(text, named))).toEqual([reason("http")]);
-      expect(rejectedChanges(parse(replaced(text, named)), parse(replaced(text, named)))).toEqual([]);
+      expect(rejectedChanges(parse(replaced(text, named)), parse(replaced(text, named)))).toEqual(
+        [],
+      );
     });
   });
 
   it("allows file sources inside the roots, and those of the running config", () => {
-    expect(include("/var/log/*.log", "/srv/logs/a/**/b.log", "/var/log/app-?/{a,b}[0-9].log")).toEqual([]);
+    expect(
+      include("/var/log/*.log", "/srv/logs/a/**/b.log", "/var/log/app-?/{a,b}[0-9].log"),
+    ).toEqual([]);
     expect(include("/opt/app/own.log")).toEqual([]);
   });
 

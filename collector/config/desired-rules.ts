@@ -12,7 +12,10 @@ const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unkn
   ["forwarder.endpoint", ({ forwarder }) => forwarder.endpoint],
   ["forwarder.mtls", ({ forwarder }) => forwarder.mtls],
   // Without the reporting-only keys, which have no effect.
-  ["management", ({ management: { desiredConfigHash: _, lastKnownGoodConfigHash: __, ...rest } }) => rest],
+  [
+    "management",
+    ({ management: { desiredConfigHash: _, lastKnownGoodConfigHash: __, ...rest } }) => rest,
+  ],
   ["buffer.dir", ({ buffer }) => buffer.dir],
 ];
 
@@ -53,9 +56,14 @@ const mayListen = (
   listener: Otlp[typeof transport],
 ): boolean => {
   if (listener === undefined) return true;
-  if (sources.some((known) => known.type === "otlp" && isDeepStrictEqual(known[transport], listener))) return true;
+  if (
+    sources.some((known) => known.type === "otlp" && isDeepStrictEqual(known[transport], listener))
+  )
+    return true;
   const host = splitHostPort(listener.listen)?.host.toLowerCase() ?? "";
-  const isAllowed = isLoopbackHost(host.includes(":") ? `[${host}]` : host) || management.listenHosts.includes(host);
+  const isAllowed =
+    isLoopbackHost(host.includes(":") ? `[${host}]` : host) ||
+    management.listenHosts.includes(host);
   return isAllowed && listener.allowedHosts.length === 0;
 };
 

@@ -26,7 +26,12 @@ const DesiredState = v.object({
 /** The state of desired configs that a collector keeps across restarts. */
 export type DesiredState = v.InferOutput<typeof DesiredState>;
 
-const initialState: DesiredState = { applied: null, pending: null, rejected: null, last_known_good_hash: null };
+const initialState: DesiredState = {
+  applied: null,
+  pending: null,
+  rejected: null,
+  last_known_good_hash: null,
+};
 
 /** Returns the paths of the files beside a config. */
 export const desiredFiles = (configPath: string) => ({
@@ -38,18 +43,28 @@ export const desiredFiles = (configPath: string) => ({
 /** Reads the state beside the config at `configPath`. A missing or malformed one counts as none. */
 export const readDesiredState = async (configPath: string): Promise<DesiredState> => {
   try {
-    return v.parse(DesiredState, JSON.parse(await readFile(desiredFiles(configPath).state, "utf8")));
+    return v.parse(
+      DesiredState,
+      JSON.parse(await readFile(desiredFiles(configPath).state, "utf8")),
+    );
   } catch {
     return initialState;
   }
 };
 
 /** Writes the state durably. */
-export const writeDesiredState = (configPath: string, state: DesiredState, env: { entropy: Entropy }): Promise<void> =>
+export const writeDesiredState = (
+  configPath: string,
+  state: DesiredState,
+  env: { entropy: Entropy },
+): Promise<void> =>
   writeDurably(desiredFiles(configPath).state, `${JSON.stringify(state, null, 2)}\n`, env);
 
 /** Restores the last known good config durably, with the file mode of the config that it replaces. */
-export const restoreLastKnownGood = async (configPath: string, env: { entropy: Entropy }): Promise<void> => {
+export const restoreLastKnownGood = async (
+  configPath: string,
+  env: { entropy: Entropy },
+): Promise<void> => {
   const target = await realpath(configPath);
   const text = await readFile(desiredFiles(configPath).lastKnownGood, "utf8");
   await writeDurably(target, text, env, (await stat(target)).mode & 0o777);
@@ -78,11 +93,15 @@ export const resumePendingConfig = async (
   if (errors.length === 0 && pending.starts < pendingStartsMax) {
     const restarted = { ...pending, starts: pending.starts + 1 };
     // Starts on a full disk too: it may be the queue that fills it, which only a running collector empties.
-    await writeDesiredState(configPath, { ...state, pending: restarted }, env).catch(() => undefined);
+    await writeDesiredState(configPath, { ...state, pending: restarted }, env).catch(
+      () => undefined,
+    );
     return false;
   }
   const reason =
-    errors.length > 0 ? errors.map(describeConfigError).join("; ") : "the collector ended before core accepted it";
+    errors.length > 0
+      ? errors.map(describeConfigError).join("; ")
+      : "the collector ended before core accepted it";
   const rejected = { config_id: pending.config_id, reasons: [`rolled back: ${reason}`] };
   await writeDesiredState(configPath, { ...state, rejected }, env);
   await restoreLastKnownGood(configPath, env);

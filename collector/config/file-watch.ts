@@ -19,12 +19,17 @@ const pollMs = 5_000;
 const settleMs = 100;
 
 /** Watches `paths`, through symbolic links. A missing file is watched too, and its creation is a change. */
-export const watchFiles = async (paths: readonly string[], { clock }: { clock: Clock }): Promise<FileWatch> => {
+export const watchFiles = async (
+  paths: readonly string[],
+  { clock }: { clock: Clock },
+): Promise<FileWatch> => {
   let seen = await fingerprint(paths);
   let wake = Promise.withResolvers<void>();
   // For `current/tls.crt`: its directory, and the one in which the link `current` changes.
   const directories = new Set(paths.flatMap((path) => [dirname(path), dirname(dirname(path))]));
-  const watchers = [...directories].flatMap((directory) => watchDirectory(directory, () => wake.resolve()));
+  const watchers = [...directories].flatMap((directory) =>
+    watchDirectory(directory, () => wake.resolve()),
+  );
   return {
     next: async (signal, eager = false) => {
       for (;;) {
@@ -49,8 +54,12 @@ export const watchFiles = async (paths: readonly string[], { clock }: { clock: C
 };
 
 const fingerprint = async (paths: readonly string[]): Promise<string> => {
-  const found = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => null)));
-  return found.map((stats) => stats && [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.mode].join()).join(";");
+  const found = await Promise.all(
+    paths.map((path) => stat(path, { bigint: true }).catch(() => null)),
+  );
+  return found
+    .map((stats) => stats && [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.mode].join())
+    .join(";");
 };
 
 const watchDirectory = (directory: string, onEvent: () => void): FSWatcher[] => {

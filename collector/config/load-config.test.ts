@@ -28,7 +28,11 @@ describe("loadConfig", () => {
   });
 
   const faults: [name: string, path: string, change: (host: EnrolledHost) => Promise<unknown>][] = [
-    ["C1: a key that its group may read", "forwarder.mtls.key_file", (host) => chmod(host.keyFile, 0o640)],
+    [
+      "C1: a key that its group may read",
+      "forwarder.mtls.key_file",
+      (host) => chmod(host.keyFile, 0o640),
+    ],
     [
       "C1: authorities that others may write",
       "forwarder.mtls.ca_file",
@@ -39,9 +43,17 @@ describe("loadConfig", () => {
       "forwarder.mtls.ca_file",
       (host) => chmod(join(host.dir, "core-ca.pem"), 0o664),
     ],
-    ["C1: a certificate that others may write", "forwarder.mtls.cert_file", (host) => chmod(host.certFile, 0o646)],
+    [
+      "C1: a certificate that others may write",
+      "forwarder.mtls.cert_file",
+      (host) => chmod(host.certFile, 0o646),
+    ],
     ["C1: a config that others may write", "", (host) => chmod(host.config, 0o646)],
-    ["C1: a key that others may read", "forwarder.mtls.key_file", (host) => chmod(host.keyFile, 0o604)],
+    [
+      "C1: a key that others may read",
+      "forwarder.mtls.key_file",
+      (host) => chmod(host.keyFile, 0o604),
+    ],
     [
       "C1: a link to a key that others may read",
       "forwarder.mtls.key_file",
@@ -64,12 +76,28 @@ describe("loadConfig", () => {
       "forwarder.mtls.key_file",
       async (host) => writeFile(host.keyFile, (await createTestKey()).pem),
     ],
-    ["a malformed key", "forwarder.mtls.key_file", (host) => writeFile(host.keyFile, "-----BEGIN nonsense")],
+    [
+      "a malformed key",
+      "forwarder.mtls.key_file",
+      (host) => writeFile(host.keyFile, "-----BEGIN nonsense"),
+    ],
     ["a missing certificate", "forwarder.mtls.cert_file", (host) => rm(host.certFile)],
-    ["a malformed certificate", "forwarder.mtls.cert_file", (host) => writeFile(host.certFile, "no")],
-    ["a malformed authority", "forwarder.mtls.ca_file", (host) => writeFile(join(host.dir, "core-ca.pem"), "no")],
+    [
+      "a malformed certificate",
+      "forwarder.mtls.cert_file",
+      (host) => writeFile(host.certFile, "no"),
+    ],
+    [
+      "a malformed authority",
+      "forwarder.mtls.ca_file",
+      (host) => writeFile(join(host.dir, "core-ca.pem"), "no"),
+    ],
     ["a file in the queue's place", "buffer.dir", (host) => writeFile(join(host.dir, "data"), "")],
-    ["another host_id", "host_id", (host) => writeFile(host.config, `${host.configText}host_id: ${host.identity}/`)],
+    [
+      "another host_id",
+      "host_id",
+      (host) => writeFile(host.config, `${host.configText}host_id: ${host.identity}/`),
+    ],
     ["a missing file", "", (host) => rm(host.config)],
     ["a text that is not UTF-8", "", (host) => writeFile(host.config, Uint8Array.of(0xff, 0xfe))],
     ["a text over the size limit", "", (host) => writeFile(host.config, "#".repeat(300_000))],
@@ -78,15 +106,23 @@ describe("loadConfig", () => {
   it("rejects file patterns that can match only the collector's own files", async () => {
     const host = await enrolledHost();
     const include = ["logs/*.log", "data/*", join(host.dir, "*.yaml"), "/var/log/*"];
-    await writeFile(host.config, `${host.configText}sources: [{type: file, include: ${JSON.stringify(include)}}]`);
+    await writeFile(
+      host.config,
+      `${host.configText}sources: [{type: file, include: ${JSON.stringify(include)}}]`,
+    );
     const { errors } = await loadConfig(host.config, asUser);
-    expect(errors.map(({ path }) => path)).toEqual([0, 1, 2].map((index) => `sources.0.include.${index}`));
-    expect(errors[0]?.message).toBe("must be outside the directories of the config, the identity and the buffer");
+    expect(errors.map(({ path }) => path)).toEqual(
+      [0, 1, 2].map((index) => `sources.0.include.${index}`),
+    );
+    expect(errors[0]?.message).toBe(
+      "must be outside the directories of the config, the identity and the buffer",
+    );
   });
 
   it("reads the authorities before and after a broken one", async () => {
     const host = await enrolledHost();
-    const block = (base64: string) => `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----\n`;
+    const block = (base64: string) =>
+      `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----\n`;
     const own = host.ca.pem.trim();
     await writeFile(
       join(host.dir, "core-ca.pem"),
@@ -121,16 +157,22 @@ describe("loadConfig", () => {
   });
 
   it("accepts a DNS name, and a host_id that equals it", async () => {
-    const host = await enrolledHost({ names: [{ type: "dns", value: "host.test" }], more: "host_id: host.test\n" });
+    const host = await enrolledHost({
+      names: [{ type: "dns", value: "host.test" }],
+      more: "host_id: host.test\n",
+    });
     expect((await loadConfig(host.config, asUser)).errors).toEqual([]);
   });
 
   it("requires the acknowledgement when it runs as root, and only then", async () => {
     const host = await enrolledHost();
-    expect((await loadConfig(host.config, { effectiveUid: 0 })).errors.map(({ path }) => path)).toEqual([
-      "run_as_root_acknowledged",
-    ]);
-    await writeFile(host.config, `${host.configText}run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n`);
+    expect(
+      (await loadConfig(host.config, { effectiveUid: 0 })).errors.map(({ path }) => path),
+    ).toEqual(["run_as_root_acknowledged"]);
+    await writeFile(
+      host.config,
+      `${host.configText}run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n`,
+    );
     expect((await loadConfig(host.config, { effectiveUid: 0 })).errors).toEqual([]);
     expect((await loadConfig(host.config, asUser)).errors).toEqual([]);
   });

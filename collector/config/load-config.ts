@@ -3,7 +3,10 @@ import { open, stat } from "node:fs/promises";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { errorCode } from "../../kit/describe-error.ts";
 import { hashTree } from "../../proto/collector-config/hash.ts";
-import { type CollectorConfig, validateCollectorConfig } from "../../proto/collector-config/parse.ts";
+import {
+  type CollectorConfig,
+  validateCollectorConfig,
+} from "../../proto/collector-config/parse.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import {
   anyTokens,
@@ -81,7 +84,10 @@ export const loadConfig = async (
   loaded.config = config;
   if (effectiveUid === 0 && !config.runAsRootAcknowledged)
     loaded.errors.push(
-      errorAt(["run_as_root_acknowledged"], `must be ${rootAcknowledgement} when the collector runs as root`),
+      errorAt(
+        ["run_as_root_acknowledged"],
+        `must be ${rootAcknowledgement} when the collector runs as root`,
+      ),
     );
   await loadCredentials(loaded, config, errorAt);
   await loadAuthorities(loaded, config, errorAt);
@@ -101,7 +107,8 @@ const readConfigText = async (path: string): Promise<string | ConfigTextError> =
       // Its group may write it, as one that administers hosts together may.
       if (process.platform !== "win32" && (status.mode & 0o002) !== 0)
         return fileError("the config may be written by others; set its mode to 0644");
-      if (status.size > configBytesMax) return fileError(`the config must be at most ${configBytesMax} bytes`);
+      if (status.size > configBytesMax)
+        return fileError(`the config must be at most ${configBytesMax} bytes`);
       return new TextDecoder("utf-8", { fatal: true }).decode(await handle.readFile());
     } finally {
       await handle.close();
@@ -109,7 +116,9 @@ const readConfigText = async (path: string): Promise<string | ConfigTextError> =
   } catch (error) {
     if (error instanceof TypeError) return fileError("the config is not UTF-8 text");
     // The path of --config may be something else by mistake, and is not repeated.
-    return fileError(`the config ${path === defaultConfigPath ? `${path} ` : ""}${describeReadFailure(error)}`);
+    return fileError(
+      `the config ${path === defaultConfigPath ? `${path} ` : ""}${describeReadFailure(error)}`,
+    );
   }
 };
 
@@ -131,7 +140,11 @@ const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig =>
     ...config,
     sources: config.sources.map((source) =>
       source.type === "file"
-        ? { ...source, include: source.include.map(absolute), exclude: source.exclude.map(absolute) }
+        ? {
+            ...source,
+            include: source.include.map(absolute),
+            exclude: source.exclude.map(absolute),
+          }
         : source,
     ),
     forwarder: {
@@ -154,7 +167,11 @@ const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig =>
 type ErrorAt = ParsedTree["errorAt"];
 const mtlsPath = ["forwarder", "mtls"] as const;
 
-const loadCredentials = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const loadCredentials = async (
+  loaded: LoadedConfig,
+  config: CollectorConfig,
+  errorAt: ErrorAt,
+): Promise<void> => {
   const { certFile, keyFile } = config.forwarder.mtls;
   const reject = (key: "cert_file" | "key_file", error: unknown) =>
     void loaded.errors.push(
@@ -165,7 +182,10 @@ const loadCredentials = async (loaded: LoadedConfig, config: CollectorConfig, er
           : describeReadFailure(error),
       ),
     );
-  const [certificatePem, keyPem] = await Promise.allSettled([readTrustedText(certFile), readPrivateText(keyFile)]);
+  const [certificatePem, keyPem] = await Promise.allSettled([
+    readTrustedText(certFile),
+    readPrivateText(keyFile),
+  ]);
   if (certificatePem.status === "rejected") reject("cert_file", certificatePem.reason);
   if (keyPem.status === "rejected") reject("key_file", keyPem.reason);
   if (certificatePem.status === "rejected") return;
@@ -173,23 +193,38 @@ const loadCredentials = async (loaded: LoadedConfig, config: CollectorConfig, er
     const certificate = readPemCertificate(certificatePem.value);
     loaded.certificate = certificate;
     if (config.hostId !== undefined && config.hostId !== certificate.identity) {
-      loaded.errors.push(errorAt(["host_id"], "must equal the name in the certificate, byte for byte"));
+      loaded.errors.push(
+        errorAt(["host_id"], "must equal the name in the certificate, byte for byte"),
+      );
       return;
     }
-    if (keyPem.status === "fulfilled") loaded.credentials = joinCredentials(certificatePem.value, keyPem.value);
+    if (keyPem.status === "fulfilled")
+      loaded.credentials = joinCredentials(certificatePem.value, keyPem.value);
   } catch (error) {
-    reject(error instanceof CredentialsError && error.part === "key" ? "key_file" : "cert_file", error);
+    reject(
+      error instanceof CredentialsError && error.part === "key" ? "key_file" : "cert_file",
+      error,
+    );
   }
 };
 
-const loadAuthorities = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const loadAuthorities = async (
+  loaded: LoadedConfig,
+  config: CollectorConfig,
+  errorAt: ErrorAt,
+): Promise<void> => {
   const read = async (file: string, path: readonly string[]): Promise<string | undefined> => {
     try {
       const pem = readableCertificates(await readTrustedText(file));
       if (pem !== "") return pem;
       loaded.errors.push(errorAt(path, "contains no PEM certificate"));
     } catch (error) {
-      loaded.errors.push(errorAt(path, error instanceof UnsafeFileError ? error.message : describeReadFailure(error)));
+      loaded.errors.push(
+        errorAt(
+          path,
+          error instanceof UnsafeFileError ? error.message : describeReadFailure(error),
+        ),
+      );
     }
     return undefined;
   };
@@ -200,7 +235,11 @@ const loadAuthorities = async (loaded: LoadedConfig, config: CollectorConfig, er
   if (coreCaPem !== undefined) loaded.coreCaPem = coreCaPem;
 };
 
-const checkBuffer = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const checkBuffer = async (
+  loaded: LoadedConfig,
+  config: CollectorConfig,
+  errorAt: ErrorAt,
+): Promise<void> => {
   try {
     if (!(await stat(config.buffer.dir)).isDirectory())
       loaded.errors.push(errorAt(["buffer", "dir"], "is not a directory"));
@@ -217,7 +256,9 @@ const checkFilePatterns = (
   errors: ConfigTextError[],
   errorAt: ErrorAt,
 ): void => {
-  const own = ownPaths({ path, config }).map((entry) => (entry.endsWith("/") ? entry : `${entry}/`));
+  const own = ownPaths({ path, config }).map((entry) =>
+    entry.endsWith("/") ? entry : `${entry}/`,
+  );
   for (const [source, entry] of config.sources.entries()) {
     if (entry.type !== "file") continue;
     for (const [index, pattern] of entry.include.entries())

@@ -9,7 +9,9 @@ export const ownPaths = ({ path, config }: Pick<UsableConfig, "path" | "config">
   const { certFile, keyFile } = config.forwarder.mtls;
   const identity = identityDirectoryOf(config) ?? [];
   const directories = [path, certFile, keyFile].map(dirname);
-  return [...new Set([path, certFile, keyFile, ...directories, ...[identity].flat(), config.buffer.dir])];
+  return [
+    ...new Set([path, certFile, keyFile, ...directories, ...[identity].flat(), config.buffer.dir]),
+  ];
 };
 
 /**

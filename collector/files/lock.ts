@@ -39,7 +39,9 @@ const lockDatabase = (path: string): FileLock => {
 
 /** Returns the primary result code of an SQLite error (sqlite.org/rescode.html), or null for any other error. */
 export const sqliteCodeOf = (error: unknown): number | null =>
-  error instanceof Error && "errcode" in error && typeof error.errcode === "number" ? error.errcode & 0xff : null;
+  error instanceof Error && "errcode" in error && typeof error.errcode === "number"
+    ? error.errcode & 0xff
+    : null;
 
 /** SQLITE_BUSY and SQLITE_LOCKED. */
 const isBusy = (error: unknown): boolean => [5, 6].includes(sqliteCodeOf(error) ?? 0);

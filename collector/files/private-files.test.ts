@@ -1,10 +1,25 @@
-import { chmod, lstat, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  lstat,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { makeOwnDirectory, makePrivateDirectory, switchLink, writeDurably } from "./private-files.ts";
+import {
+  makeOwnDirectory,
+  makePrivateDirectory,
+  switchLink,
+  writeDurably,
+} from "./private-files.ts";
 
 let dir: string;
 beforeEach(async () => {
@@ -17,7 +32,9 @@ describe("writeDurably", () => {
     const victim = join(dir, "victim");
     await writeFile(victim, "untouched");
     await symlink(victim, join(dir, `.key.${createSeededEntropy().bytes(8).toHex()}`));
-    await expect(writeDurably(join(dir, "key"), "secret", { entropy: createSeededEntropy() })).rejects.toMatchObject({
+    await expect(
+      writeDurably(join(dir, "key"), "secret", { entropy: createSeededEntropy() }),
+    ).rejects.toMatchObject({
       code: "EEXIST",
     });
     expect(await readFile(victim, "utf8")).toBe("untouched");

@@ -14,7 +14,17 @@ import type { Entropy } from "../../kit/entropy.ts";
 /** The file system operations that these functions use. */
 export type FileSystem = Pick<
   typeof nodeFiles,
-  "chmod" | "lstat" | "mkdir" | "open" | "readdir" | "readFile" | "readlink" | "rename" | "rm" | "symlink" | "unlink"
+  | "chmod"
+  | "lstat"
+  | "mkdir"
+  | "open"
+  | "readdir"
+  | "readFile"
+  | "readlink"
+  | "rename"
+  | "rm"
+  | "symlink"
+  | "unlink"
 >;
 
 /** The real file system. */
@@ -67,7 +77,10 @@ export const createPrivateFileSync = (path: string): void => {
 };
 
 /** Creates `directory` and its parents unless it exists, and makes its mode 0700. Rejects a symbolic link in its place. */
-export const makePrivateDirectory = async (directory: string, files = systemFiles): Promise<void> => {
+export const makePrivateDirectory = async (
+  directory: string,
+  files = systemFiles,
+): Promise<void> => {
   const found = await createDirectory(directory, files);
   if ((found.mode & 0o077) !== 0) await files.chmod(directory, 0o700);
 };
@@ -97,12 +110,18 @@ export const makeOwnDirectory = async (
 const createDirectory = async (directory: string, files: FileSystem) => {
   await files.mkdir(directory, { recursive: true, mode: 0o700 });
   const found = await files.lstat(directory);
-  if (!found.isDirectory()) throw new UnsafeFileError("a private directory must be a directory, not a link");
+  if (!found.isDirectory())
+    throw new UnsafeFileError("a private directory must be a directory, not a link");
   return found;
 };
 
 /** Writes `text` to `path` durably and in one step, replacing a file there. The default mode is 0600. */
-export const writeDurably = async (path: string, text: string, disk: FileAccess, mode = 0o600): Promise<void> => {
+export const writeDurably = async (
+  path: string,
+  text: string,
+  disk: FileAccess,
+  mode = 0o600,
+): Promise<void> => {
   const { entropy, files = systemFiles } = disk;
   const temporary = temporaryName(path, entropy);
   const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
@@ -138,7 +157,10 @@ export const switchLink = async (path: string, target: string, disk: FileAccess)
 };
 
 /** Returns the target of the symbolic link `path`; undefined if there is none. Throws other errors of the file system. */
-export const linkTarget = async (path: string, files = systemFiles): Promise<string | undefined> => {
+export const linkTarget = async (
+  path: string,
+  files = systemFiles,
+): Promise<string | undefined> => {
   try {
     return await files.readlink(path);
   } catch (error) {
@@ -150,7 +172,11 @@ export const linkTarget = async (path: string, files = systemFiles): Promise<str
 
 /** Reads a private key's text. Throws `UnsafeFileError` unless the opened file is regular and private to its owner. */
 export const readPrivateText = (path: string, files = systemFiles): Promise<string> =>
-  readGuardedText(path, { mask: 0o077, fault: "is open to its group or to others; set its mode to 0600" }, files);
+  readGuardedText(
+    path,
+    { mask: 0o077, fault: "is open to its group or to others; set its mode to 0600" },
+    files,
+  );
 
 /** Reads the text of a file whose author the collector trusts. Throws `UnsafeFileError` if group or world may write the opened file. */
 export const readTrustedText = (path: string, files = systemFiles): Promise<string> =>
@@ -169,7 +195,8 @@ const readGuardedText = async (
   try {
     const status = await handle.stat();
     if (!status.isFile()) throw new UnsafeFileError("is not a regular file");
-    if (process.platform !== "win32" && (status.mode & mask) !== 0) throw new UnsafeFileError(fault);
+    if (process.platform !== "win32" && (status.mode & mask) !== 0)
+      throw new UnsafeFileError(fault);
     return await handle.readFile("utf8");
   } finally {
     await handle.close();

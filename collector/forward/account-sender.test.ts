@@ -4,7 +4,12 @@ import type { SealedAccount } from "../queue/account.ts";
 import type { QueueAccounts } from "../queue/queue-accounts.ts";
 import { createAccountSender } from "./account-sender.ts";
 
-const account: SealedAccount = { number: 1, lastSequence: 5, body: new Uint8Array(3), signature: new Uint8Array(3) };
+const account: SealedAccount = {
+  number: 1,
+  lastSequence: 5,
+  body: new Uint8Array(3),
+  signature: new Uint8Array(3),
+};
 
 /** A sender on a queue whose disk deletes nothing: its oldest record stays 3. */
 const openSender = ({ boundary = account.lastSequence } = {}) => {

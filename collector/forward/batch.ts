@@ -77,7 +77,8 @@ const readThrough = (
   const found = queue.read(seen, bounds);
   if ((found.at(-1)?.lastSequence ?? 0) <= through) return found;
   const within = found.reduce(
-    (sum, { firstSequence, lastSequence }) => sum + Math.max(0, Math.min(lastSequence, through) - firstSequence + 1),
+    (sum, { firstSequence, lastSequence }) =>
+      sum + Math.max(0, Math.min(lastSequence, through) - firstSequence + 1),
     0,
   );
   return within === 0 ? [] : queue.read(seen, { ...bounds, maxRecords: within });

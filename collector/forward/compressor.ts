@@ -1,4 +1,11 @@
-import { constants, createGzip, createZstdCompress, type Gzip, type ZlibReset, type ZstdCompress } from "node:zlib";
+import {
+  constants,
+  createGzip,
+  createZstdCompress,
+  type Gzip,
+  type ZlibReset,
+  type ZstdCompress,
+} from "node:zlib";
 import { freeBytes } from "../../kit/free-bytes.ts";
 
 /** Compresses one message after the other, each into parts. Each call must wait for the one before, and frees its message. */
@@ -13,7 +20,8 @@ const chunkSize = 64 * 1024;
  * all garbage for every ten megabytes of that.
  */
 export const createCompressor = (format: "gzip" | "zstd"): Compressor => {
-  const [stream, end] = format === "gzip" ? [openGzip(), constants.Z_FINISH] : [openZstd(), constants.ZSTD_e_end];
+  const [stream, end] =
+    format === "gzip" ? [openGzip(), constants.Z_FINISH] : [openZstd(), constants.ZSTD_e_end];
   let chunks: Buffer<ArrayBuffer>[] = [];
   stream.on("data", (chunk) => chunks.push(chunk));
   return (message) => {
@@ -34,4 +42,7 @@ export const createCompressor = (format: "gzip" | "zstd"): Compressor => {
 // @types/node leaves out that these streams can be reset as a deflate stream can.
 const openGzip = () => createGzip({ level: constants.Z_BEST_SPEED, chunkSize }) as Gzip & ZlibReset;
 const openZstd = () =>
-  createZstdCompress({ params: { [constants.ZSTD_c_compressionLevel]: 1 }, chunkSize }) as ZstdCompress & ZlibReset;
+  createZstdCompress({
+    params: { [constants.ZSTD_c_compressionLevel]: 1 },
+    chunkSize,
+  }) as ZstdCompress & ZlibReset;

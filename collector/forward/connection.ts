@@ -82,9 +82,12 @@ export const readFailure = (error: unknown): ForwardFailure => {
   const code = error instanceof GrpcError ? error.code : "unknown";
   const reason = error instanceof GrpcError ? error.reason() : null;
   const exhausted = code === "resource_exhausted" && reason === null;
-  const message = toOneLine(`${reason ?? code}: ${error instanceof Error ? error.message : String(error)}`);
+  const message = toOneLine(
+    `${reason ?? code}: ${error instanceof Error ? error.message : String(error)}`,
+  );
   const retryAfterMs = error instanceof GrpcError ? error.retryAfterSeconds() * 1000 : 0;
   return { reason, exhausted, message: withReenrollAdvice(reason, message), retryAfterMs };
 };
 
-const toOneLine = (text: string): string => text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").slice(0, 500);
+const toOneLine = (text: string): string =>
+  text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").slice(0, 500);

@@ -11,7 +11,11 @@ import {
   ForwardResponseSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { encodePem } from "../../proto/pem.ts";
-import { createTestCa, createTestKey, issueTestCertificate } from "../../scripts/lab/ca/test-pki.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+} from "../../scripts/lab/ca/test-pki.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { type IngestPeer, peerError, startIngestPeer } from "../../tests/fakes/ingest-peer.ts";
@@ -69,7 +73,8 @@ const records = (from: number, to: number, size = 20): NewRecord[] =>
     payload: new TextEncoder().encode(`${from + index}`.padEnd(size, "x")),
   }));
 
-const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index);
+const numbers = (from: number, to: number) =>
+  Array.from({ length: to - from + 1 }, (_, index) => from + index);
 const storedNumbers = () => peer.stored.map(({ attributes }) => Number(attributes.number));
 const empty = () => eventually(() => expect(queue.stats().records).toBe(0));
 
@@ -99,7 +104,11 @@ describe("forwarding", () => {
       source: "file",
       payload: new TextEncoder().encode("95".padEnd(20, "x")),
     });
-    expect(forwarder.status()).toMatchObject({ connected: true, lastError: null, lastAckAt: expect.any(Number) });
+    expect(forwarder.status()).toMatchObject({
+      connected: true,
+      lastError: null,
+      lastAckAt: expect.any(Number),
+    });
     await queue.append(records(96, 96));
     await empty();
     expect(storedNumbers()).toHaveLength(96);
@@ -206,7 +215,9 @@ describe("forwarding", () => {
       queue.fork();
     };
     forward({
-      queue: new Proxy(queue, { get: (target, name) => (name === "fork" ? fork : Reflect.get(target, name)) }),
+      queue: new Proxy(queue, {
+        get: (target, name) => (name === "fork" ? fork : Reflect.get(target, name)),
+      }),
     });
     await empty();
     expect(failures).toBe(-1);
@@ -218,7 +229,8 @@ describe("forwarding", () => {
 
 describe("refusals", () => {
   it("Q9: moves rejected records to the dead letters, counts them, and delivers the rest", async () => {
-    peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "payload_too_large" : undefined);
+    peer.behaviour.reject = ({ sequence }) =>
+      sequence % 10n === 3n ? "payload_too_large" : undefined;
     await queue.append(records(1, 30));
     forward();
     await empty();
@@ -228,7 +240,8 @@ describe("refusals", () => {
 
   it("Q9: receives a rejection again when its ack was lost with the connection, and stores nothing twice", async () => {
     let lost = 0;
-    peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "payload_too_large" : undefined);
+    peer.behaviour.reject = ({ sequence }) =>
+      sequence % 10n === 3n ? "payload_too_large" : undefined;
     peer.behaviour.afterCommit = async () => {
       if (++lost <= 4) peer.disconnect();
     };
@@ -307,22 +320,33 @@ describe("a certificate that core does not know", () => {
     const advice = /^certificate_unknown: .*svc-collector enroll --reenroll/;
     await eventually(() => expect(forwarder.status().lastError).toMatch(advice));
     peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_revoked");
-    await eventually(() => expect(forwarder.status().lastError).toMatch(/^certificate_revoked: (?!.*reenroll)/));
+    await eventually(() =>
+      expect(forwarder.status().lastError).toMatch(/^certificate_revoked: (?!.*reenroll)/),
+    );
   });
 });
 
 describe("an account", () => {
-  const account = { number: 1, lastSequence: 3, body: new Uint8Array(3), signature: new Uint8Array(3) };
+  const account = {
+    number: 1,
+    lastSequence: 3,
+    body: new Uint8Array(3),
+    signature: new Uint8Array(3),
+  };
 
   /** A core that commits each frame at once, and answers the third account alone. */
   const connectToCore = (received: string[]) => {
-    const respond = (message: NonNullable<MessageInitShape<typeof ForwardResponseSchema>["message"]>) =>
-      toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
+    const respond = (
+      message: NonNullable<MessageInitShape<typeof ForwardResponseSchema>["message"]>,
+    ) => toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
     let cursor = 0n;
-    const answerTo = ({ message: { case: kind, value } }: ForwardRequest): Uint8Array | undefined => {
+    const answerTo = ({
+      message: { case: kind, value },
+    }: ForwardRequest): Uint8Array | undefined => {
       const last = kind === "frame" ? value.envelopes.at(-1)?.sequence : undefined;
       received.push(last === undefined ? String(kind) : `frame ${last}`);
-      if (kind === "open") return respond({ case: "opened", value: { cursor, takesAccounts: true } });
+      if (kind === "open")
+        return respond({ case: "opened", value: { cursor, takesAccounts: true } });
       if (last !== undefined) {
         cursor = last;
         return respond({ case: "ack", value: { ackedThrough: cursor } });
@@ -362,7 +386,9 @@ describe("an account", () => {
     const forwarder = forward({
       clock,
       connect: connectToCore(received),
-      queue: new Proxy(queue, { get: (of, name) => (name === "accounts" ? accounts : Reflect.get(of, name)) }),
+      queue: new Proxy(queue, {
+        get: (of, name) => (name === "accounts" ? accounts : Reflect.get(of, name)),
+      }),
     });
     // Acks are deleted in the queue's own time.
     const until = (last: string) => eventually(() => expect(received.at(-1)).toBe(last));
@@ -394,16 +420,28 @@ describe("the connection", () => {
   it("fails to a server with a certificate of another CA or another name", async () => {
     await queue.append(records(1, 3));
     const other = await createTestCa({ name: "Other CA" });
-    const forwarder = forward({ connect: createConnector(peer.endpoint, { ...peer.tls, ca: other.pem }, systemClock) });
+    const forwarder = forward({
+      connect: createConnector(peer.endpoint, { ...peer.tls, ca: other.pem }, systemClock),
+    });
     await eventually(() => expect(forwarder.status().lastError).toMatch(/certificate/i));
     await stop();
     const misnamed = forward({
-      connect: createConnector(peer.endpoint, { ...peer.tls, serverName: "elsewhere.test" }, systemClock),
+      connect: createConnector(
+        peer.endpoint,
+        { ...peer.tls, serverName: "elsewhere.test" },
+        systemClock,
+      ),
     });
     await eventually(() => expect(misnamed.status().lastError).toMatch(/elsewhere\.test/));
     expect([peer.stored.length, queue.stats().records]).toEqual([0, 3]);
     await stop();
-    forward({ connect: createConnector(peer.endpoint, { ...peer.tls, serverName: "localhost" }, systemClock) });
+    forward({
+      connect: createConnector(
+        peer.endpoint,
+        { ...peer.tls, serverName: "localhost" },
+        systemClock,
+      ),
+    });
     await empty();
   });
 

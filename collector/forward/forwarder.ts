@@ -84,7 +84,12 @@ const accountPauseMs = { min: 60_000, max: 3_600_000 };
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
   const { queue, clock, entropy, log, accountTimeoutMs = 15_000 } = options;
   const { createBlockCompressor = () => createCompressor("zstd") } = options;
-  const status: ForwarderStatus = { connected: false, takesAccounts: false, lastAckAt: null, lastError: null };
+  const status: ForwarderStatus = {
+    connected: false,
+    takesAccounts: false,
+    lastAckAt: null,
+    lastError: null,
+  };
   const limiter = createRateLimiter({ framesMax: options.maxInFlightFrames, clock, entropy });
   let maxBytes = options.batch.maxBytes;
   /** Frames still to be sent one at a time, to find which of those in flight core rejected. */
@@ -127,9 +132,15 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   const pauseAccounts = () => {
     accountTimeouts += 1;
     if (accountTimeouts < accountTriesMax) return;
-    const pauseMs = Math.min(accountPauseMs.min * 2 ** (accountTimeouts - accountTriesMax), accountPauseMs.max);
+    const pauseMs = Math.min(
+      accountPauseMs.min * 2 ** (accountTimeouts - accountTriesMax),
+      accountPauseMs.max,
+    );
     accountsFromMs = clock.monotonic() + pauseMs;
-    log.warn({ pause_seconds: pauseMs / 1000 }, "core does not answer accounts; they wait, and telemetry continues");
+    log.warn(
+      { pause_seconds: pauseMs / 1000 },
+      "core does not answer accounts; they wait, and telemetry continues",
+    );
   };
 
   /** Runs one stream to its end; resolves with how long to wait before the next one. */
@@ -166,7 +177,8 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
             limiter.acknowledged();
             sendAlone = Math.max(0, sendAlone - 1);
             uncompressed = false;
-            for (const { code } of rejected) log.warn({ code }, "core rejected an envelope; moved to the dead letters");
+            for (const { code } of rejected)
+              log.warn({ code }, "core rejected an envelope; moved to the dead letters");
             options.onAck?.();
           },
         },

@@ -23,7 +23,12 @@ import { frameTypes, http2Frame } from "../../tests/support/raw-http2.ts";
 import { createCompressor } from "./compressor.ts";
 import { type GrpcCall, type GrpcConnectionOptions, openGrpcConnection } from "./grpc-stream.ts";
 
-const options = { responseBytesMax: 100, pingIntervalMs: 30_000, pingTimeoutMs: 10_000, clock: systemClock };
+const options = {
+  responseBytesMax: 100,
+  pingIntervalMs: 30_000,
+  pingTimeoutMs: 10_000,
+  clock: systemClock,
+};
 const grpc = { ":status": 200, "content-type": "application/grpc+proto" };
 const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 
@@ -70,7 +75,9 @@ const run = async (
   return received;
 };
 
-const requestsOf = async function* (...messages: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
+const requestsOf = async function* (
+  ...messages: readonly Uint8Array[]
+): AsyncGenerator<Uint8Array> {
   yield* messages;
 };
 
@@ -92,7 +99,11 @@ const openRequests = async function* (): AsyncGenerator<Uint8Array> {
 };
 
 /** Sends these chunks, each in a frame of its own, and then trailers. */
-const respond = (stream: ServerHttp2Stream, chunks: readonly Uint8Array[], trailers = { "grpc-status": "0" }): void => {
+const respond = (
+  stream: ServerHttp2Stream,
+  chunks: readonly Uint8Array[],
+  trailers = { "grpc-status": "0" },
+): void => {
   stream.respond(grpc, { waitForTrailers: true });
   stream.on("wantTrailers", () => stream.sendTrailers(trailers));
   const next = (index: number): void => {
@@ -116,7 +127,11 @@ const readRequest = async (stream: ServerHttp2Stream): Promise<string[]> => {
 it("receives messages however the frames of HTTP/2 divide them, and resolves at OK", async () => {
   const framed = frameGrpcMessages([bytes("one"), new Uint8Array(), bytes("three")]);
   const halves = [framed.subarray(0, 3), framed.subarray(3, 6), framed.subarray(6)];
-  expect(await run(await serve((stream) => respond(stream, [framed])))).toEqual(["one", "", "three"]);
+  expect(await run(await serve((stream) => respond(stream, [framed])))).toEqual([
+    "one",
+    "",
+    "three",
+  ]);
   expect(await run(await serve((stream) => respond(stream, halves)))).toEqual(["one", "", "three"]);
   const each = Array.from(framed, (byte) => Uint8Array.of(byte));
   expect(await run(await serve((stream) => respond(stream, each)))).toEqual(["one", "", "three"]);
@@ -133,7 +148,11 @@ it("sends its messages in order, plain and with gzip, and says which", async () 
   const large = "x".repeat(300_000);
   const messages = ["one", "", large];
   await run(authority, { requests: requestsOf(...messages.map(bytes)) });
-  await run(authority, { requests: requestsOf(...messages.map(bytes)) }, { compress: createCompressor("gzip") });
+  await run(
+    authority,
+    { requests: requestsOf(...messages.map(bytes)) },
+    { compress: createCompressor("gzip") },
+  );
   const rest = ["trailers", "/test.Service/Method", messages];
   expect(seen).toEqual([
     [undefined, ...rest],
@@ -165,14 +184,23 @@ it("requests the next message only when flow control has let the one before leav
 });
 
 const refusal = new GrpcError("permission_denied", "50 % é", {
-  details: [anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { reason: "certificate_revoked", domain: "svc" }))],
+  details: [
+    anyPack(
+      ErrorInfoSchema,
+      create(ErrorInfoSchema, { reason: "certificate_revoked", domain: "svc" }),
+    ),
+  ],
 });
 
 it.each<[string, (stream: ServerHttp2Stream) => void, object]>([
   [
     "the status in its trailers, after the messages",
     (stream) =>
-      respond(stream, [frameGrpcMessages([bytes("one")])], grpcStatusHeaders(refusal) as { "grpc-status": string }),
+      respond(
+        stream,
+        [frameGrpcMessages([bytes("one")])],
+        grpcStatusHeaders(refusal) as { "grpc-status": string },
+      ),
     { code: "permission_denied", message: "50 % é" },
   ],
   [
@@ -180,19 +208,33 @@ it.each<[string, (stream: ServerHttp2Stream) => void, object]>([
     (stream) => stream.respond({ ...grpc, ...grpcStatusHeaders(refusal) }, { endStream: true }),
     { code: "permission_denied", message: "50 % é" },
   ],
-  ["a status that is none", (stream) => respond(stream, [], { "grpc-status": "99" }), { code: "unknown" }],
+  [
+    "a status that is none",
+    (stream) => respond(stream, [], { "grpc-status": "99" }),
+    { code: "unknown" },
+  ],
   [
     "an answer of a proxy",
-    (stream) => stream.respond({ ":status": 503, "content-type": "text/html" }, { endStream: true }),
+    (stream) =>
+      stream.respond({ ":status": 503, "content-type": "text/html" }, { endStream: true }),
     { code: "unavailable", message: "HTTP 503" },
   ],
   [
     "a page instead of gRPC",
-    (stream) => stream.respond({ ":status": 200, "content-type": "text/html" }, { endStream: true }),
+    (stream) =>
+      stream.respond({ ":status": 200, "content-type": "text/html" }, { endStream: true }),
     { code: "unknown" },
   ],
-  ["an end without a status", (stream) => stream.respond(grpc, { endStream: true }), { code: "unavailable" }],
-  ["a reset", (stream) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM), { code: "resource_exhausted" }],
+  [
+    "an end without a status",
+    (stream) => stream.respond(grpc, { endStream: true }),
+    { code: "unavailable" },
+  ],
+  [
+    "a reset",
+    (stream) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM),
+    { code: "resource_exhausted" },
+  ],
   [
     "a reset because it is shutting down",
     (stream) => stream.close(constants.NGHTTP2_REFUSED_STREAM),
@@ -224,12 +266,18 @@ it.each<[string, (stream: ServerHttp2Stream) => void, object]>([
 it("reads core's reason from a status, and none from malformed details", async () => {
   const status = grpcStatusHeaders(refusal);
   const reasonOf = async (headers: Record<string, string>) => {
-    const authority = await serve((stream) => stream.respond({ ...grpc, ...headers }, { endStream: true }));
+    const authority = await serve((stream) =>
+      stream.respond({ ...grpc, ...headers }, { endStream: true }),
+    );
     const error = await run(authority).catch((caught: unknown) => caught);
     return error instanceof GrpcError ? [error.code, error.reason(), error.message] : error;
   };
   expect(await reasonOf(status)).toEqual(["permission_denied", "certificate_revoked", "50 % é"]);
-  expect(await reasonOf({ ...status, "grpc-status-details-bin": "!" })).toEqual(["permission_denied", null, "50 % é"]);
+  expect(await reasonOf({ ...status, "grpc-status-details-bin": "!" })).toEqual([
+    "permission_denied",
+    null,
+    "50 % é",
+  ]);
 });
 
 it("rejects with what its messages or their receiver threw, and resets the stream", async () => {
@@ -249,7 +297,9 @@ it("rejects with what its messages or their receiver threw, and resets the strea
     throw new Error("forked");
   };
   await expect(run(authority, { requests: openRequests(), onResponse })).rejects.toThrow("forked");
-  await eventually(() => expect(resets).toEqual([constants.NGHTTP2_CANCEL, constants.NGHTTP2_CANCEL]));
+  await eventually(() =>
+    expect(resets).toEqual([constants.NGHTTP2_CANCEL, constants.NGHTTP2_CANCEL]),
+  );
 });
 
 it("ends at once when it is aborted: before, while it connects, and while it runs", async () => {
@@ -257,7 +307,10 @@ it("ends at once when it is aborted: before, while it connects, and while it run
   const silent = await listen(createServer({ pauseOnConnect: true }));
   await expect(run(silent, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
   const stop = new AbortController();
-  const running = run(await serve(() => stop.abort(reason)), { requests: openRequests(), signal: stop.signal });
+  const running = run(await serve(() => stop.abort(reason)), {
+    requests: openRequests(),
+    signal: stop.signal,
+  });
   await expect(running).rejects.toBe(reason);
 });
 
@@ -286,7 +339,12 @@ it("notices within 30 s of its last bytes that a peer is frozen", async () => {
   const connection = openGrpcConnection({ authority, ...options, pingIntervalMs: 20_000, clock });
   const { signal } = new AbortController();
   const received = Promise.withResolvers<void>();
-  const running = connection.run({ path: "/", requests: openRequests(), onResponse: () => received.resolve(), signal });
+  const running = connection.run({
+    path: "/",
+    requests: openRequests(),
+    onResponse: () => received.resolve(),
+    signal,
+  });
   let failure: unknown;
   running.catch((error) => (failure = error));
   const [socket] = await accepted;
@@ -307,7 +365,12 @@ it("a peer that does not answer ends the stream, and not the process", async () 
   const server = createServer({ pauseOnConnect: true });
   const accepted = once(server, "connection") as Promise<[Socket]>;
   const authority = await listen(server);
-  const connection = openGrpcConnection({ authority, ...options, pingIntervalMs: 20, pingTimeoutMs: 20 });
+  const connection = openGrpcConnection({
+    authority,
+    ...options,
+    pingIntervalMs: 20,
+    pingTimeoutMs: 20,
+  });
   const { signal } = new AbortController();
   const call = { path: "/", requests: openRequests(), onResponse: () => undefined, signal };
   await expect(connection.run(call)).rejects.toThrow("core does not answer pings");

@@ -14,7 +14,12 @@ import type { TLSSocket } from "node:tls";
 import { unpooled } from "../../kit/buffer-pool.ts";
 import { type Clock, callAfter } from "../../kit/clock.ts";
 import { createGrpcMessageReader, grpcMessagePrefix } from "../../proto/grpc-framing.ts";
-import { type GrpcCode, GrpcError, grpcCodeOfHttpStatus, readGrpcStatus } from "../../proto/grpc-status.ts";
+import {
+  type GrpcCode,
+  GrpcError,
+  grpcCodeOfHttpStatus,
+  readGrpcStatus,
+} from "../../proto/grpc-status.ts";
 import type { Compressor } from "./compressor.ts";
 
 /** A message; in parts, one that is sent as it is, because it is compressed already. */
@@ -86,7 +91,11 @@ export const openGrpcConnection = (options: GrpcConnectionOptions): GrpcConnecti
         te: "trailers",
         ...(compress === undefined ? {} : { "grpc-encoding": "gzip" }),
       });
-      await exchange(stream, call, { ...options, received, connectionFailure: () => failure ?? lossOf(session) });
+      await exchange(stream, call, {
+        ...options,
+        received,
+        connectionFailure: () => failure ?? lossOf(session),
+      });
     },
     session: () => (session.closed || session.destroyed ? undefined : session),
     abort: () => session.destroy(undefined, constants.NGHTTP2_CANCEL),
@@ -94,7 +103,11 @@ export const openGrpcConnection = (options: GrpcConnectionOptions): GrpcConnecti
 };
 
 /** Resolves once the session is open; rejects with the signal's reason, or with `failure()` if it closes before. */
-const connected = (session: ClientHttp2Session, signal: AbortSignal, failure: () => Error): Promise<void> =>
+const connected = (
+  session: ClientHttp2Session,
+  signal: AbortSignal,
+  failure: () => Error,
+): Promise<void> =>
   new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason);
     if (signal.aborted) abort();
@@ -114,10 +127,16 @@ interface ExchangeOptions extends Pick<GrpcConnectionOptions, "compress" | "resp
   connectionFailure(): Error | undefined;
 }
 
-const exchange = (stream: ClientHttp2Stream, call: GrpcCall, options: ExchangeOptions): Promise<void> =>
+const exchange = (
+  stream: ClientHttp2Stream,
+  call: GrpcCall,
+  options: ExchangeOptions,
+): Promise<void> =>
   new Promise((resolve, reject) => {
     const { onResponse, signal } = call;
-    const reader = createGrpcMessageReader(options.responseBytesMax, unpooled, () => malformed("is too large"));
+    const reader = createGrpcMessageReader(options.responseBytesMax, unpooled, () =>
+      malformed("is too large"),
+    );
     let status: ReturnType<typeof readGrpcStatus>;
     let streamError: Error | undefined;
     let settled = false;
@@ -132,7 +151,8 @@ const exchange = (stream: ClientHttp2Stream, call: GrpcCall, options: ExchangeOp
     const abort = () => settle(signal.reason);
     /** Settles by the status, which follows the messages, or by what ended the stream without one. */
     const end = () => {
-      if (status === undefined) settle(asGrpcError(options.connectionFailure() ?? streamError, stream.rstCode));
+      if (status === undefined)
+        settle(asGrpcError(options.connectionFailure() ?? streamError, stream.rstCode));
       else if (status !== "ok") settle(status);
       else settle(reader.incompleteBytes() === 0 ? undefined : malformed("is incomplete"));
     };
@@ -186,11 +206,16 @@ const send = async (
 };
 
 /** Resolves when the message has left, or cannot any more. */
-const write = (stream: ClientHttp2Stream, parts: readonly Uint8Array[], compressed: boolean): Promise<void> =>
+const write = (
+  stream: ClientHttp2Stream,
+  parts: readonly Uint8Array[],
+  compressed: boolean,
+): Promise<void> =>
   new Promise((resolve) => {
     const length = parts.reduce((sum, part) => sum + part.length, 0);
     stream.cork();
-    for (const part of [grpcMessagePrefix(length, compressed), ...parts.slice(0, -1)]) stream.write(part);
+    for (const part of [grpcMessagePrefix(length, compressed), ...parts.slice(0, -1)])
+      stream.write(part);
     stream.write(parts.at(-1), () => resolve());
     stream.uncork();
   });
@@ -198,7 +223,11 @@ const write = (stream: ClientHttp2Stream, parts: readonly Uint8Array[], compress
 /** Pings a silent session; calls `fail` when it does not answer. Returns what to call when bytes arrive. */
 const pingOrFail = (
   session: ClientHttp2Session,
-  { clock, pingIntervalMs, pingTimeoutMs }: Pick<GrpcConnectionOptions, "clock" | "pingIntervalMs" | "pingTimeoutMs">,
+  {
+    clock,
+    pingIntervalMs,
+    pingTimeoutMs,
+  }: Pick<GrpcConnectionOptions, "clock" | "pingIntervalMs" | "pingTimeoutMs">,
   fail: (reason: GrpcError) => void,
 ): (() => void) => {
   let receivedAt = clock.monotonic();
@@ -227,13 +256,17 @@ const pingOrFail = (
   };
 };
 
-const malformed = (what: string): GrpcError => new GrpcError("internal", `a message of core ${what}`);
+const malformed = (what: string): GrpcError =>
+  new GrpcError("internal", `a message of core ${what}`);
 
 /** Returns why a response is not one of gRPC, as that of a proxy. */
-const responseFault = (headers: IncomingHttpHeaders & IncomingHttpStatusHeader): GrpcError | undefined => {
+const responseFault = (
+  headers: IncomingHttpHeaders & IncomingHttpStatusHeader,
+): GrpcError | undefined => {
   const { ":status": status = 0, "content-type": type = "none" } = headers;
   if (status !== 200) return new GrpcError(grpcCodeOfHttpStatus(status), `HTTP ${status}`);
-  if (!type.startsWith("application/grpc")) return new GrpcError("unknown", `unsupported content type ${type}`);
+  if (!type.startsWith("application/grpc"))
+    return new GrpcError("unknown", `unsupported content type ${type}`);
   return undefined;
 };
 

@@ -25,28 +25,61 @@ const large = 2 ** 53 - 1;
 
 it("encodes requests as the library decodes them", () => {
   expect(forwardPath).toBe(`/${IngestService.typeName}/${IngestService.method.forward.name}`);
-  const open = { hostId: "https://fleet.test/é", queueId: id(1), sessionId: id(2), previousSessionIds: [id(3), id(4)] };
+  const open = {
+    hostId: "https://fleet.test/é",
+    queueId: id(1),
+    sessionId: id(2),
+    previousSessionIds: [id(3), id(4)],
+  };
   expect(
     fromBinary(
       ForwardRequestSchema,
-      encodeOpen({ ...open, ackedThrough: 0, sentThrough: large, takesDirectives: true, leftQueues: [] }),
+      encodeOpen({
+        ...open,
+        ackedThrough: 0,
+        sentThrough: large,
+        takesDirectives: true,
+        leftQueues: [],
+      }),
     ).message,
   ).toMatchObject({
     case: "open",
-    value: { ...open, ackedThrough: 0n, sentThrough: BigInt(large), takesDirectives: true, sendsAccounts: true },
+    value: {
+      ...open,
+      ackedThrough: 0n,
+      sentThrough: BigInt(large),
+      takesDirectives: true,
+      sendsAccounts: true,
+    },
   });
 
   const envelopes = [1n, 2n].map((sequence) => ({ sequence, kind: "log_line", payload: id(5) }));
-  const encoded = envelopes.map((envelope) => toBinary(FrameSchema, create(FrameSchema, { envelopes: [envelope] })));
+  const encoded = envelopes.map((envelope) =>
+    toBinary(FrameSchema, create(FrameSchema, { envelopes: [envelope] })),
+  );
   const head = { hostId: "https://fleet.test/é", queueId: id(1) };
   expect(
-    fromBinary(ForwardRequestSchema, encodeFrame({ ...head, previousSequence: large }, encoded)).message,
-  ).toMatchObject({ case: "frame", value: { ...head, previousSequence: BigInt(large), envelopes } });
+    fromBinary(ForwardRequestSchema, encodeFrame({ ...head, previousSequence: large }, encoded))
+      .message,
+  ).toMatchObject({
+    case: "frame",
+    value: { ...head, previousSequence: BigInt(large), envelopes },
+  });
 
   const data = [Uint8Array.of(1, 2), Uint8Array.of(3)];
-  const block = encodeBlock({ ...head, previousSequence: 1, lastSequence: large }, { count: 2, rawBytes: 300, data });
-  const figures = { previousSequence: 1n, lastSequence: BigInt(large), envelopes: 2, rawBytes: 300 };
-  expect(fromBinary(ForwardRequestSchema, Uint8Array.from(Buffer.concat(block))).message).toMatchObject({
+  const block = encodeBlock(
+    { ...head, previousSequence: 1, lastSequence: large },
+    { count: 2, rawBytes: 300, data },
+  );
+  const figures = {
+    previousSequence: 1n,
+    lastSequence: BigInt(large),
+    envelopes: 2,
+    rawBytes: 300,
+  };
+  expect(
+    fromBinary(ForwardRequestSchema, Uint8Array.from(Buffer.concat(block))).message,
+  ).toMatchObject({
     case: "block",
     value: { ...head, ...figures, encoding: BlockEncoding.ZSTD, data: Uint8Array.of(1, 2, 3) },
   });
@@ -58,11 +91,19 @@ const queueId = fc.uint8Array({ minLength: 16, maxLength: 16 });
 it("encodes left queues, and decodes core's cursors of them, as the library does", () => {
   fc.assert(
     fc.property(
-      fc.array(fc.record({ queueId, storedThrough: sequence, ackedThrough: sequence }), { maxLength: 8 }),
+      fc.array(fc.record({ queueId, storedThrough: sequence, ackedThrough: sequence }), {
+        maxLength: 8,
+      }),
       sequence,
       fc.boolean(),
       (leftQueues, cursor, takesDirectives) => {
-        const claims = { hostId: "h", queueId: id(1), sessionId: id(2), previousSessionIds: [id(3)], takesDirectives };
+        const claims = {
+          hostId: "h",
+          queueId: id(1),
+          sessionId: id(2),
+          previousSessionIds: [id(3)],
+          takesDirectives,
+        };
         const { message } = fromBinary(
           ForwardRequestSchema,
           encodeOpen({ ...claims, ackedThrough: 7, sentThrough: cursor, leftQueues }),
@@ -78,10 +119,20 @@ it("encodes left queues, and decodes core's cursors of them, as the library does
           },
         });
         const leftCursors = leftQueues.map(({ storedThrough }) => storedThrough);
-        const value = { cursor: BigInt(cursor), leftCursors: leftCursors.map(BigInt), statusIntervalSeconds: 60 };
+        const value = {
+          cursor: BigInt(cursor),
+          leftCursors: leftCursors.map(BigInt),
+          statusIntervalSeconds: 60,
+        };
         const opened = create(ForwardResponseSchema, { message: { case: "opened", value } });
         expect(decodeResponse(toBinary(ForwardResponseSchema, opened))).toEqual({
-          opened: { cursor, leftCursors, takesZstd: false, takesStatus: true, takesAccounts: false },
+          opened: {
+            cursor,
+            leftCursors,
+            takesZstd: false,
+            takesStatus: true,
+            takesAccounts: false,
+          },
         });
       },
     ),
@@ -90,9 +141,21 @@ it("encodes left queues, and decodes core's cursors of them, as the library does
 
 it("encodes statuses as the library decodes them", () => {
   const digest = id(6);
-  const queue = { records: 1, bytes: large, oldestRecordAgeSeconds: 0, droppedRecordsTotal: 2, deadLetters: 3 };
+  const queue = {
+    records: 1,
+    bytes: large,
+    oldestRecordAgeSeconds: 0,
+    droppedRecordsTotal: 2,
+    deadLetters: 3,
+  };
   const usage = { rss_bytes: large, cpu_ms: 5 };
-  const full = encodeStatus(7, { digest, queue, lastAckAgeSeconds: 4, usage, report: Uint8Array.of(9) });
+  const full = encodeStatus(7, {
+    digest,
+    queue,
+    lastAckAgeSeconds: 4,
+    usage,
+    report: Uint8Array.of(9),
+  });
   expect(fromBinary(ForwardRequestSchema, full)).toEqual(
     create(ForwardRequestSchema, {
       message: {
@@ -116,16 +179,27 @@ it("encodes statuses as the library decodes them", () => {
     }),
   );
   const none = { ...queue, oldestRecordAgeSeconds: null };
-  const brief = encodeStatus(1, { digest, queue: none, lastAckAgeSeconds: null, usage, report: new Uint8Array() });
+  const brief = encodeStatus(1, {
+    digest,
+    queue: none,
+    lastAckAgeSeconds: null,
+    usage,
+    report: new Uint8Array(),
+  });
   const { message } = fromBinary(ForwardRequestSchema, brief);
   expect(message.value).toMatchObject({ report: new Uint8Array() });
-  expect(message.case === "status" && message.value.figures).not.toHaveProperty("oldestRecordAgeSeconds", 0n);
+  expect(message.case === "status" && message.value.figures).not.toHaveProperty(
+    "oldestRecordAgeSeconds",
+    0n,
+  );
 });
 
 it("encodes accounts as the library decodes them", () => {
   const account = { body: id(7), signature: id(8) };
   for (const earlierAreLost of [false, true])
-    expect(fromBinary(ForwardRequestSchema, encodeAccount(account, earlierAreLost)).message).toMatchObject({
+    expect(
+      fromBinary(ForwardRequestSchema, encodeAccount(account, earlierAreLost)).message,
+    ).toMatchObject({
       case: "account",
       value: { ...account, earlierAreLost },
     });
@@ -135,7 +209,13 @@ it("decodes responses as the library encodes them", () => {
   const encode = (message: Parameters<typeof create<typeof ForwardResponseSchema>>[1]) =>
     toBinary(ForwardResponseSchema, create(ForwardResponseSchema, message));
   expect(decodeResponse(encode({ message: { case: "opened", value: {} } }))).toEqual({
-    opened: { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false, takesAccounts: false },
+    opened: {
+      cursor: 0,
+      leftCursors: [],
+      takesZstd: false,
+      takesStatus: false,
+      takesAccounts: false,
+    },
   });
   const opened = {
     cursor: BigInt(large),
@@ -144,24 +224,51 @@ it("decodes responses as the library encodes them", () => {
     takesAccounts: true,
   };
   expect(decodeResponse(encode({ message: { case: "opened", value: opened } }))).toEqual({
-    opened: { cursor: large, leftCursors: [], takesZstd: true, takesStatus: true, takesAccounts: true },
+    opened: {
+      cursor: large,
+      leftCursors: [],
+      takesZstd: true,
+      takesStatus: true,
+      takesAccounts: true,
+    },
   });
   expect(
-    decodeResponse(encode({ message: { case: "opened", value: { blockEncodings: [BlockEncoding.NONE] } } })),
-  ).toEqual({ opened: { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false, takesAccounts: false } });
+    decodeResponse(
+      encode({ message: { case: "opened", value: { blockEncodings: [BlockEncoding.NONE] } } }),
+    ),
+  ).toEqual({
+    opened: {
+      cursor: 0,
+      leftCursors: [],
+      takesZstd: false,
+      takesStatus: false,
+      takesAccounts: false,
+    },
+  });
   const rejected = [
     { sequence: BigInt(large), code: "kind_invalid", message: "é" },
     { sequence: 7n, code: "", message: "" },
   ];
   const ack = { queueId: id(1), ackedThrough: 300n, rejected };
   expect(decodeResponse(encode({ message: { case: "ack", value: ack } }))).toEqual({
-    ack: { ackedThrough: 300, rejected: rejected.map((entry) => ({ ...entry, sequence: Number(entry.sequence) })) },
+    ack: {
+      ackedThrough: 300,
+      rejected: rejected.map((entry) => ({ ...entry, sequence: Number(entry.sequence) })),
+    },
   });
   const desiredConfig = { configId: "c", configHash: "é" };
-  const answer = { seq: 3n, reportNeeded: true, refused: "stale_request", nextStatusSeconds: 60, renewNow: true };
+  const answer = {
+    seq: 3n,
+    reportNeeded: true,
+    refused: "stale_request",
+    nextStatusSeconds: 60,
+    renewNow: true,
+  };
   const sendDiag = { requestId: "r" };
   expect(
-    decodeResponse(encode({ message: { case: "statusAnswer", value: { ...answer, desiredConfig, sendDiag } } })),
+    decodeResponse(
+      encode({ message: { case: "statusAnswer", value: { ...answer, desiredConfig, sendDiag } } }),
+    ),
   ).toEqual({ statusAnswer: { ...answer, seq: 3, desiredConfig, sendDiag: "r" } });
   expect(decodeResponse(encode({ message: { case: "statusAnswer", value: {} } }))).toEqual({
     statusAnswer: {
@@ -187,7 +294,9 @@ it("decodes responses as the library encodes them", () => {
     accountAck: { through: large, refused: "number_used" },
   });
   // An action of a later version.
-  expect(decodeResponse(encode({ message: { case: "directive", value: { spreadMs: 1 } } }))).toBeUndefined();
+  expect(
+    decodeResponse(encode({ message: { case: "directive", value: { spreadMs: 1 } } })),
+  ).toBeUndefined();
   expect(decodeResponse(new Uint8Array())).toBeUndefined();
   // Field 9, of a later version.
   expect(decodeResponse(Uint8Array.of(0x4a, 1, 0))).toBeUndefined();

@@ -46,7 +46,10 @@ export type ProcessUsage = Record<keyof ProcessFigures, number>;
 /** A heartbeat on the stream. */
 export interface Status {
   digest: Uint8Array;
-  queue: Pick<QueueStats, "records" | "bytes" | "oldestRecordAgeSeconds" | "droppedRecordsTotal" | "deadLetters">;
+  queue: Pick<
+    QueueStats,
+    "records" | "bytes" | "oldestRecordAgeSeconds" | "droppedRecordsTotal" | "deadLetters"
+  >;
   lastAckAgeSeconds: number | null;
   usage: ProcessUsage;
   /** The signed body of a heartbeat; empty if the last one still holds. */
@@ -91,7 +94,13 @@ export const forwardPath = "/svc.ingest.v1.IngestService/Forward";
 /** Encodes a request with an `Open`. */
 export const encodeOpen = (open: Open): Uint8Array => {
   const writer = new BinaryWriter().uint32(text(1)).fork();
-  writer.uint32(text(1)).string(open.hostId).uint32(text(2)).bytes(open.queueId).uint32(text(3)).bytes(open.sessionId);
+  writer
+    .uint32(text(1))
+    .string(open.hostId)
+    .uint32(text(2))
+    .bytes(open.queueId)
+    .uint32(text(3))
+    .bytes(open.sessionId);
   for (const id of open.previousSessionIds) writer.uint32(text(4)).bytes(id);
   writer.uint32(varint(5)).uint64(open.ackedThrough).uint32(varint(6)).uint64(open.sentThrough);
   if (open.takesDirectives) writer.uint32(varint(7)).bool(true);
@@ -105,7 +114,11 @@ export const encodeOpen = (open: Open): Uint8Array => {
 
 /** Encodes a request with a `Frame` of envelopes, which are encoded already. */
 export const encodeFrame = (
-  { hostId, queueId, previousSequence }: { hostId: string; queueId: Uint8Array; previousSequence: number },
+  {
+    hostId,
+    queueId,
+    previousSequence,
+  }: { hostId: string; queueId: Uint8Array; previousSequence: number },
   envelopes: readonly Uint8Array[],
 ): Uint8Array<ArrayBuffer> => {
   const head = new BinaryWriter().uint32(text(1)).string(hostId).uint32(text(2)).bytes(queueId);
@@ -133,9 +146,19 @@ export const encodeBlock = (
   { count, rawBytes, data }: { count: number; rawBytes: number; data: readonly Uint8Array[] },
 ): Uint8Array[] => {
   const dataBytes = data.reduce((sum, part) => sum + part.length, 0);
-  const block = new BinaryWriter().uint32(text(1)).string(head.hostId).uint32(text(2)).bytes(head.queueId);
+  const block = new BinaryWriter()
+    .uint32(text(1))
+    .string(head.hostId)
+    .uint32(text(2))
+    .bytes(head.queueId);
   block.uint32(varint(3)).uint64(head.previousSequence).uint32(varint(4)).uint64(head.lastSequence);
-  block.uint32(varint(5)).uint32(count).uint32(varint(6)).uint32(rawBytes).uint32(varint(7)).uint32(zstd);
+  block
+    .uint32(varint(5))
+    .uint32(count)
+    .uint32(varint(6))
+    .uint32(rawBytes)
+    .uint32(varint(7))
+    .uint32(zstd);
   const begin = block.uint32(text(8)).uint32(dataBytes).finish();
   const prefix = new BinaryWriter()
     .uint32(text(3))
@@ -145,12 +168,20 @@ export const encodeBlock = (
 };
 
 /** Encodes a request with a `Status`. */
-export const encodeStatus = (seq: number, { digest, queue, lastAckAgeSeconds, usage, report }: Status): Uint8Array => {
+export const encodeStatus = (
+  seq: number,
+  { digest, queue, lastAckAgeSeconds, usage, report }: Status,
+): Uint8Array => {
   const writer = new BinaryWriter().uint32(text(4)).fork();
   writer.uint32(varint(1)).uint64(seq).uint32(text(2)).bytes(digest).uint32(text(3)).fork();
   writer.uint32(varint(1)).uint64(queue.records).uint32(varint(2)).uint64(queue.bytes);
-  if (queue.oldestRecordAgeSeconds !== null) writer.uint32(varint(3)).uint64(queue.oldestRecordAgeSeconds);
-  writer.uint32(varint(4)).uint64(queue.droppedRecordsTotal).uint32(varint(5)).uint64(queue.deadLetters);
+  if (queue.oldestRecordAgeSeconds !== null)
+    writer.uint32(varint(3)).uint64(queue.oldestRecordAgeSeconds);
+  writer
+    .uint32(varint(4))
+    .uint64(queue.droppedRecordsTotal)
+    .uint32(varint(5))
+    .uint64(queue.deadLetters);
   if (lastAckAgeSeconds !== null) writer.uint32(varint(6)).uint64(lastAckAgeSeconds);
   for (const { column, field } of Object.values(reportedNumbers.process))
     writer.uint32(varint(field)).uint64(usage[column]);
@@ -194,9 +225,11 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
         eachField(reader, responseEnd, (field, end) => {
           if (field === varint(1)) opened.cursor = Number(reader.uint64());
           // Repeated numbers come together, in one field.
-          if (field === text(2)) while (reader.pos < end) opened.takesZstd ||= reader.uint32() === zstd;
+          if (field === text(2))
+            while (reader.pos < end) opened.takesZstd ||= reader.uint32() === zstd;
           if (field === varint(3)) opened.takesStatus = reader.uint32() > 0;
-          if (field === text(4)) while (reader.pos < end) opened.leftCursors.push(Number(reader.uint64()));
+          if (field === text(4))
+            while (reader.pos < end) opened.leftCursors.push(Number(reader.uint64()));
           if (field === varint(5)) opened.takesAccounts = reader.bool();
         });
         response = { opened };
@@ -238,7 +271,11 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
     return response;
   });
 
-const readStatusAnswer = (reader: BinaryReader, answerEnd: number, readText: (end: number) => string): StatusAnswer => {
+const readStatusAnswer = (
+  reader: BinaryReader,
+  answerEnd: number,
+  readText: (end: number) => string,
+): StatusAnswer => {
   const answer: StatusAnswer = {
     seq: 0,
     reportNeeded: false,
@@ -267,7 +304,11 @@ const readStatusAnswer = (reader: BinaryReader, answerEnd: number, readText: (en
 };
 
 /** Reads a `SendDiag`. */
-const readRequestId = (reader: BinaryReader, sendDiagEnd: number, readText: (end: number) => string): string => {
+const readRequestId = (
+  reader: BinaryReader,
+  sendDiagEnd: number,
+  readText: (end: number) => string,
+): string => {
   let requestId = "";
   eachField(reader, sendDiagEnd, (field, end) => {
     if (field === text(1)) requestId = readText(end);

@@ -62,14 +62,22 @@ it("tries again 30 to 60 s after its host has sent its budget, and backs off no 
     const entropy = { bytes: (length: number) => new Uint8Array(length).fill(byte) };
     const limiter = createRateLimiter({ framesMax: 8, clock: createTestClock(), entropy });
     const pauses = Array.from({ length: 9 }, () => limiter.failed("budget_exceeded"));
-    return { pauses: new Set(pauses), next: limiter.failed(null), frames: limiter.framesInFlight() };
+    return {
+      pauses: new Set(pauses),
+      next: limiter.failed(null),
+      frames: limiter.framesInFlight(),
+    };
   };
   expect(pausesOf(0)).toEqual({ pauses: new Set([30_000]), next: 0, frames: 8 });
   expect(pausesOf(255)).toEqual({ pauses: new Set([59_999]), next: 499, frames: 8 });
 });
 
 it("waits at least as long as core says, but no longer than five minutes for that", () => {
-  const limiter = createRateLimiter({ framesMax: 8, clock: createTestClock(), entropy: createSeededEntropy() });
+  const limiter = createRateLimiter({
+    framesMax: 8,
+    clock: createTestClock(),
+    entropy: createSeededEntropy(),
+  });
   expect(limiter.failed("database_unavailable", 90_000)).toBe(90_000);
   expect(limiter.failed("shutting_down", 1e12)).toBe(300_000);
 });

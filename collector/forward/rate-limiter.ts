@@ -46,13 +46,18 @@ export const createRateLimiter = ({
     },
     failed: (reason, retryAfterMs = 0) => {
       // It knows when its hour ends no better than core does; and its budget may be raised before.
-      if (reason === "budget_exceeded") return Math.floor(((1 + fraction(entropy)) / 2) * budgetPauseMsMax);
+      if (reason === "budget_exceeded")
+        return Math.floor(((1 + fraction(entropy)) / 2) * budgetPauseMsMax);
       if (reason === "overloaded") {
         overloads += 1;
         overloadedAt = clock.monotonic();
         frames = Math.max(1, frames / 2);
       }
-      const jitterMs = fullJitterMs({ attempt: Math.max(attempt++, overloads), ...backoff, entropy });
+      const jitterMs = fullJitterMs({
+        attempt: Math.max(attempt++, overloads),
+        ...backoff,
+        entropy,
+      });
       return Math.max(jitterMs, Math.min(retryAfterMs, retryAfterMsMax));
     },
   };

@@ -136,13 +136,24 @@ export const runStream = async (
         await slot.promise;
       }
       const previous = sent;
-      const batch = await nextBatch(queue, previous, options.batch, { clock, gate: accounts }, end.signal);
+      const batch = await nextBatch(
+        queue,
+        previous,
+        options.batch,
+        { clock, gate: accounts },
+        end.signal,
+      );
       const frame = frameOf(batch, previous, options.tracer);
       inFlight.push(frame);
       sent = frame.lastSequence;
       queue.markSent(sent);
       answerDueSince ??= clock.monotonic();
-      const head = { hostId: options.hostId, queueId, previousSequence: previous, lastSequence: sent };
+      const head = {
+        hostId: options.hostId,
+        queueId,
+        previousSequence: previous,
+        lastSequence: sent,
+      };
       const envelopes = batch.map((records) => records.envelopes);
       if (compressBlock !== undefined && bytesOf(envelopes) >= blockBytesMin) {
         const raw = joinBytes(envelopes);
@@ -159,7 +170,13 @@ export const runStream = async (
     }
   };
 
-  const open = ({ cursor: committed, leftCursors, takesZstd, takesStatus, takesAccounts }: Opened) => {
+  const open = ({
+    cursor: committed,
+    leftCursors,
+    takesZstd,
+    takesStatus,
+    takesAccounts,
+  }: Opened) => {
     if (takesZstd) compressBlock = options.compressBlock;
     if (committed > queue.sentThrough()) throw new QueueForkedError();
     queue.sessionAnswered(leftCursors);
@@ -174,10 +191,12 @@ export const runStream = async (
 
   const acknowledge = (ack: Ack) => {
     if (ack.ackedThrough > Math.max(cursor, sent)) throw new QueueForkedError();
-    for (const { sequence, code, message } of ack.rejected) queue.moveToDeadLetters(sequence, code, message);
+    for (const { sequence, code, message } of ack.rejected)
+      queue.moveToDeadLetters(sequence, code, message);
     // For a resent frame core's cursor is ahead; records that were not resent may still be rejected.
     const through = Math.min(ack.ackedThrough, sent);
-    while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift()?.span?.end();
+    while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through)
+      inFlight.shift()?.span?.end();
     answerDueSince = inFlight.length > 0 ? clock.monotonic() : null;
     removeThrough(queue, through, accounts.poke);
     accounts.ackedThrough(through);
@@ -204,7 +223,12 @@ export const runStream = async (
       accounts.poke();
       if (accounts.timeLeftMs() <= 0) end.abort(new AccountTimeoutError(options.accountTimeoutMs));
       if (answerDueSince !== null && clock.monotonic() - answerDueSince >= options.answerTimeoutMs)
-        end.abort(new GrpcError("deadline_exceeded", `core did not answer for ${options.answerTimeoutMs / 1000} s`));
+        end.abort(
+          new GrpcError(
+            "deadline_exceeded",
+            `core did not answer for ${options.answerTimeoutMs / 1000} s`,
+          ),
+        );
     }
   };
   watch().catch(() => undefined);
@@ -241,7 +265,8 @@ export const runStream = async (
 /** Smaller frames are sent as they are. */
 const blockBytesMin = 1024;
 
-const bytesOf = (parts: readonly Uint8Array[]): number => parts.reduce((sum, part) => sum + part.length, 0);
+const bytesOf = (parts: readonly Uint8Array[]): number =>
+  parts.reduce((sum, part) => sum + part.length, 0);
 
 const joinBytes = (parts: readonly Uint8Array[]): Uint8Array => {
   const bytes = new Uint8Array(bytesOf(parts));
@@ -264,11 +289,18 @@ const removeThrough = (queue: Queue, sequence: number, onRemoved: () => void): v
     .catch(() => undefined);
 };
 
-const frameOf = (batch: readonly QueuedRecords[], previous: number, tracer: Tracer | undefined): SentFrame => {
+const frameOf = (
+  batch: readonly QueuedRecords[],
+  previous: number,
+  tracer: Tracer | undefined,
+): SentFrame => {
   const figures = {
     firstSequence: batch[0]?.firstSequence ?? previous,
     lastSequence: batch.at(-1)?.lastSequence ?? previous,
-    records: batch.reduce((sum, { firstSequence, lastSequence }) => sum + lastSequence - firstSequence + 1, 0),
+    records: batch.reduce(
+      (sum, { firstSequence, lastSequence }) => sum + lastSequence - firstSequence + 1,
+      0,
+    ),
     bytes: batch.reduce((sum, { bytes }) => sum + bytes, 0),
   };
   const span = tracer?.begin({ name: "forward frame", kind: "client" });
@@ -288,5 +320,6 @@ const endFailed = (span: Span | undefined): void => {
 /** Frees what a copied batch was read into, except that of its last records: the queue reads on in it. */
 const freeBatch = (batch: readonly QueuedRecords[]): void => {
   const kept = batch.at(-1)?.envelopes.buffer;
-  for (const { envelopes } of batch) if (envelopes.buffer !== kept) freeBytes(envelopes, { whole: true });
+  for (const { envelopes } of batch)
+    if (envelopes.buffer !== kept) freeBytes(envelopes, { whole: true });
 };

@@ -35,7 +35,9 @@ const identityFaults = {
 } as const;
 
 /** Reads the first certificate of a PEM text and its identity; throws `CredentialsError`. */
-export const readPemCertificate = (pem: string): { certificate: X509Certificate; identity: string } => {
+export const readPemCertificate = (
+  pem: string,
+): { certificate: X509Certificate; identity: string } => {
   const der = decodePemBundle(pem, "CERTIFICATE")?.[0];
   if (der === undefined) throw new CredentialsError("certificate", "holds no PEM certificate");
   const result = identityOfCertificate(der);
@@ -62,7 +64,9 @@ export const readPrivateKey = (pem: string): KeyObject => {
     return createPrivateKey(pem);
   } catch (cause) {
     // OpenSSL's own message does not help, and could one day quote the text.
-    throw new CredentialsError("key", "holds no private key in PEM without a passphrase", { cause });
+    throw new CredentialsError("key", "holds no private key in PEM without a passphrase", {
+      cause,
+    });
   }
 };
 
@@ -70,7 +74,8 @@ export const readPrivateKey = (pem: string): KeyObject => {
 export const joinCredentials = (certificatePem: string, keyPem: string): Credentials => {
   const { certificate, identity } = readPemCertificate(certificatePem);
   const privateKey = readPrivateKey(keyPem);
-  if (!certificate.checkPrivateKey(privateKey)) throw new CredentialsError("key", "does not belong to the certificate");
+  if (!certificate.checkPrivateKey(privateKey))
+    throw new CredentialsError("key", "does not belong to the certificate");
   return {
     identity,
     certificate,

@@ -3,7 +3,12 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { encodePem } from "../../proto/pem.ts";
-import { createTestCa, issueTestCertificate, type TestKey, x509 } from "../../scripts/lab/ca/test-pki.ts";
+import {
+  createTestCa,
+  issueTestCertificate,
+  type TestKey,
+  x509,
+} from "../../scripts/lab/ca/test-pki.ts";
 import { createFaultyFiles } from "../../tests/fakes/faulty-files.ts";
 import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
 import { loadConfig } from "../config/load-config.ts";
@@ -29,14 +34,24 @@ const setUp = async () => {
     const publicKey = await new x509.Pkcs10CertificateRequest(csrPem).publicKey.export();
     const key = { pair: { publicKey } } as TestKey;
     const notBefore = new Date("2026-01-01");
-    const der = await issueTestCertificate({ ca: host.ca, key, uri: host.identity, notBefore, notAfter });
+    const der = await issueTestCertificate({
+      ca: host.ca,
+      key,
+      uri: host.identity,
+      notBefore,
+      notAfter,
+    });
     return encodePem(der, "CERTIFICATE");
   };
   const renew = (directory: IdentityDirectory, accept?: () => Promise<void>) =>
     directory.locked(async () => {
       const pair = await directory.current();
       const certificateSha256 = pair?.fingerprintSha256 ?? "";
-      const { csrPem } = await directory.prepare({ purpose: "renew", identity: host.identity, certificateSha256 });
+      const { csrPem } = await directory.prepare({
+        purpose: "renew",
+        identity: host.identity,
+        certificateSha256,
+      });
       const certificatePem = await sign(csrPem);
       return directory.install({
         purpose: "renew",
@@ -45,7 +60,8 @@ const setUp = async () => {
         ...(accept === undefined ? {} : { accept }),
       });
     });
-  const isValid = async () => (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
+  const isValid = async () =>
+    (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
   const fingerprint = async () => (await open().current())?.fingerprintSha256;
   return { host, path, open, sign, renew, isValid, fingerprint };
 };
@@ -78,7 +94,10 @@ describe("the swap of credentials", () => {
         if ((await fingerprint()) === before) kept += 1;
         else {
           swapped += 1;
-          expect(await open().isPendingPromotion(), `fault at step ${at}: the old credentials are kept`).toBe(true);
+          expect(
+            await open().isPendingPromotion(),
+            `fault at step ${at}: the old credentials are kept`,
+          ).toBe(true);
         }
         await renew(open());
         expect(await isValid()).toBe(true);
@@ -160,8 +179,16 @@ describe("the previous credentials", () => {
     const { host, path, open, sign } = await setUp();
     const directory = open();
     await directory.locked(async () => {
-      const { csrPem } = await directory.prepare({ purpose: "enroll", identity: host.identity, certificateSha256: "" });
-      await directory.install({ purpose: "enroll", certificatePem: await sign(csrPem), renewAfter });
+      const { csrPem } = await directory.prepare({
+        purpose: "enroll",
+        identity: host.identity,
+        certificateSha256: "",
+      });
+      await directory.install({
+        purpose: "enroll",
+        certificatePem: await sign(csrPem),
+        renewAfter,
+      });
     });
     expect(await directory.isPendingPromotion()).toBe(false);
     expect(await readFile(join(path, "current", "renew-after"), "utf8")).toBe(`${renewAfter}\n`);

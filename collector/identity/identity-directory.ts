@@ -95,11 +95,20 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
   const previousLink = join(path, "previous");
   const pairs = join(path, "pairs");
   const request = join(path, "request");
-  const requestFiles = { subject: join(request, "subject.json"), key: join(request, credentialFiles.key) };
+  const requestFiles = {
+    subject: join(request, "subject.json"),
+    key: join(request, credentialFiles.key),
+  };
 
   const readCredentials = async (directory: string): Promise<Credentials> => {
-    const certificatePem = await files.readFile(join(directory, credentialFiles.certificate), "utf8");
-    return joinCredentials(certificatePem, await readPrivateText(join(directory, credentialFiles.key), files));
+    const certificatePem = await files.readFile(
+      join(directory, credentialFiles.certificate),
+      "utf8",
+    );
+    return joinCredentials(
+      certificatePem,
+      await readPrivateText(join(directory, credentialFiles.key), files),
+    );
   };
   /** Undefined also between the two steps of a swap or of a rollback, when both links have the same target. */
   const previousTarget = async (): Promise<string | undefined> => {
@@ -109,16 +118,24 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
   /** Removes all other credentials, and the temporary links of a process that was killed. */
   const keepOnly = async (...targets: (string | undefined)[]): Promise<void> => {
     const kept = targets.map((target) => basename(target ?? ""));
-    for (const name of await files.readdir(path)) if (name.startsWith(".")) await files.rm(join(path, name));
+    for (const name of await files.readdir(path))
+      if (name.startsWith(".")) await files.rm(join(path, name));
     for (const name of await files.readdir(pairs))
       if (!kept.includes(name)) await files.rm(join(pairs, name), { recursive: true, force: true });
   };
-  const writeCredentials = async (credentials: Credentials, renewAfter: string): Promise<string> => {
+  const writeCredentials = async (
+    credentials: Credentials,
+    renewAfter: string,
+  ): Promise<string> => {
     const name = credentials.fingerprintSha256.slice(0, 32);
     const directory = join(pairs, name);
     await makePrivateDirectory(pairs, files);
     await makePrivateDirectory(directory, files);
-    await writeDurably(join(directory, credentialFiles.certificate), credentials.certificatePem, disk);
+    await writeDurably(
+      join(directory, credentialFiles.certificate),
+      credentials.certificatePem,
+      disk,
+    );
     await writeDurably(join(directory, credentialFiles.key), credentials.keyPem, disk);
     await writeDurably(join(directory, renewAfterFile), `${renewAfter}\n`, disk);
     await fsyncDirectory(pairs, files);
@@ -144,10 +161,16 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
     },
     prepare: async (subject) => {
       const { createCsr, generateKeyPem } = await import("./request-certificate.ts");
-      const subjectText = JSON.stringify([subject.purpose, subject.identity, subject.certificateSha256]);
+      const subjectText = JSON.stringify([
+        subject.purpose,
+        subject.identity,
+        subject.certificateSha256,
+      ]);
       const known = await files.readFile(requestFiles.subject, "utf8").catch(() => undefined);
       let keyPem =
-        known === subjectText ? await readPrivateText(requestFiles.key, files).catch(() => undefined) : undefined;
+        known === subjectText
+          ? await readPrivateText(requestFiles.key, files).catch(() => undefined)
+          : undefined;
       if (keyPem === undefined) {
         keyPem = await generateKeyPem();
         await files.rm(request, { recursive: true, force: true });
@@ -159,7 +182,10 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
       return { keyPem, csrPem: await createCsr(subject.identity, keyPem) };
     },
     install: async ({ purpose, certificatePem, renewAfter, accept }) => {
-      const credentials = joinCredentials(certificatePem, await readPrivateText(requestFiles.key, files));
+      const credentials = joinCredentials(
+        certificatePem,
+        await readPrivateText(requestFiles.key, files),
+      );
       const before = await linkTarget(currentLink, files);
       const target = await writeCredentials(credentials, renewAfter);
       // A forced enrollment may replace another identity, whose credentials must never be restored.
@@ -193,7 +219,8 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
       const previous = await previousTarget();
       if (previous === undefined) return false;
       const credentials = await readCredentials(previousLink).catch(() => undefined);
-      if (credentials === undefined || credentials.certificate.validToDate.getTime() <= nowMs) return false;
+      if (credentials === undefined || credentials.certificate.validToDate.getTime() <= nowMs)
+        return false;
       await switchLink(currentLink, previous, disk);
       await files.rm(previousLink, { force: true });
       await keepOnly(previous);
@@ -206,10 +233,15 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
  * Runs `action` while no other process may change the identity directory. Throws `IdentityLockedError` at once if another one
  * does.
  */
-const withIdentityLock = async <Result>(directory: string, action: () => Promise<Result>): Promise<Result> => {
+const withIdentityLock = async <Result>(
+  directory: string,
+  action: () => Promise<Result>,
+): Promise<Result> => {
   const lock = acquireFileLock(join(directory, "lock"));
   if (lock === null)
-    throw new IdentityLockedError("another process is enrolling or renewing with this identity directory");
+    throw new IdentityLockedError(
+      "another process is enrolling or renewing with this identity directory",
+    );
   try {
     return await action();
   } finally {
@@ -221,7 +253,9 @@ const withIdentityLock = async <Result>(directory: string, action: () => Promise
  * Returns the identity directory of the config's credentials, if `cert_file` and `key_file` have the layout that `enroll` creates: only
  * there can both be replaced in one step. Undefined for files that are laid out by hand.
  */
-export const identityDirectoryOf = ({ forwarder }: Pick<CollectorConfig, "forwarder">): string | undefined => {
+export const identityDirectoryOf = ({
+  forwarder,
+}: Pick<CollectorConfig, "forwarder">): string | undefined => {
   const { certFile, keyFile } = forwarder.mtls;
   const link = dirname(certFile);
   const isEnrolled =

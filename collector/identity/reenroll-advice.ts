@@ -1,4 +1,8 @@
-const reenrollCodes = new Set(["certificate_unknown", "certificate_replaced", "certificate_expired"]);
+const reenrollCodes = new Set([
+  "certificate_unknown",
+  "certificate_replaced",
+  "certificate_expired",
+]);
 
 /** Returns the message of a failure, with what to do if core rejects this certificate until the host is enrolled again. */
 export const withReenrollAdvice = (code: string | null | undefined, message: string): string =>

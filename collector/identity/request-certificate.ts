@@ -17,7 +17,10 @@ const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as con
 /** Generates a P-256 private key, as PKCS#8 PEM. */
 export const generateKeyPem = async (): Promise<string> => {
   const { privateKey } = await webCrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
-  return encodePem(new Uint8Array(await webCrypto.subtle.exportKey("pkcs8", privateKey)), "PRIVATE KEY");
+  return encodePem(
+    new Uint8Array(await webCrypto.subtle.exportKey("pkcs8", privateKey)),
+    "PRIVATE KEY",
+  );
 };
 
 /**
@@ -29,11 +32,17 @@ export const createCsr = async (identity: string, keyPem: string): Promise<strin
   if (pkcs8 === undefined) throw new CredentialsError("key", "holds no private key in PKCS#8 PEM");
   const privateKey = await webCrypto.subtle.importKey("pkcs8", pkcs8, algorithm, true, ["sign"]);
   const { d: _, ...publicHalf } = await webCrypto.subtle.exportKey("jwk", privateKey);
-  const publicKey = await webCrypto.subtle.importKey("jwk", { ...publicHalf, key_ops: ["verify"] }, algorithm, true, [
-    "verify",
-  ]);
+  const publicKey = await webCrypto.subtle.importKey(
+    "jwk",
+    { ...publicHalf, key_ops: ["verify"] },
+    algorithm,
+    true,
+    ["verify"],
+  );
   // Critical, since the subject is empty (RFC 5280, 4.2.1.6).
-  const extensions = [new x509.SubjectAlternativeNameExtension([{ type: "url", value: identity }], true)];
+  const extensions = [
+    new x509.SubjectAlternativeNameExtension([{ type: "url", value: identity }], true),
+  ];
   const request = await x509.Pkcs10CertificateRequestGenerator.create(
     { keys: { privateKey, publicKey }, signingAlgorithm: algorithm, extensions },
     webCrypto,
@@ -53,7 +62,9 @@ export const checkIssued = async (
   const refuse = (message: string, cause?: unknown): never => {
     throw new CredentialsError("certificate", message, { cause });
   };
-  const der = decodePem(issued.certificate_pem, "CERTIFICATE") ?? refuse("core's answer holds no single certificate");
+  const der =
+    decodePem(issued.certificate_pem, "CERTIFICATE") ??
+    refuse("core's answer holds no single certificate");
   if (readPemCertificate(issued.certificate_pem).identity !== identity)
     refuse("core issued a certificate for another identity");
   const chain = decodePemBundle(issued.chain_pem, "CERTIFICATE") ?? [];
@@ -64,11 +75,19 @@ export const checkIssued = async (
     if (!usages?.includes(x509.ExtendedKeyUsage.clientAuth))
       refuse("core issued a certificate that is not for client authentication");
     const authorities = chain.map((bytes) => new x509.X509Certificate(bytes));
-    const built = await new x509.X509ChainBuilder({ certificates: authorities }).build(leaf, webCrypto);
-    const isWhole = authorities.every((authority, index) => authority === built[index + 1] && maySign(authority));
-    if (!isWhole) refuse("the certificate that core issued does not chain to the authority it names");
+    const built = await new x509.X509ChainBuilder({ certificates: authorities }).build(
+      leaf,
+      webCrypto,
+    );
+    const isWhole = authorities.every(
+      (authority, index) => authority === built[index + 1] && maySign(authority),
+    );
+    if (!isWhole)
+      refuse("the certificate that core issued does not chain to the authority it names");
     const intermediates = authorities.filter(({ subject, issuer }) => subject !== issuer);
-    return [leaf, ...intermediates].map((certificate) => `${certificate.toString("pem")}\n`).join("");
+    return [leaf, ...intermediates]
+      .map((certificate) => `${certificate.toString("pem")}\n`)
+      .join("");
   } catch (cause) {
     if (cause instanceof CredentialsError) throw cause;
     return refuse("core's answer holds a certificate or a chain that cannot be read", cause);
@@ -76,7 +95,8 @@ export const checkIssued = async (
 };
 
 const maySign = (certificate: x509.X509Certificate): boolean => {
-  const usage = certificate.getExtension(x509.KeyUsagesExtension)?.usages ?? x509.KeyUsageFlags.keyCertSign;
+  const usage =
+    certificate.getExtension(x509.KeyUsagesExtension)?.usages ?? x509.KeyUsageFlags.keyCertSign;
   const constraints = certificate.getExtension(x509.BasicConstraintsExtension);
   return constraints?.ca === true && (usage & x509.KeyUsageFlags.keyCertSign) !== 0;
 };

@@ -4,7 +4,12 @@ import { ConfigDesiredResponse } from "../../proto/management/config-desired.ts"
 import { type DiagRefusal, DiagResponse } from "../../proto/management/diag.ts";
 import { CertificateIssued, type EnrollRequest } from "../../proto/management/enroll.ts";
 import { type HeartbeatReport, HeartbeatResponse } from "../../proto/management/heartbeat.ts";
-import { failureOfResponse, ManagementError, type ManagementResponse, parseObject } from "./management-error.ts";
+import {
+  failureOfResponse,
+  ManagementError,
+  type ManagementResponse,
+  parseObject,
+} from "./management-error.ts";
 import { type ManagementCaller, postSigned } from "./signed-request.ts";
 import { postJson, type TransportOptions } from "./transport.ts";
 
@@ -25,7 +30,10 @@ export const callRenew = async (
   caller: ManagementCaller,
   body: { csr_pem: string; collector_version: string },
 ): Promise<CertificateIssued> =>
-  parseResponse(CertificateIssued, await postSigned(transport, "renew", "/v1/collector/renew", caller, body));
+  parseResponse(
+    CertificateIssued,
+    await postSigned(transport, "renew", "/v1/collector/renew", caller, body),
+  );
 
 /** Sends one heartbeat. Throws `ManagementError`. */
 export const callHeartbeat = async (
@@ -33,7 +41,10 @@ export const callHeartbeat = async (
   caller: ManagementCaller,
   report: HeartbeatReport,
 ): Promise<HeartbeatResponse> =>
-  parseResponse(HeartbeatResponse, await postSigned(transport, "heartbeat", "/v1/collector/heartbeat", caller, report));
+  parseResponse(
+    HeartbeatResponse,
+    await postSigned(transport, "heartbeat", "/v1/collector/heartbeat", caller, report),
+  );
 
 /** Fetches the config assigned to this host; without its text if that is `currentConfigId`. Throws `ManagementError`. */
 export const callDesiredConfig = async (
@@ -43,7 +54,10 @@ export const callDesiredConfig = async (
 ): Promise<ConfigDesiredResponse> => {
   const fields = currentConfigId === undefined ? {} : { current_config_id: currentConfigId };
   const path = "/v1/collector/config/desired";
-  return parseResponse(ConfigDesiredResponse, await postSigned(transport, "config_desired", path, caller, fields));
+  return parseResponse(
+    ConfigDesiredResponse,
+    await postSigned(transport, "config_desired", path, caller, fields),
+  );
 };
 
 /** Answers a request of core for diagnostics. Throws `ManagementError`. */
@@ -52,13 +66,17 @@ export const callDiag = async (
   caller: ManagementCaller,
   answer: { request_id: string; bundle?: string; refusal?: DiagRefusal },
 ): Promise<DiagResponse> =>
-  parseResponse(DiagResponse, await postSigned(transport, "diag", "/v1/collector/diag", caller, answer));
+  parseResponse(
+    DiagResponse,
+    await postSigned(transport, "diag", "/v1/collector/diag", caller, answer),
+  );
 
 const parseResponse = <const Schema extends v.GenericSchema>(
   schema: Schema,
   response: ManagementResponse,
 ): v.InferOutput<Schema> => {
-  if (response.status < 200 || response.status >= 300) throw new ManagementError(failureOfResponse(response));
+  if (response.status < 200 || response.status >= 300)
+    throw new ManagementError(failureOfResponse(response));
   const result = v.safeParse(schema, parseObject(response));
   if (result.success) return result.output;
   throw new ManagementError({

@@ -90,7 +90,12 @@ describe("createHeartbeatSender", () => {
 
   it("waits for Retry-After alone after `rate_limited`, since the newest report is not known yet", async () => {
     const limited = () => {
-      throw new ManagementError({ code: "rate_limited", message: "x", action: "retry", retryAfterSeconds: 10 });
+      throw new ManagementError({
+        code: "rate_limited",
+        message: "x",
+        action: "retry",
+        retryAfterSeconds: 10,
+      });
     };
     const { sent } = await play([limited], 20);
     expect(sent).toEqual([0, 10]);

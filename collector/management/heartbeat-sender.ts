@@ -68,8 +68,10 @@ export const createHeartbeatSender = (options: {
     intervalSeconds = Math.min(Math.max(answer.next_heartbeat_seconds, 1), intervalSecondsMax);
     status.lastSuccessAt = clock.now();
     const skew = skewSeconds();
-    status.lastError = skew === 0 ? null : `clock_skew: this host's clock is ${skew} s ahead of core's`;
-    if (skew !== loggedSkewSeconds) log.warn({ skew_seconds: skew }, "this host's clock differs from core's");
+    status.lastError =
+      skew === 0 ? null : `clock_skew: this host's clock is ${skew} s ahead of core's`;
+    if (skew !== loggedSkewSeconds)
+      log.warn({ skew_seconds: skew }, "this host's clock differs from core's");
     loggedSkewSeconds = skew;
     if (failing) log.info({}, "heartbeats reach core again");
     failing = false;
@@ -80,7 +82,10 @@ export const createHeartbeatSender = (options: {
   const failed = (error: unknown, intervalSeconds: number): number => {
     const failure = error instanceof ManagementError ? error.failure : undefined;
     failing = true;
-    status.lastError = withReenrollAdvice(failure?.code, error instanceof Error ? error.message : "unknown failure");
+    status.lastError = withReenrollAdvice(
+      failure?.code,
+      error instanceof Error ? error.message : "unknown failure",
+    );
     log.warn({ err: error, code: failure?.code, action: failure?.action }, "heartbeat failed");
     onFailure(failure?.code);
     const retryAfterSeconds = failure?.retryAfterSeconds ?? 0;
@@ -103,7 +108,9 @@ export const createHeartbeatSender = (options: {
       const over = new AbortController();
       wake = () => over.abort();
       signal.addEventListener("abort", wake, { once: true });
-      await clock.sleep(triggered ? Math.min(leftMs, turns.waitMs("")) : leftMs, over.signal).catch(() => undefined);
+      await clock
+        .sleep(triggered ? Math.min(leftMs, turns.waitMs("")) : leftMs, over.signal)
+        .catch(() => undefined);
       signal.removeEventListener("abort", wake);
     }
   };

@@ -30,8 +30,16 @@ export class ManagementError extends Error {
   }
 }
 
-const actions: readonly string[] = ["retry", "fix_request", "fix_clock", "renew", "reenroll", "stop"];
-const isAction = (value: unknown): value is ProblemAction => typeof value === "string" && actions.includes(value);
+const actions: readonly string[] = [
+  "retry",
+  "fix_request",
+  "fix_clock",
+  "renew",
+  "reenroll",
+  "stop",
+];
+const isAction = (value: unknown): value is ProblemAction =>
+  typeof value === "string" && actions.includes(value);
 
 /** A response, of any status. */
 export interface ManagementResponse {
@@ -64,7 +72,10 @@ export const failureOfResponse = (response: ManagementResponse): ManagementFailu
   const isTemporary = status === 429 || status >= 500;
   return {
     code: code !== undefined && /^[a-z0-9_]{1,64}$/.test(code) ? code : "not_core",
-    message: text("detail") ?? text("title") ?? `HTTP ${status} without an explanation; check that the URL is core's`,
+    message:
+      text("detail") ??
+      text("title") ??
+      `HTTP ${status} without an explanation; check that the URL is core's`,
     action: isAction(problem?.action) ? problem.action : isTemporary ? "retry" : "stop",
     status,
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
@@ -78,7 +89,10 @@ const retryAfter = (header: string | undefined): number | undefined =>
   header !== undefined && /^\d{1,9}$/.test(header) ? Math.min(Number(header), 3600) : undefined;
 
 /** Parses a response as a JSON object; undefined if it is none. */
-export const parseObject = ({ contentType, text }: ManagementResponse): Record<string, unknown> | undefined => {
+export const parseObject = ({
+  contentType,
+  text,
+}: ManagementResponse): Record<string, unknown> | undefined => {
   if (!/^application\/([a-z.]+\+)?json\b/i.test(contentType)) return undefined;
   try {
     const value: unknown = parseForeignJson(text, jsonLimits.managementAnswer);

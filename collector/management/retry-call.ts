@@ -17,7 +17,11 @@ export const retryCall = async <Result>(
     try {
       return await call();
     } catch (error) {
-      if (!(error instanceof ManagementError) || error.failure.action !== "retry" || attempt === attemptsMax)
+      if (
+        !(error instanceof ManagementError) ||
+        error.failure.action !== "retry" ||
+        attempt === attemptsMax
+      )
         throw error;
       const waitSeconds = error.failure.retryAfterSeconds ?? attempt;
       if (waitSeconds > waitSecondsMax) throw error;

@@ -6,7 +6,12 @@ import { createHash, type KeyObject, sign } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
-import { canonicalBody, clockSkewMsMax, type ProofPurpose, proofPayload } from "../../proto/management/proof.ts";
+import {
+  canonicalBody,
+  clockSkewMsMax,
+  type ProofPurpose,
+  proofPayload,
+} from "../../proto/management/proof.ts";
 import { parseTimestamp } from "../../proto/management/text.ts";
 import { writeDurably } from "../files/private-files.ts";
 import type { Credentials } from "../identity/credentials.ts";
@@ -30,7 +35,10 @@ export interface SentAt {
 }
 
 /** Creates a `SentAt` that keeps its last value in the file `path`: one file for each purpose, one process at a time. */
-export const createSentAt = (path: string, { clock, entropy }: { clock: Clock; entropy: Entropy }): SentAt => {
+export const createSentAt = (
+  path: string,
+  { clock, entropy }: { clock: Clock; entropy: Entropy },
+): SentAt => {
   let last: number | undefined;
   let aheadMs = 0;
   const load = async () => {
@@ -84,7 +92,9 @@ export const postSigned = async (
       ...(signal === undefined ? {} : { signal }),
     });
   const response = await post();
-  const { lastSentAt, serverTime } = [401, 409].includes(response.status) ? failureOfResponse(response) : {};
+  const { lastSentAt, serverTime } = [401, 409].includes(response.status)
+    ? failureOfResponse(response)
+    : {};
   if (lastSentAt !== undefined) sentAt.adopt(lastSentAt);
   else if (serverTime !== undefined && purpose === "heartbeat") sentAt.follow(serverTime);
   else return response;
@@ -94,7 +104,11 @@ export const postSigned = async (
 /** Returns `body`, which has its `sent_at`, with its `proof`: a signature by the key of the presented certificate. */
 export const signBody = <Body extends { sent_at: string }>(
   purpose: ProofPurpose,
-  { identity, fingerprintSha256, privateKey }: Pick<Credentials, "identity" | "fingerprintSha256" | "privateKey">,
+  {
+    identity,
+    fingerprintSha256,
+    privateKey,
+  }: Pick<Credentials, "identity" | "fingerprintSha256" | "privateKey">,
   body: Body,
 ): Body & { proof: string } => {
   const payload = proofPayload({
@@ -116,6 +130,7 @@ const digests: Partial<Record<string, string>> = { prime256v1: "sha256", secp384
 const digestFor = (key: KeyObject): string | null => {
   if (key.asymmetricKeyType === "ed25519") return null;
   const digest = digests[key.asymmetricKeyDetails?.namedCurve ?? ""];
-  if (digest === undefined) throw new Error("management requests need a P-256, P-384 or Ed25519 key");
+  if (digest === undefined)
+    throw new Error("management requests need a P-256, P-384 or Ed25519 key");
   return digest;
 };

@@ -61,7 +61,11 @@ export const createStreamHeartbeats = (options: {
     }
     accepted = undefined;
     const at = clock.monotonic();
-    const answer = await post({ ...status, digest, report: Buffer.from(JSON.stringify(await sign(report))) });
+    const answer = await post({
+      ...status,
+      digest,
+      report: Buffer.from(JSON.stringify(await sign(report))),
+    });
     if (answer.refused === "") accepted = { digest, at };
     return answer;
   };
@@ -75,7 +79,10 @@ export const createStreamHeartbeats = (options: {
       const { nextStatusSeconds, desiredConfig, renewNow, sendDiag } = answer;
       return {
         next_heartbeat_seconds: nextStatusSeconds,
-        desired_config: desiredConfig && { config_id: desiredConfig.configId, config_hash: desiredConfig.configHash },
+        desired_config: desiredConfig && {
+          config_id: desiredConfig.configId,
+          config_hash: desiredConfig.configHash,
+        },
         renew_now: renewNow,
         ...(sendDiag === "" ? {} : { send_diag: { request_id: sendDiag } }),
       };
@@ -90,12 +97,24 @@ export const createStreamHeartbeats = (options: {
   };
 };
 
-const queueNumbers = Object.entries(reportedNumbers.queue) as [keyof typeof reportedNumbers.queue, ReportedNumber][];
+const queueNumbers = Object.entries(reportedNumbers.queue) as [
+  keyof typeof reportedNumbers.queue,
+  ReportedNumber,
+][];
 /** The numbers of the queue that no status carries. */
-const digestedNumbers = queueNumbers.flatMap(([name, { status }]) => (status === undefined ? [name] : []));
+const digestedNumbers = queueNumbers.flatMap(([name, { status }]) =>
+  status === undefined ? [name] : [],
+);
 
 /** Digests a report without its times, and without the figures that each status carries. */
-const digestOf = ({ collector, queue, forwarder, renewal, process: _, ...rest }: HeartbeatReport): Uint8Array => {
+const digestOf = ({
+  collector,
+  queue,
+  forwarder,
+  renewal,
+  process: _,
+  ...rest
+}: HeartbeatReport): Uint8Array => {
   const { started_at: __, ...program } = collector;
   const { connected, last_error: forwarderError } = forwarder;
   const { status, last_error: renewalError } = renewal;

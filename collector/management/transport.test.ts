@@ -3,7 +3,10 @@ import { createServer } from "node:http";
 import { connect } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { type ManagementServer, startManagementServer } from "../../tests/fakes/management-server.ts";
+import {
+  type ManagementServer,
+  startManagementServer,
+} from "../../tests/fakes/management-server.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
 import { postJson, type TransportOptions } from "./transport.ts";
 
@@ -32,7 +35,11 @@ describe.each([
 ])("postJson over %s", (_name, http2) => {
   it("posts under the base URL's path, and returns status, type and text", async () => {
     const server = await startServer({ http2 });
-    server.reply(() => ({ status: 429, body: { code: "rate_limited" }, headers: { "retry-after": "7" } }));
+    server.reply(() => ({
+      status: 429,
+      body: { code: "rate_limited" },
+      headers: { "retry-after": "7" },
+    }));
     const answer = await postJson(to(server, { baseUrl: `${server.url}/prefix/` }), request);
     expect(answer).toEqual({
       status: 429,
@@ -73,25 +80,40 @@ describe.each([
     for (let count = 0; count < 3; count++) await postJson(kept, request);
     await postJson(to(server), request);
     await postJson(to(server, { resume: createResumeTls() }), request);
-    expect(server.calls.map(({ isResumed }) => isResumed)).toEqual([false, true, true, false, false]);
+    expect(server.calls.map(({ isResumed }) => isResumed)).toEqual([
+      false,
+      true,
+      true,
+      false,
+      false,
+    ]);
   });
 
   it("reads at most 1 MiB", async () => {
     const server = await startServer({ http2 });
     server.reply(() => ({ status: 200, body: { long: "x".repeat(1_100_000) } }));
-    await expect(postJson(to(server), request)).rejects.toMatchObject({ failure: { code: "answer_invalid" } });
+    await expect(postJson(to(server), request)).rejects.toMatchObject({
+      failure: { code: "answer_invalid" },
+    });
   });
 
   it("checks the certificate against the server name if there is one, else against the URL's host", async () => {
     const server = await startServer({ http2, name: "core.internal" });
     await expect(postJson(to(server), request)).rejects.toMatchObject({
-      failure: { code: "server_untrusted", action: "stop", message: expect.stringContaining("another name") },
+      failure: {
+        code: "server_untrusted",
+        action: "stop",
+        message: expect.stringContaining("another name"),
+      },
     });
     expect((await postJson(to(server, { serverName: "core.internal" }), request)).status).toBe(200);
     await expect(
       postJson(to(server, { caPem: undefined, serverName: "core.internal" }), request),
     ).rejects.toMatchObject({
-      failure: { code: "server_untrusted", message: expect.stringMatching(/: [^;]+; compare the CA bundle given/) },
+      failure: {
+        code: "server_untrusted",
+        message: expect.stringMatching(/: [^;]+; compare the CA bundle given/),
+      },
     });
     expect(server.calls).toHaveLength(1);
   });
@@ -102,7 +124,9 @@ describe.each([
       failure: {
         code: "server_untrusted",
         action: "fix_clock",
-        message: expect.stringMatching(/is not yet valid: this host's clock says .{25} GMT, the server's .{25} GMT$/),
+        message: expect.stringMatching(
+          /is not yet valid: this host's clock says .{25} GMT, the server's .{25} GMT$/,
+        ),
       },
     });
     // Nothing was sent but a question for the time.
@@ -113,9 +137,15 @@ describe.each([
     const plain = createServer().listen(0, "127.0.0.1");
     await once(plain, "listening");
     const { port } = plain.address() as AddressInfo;
-    const asked = postJson({ ...to(await startServer({ http2 })), baseUrl: `https://127.0.0.1:${port}` }, request);
+    const asked = postJson(
+      { ...to(await startServer({ http2 })), baseUrl: `https://127.0.0.1:${port}` },
+      request,
+    );
     await expect(asked).rejects.toMatchObject({
-      failure: { code: "unreachable", message: "there is no TLS on this port; use that of core's TLS edge" },
+      failure: {
+        code: "unreachable",
+        message: "there is no TLS on this port; use that of core's TLS edge",
+      },
     });
     plain.close();
   });
@@ -135,14 +165,18 @@ describe("an open session", () => {
     const shared = to(server, { session: () => session });
     await postJson(shared, { ...request, credentials });
     server.reply(() => new Promise<never>(() => undefined));
-    await expect(postJson({ ...shared, timeoutMs: 50 }, { ...request, credentials })).rejects.toMatchObject({
+    await expect(
+      postJson({ ...shared, timeoutMs: 50 }, { ...request, credentials }),
+    ).rejects.toMatchObject({
       failure: { code: "timeout" },
     });
     server.reply(() => ({ status: 200, body: { ok: true } }));
     await postJson(shared, { ...request, path: "/v1/after", credentials });
     await postJson(shared, { ...request, path: "/v1/own" });
     const { localPort } = session.socket;
-    const onSession = server.calls.filter(({ clientPort }) => clientPort === localPort).map(({ path }) => path);
+    const onSession = server.calls
+      .filter(({ clientPort }) => clientPort === localPort)
+      .map(({ path }) => path);
     expect(onSession).toContain("/v1/after");
     expect(onSession).not.toContain("/v1/own");
     session.close();

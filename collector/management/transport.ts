@@ -1,5 +1,10 @@
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
-import { type ClientHttp2Session, type ClientHttp2Stream, connect as connectHttp2, constants } from "node:http2";
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect as connectHttp2,
+  constants,
+} from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls, type PeerCertificate } from "node:tls";
@@ -8,7 +13,11 @@ import { jsonLimits } from "../../kit/foreign-json.ts";
 import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import type { ResumeTls } from "../identity/resume-tls.ts";
-import { ManagementError, type ManagementFailure, type ManagementResponse } from "./management-error.ts";
+import {
+  ManagementError,
+  type ManagementFailure,
+  type ManagementResponse,
+} from "./management-error.ts";
 
 /** How core is reached. */
 export interface TransportOptions {
@@ -46,7 +55,10 @@ type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
  * minutes apart, and a restarted server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`,
  * `server_untrusted`, `timeout`, `answer_invalid`), or the signal's reason.
  */
-export const postJson = (options: TransportOptions, request: PostedRequest): Promise<ManagementResponse> =>
+export const postJson = (
+  options: TransportOptions,
+  request: PostedRequest,
+): Promise<ManagementResponse> =>
   (options.tracer ?? untraced).serve(
     { name: `POST ${request.path}`, kind: "client", facts: { "http.request.method": "POST" } },
     undefined,
@@ -65,7 +77,8 @@ const exchangeJson = async (
 ): Promise<ManagementResponse> => {
   const url = new URL(options.baseUrl.replace(/(?<!\/)\/+$/, "") + request.path);
   const timeout = AbortSignal.timeout(options.timeoutMs);
-  const signal = request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
+  const signal =
+    request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
   const body = Buffer.from(JSON.stringify(request.body));
   const headers = {
     "content-type": "application/json",
@@ -105,7 +118,11 @@ const exchangeJson = async (
     if (request.signal?.aborted) throw request.signal.reason;
     if (error instanceof ManagementError) throw error;
     if (timeout.aborted)
-      throw new ManagementError({ code: "timeout", action: "retry", message: "core did not answer in time" });
+      throw new ManagementError({
+        code: "timeout",
+        action: "retry",
+        message: "core did not answer in time",
+      });
     const failure = connectionFailure(error);
     if (/^CERT_(NOT_YET_VALID|HAS_EXPIRED)$/.test(errorCode(error) ?? "") && !options.isProbe) {
       const { resume: _, ...others } = options;
@@ -125,7 +142,11 @@ const connectionFailure = (error: unknown): ManagementFailure => {
   const reason = error instanceof Error ? error.message : "";
   const code = errorCode(error) ?? "";
   if (code === "ERR_TLS_CERT_ALTNAME_INVALID")
-    return { code: "server_untrusted", action: "stop", message: "the server's certificate is for another name" };
+    return {
+      code: "server_untrusted",
+      action: "stop",
+      message: "the server's certificate is for another name",
+    };
   if (/^(CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT_)/.test(code))
     return {
       code: "server_untrusted",
@@ -139,10 +160,18 @@ const connectionFailure = (error: unknown): ManagementFailure => {
       action: "retry",
       message: "there is no TLS on this port; use that of core's TLS edge",
     };
-  return { code: "unreachable", action: "retry", message: reason.trim().slice(0, 300) || "the connection failed" };
+  return {
+    code: "unreachable",
+    action: "retry",
+    message: reason.trim().slice(0, 300) || "the connection failed",
+  };
 };
 
-const openConnection = (url: URL, options: TransportOptions, credentials: PemCredentials | undefined) => {
+const openConnection = (
+  url: URL,
+  options: TransportOptions,
+  credentials: PemCredentials | undefined,
+) => {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const { promise, resolve, reject } = Promise.withResolvers<"h2" | "http/1.1">();
   if (url.protocol === "http:") {
@@ -156,12 +185,15 @@ const openConnection = (url: URL, options: TransportOptions, credentials: PemCre
     port: Number(url.port || 443),
     // TLS does not allow an address as server name; the check of the certificate still uses it.
     ...(isIP(name) === 0 ? { servername: name } : {}),
-    checkServerIdentity: (_host: string, certificate: PeerCertificate) => checkServerIdentity(name, certificate),
+    checkServerIdentity: (_host: string, certificate: PeerCertificate) =>
+      checkServerIdentity(name, certificate),
     ALPNProtocols: ["h2", "http/1.1"],
     minVersion: "TLSv1.2" as const,
     rejectUnauthorized: options.isProbe !== true,
     ...(options.caPem === undefined ? {} : { ca: options.caPem }),
-    ...(credentials === undefined ? {} : { cert: credentials.certificatePem, key: credentials.keyPem }),
+    ...(credentials === undefined
+      ? {}
+      : { cert: credentials.certificatePem, key: credentials.keyPem }),
   };
   const connect = (session: { session?: Buffer } = {}) => connectTls({ ...settings, ...session });
   const socket = options.resume === undefined ? connect() : options.resume(connect);

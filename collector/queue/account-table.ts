@@ -55,7 +55,9 @@ export const createAccountTable = (database: DatabaseSync): AccountTable => {
   const savePeriod = database.prepare("INSERT OR REPLACE INTO account_period VALUES (1, ?)");
   const selectRows = database.prepare("SELECT * FROM account ORDER BY id");
   const insert = database.prepare("INSERT INTO account VALUES (NULL, ?, ?, ?, ?, ?, ?)");
-  const seal = database.prepare("UPDATE account SET number = ?, body = ?, signature = ? WHERE id = ?");
+  const seal = database.prepare(
+    "UPDATE account SET number = ?, body = ?, signature = ? WHERE id = ?",
+  );
   const unseal = database.prepare(
     "UPDATE account SET queue_id = ?, number = NULL, body = NULL, signature = NULL, content = ? WHERE id = ?",
   );
@@ -105,7 +107,8 @@ export const readRemainingAccounts = (dir: string): RemainingAccounts => {
     period = decode(database.prepare("SELECT period FROM account_period").get()?.period);
   });
   read((database) => {
-    for (const row of database.prepare("SELECT * FROM account ORDER BY id").iterate()) rows.push(...rowsOf(row));
+    for (const row of database.prepare("SELECT * FROM account ORDER BY id").iterate())
+      rows.push(...rowsOf(row));
   });
   return { rows, period };
 };
@@ -128,7 +131,9 @@ export const missingAccount = (
   const at = rows.findIndex(({ sealed }) => sealed && equalBytes(sealed.body, body));
   if (through < 1 && number === 1) return rows[at - 1]?.sealed;
   const queueId = rows[at]?.queueId.toHex();
-  const next = rows.find((row) => row.queueId.toHex() === queueId && row.sealed?.number === through + 1);
+  const next = rows.find(
+    (row) => row.queueId.toHex() === queueId && row.sealed?.number === through + 1,
+  );
   const missing = next ?? (through < number ? undefined : rows[at + 1]);
   return missing === rows.at(-1) ? undefined : missing?.sealed;
 };

@@ -69,8 +69,10 @@ const varint = (number: number) => wireTag(number, WireType.Varint);
 /** Encodes an `AccountBody`. */
 export const encodeAccountBody = (content: AccountContent, place: AccountPlace): Uint8Array => {
   const writer = new BinaryWriter();
-  const bytes = (field: number, value: Uint8Array) => value.length > 0 && writer.uint32(text(field)).bytes(value);
-  const number = (field: number, value = 0) => value > 0 && writer.uint32(varint(field)).uint64(value);
+  const bytes = (field: number, value: Uint8Array) =>
+    value.length > 0 && writer.uint32(text(field)).bytes(value);
+  const number = (field: number, value = 0) =>
+    value > 0 && writer.uint32(varint(field)).uint64(value);
   const flag = (field: number, value = false) => value && writer.uint32(varint(field)).bool(true);
   writer.uint32(text(1)).string(place.hostId);
   bytes(2, place.queueId);

@@ -28,8 +28,14 @@ const apartMsMax = 60_000;
  * Returns the reading of a queue's database, or that of its watermark if the database's is ahead of it, as damage can set it: only an age that
  * is too high drops records. The watermark's has a checksum.
  */
-export const leastReading = (saved: AgeReading, marked: AgeReading | undefined, wallMs: number): AgeReading =>
-  marked !== undefined && ageAt(saved, wallMs) - ageAt(marked, wallMs) > apartMsMax ? marked : saved;
+export const leastReading = (
+  saved: AgeReading,
+  marked: AgeReading | undefined,
+  wallMs: number,
+): AgeReading =>
+  marked !== undefined && ageAt(saved, wallMs) - ageAt(marked, wallMs) > apartMsMax
+    ? marked
+    : saved;
 
 /** Returns the queue's time at `wallMs`, for a reader that has only the saved reading. */
 export const ageAt = (saved: AgeReading, wallMs: number): number => {

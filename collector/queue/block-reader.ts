@@ -26,7 +26,11 @@ export const createBlockReader = (recordsMax: number, bytesMax: number): BlockRe
     return true;
   };
 
-  const takeIntact = ({ index, envelopes }: Block, firstSequence: number, from: number): boolean => {
+  const takeIntact = (
+    { index, envelopes }: Block,
+    firstSequence: number,
+    from: number,
+  ): boolean => {
     const ends = new DataView(index.buffer, index.byteOffset, index.byteLength);
     const endOf = (sequence: number): number =>
       sequence < firstSequence ? 0 : ends.getUint32((sequence - firstSequence) * entryBytes, true);
@@ -51,11 +55,19 @@ export const createBlockReader = (recordsMax: number, bytesMax: number): BlockRe
   };
 
   const takeEach = (block: Block, firstSequence: number, from: number): boolean => {
-    for (const { sequence, bytes: size, envelope, isIntact: isRecordIntact } of recordsOf(block, firstSequence)) {
+    for (const { sequence, bytes: size, envelope, isIntact: isRecordIntact } of recordsOf(
+      block,
+      firstSequence,
+    )) {
       if (sequence < from) continue;
       if (!isRecordIntact) corrupt.push(sequence);
       else if (admits(size))
-        found.push({ firstSequence: sequence, lastSequence: sequence, bytes: size, envelopes: envelope });
+        found.push({
+          firstSequence: sequence,
+          lastSequence: sequence,
+          bytes: size,
+          envelopes: envelope,
+        });
       else return false;
     }
     return true;
@@ -65,6 +77,8 @@ export const createBlockReader = (recordsMax: number, bytesMax: number): BlockRe
     found,
     corrupt,
     take: (block, firstSequence, from) =>
-      isIntact(block) ? takeIntact(block, firstSequence, from) : takeEach(block, firstSequence, from),
+      isIntact(block)
+        ? takeIntact(block, firstSequence, from)
+        : takeEach(block, firstSequence, from),
   };
 };

@@ -24,7 +24,11 @@ export interface BlockTable {
    * Returns records above `sequence` in order, up to either bound, and always the first one. A record whose checksum is wrong is left
    * out, and its sequence is in `corrupt`.
    */
-  read(sequence: number, recordsMax: number, bytesMax: number): Pick<BlockReader, "found" | "corrupt">;
+  read(
+    sequence: number,
+    recordsMax: number,
+    bytesMax: number,
+  ): Pick<BlockReader, "found" | "corrupt">;
   /** Returns the number of all records, and the sum of their sizes. */
   totals(): { records: number; bytes: number };
   /** Returns the `ageMs` of the oldest record; null if there is none. */
@@ -49,7 +53,9 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
     `SELECT coalesce(sum(last_sequence - sequence + 1), 0) AS records, coalesce(sum(bytes), 0) AS bytes FROM block
      WHERE sequence <= ?1 AND last_sequence <= ?1`,
   );
-  const deleteRows = database.prepare("DELETE FROM block WHERE sequence <= ?1 AND last_sequence <= ?1");
+  const deleteRows = database.prepare(
+    "DELETE FROM block WHERE sequence <= ?1 AND last_sequence <= ?1",
+  );
   const deleteRow = database.prepare("DELETE FROM block WHERE sequence = ?");
   const selectAround = database.prepare(
     "SELECT * FROM (SELECT * FROM block WHERE sequence <= ?1 ORDER BY sequence DESC LIMIT 1) WHERE last_sequence >= ?1",
@@ -60,7 +66,9 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
      ORDER BY sequence`,
   );
   const selectOldest = database.prepare("SELECT age_ms FROM block ORDER BY sequence LIMIT 1");
-  const selectSince = database.prepare("SELECT sequence FROM block WHERE age_ms >= ? ORDER BY sequence LIMIT 1");
+  const selectSince = database.prepare(
+    "SELECT sequence FROM block WHERE age_ms >= ? ORDER BY sequence LIMIT 1",
+  );
 
   const encodeBlocks = createBlockMemory();
 
@@ -85,13 +93,19 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   /** Returns the rows that have records from `sequence` on, in order. */
   const rowsFrom = function* (sequence: number): Generator<BlockRow> {
     let last = 0;
-    if (recent !== undefined && !isFreed(recent.block) && recent.sequence <= sequence && sequence <= recent.last) {
+    if (
+      recent !== undefined &&
+      !isFreed(recent.block) &&
+      recent.sequence <= sequence &&
+      sequence <= recent.last
+    ) {
       last = recent.last;
       yield recent;
     }
     for (const found of selectFrom.iterate(Math.max(sequence, last + 1))) {
       const row = rowOf(found);
-      if (row.sequence <= last) throw new MalformedRowError("the blocks overlap or are out of order");
+      if (row.sequence <= last)
+        throw new MalformedRowError("the blocks overlap or are out of order");
       last = row.last;
       recent = row;
       yield row;
@@ -122,7 +136,9 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
       return { records: numberOf(row?.records), bytes: numberOf(row?.bytes) };
     },
     insertFrom: (firstSequence, ageMs) =>
-      encodeBlocks(firstSequence, (block, first, last, bytes) => insertBlock(block, first, last, bytes, ageMs)),
+      encodeBlocks(firstSequence, (block, first, last, bytes) =>
+        insertBlock(block, first, last, bytes, ageMs),
+      ),
     deleteThrough: (sequence) => {
       const sums = sumThrough.get(sequence);
       const removed = { records: numberOf(sums?.records), bytes: numberOf(sums?.bytes) };
@@ -130,7 +146,9 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
       if (recent !== undefined && recent.last <= sequence) recent = undefined;
       const row = rowAround(sequence);
       if (row === null) return removed;
-      const kept = recordsOf(row.block, row.sequence).filter((record) => record.sequence > sequence);
+      const kept = recordsOf(row.block, row.sequence).filter(
+        (record) => record.sequence > sequence,
+      );
       removed.records += row.last - row.sequence + 1 - kept.length;
       removed.bytes += reduce(row, kept);
       return removed;

@@ -8,7 +8,9 @@ import { isIntact, joinBlock, recordsOf } from "./block.ts";
 import { batchRecords, decodeEnvelope, measureRecord } from "./envelope.ts";
 import type { NewRecord } from "./record.ts";
 
-const text = fc.string({ unit: "grapheme", maxLength: 50 }).filter((value) => value !== "__proto__");
+const text = fc
+  .string({ unit: "grapheme", maxLength: 50 })
+  .filter((value) => value !== "__proto__");
 const anyRecord: fc.Arbitrary<NewRecord> = fc.record({
   kind: text,
   observedAtMs: fc.integer({ min: 0, max: 253_402_300_799_999 }),
@@ -16,29 +18,41 @@ const anyRecord: fc.Arbitrary<NewRecord> = fc.record({
   attributes: fc.dictionary(text, text, { maxKeys: 5, noNullPrototype: true }),
   payload: fc.uint8Array({ maxLength: 5_000 }),
 });
-const anySequence = fc.oneof(fc.integer({ min: 1, max: 40_000 }), fc.integer({ min: 1, max: 2 ** 52 }));
+const anySequence = fc.oneof(
+  fc.integer({ min: 1, max: 40_000 }),
+  fc.integer({ min: 1, max: 2 ** 52 }),
+);
 
-const encode = (records: readonly NewRecord[], first: number) => encodeBlock(batchRecords(records), first);
+const encode = (records: readonly NewRecord[], first: number) =>
+  encodeBlock(batchRecords(records), first);
 
 describe("a block", () => {
   it("equals the encoding of the protobuf library, and returns its records with their sizes", () => {
-    const property = fc.property(fc.array(anyRecord, { minLength: 1, maxLength: 6 }), anySequence, (records, first) => {
-      const block = encode(records, first);
-      const envelopes = records.map(({ observedAtMs, ...rest }, index) => ({
-        ...rest,
-        sequence: BigInt(first + index),
-        observedAt: timestampFromMs(observedAtMs),
-      }));
-      const decoded = fromBinary(FrameSchema, block.envelopes);
-      expect(decoded).toEqual(create(FrameSchema, { envelopes }));
-      const stored = recordsOf(block, first);
-      expect(isIntact(block)).toBe(true);
-      expect(stored.every((record) => record.isIntact)).toBe(true);
-      expect(stored.map(({ sequence }) => sequence)).toEqual(records.map((_, index) => first + index));
-      expect(stored.map(({ bytes }) => bytes)).toEqual(records.map((record) => measureRecord(record)));
-      expect(stored.map(({ envelope }) => decodeEnvelope(envelope))).toEqual(records);
-      for (const { bytes, envelope } of stored) expect(bytes).toBeGreaterThan(envelope.length);
-    });
+    const property = fc.property(
+      fc.array(anyRecord, { minLength: 1, maxLength: 6 }),
+      anySequence,
+      (records, first) => {
+        const block = encode(records, first);
+        const envelopes = records.map(({ observedAtMs, ...rest }, index) => ({
+          ...rest,
+          sequence: BigInt(first + index),
+          observedAt: timestampFromMs(observedAtMs),
+        }));
+        const decoded = fromBinary(FrameSchema, block.envelopes);
+        expect(decoded).toEqual(create(FrameSchema, { envelopes }));
+        const stored = recordsOf(block, first);
+        expect(isIntact(block)).toBe(true);
+        expect(stored.every((record) => record.isIntact)).toBe(true);
+        expect(stored.map(({ sequence }) => sequence)).toEqual(
+          records.map((_, index) => first + index),
+        );
+        expect(stored.map(({ bytes }) => bytes)).toEqual(
+          records.map((record) => measureRecord(record)),
+        );
+        expect(stored.map(({ envelope }) => decodeEnvelope(envelope))).toEqual(records);
+        for (const { bytes, envelope } of stored) expect(bytes).toBeGreaterThan(envelope.length);
+      },
+    );
     fc.assert(property, { numRuns: 200 });
   });
 
@@ -64,7 +78,8 @@ describe("a block", () => {
         if (part === "envelopes") expect(intact).toHaveLength(2);
         // A wrong end offset is the end of one record and the start of the next.
         else expect(intact.length).toBeGreaterThanOrEqual(1);
-        for (const { sequence, envelope } of intact) expect(decodeEnvelope(envelope)).toEqual(records[sequence - 7]);
+        for (const { sequence, envelope } of intact)
+          expect(decodeEnvelope(envelope)).toEqual(records[sequence - 7]);
         expect(recordsOf(joinBlock(found), 7).map(({ isIntact }) => isIntact)).toEqual(
           found.map(({ isIntact }) => isIntact),
         );
@@ -89,6 +104,8 @@ describe("a block", () => {
   it("encodes a time before 1970 as 1970, and rejects NaN", () => {
     const [early] = recordsOf(encode([{ ...testRecord("a"), observedAtMs: -1 }], 1), 1);
     expect(decodeEnvelope(early?.envelope ?? new Uint8Array()).observedAtMs).toBe(0);
-    expect(() => measureRecord({ ...testRecord("a"), observedAtMs: Number.NaN })).toThrow(TypeError);
+    expect(() => measureRecord({ ...testRecord("a"), observedAtMs: Number.NaN })).toThrow(
+      TypeError,
+    );
   });
 });

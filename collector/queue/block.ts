@@ -92,12 +92,14 @@ const blockOf = (index: Uint8Array, envelopes: Uint8Array): Block => ({
 });
 
 /** Whether all of a block is as it was stored. */
-export const isIntact = ({ index, envelopes, checksum }: Block): boolean => checksumOf(index, envelopes) === checksum;
+export const isIntact = ({ index, envelopes, checksum }: Block): boolean =>
+  checksumOf(index, envelopes) === checksum;
 
 /** Returns how many records a block has. */
 export const recordCount = ({ index }: Pick<Block, "index">): number => index.length / entryBytes;
 
-const checksumOf = (index: Uint8Array, envelopes: Uint8Array): number => crc32(envelopes, crc32(index));
+const checksumOf = (index: Uint8Array, envelopes: Uint8Array): number =>
+  crc32(envelopes, crc32(index));
 
 /** Builds a block of records that were read from another one. */
 export const joinBlock = (records: readonly BlockRecord[]): Block => {

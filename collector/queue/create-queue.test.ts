@@ -20,7 +20,8 @@ const openOnDisk = (disk = createDisk(), onStoreClosed: () => void = () => undef
   const queue = createQueue(
     { ...limits, dir: "/queue", dropNewestOnFull: false, clock, entropy },
     {
-      openStore: (now) => withMembers(openDiskStore(disk, { entropy, now }), { close: onStoreClosed }),
+      openStore: (now) =>
+        withMembers(openDiskStore(disk, { entropy, now }), { close: onStoreClosed }),
       onClosed: () => undefined,
     },
   );

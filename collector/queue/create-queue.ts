@@ -42,7 +42,10 @@ const expiryCheckMs = 1_000;
 const ackRetryMs = 1_000;
 
 /** Makes a queue on a store (the invariants are those of queue.ts); throws what opening the store throws. */
-export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string }, parts: QueueParts): Queue => {
+export const createQueue = (
+  options: Omit<QueueOptions, "dir"> & { dir?: string },
+  parts: QueueParts,
+): Queue => {
   const { maxDiskUsageBytes, maxRecordAgeSeconds, clock } = options;
   let age = () => 0;
   const now = () => ({ ageMs: age(), wallMs: clock.now() });
@@ -87,7 +90,8 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
     hooks.apply({ type: "waiting", isWaiting, monotonicMs: clock.monotonic() });
 
   const admitWaiting = () => {
-    for (let next = takeFitting(waiting, fits); next; next = takeFitting(waiting, fits)) admit(next);
+    for (let next = takeFitting(waiting, fits); next; next = takeFitting(waiting, fits))
+      admit(next);
     reportWaiting(waiting.length > 0);
   };
 
@@ -210,7 +214,8 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
   /** Moves corrupt records to the dead letters; false while the disk cannot be written. */
   const removeCorrupt = (corrupt: readonly number[]): boolean =>
     writeIfPossible(({ moveToDeadLetters }) => {
-      for (const sequence of corrupt) moveToDeadLetters(sequence, "damaged", "its checksum is wrong", deadLetterBounds);
+      for (const sequence of corrupt)
+        moveToDeadLetters(sequence, "damaged", "its checksum is wrong", deadLetterBounds);
     });
 
   return {
@@ -283,7 +288,13 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
       dropExpired();
       const droppedRecords = store.state.droppedRecords + unsavedDrops;
       const damage = damageOf(store.checkpoints);
-      return statsOf({ ...store.state, droppedRecords }, store.oldestAgeMs(), age(), damage, options);
+      return statsOf(
+        { ...store.state, droppedRecords },
+        store.oldestAgeMs(),
+        age(),
+        damage,
+        options,
+      );
     },
     close: async () => {
       if (closed) return;
@@ -293,7 +304,8 @@ export const createQueue = (options: Omit<QueueOptions, "dir"> & { dir?: string 
       } finally {
         closed = true;
         lingering?.abort();
-        for (const append of [...waiting.splice(0), ...admitted]) append.reject(new QueueClosedError());
+        for (const append of [...waiting.splice(0), ...admitted])
+          append.reject(new QueueClosedError());
         store.close();
         parts.onClosed();
       }

@@ -59,7 +59,11 @@ export const writeText = (writer: EnvelopeWriter, tag: number, text: string): vo
 
 /** Writes an attribute. */
 export const writeAttribute = (writer: EnvelopeWriter, name: string, value: string): void => {
-  writeNumber(writer, field.attribute, attributeLength(Buffer.byteLength(name), Buffer.byteLength(value)));
+  writeNumber(
+    writer,
+    field.attribute,
+    attributeLength(Buffer.byteLength(name), Buffer.byteLength(value)),
+  );
   writeText(writer, field.attributeName, name);
   writeText(writer, field.attributeValue, value);
 };

@@ -24,14 +24,22 @@ export const overheadBytes = 64;
  * Computes a record's size: more than its encoded envelope, and about what SQLite needs for it. Throws `TypeError` if its time is not
  * a finite number.
  */
-export const measureRecord = ({ kind, observedAtMs, source, attributes, payload }: NewRecord): number => {
+export const measureRecord = ({
+  kind,
+  observedAtMs,
+  source,
+  attributes,
+  payload,
+}: NewRecord): number => {
   let length =
     fieldLength(Buffer.byteLength(kind)) +
     observedAtLength(observedAtMs) +
     fieldLength(Buffer.byteLength(source)) +
     fieldLength(payload.length);
   for (const name in attributes)
-    length += fieldLength(attributeLength(Buffer.byteLength(name), Buffer.byteLength(attributes[name] ?? "")));
+    length += fieldLength(
+      attributeLength(Buffer.byteLength(name), Buffer.byteLength(attributes[name] ?? "")),
+    );
   return length + overheadBytes;
 };
 
@@ -55,7 +63,9 @@ const countRecords = (records: readonly NewRecord[]): RecordCount[] => {
   for (const { kind, source, payload } of records) {
     const last = counts.at(-1);
     const isSame = last?.kind === kind && last.source === source;
-    const count = isSame ? last : counts.find((each) => each.kind === kind && each.source === source);
+    const count = isSame
+      ? last
+      : counts.find((each) => each.kind === kind && each.source === source);
     if (count) {
       count.records += 1;
       count.bytes += payload.length;
@@ -70,7 +80,12 @@ export const beginEnvelope = (writer: EnvelopeWriter, size: number, sequence: nu
   writeNumber(writer, field.sequence, sequence);
 };
 
-const writeRecord = (writer: EnvelopeWriter, record: NewRecord, size: number, sequence: number): void => {
+const writeRecord = (
+  writer: EnvelopeWriter,
+  record: NewRecord,
+  size: number,
+  sequence: number,
+): void => {
   const { attributes, payload } = record;
   beginEnvelope(writer, size, sequence);
   writeText(writer, field.kind, record.kind);
@@ -123,6 +138,7 @@ export const decodeEnvelope = (bytes: Uint8Array): NewRecord =>
         else if (inner === field.payload) record.payload = bytes.slice(reader.pos, to);
       });
     });
-    if (Number.isNaN(record.observedAtMs)) throw new TypeError("this is not an envelope of a queue");
+    if (Number.isNaN(record.observedAtMs))
+      throw new TypeError("this is not an envelope of a queue");
     return { ...record, attributes };
   });

@@ -6,7 +6,9 @@ export class QueueLockedError extends Error {
   override readonly name = "QueueLockedError";
 
   constructor(dir: string) {
-    super(`another process is using the queue in ${dir}; stop it first, or give this one a buffer.dir of its own`);
+    super(
+      `another process is using the queue in ${dir}; stop it first, or give this one a buffer.dir of its own`,
+    );
   }
 }
 

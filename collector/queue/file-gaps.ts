@@ -23,7 +23,11 @@ const parseGaps = (value: string | undefined): FileGaps => {
 };
 
 /** Returns the checkpoint that adds one gap of at least `bytes` to those of a source; 0: nobody knows how many. */
-export const addFileGap = (saved: ReadonlyMap<string, string>, source: string, bytes: number): Checkpoint => {
+export const addFileGap = (
+  saved: ReadonlyMap<string, string>,
+  source: string,
+  bytes: number,
+): Checkpoint => {
   const before = parseGaps(saved.get(source));
   const value: FileGaps = {
     gaps: before.gaps + 1,

@@ -83,7 +83,10 @@ export interface QueueOrigin extends Omit<QueueState, "records" | "bytes"> {
 }
 
 /** Returns the origin of a queue that never was. */
-export const newOrigin = (entropy: Entropy, reading: { ageMs: number; wallMs: number }): QueueOrigin => ({
+export const newOrigin = (
+  entropy: Entropy,
+  reading: { ageMs: number; wallMs: number },
+): QueueOrigin => ({
   queueId: entropy.bytes(16),
   nextSequence: 1,
   droppedRecords: 0,
@@ -104,7 +107,8 @@ export class MalformedRowError extends Error {}
 export const checkFormat = (database: DatabaseSync, dir: string): void => {
   const version = readVersion(database);
   // A queue always has a positive number: without one, the header is corrupt or the database is new.
-  if (version > 0 && version !== formatVersion) throw new QueueVersionError(dir, version, formatVersion);
+  if (version > 0 && version !== formatVersion)
+    throw new QueueVersionError(dir, version, formatVersion);
 };
 
 const readVersion = (database: DatabaseSync): number =>
@@ -143,10 +147,30 @@ export const prepareSaveState = (database: DatabaseSync): ((state: QueueState) =
      forks = ?`,
   );
   return (state) => {
-    const { queueId, nextSequence, records, bytes, droppedRecords, deadLetters, ageMs, wallMs } = state;
-    const { hostId, sessions, answeredSession, isAnswered, ackedThrough, sentThrough, forks } = state;
-    const totals = [queueId, nextSequence, records, bytes, droppedRecords, deadLetters, ageMs, wallMs];
-    save.run(...totals, hostId, sessions, answeredSession, isAnswered, ackedThrough, sentThrough, forks);
+    const { queueId, nextSequence, records, bytes, droppedRecords, deadLetters, ageMs, wallMs } =
+      state;
+    const { hostId, sessions, answeredSession, isAnswered, ackedThrough, sentThrough, forks } =
+      state;
+    const totals = [
+      queueId,
+      nextSequence,
+      records,
+      bytes,
+      droppedRecords,
+      deadLetters,
+      ageMs,
+      wallMs,
+    ];
+    save.run(
+      ...totals,
+      hostId,
+      sessions,
+      answeredSession,
+      isAnswered,
+      ackedThrough,
+      sentThrough,
+      forks,
+    );
   };
 };
 
@@ -161,7 +185,11 @@ export const readCheckpoints = (database: DatabaseSync): Checkpoint[] =>
   database
     .prepare("SELECT source, key, value FROM checkpoint")
     .all()
-    .map(({ source, key, value }) => ({ source: String(source), key: String(key), value: String(value) }));
+    .map(({ source, key, value }) => ({
+      source: String(source),
+      key: String(key),
+      value: String(value),
+    }));
 
 /** Reads what is still readable of a corrupt database in `dir`; leaves out the rest. */
 export const readRemains = (dir: string): { state?: QueueState; checkpoints?: Checkpoint[] } => {
@@ -179,12 +207,19 @@ export const readRemains = (dir: string): { state?: QueueState; checkpoints?: Ch
 };
 
 /** Creates the tables of a new database, and checks an existing one. Throws `QueueVersionError`, or an error for which `isCorruption` is true. */
-export const prepareQueueDatabase = (database: DatabaseSync, dir: string, origin: () => QueueOrigin): void => {
+export const prepareQueueDatabase = (
+  database: DatabaseSync,
+  dir: string,
+  origin: () => QueueOrigin,
+): void => {
   checkFormat(database, dir);
   // 16 KiB pages: a third faster than 4 KiB for lines, twice as fast for payloads of a few tens of kilobytes.
   database.exec("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
   if (readVersion(database) !== formatVersion) {
-    if (readVersion(database) !== 0 || database.prepare("SELECT 1 FROM sqlite_schema").get() !== undefined)
+    if (
+      readVersion(database) !== 0 ||
+      database.prepare("SELECT 1 FROM sqlite_schema").get() !== undefined
+    )
       throw new QueueCorruptError(dir, { cause: new Error("its format number is missing") });
     createTables(database, origin());
     fsyncDirectorySync(dir);
@@ -206,7 +241,9 @@ export const createTables = (database: DatabaseSync, origin: QueueOrigin): void 
 const insertOrigin = (database: DatabaseSync, origin: QueueOrigin): void => {
   const { quarantined, quarantinedRecords } = origin;
   database
-    .prepare("INSERT INTO state VALUES (1, x'', 0, 0, 0, 0, 0, 0, 0, ?, ?, '', x'', x'', 0, 0, 0, 0)")
+    .prepare(
+      "INSERT INTO state VALUES (1, x'', 0, 0, 0, 0, 0, 0, 0, ?, ?, '', x'', x'', 0, 0, 0, 0)",
+    )
     .run(quarantined, quarantinedRecords);
   prepareSaveState(database)({ ...origin, records: 0, bytes: 0 });
   const insert = database.prepare("INSERT INTO checkpoint VALUES (?, ?, ?)");
@@ -220,9 +257,14 @@ const insertOrigin = (database: DatabaseSync, origin: QueueOrigin): void => {
 export const isCorruption = (error: unknown): boolean => {
   if (error instanceof MalformedRowError || error instanceof QueueCorruptError) return true;
   // node:sqlite throws it for an integer beyond 2^53.
-  if (error instanceof RangeError && "code" in error && error.code === "ERR_OUT_OF_RANGE") return true;
+  if (error instanceof RangeError && "code" in error && error.code === "ERR_OUT_OF_RANGE")
+    return true;
   const code = sqliteCodeOf(error);
-  return code === 11 || code === 26 || (code === 1 && error instanceof Error && error.message.startsWith("no such "));
+  return (
+    code === 11 ||
+    code === 26 ||
+    (code === 1 && error instanceof Error && error.message.startsWith("no such "))
+  );
 };
 
 /** Returns a value that must be a number. */

@@ -40,7 +40,9 @@ export const importQueue = async (
 ): Promise<Imported> => {
   const path = queueFiles(dir).database;
   if (!existsSync(path))
-    throw new NoQueueError("there is no queue.db in this directory; name a quarantine-<n> directory");
+    throw new NoQueueError(
+      "there is no queue.db in this directory; name a quarantine-<n> directory",
+    );
   using database = new DatabaseSync(path, { readOnly: true, timeout: 1_000 });
   const state = attempt(() => {
     checkFormat(database, dir);
@@ -53,7 +55,9 @@ export const importQueue = async (
   for (const { sequence, last, block } of readableRows(database)) {
     blocks += 1;
     const intact = recordsOf(block, sequence).filter(({ isIntact }) => isIntact);
-    const records = intact.filter((record) => record.sequence > through).flatMap(({ envelope }) => decoded(envelope));
+    const records = intact
+      .filter((record) => record.sequence > through)
+      .flatMap(({ envelope }) => decoded(envelope));
     imported.before += intact.length - records.length;
     if (records.length === 0) continue;
     const checkpoints = [{ source: "queue", key, value: `${last}` }];
@@ -115,7 +119,8 @@ const readableRows = function* (database: DatabaseSync): Generator<BlockRow> {
   };
   for (let at = 0; ; ) {
     let row = rowAfter(at);
-    for (let step = 1; row === undefined && at + step < Number.MAX_SAFE_INTEGER; step *= 2) row = rowAfter(at + step);
+    for (let step = 1; row === undefined && at + step < Number.MAX_SAFE_INTEGER; step *= 2)
+      row = rowAfter(at + step);
     yield* rowsBetween(at, row?.sequence ?? Number.MAX_SAFE_INTEGER);
     if (!row) return;
     yield row;

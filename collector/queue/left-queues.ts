@@ -48,7 +48,9 @@ export const leftQueuesOfHost = (
 ): LeftQueue[] => {
   // A database that lost commits has the id that it left again.
   const present = queueId.toHex();
-  return leftQueuesOf(saved).filter((left) => left.hostId === hostId && left.queueId.toHex() !== present);
+  return leftQueuesOf(saved).filter(
+    (left) => left.hostId === hostId && left.queueId.toHex() !== present,
+  );
 };
 
 /** Returns the checkpoint that remembers a queue id. */

@@ -9,7 +9,11 @@ const text = fc.string({ unit: "grapheme", maxLength: 60 });
 
 it("equals a batch of records, one for each line, in contents and sizes", () => {
   const property = fc.property(
-    fc.record({ source: text, path: text, observedAtMs: fc.integer({ min: 0, max: 253_402_300_799_999 }) }),
+    fc.record({
+      source: text,
+      path: text,
+      observedAtMs: fc.integer({ min: 0, max: 253_402_300_799_999 }),
+    }),
     fc.array(fc.uint8Array({ maxLength: 300 }), { minLength: 1, maxLength: 20 }),
     fc.oneof(fc.constantFrom(0, 9, 10, 99, 999_999_990, 2 ** 31 - 20, 2 ** 32), fc.nat(2 ** 52)),
     fc.oneof(fc.integer({ min: 1, max: 40_000 }), fc.integer({ min: 1, max: 2 ** 52 })),
@@ -24,10 +28,16 @@ it("equals a batch of records, one for each line, in contents and sizes", () => 
       const buffer = Buffer.concat([Buffer.from("end"), ...payloads]);
       const lines = batchLines({ ...file, buffer, offset, bounds, partial });
       const records = payloads.map((payload, index): NewRecord => {
-        const attributes = { "file.path": file.path, "file.offset": `${offset + (bounds[2 * index] ?? 0)}` };
+        const attributes = {
+          "file.path": file.path,
+          "file.offset": `${offset + (bounds[2 * index] ?? 0)}`,
+        };
         const { observedAtMs, source } = file;
         const rest = { kind: "log_line", observedAtMs, source, payload };
-        return { ...rest, attributes: partial ? { ...attributes, "file.partial": "true" } : attributes };
+        return {
+          ...rest,
+          attributes: partial ? { ...attributes, "file.partial": "true" } : attributes,
+        };
       });
       const expected = batchRecords(records);
       expect([lines.count, lines.bytes]).toEqual([expected.count, expected.bytes]);

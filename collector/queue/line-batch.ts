@@ -50,7 +50,10 @@ export const batchLines = (lines: FileLines): RecordBatch => {
   return {
     count,
     bytes,
-    counts: count === 0 ? [] : [{ kind: lineKind, source: lines.source, records: count, bytes: lineBytes }],
+    counts:
+      count === 0
+        ? []
+        : [{ kind: lineKind, source: lines.source, records: count, bytes: lineBytes }],
     sizeOf,
     write: (writer, index, sequence) => {
       const start = startOf(index);
@@ -67,11 +70,16 @@ export const batchLines = (lines: FileLines): RecordBatch => {
 };
 
 /** Returns the most that a line of this file adds to its own length in the queue. */
-export const measureLineOverhead = (file: Pick<FileLines, "source" | "path" | "observedAtMs">): number =>
+export const measureLineOverhead = (
+  file: Pick<FileLines, "source" | "path" | "observedAtMs">,
+): number =>
   sizeOfLine(encodeShared({ ...file, partial: true }).length, Number.MAX_SAFE_INTEGER, 0) + 4;
 
 const sizeOfLine = (sharedBytes: number, offset: number, length: number): number =>
-  overheadBytes + sharedBytes + fieldLength(attributeLength(offsetName.length, digitsOf(offset))) + fieldLength(length);
+  overheadBytes +
+  sharedBytes +
+  fieldLength(attributeLength(offsetName.length, digitsOf(offset))) +
+  fieldLength(length);
 
 /** Encodes the fields that the lines of a batch have in common, except the last one of `file.offset`. */
 const encodeShared = ({

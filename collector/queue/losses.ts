@@ -35,7 +35,11 @@ export const parseLosses = (value: string | undefined): Losses => {
 };
 
 /** Returns the checkpoint that adds `records` more at the queue's time `ageMs`. */
-export const addLosses = (checkpoints: Iterable<Checkpoint>, records: number, ageMs: number): Checkpoint => {
+export const addLosses = (
+  checkpoints: Iterable<Checkpoint>,
+  records: number,
+  ageMs: number,
+): Checkpoint => {
   const losses: Losses = { records: lossesOf(checkpoints).records + records, lastAgeMs: ageMs };
   return { ...own, value: JSON.stringify(losses) };
 };

@@ -85,13 +85,19 @@ const never = Number.NEGATIVE_INFINITY;
 /** Returns the accounts of a queue after an event. */
 export const account = (state: OpenAccounts, event: AccountEvent): OpenAccounts => {
   const { period, unsaved, last } = state;
-  const changed = (changes: Partial<Period>): OpenAccounts => ({ ...state, period: { ...period, ...changes } });
+  const changed = (changes: Partial<Period>): OpenAccounts => ({
+    ...state,
+    period: { ...period, ...changes },
+  });
   switch (event.type) {
     case "observed":
       return observed(waited(state, event.now.monotonicMs), event.now);
     case "stopped": {
       const { queueId } = period;
-      const content = { ...closePeriod(period, event.now.wallMs, event.now), ...(event.isEnd && { ended: true }) };
+      const content = {
+        ...closePeriod(period, event.now.wallMs, event.now),
+        ...(event.isEnd && { ended: true }),
+      };
       return {
         ...state,
         unsaved: [...unsaved, { queueId, content }],
@@ -105,12 +111,18 @@ export const account = (state: OpenAccounts, event: AccountEvent): OpenAccounts 
       });
     case "refused": {
       const { type: _, ...count } = event;
-      return { ...changed({ isClosed: false, refused: withCount(period.refused, count) }), savedMs: never };
+      return {
+        ...changed({ isClosed: false, refused: withCount(period.refused, count) }),
+        savedMs: never,
+      };
     }
     case "expired":
       return changed({ expired: period.expired + event.records });
     case "waiting":
-      return { ...waited(state, event.monotonicMs), waitingSinceMs: event.isWaiting ? event.monotonicMs : undefined };
+      return {
+        ...waited(state, event.monotonicMs),
+        waitingSinceMs: event.isWaiting ? event.monotonicMs : undefined,
+      };
     case "renamed": {
       const { queueId, acked } = event;
       return {
@@ -127,16 +139,28 @@ export const account = (state: OpenAccounts, event: AccountEvent): OpenAccounts 
 export const ackedBefore = (content: AccountContent, acked: number): AccountContent =>
   acked < content.firstSequence ? content : { ...content, ackedBeforeThrough: acked };
 
-const observed = ({ period, unsaved, last, ...state }: OpenAccounts, now: Observation): OpenAccounts => {
+const observed = (
+  { period, unsaved, last, ...state }: OpenAccounts,
+  now: Observation,
+): OpenAccounts => {
   const elapsed = now.monotonicMs - last.monotonicMs;
   const hasStoodStill = elapsed > stillMs || Math.abs(now.wallMs - last.wallMs - elapsed) > stillMs;
   const hourEndMs = (Math.floor(period.fromMs / hourMs) + 1) * hourMs;
   const close = (toMs: number, next: Period, ...more: AccountContent[]): OpenAccounts => {
-    const closed = [closePeriod(period, toMs, now), ...more].map((content) => ({ queueId: period.queueId, content }));
-    return { ...state, last: now, unsaved: [...unsaved, ...closed], period: { ...next, seenMs: now.wallMs } };
+    const closed = [closePeriod(period, toMs, now), ...more].map((content) => ({
+      queueId: period.queueId,
+      content,
+    }));
+    return {
+      ...state,
+      last: now,
+      unsaved: [...unsaved, ...closed],
+      period: { ...next, seenMs: now.wallMs },
+    };
   };
   if (hasStoodStill) {
-    const stopped = now.wallMs > last.wallMs ? [stoppedAccount(last.wallMs, now.wallMs, now.nextSequence)] : [];
+    const stopped =
+      now.wallMs > last.wallMs ? [stoppedAccount(last.wallMs, now.wallMs, now.nextSequence)] : [];
     return close(last.wallMs, beginPeriod(now), ...stopped);
   }
   if (now.wallMs >= hourEndMs) return close(hourEndMs, beginPeriod({ ...now, wallMs: hourEndMs }));
@@ -158,7 +182,9 @@ type Counted = RefusedRecords & Partial<Pick<RefusedCount, "reason"> & Pick<Reco
 
 const withCount = <Count extends Counted>(counts: readonly Count[], one: Count): Count[] => {
   const { reason, kind, source } = one;
-  const found = counts.find((each) => each.reason === reason && each.kind === kind && each.source === source);
+  const found = counts.find(
+    (each) => each.reason === reason && each.kind === kind && each.source === source,
+  );
   if (found === undefined) return [...counts, one];
   const bytes = one.bytes !== undefined && { bytes: one.bytes + (found.bytes ?? 0) };
   const sum = { ...one, records: one.records + found.records, ...bytes };
@@ -202,14 +228,19 @@ const closePeriod = (
   fileGaps: since(period.totals.fileGaps, totals.fileGaps),
   fileGapsUnknown: since(period.totals.fileGapsUnknown, totals.fileGapsUnknown),
   waitedMs: Math.round(period.waitedMs),
-  ackedBeforeThrough: period.ackedBeforeThrough >= period.firstSequence ? period.ackedBeforeThrough : 0,
+  ackedBeforeThrough:
+    period.ackedBeforeThrough >= period.firstSequence ? period.ackedBeforeThrough : 0,
 });
 
 /** Returns the growth of a total; 0 where an earlier version did not save what it was. */
 const since = (before: number | undefined, now = 0): number => Math.max(0, now - (before ?? now));
 
 /** Returns the account of a time in which no collector ran. */
-export const stoppedAccount = (fromMs: number, toMs: number, nextSequence: number): AccountContent => ({
+export const stoppedAccount = (
+  fromMs: number,
+  toMs: number,
+  nextSequence: number,
+): AccountContent => ({
   fromMs,
   toMs,
   firstSequence: nextSequence,
@@ -239,10 +270,17 @@ export const resumeAccounts = (saved: Period | undefined, now: Observation): Ope
   if (!saved.isClosed || unknown > 0) {
     const nextSequence = saved.nextSequence + unknown;
     const content = { ...closePeriod(saved, seenMs, { ...now, nextSequence }), atLeast: true };
-    if (unknown > 0) content.accepted = [...content.accepted, { kind: "", source: "", records: unknown, bytes: 0 }];
+    if (unknown > 0)
+      content.accepted = [
+        ...content.accepted,
+        { kind: "", source: "", records: unknown, bytes: 0 },
+      ];
     unsaved.push({ queueId: saved.queueId, content });
   }
   if (now.wallMs > seenMs)
-    unsaved.push({ queueId: now.queueId, content: stoppedAccount(seenMs, now.wallMs, now.nextSequence) });
+    unsaved.push({
+      queueId: now.queueId,
+      content: stoppedAccount(seenMs, now.wallMs, now.nextSequence),
+    });
   return state;
 };

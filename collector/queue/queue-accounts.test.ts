@@ -7,7 +7,12 @@ import type { AccountBody } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { testRecord } from "../../tests/support/queue.ts";
-import { closeAccounts, refusalsOf, testSigner as signer, takeAccounts } from "../../tests/support/queue-accounts.ts";
+import {
+  closeAccounts,
+  refusalsOf,
+  testSigner as signer,
+  takeAccounts,
+} from "../../tests/support/queue-accounts.ts";
 import { setUpQueues } from "../../tests/support/queue-folder.ts";
 import { addFileGap, fileGapSource } from "./file-gaps.ts";
 import type { Queue } from "./queue.ts";
@@ -35,12 +40,16 @@ const pass = async (queue: Queue, ms: number): Promise<void> => {
     queue.accounts.observe();
   }
 };
-const range = ({ firstSequence, lastSequence }: AccountBody) => [Number(firstSequence), Number(lastSequence)];
+const range = ({ firstSequence, lastSequence }: AccountBody) => [
+  Number(firstSequence),
+  Number(lastSequence),
+];
 const span = ({ fromMs, toMs }: AccountBody) => [Number(fromMs) - start, Number(toMs) - start];
 const recordsOf = ({ accepted }: AccountBody) =>
   accepted.map(({ kind, source, records }) => [kind, source, Number(records)]);
 
-const texts = (count: number) => Array.from({ length: count }, (_, index) => testRecord(`line ${index}`));
+const texts = (count: number) =>
+  Array.from({ length: count }, (_, index) => testRecord(`line ${index}`));
 
 describe("the accounts of a queue", () => {
   it("L5: states gaps of log files by their number, and how many of them have bytes that nobody knows", async () => {
@@ -59,7 +68,10 @@ describe("the accounts of a queue", () => {
   it("has one for each hour, with what was accepted in it by kind and source, chained and signed", async () => {
     const queue = open();
     await queue.append(texts(3));
-    await queue.append([testRecord("a"), { ...testRecord("b"), kind: "otel_span", source: "otlp" }]);
+    await queue.append([
+      testRecord("a"),
+      { ...testRecord("b"), kind: "otel_span", source: "otlp" },
+    ]);
     await pass(queue, hourMs);
     await pass(queue, hourMs);
     await queue.append(texts(2));
@@ -158,7 +170,10 @@ describe("the accounts of a queue", () => {
     queue.accounts.refused("malformed", { kind: "otel_span", source: "otlp", records: 2 });
     const all = closeAccounts(queue);
     expect(
-      all.map((account) => [Math.floor((Number(account.fromMs) - start) / hourMs), refusalsOf([account])]),
+      all.map((account) => [
+        Math.floor((Number(account.fromMs) - start) / hourMs),
+        refusalsOf([account]),
+      ]),
     ).toEqual([
       [0, []],
       [0, []],
@@ -187,11 +202,17 @@ describe("the accounts of a queue", () => {
     expect(await waiting).toBe("rejected");
     await queue.ack(10);
     await pass(queue, 55 * minute);
-    expect(takeAccounts(queue)).toMatchObject([{ waitedMs: BigInt(5 * minute), accepted: [{ records: 10n }] }]);
+    expect(takeAccounts(queue)).toMatchObject([
+      { waitedMs: BigInt(5 * minute), accepted: [{ records: 10n }] },
+    ]);
   });
 
   it("counts what a full queue drops, what is too large, and what age drops", async () => {
-    const dropping = open({ maxDiskUsageBytes: 3_000, dropNewestOnFull: true, maxRecordAgeSeconds: 60 });
+    const dropping = open({
+      maxDiskUsageBytes: 3_000,
+      dropNewestOnFull: true,
+      maxRecordAgeSeconds: 60,
+    });
     await dropping.append(texts(10));
     expect(await dropping.append(texts(310))).toBe("dropped");
     expect(await dropping.append([testRecord("x", 4_000)])).toBe("dropped");

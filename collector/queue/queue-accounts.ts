@@ -9,7 +9,12 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../kit/clock.ts";
 import { accountPayload, type SourceRefusal } from "../../proto/completeness/account.ts";
-import { type AccountSigner, encodeAccountBody, type RefusedRecords, type SealedAccount } from "./account.ts";
+import {
+  type AccountSigner,
+  encodeAccountBody,
+  type RefusedRecords,
+  type SealedAccount,
+} from "./account.ts";
 import { type AccountRow, type AccountTable, missingAccount } from "./account-table.ts";
 import {
   type AccountEvent,
@@ -71,7 +76,10 @@ const saveMs = 600_000;
 export const createQueueAccounts = (
   store: QueueStore,
   clock: Pick<Clock, "now" | "monotonic">,
-  { totals, write }: { totals(): LossTotals; write(change: (transaction: QueueTransaction) => void): boolean },
+  {
+    totals,
+    write,
+  }: { totals(): LossTotals; write(change: (transaction: QueueTransaction) => void): boolean },
 ): { accounts: QueueAccounts; hooks: AccountHooks } => {
   const observe = (): Observation => ({
     queueId: store.state.queueId.toHex(),
@@ -112,7 +120,12 @@ export const createQueueAccounts = (
   const save = ({ accounts, state: queue }: QueueTransaction, isRenamed: boolean): void => {
     onDisk.lost().forEach(accounts.insert);
     for (const { queueId, content } of state.unsaved)
-      accounts.insert({ queueId: Uint8Array.fromHex(queueId), content, isAcked: false, sealed: undefined });
+      accounts.insert({
+        queueId: Uint8Array.fromHex(queueId),
+        content,
+        isAcked: false,
+        sealed: undefined,
+      });
     // With the transaction: nothing above its last sequence may be sent before an account that can be.
     if ((state.unsaved.length > 0 || isRenamed) && signer) sealAll(accounts, signer);
     accounts.savePeriod({ ...state.period, nextSequence: queue.nextSequence });
@@ -145,7 +158,8 @@ export const createQueueAccounts = (
       // Those of a queue that has ended stay its own.
       const rows = endedQueue() === before ? [] : accounts.rows();
       for (const { id, queueId, content, isAcked } of rows)
-        if (!isAcked && queueId.toHex() === before) accounts.unseal(id, queue.queueId, ackedBefore(content, acked));
+        if (!isAcked && queueId.toHex() === before)
+          accounts.unseal(id, queue.queueId, ackedBefore(content, acked));
       apply({ type: "renamed", queueId: queue.queueId.toHex(), acked });
       onDisk.changed();
     },
@@ -155,8 +169,8 @@ export const createQueueAccounts = (
   const accounts: QueueAccounts = {
     pendingThrough: () => onDisk.pending()[0]?.content.lastSequence,
     boundaryAbove: (sequence) =>
-      onDisk.pending().find(({ content }) => content.lastSequence > sequence)?.content.lastSequence ??
-      Number.POSITIVE_INFINITY,
+      onDisk.pending().find(({ content }) => content.lastSequence > sequence)?.content
+        .lastSequence ?? Number.POSITIVE_INFINITY,
     next: () => onDisk.pending()[0]?.sealed,
     missing: (account, through) => {
       const dueId = onDisk.pending()[0]?.id ?? 0;
@@ -166,7 +180,8 @@ export const createQueueAccounts = (
     acknowledged: () => {
       const oldest = onDisk.takeOldest();
       if (oldest === undefined) return;
-      if (write((transaction) => transaction.accounts.acknowledge(oldest.id, keptMax))) onDisk.changed();
+      if (write((transaction) => transaction.accounts.acknowledge(oldest.id, keptMax)))
+        onDisk.changed();
       wake();
     },
     seal: (by) => {
@@ -180,7 +195,8 @@ export const createQueueAccounts = (
     },
     observe: () => {
       observeNow();
-      if (state.unsaved.length > 0 || state.last.monotonicMs - state.savedMs >= saveMs) write(() => undefined);
+      if (state.unsaved.length > 0 || state.last.monotonicMs - state.savedMs >= saveMs)
+        write(() => undefined);
     },
     stop: () => {
       if (!state.period.isClosed) close(false);
@@ -200,7 +216,10 @@ export const createQueueAccounts = (
 
 /** The accounts on disk. They are read as soon as they change, to be known if the database turns out to be corrupt. */
 const createSavedAccounts = (store: Pick<QueueStore, "accounts">) => {
-  let known: { pending: readonly AccountRow[]; newest: AccountRow | undefined } = { pending: [], newest: undefined };
+  let known: { pending: readonly AccountRow[]; newest: AccountRow | undefined } = {
+    pending: [],
+    newest: undefined,
+  };
   let isStale = true;
   /** Those that the corruption of a database has lost, oldest first. */
   let lost: readonly AccountRow[] = [];
@@ -242,7 +261,8 @@ const createSavedAccounts = (store: Pick<QueueStore, "accounts">) => {
 };
 
 /** Names an account among those of all queue ids, whatever row it has. */
-const nameOf = ({ queueId, content }: AccountRow): string => `${queueId.toHex()} ${JSON.stringify(content)}`;
+const nameOf = ({ queueId, content }: AccountRow): string =>
+  `${queueId.toHex()} ${JSON.stringify(content)}`;
 
 /** A key that does not sign must not keep the queue from storing. */
 const attempt = <Result>(act: () => Result): Result | undefined => {

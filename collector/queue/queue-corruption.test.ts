@@ -25,7 +25,8 @@ import { readQueueStats } from "./stats.ts";
 const { dirOf, open } = setUpQueues();
 const database = () => join(dirOf(), "queue.db");
 const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400 };
-const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+const texts = (queue: Queue) =>
+  readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
 
 /** Stores 60 records over many pages, and closes the queue. */
 const fill = async () => {
@@ -66,7 +67,10 @@ describe("Q5: a queue whose database is corrupt", () => {
       await fill();
       corrupt();
       const seen: string[] = [];
-      const queue = open({ onQuarantined: (folder) => seen.push(folder), entropy: createSeededEntropy(2) });
+      const queue = open({
+        onQuarantined: (folder) => seen.push(folder),
+        entropy: createSeededEntropy(2),
+      });
       expect(seen).toEqual([join(dirOf(), "quarantine-1")]);
       expect(existsSync(join(dirOf(), "quarantine-1", "queue.db"))).toBe(true);
       expect(queue.stats()).toMatchObject({ records: 0, quarantined: 1 });
@@ -87,7 +91,10 @@ describe("Q5: a queue whose database is corrupt", () => {
 
   it("keeps the newest two quarantines, and counts them all", async () => {
     for (let round = 0; round < 4; round++) {
-      writeFileSync(database(), "this was never a database, and is long enough to be read as one ".repeat(20));
+      writeFileSync(
+        database(),
+        "this was never a database, and is long enough to be read as one ".repeat(20),
+      );
       await open().close();
     }
     expect(readdirSync(dirOf()).filter((name) => name.startsWith("quarantine"))).toEqual([
@@ -120,7 +127,8 @@ describe("Q5: a queue whose database is found corrupt while it runs", () => {
   };
   const overwriteMiddle = () => {
     const file = openSync(database(), "r+");
-    for (let page = 2; page < 400; page += 3) writeSync(file, Buffer.alloc(16_384, 0xaa), 0, 16_384, page * 16_384);
+    for (let page = 2; page < 400; page += 3)
+      writeSync(file, Buffer.alloc(16_384, 0xaa), 0, 16_384, page * 16_384);
     closeSync(file);
   };
 
@@ -138,26 +146,36 @@ describe("Q5: a queue whose database is found corrupt while it runs", () => {
   it.each<[string, (queue: Queue) => Promise<unknown>]>([
     ["by a read", async (queue) => readAll(queue)],
     ["by an ack", (queue) => queue.ack(count - 1)],
-  ])("(%s) continues in a new file with the same queue id, and counts the lost records", async (_, find) => {
-    const seen: string[] = [];
-    const queue = await openLarge({ onQuarantined: (folder) => seen.push(folder) });
-    const { queueId } = queue;
-    overwriteMiddle();
-    await find(queue);
-    expect(seen).toEqual([join(dirOf(), "quarantine-1")]);
-    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, quarantined: 1, quarantinedRecords: count });
-    expect(queue.stats().droppedRecordsTotal).toBe(count);
-    await queue.append([record("after")], { checkpoints: [{ source: "file", key: "3:4", value: "near" }] });
-    expect(readAll(queue)).toMatchObject([{ sequence: count + 1 }]);
-    await queue.close();
-    const again = open({ onQuarantined: () => expect.fail("the new database is intact") });
-    expect([again.queueId, texts(again)]).toEqual([queueId, ["after"]]);
-    expect([...again.checkpoints("file")]).toEqual([
-      ["1:2", "far"],
-      ["3:4", "near"],
-    ]);
-    expect(again.stats()).toMatchObject({ quarantined: 1, quarantinedRecords: count });
-  });
+  ])(
+    "(%s) continues in a new file with the same queue id, and counts the lost records",
+    async (_, find) => {
+      const seen: string[] = [];
+      const queue = await openLarge({ onQuarantined: (folder) => seen.push(folder) });
+      const { queueId } = queue;
+      overwriteMiddle();
+      await find(queue);
+      expect(seen).toEqual([join(dirOf(), "quarantine-1")]);
+      expect(queue.stats()).toMatchObject({
+        records: 0,
+        bytes: 0,
+        quarantined: 1,
+        quarantinedRecords: count,
+      });
+      expect(queue.stats().droppedRecordsTotal).toBe(count);
+      await queue.append([record("after")], {
+        checkpoints: [{ source: "file", key: "3:4", value: "near" }],
+      });
+      expect(readAll(queue)).toMatchObject([{ sequence: count + 1 }]);
+      await queue.close();
+      const again = open({ onQuarantined: () => expect.fail("the new database is intact") });
+      expect([again.queueId, texts(again)]).toEqual([queueId, ["after"]]);
+      expect([...again.checkpoints("file")]).toEqual([
+        ["1:2", "far"],
+        ["3:4", "near"],
+      ]);
+      expect(again.stats()).toMatchObject({ quarantined: 1, quarantinedRecords: count });
+    },
+  );
 
   it("admits appends that waited for room", async () => {
     const queue = await openLarge({ maxDiskUsageBytes: count * 8_200 });
@@ -174,7 +192,8 @@ describe("Q5: a record with a flipped bit", () => {
     "in its %j becomes a dead letter, counted, and the other records are read",
     async (part) => {
       const queue = open();
-      for (let index = 0; index < 20; index++) await queue.append([record(`payload ${index} of the records`)]);
+      for (let index = 0; index < 20; index++)
+        await queue.append([record(`payload ${index} of the records`)]);
       await queue.close();
       const bytes = readFileSync(database());
       const at = bytes.indexOf(part);
@@ -188,7 +207,12 @@ describe("Q5: a record with a flipped bit", () => {
       expect(readAll(again)).toHaveLength(19);
       expect(corrupt).toHaveLength(1);
       expect(readAll(again).map(({ sequence }) => sequence)).not.toContain(corrupt[0]);
-      expect(again.stats()).toMatchObject({ records: 19, deadLetters: 1, quarantined: 0, droppedRecordsTotal: 0 });
+      expect(again.stats()).toMatchObject({
+        records: 19,
+        deadLetters: 1,
+        quarantined: 0,
+        droppedRecordsTotal: 0,
+      });
     },
   );
 });
@@ -203,7 +227,9 @@ describe("Q5: a flipped bit", () => {
       change(`UPDATE state SET records = ${sign}(1 << 40), bytes = ${sign}(1 << 40)`);
       queue = open({ maxDiskUsageBytes: bytes + 1_000 });
       expect(queue.stats()).toMatchObject({ records, bytes });
-      await expect(queue.append([record("x", 2_000)], { signal: AbortSignal.abort() })).rejects.toThrow("full");
+      await expect(
+        queue.append([record("x", 2_000)], { signal: AbortSignal.abort() }),
+      ).rejects.toThrow("full");
       expect(await queue.append([])).toBe("stored");
     }
   });
@@ -220,42 +246,51 @@ describe("Q5: a flipped bit", () => {
     let reports = 0;
     const queue = open({ maxRecordAgeSeconds: 3_600, onWrongAge: () => void reports++ });
     const isAhead = !flip.includes("-age_ms");
-    expect([texts(queue).length, reports, queue.stats().atRisk]).toEqual([60, isAhead ? 1 : 0, isAhead]);
+    expect([texts(queue).length, reports, queue.stats().atRisk]).toEqual([
+      60,
+      isAhead ? 1 : 0,
+      isAhead,
+    ]);
     expect(queue.stats()).toMatchObject({ droppedRecordsTotal: 0, oldestRecordAgeSeconds: 0 });
     expect(diag).toMatchObject({ atRisk: isAhead, oldestRecordAgeSeconds: 0 });
     await queue.close();
     expect(open({ onWrongAge: () => expect.fail("it was corrected") }).stats().records).toBe(60);
   });
 
-  it.each(["from", '"records"', "1"])("in %j of accounts and of the open period keeps no record back", async (part) => {
-    const clock = createTestClock();
-    const queue = open({ clock });
-    const hour = async (of: Queue) => {
-      for (let minute = 0; minute < 60; minute++) {
-        await clock.advance(60_000);
-        of.accounts.observe();
-      }
-    };
-    await queue.append([record("1")]);
-    await hour(queue);
-    queue.accounts.seal(testSigner);
-    await queue.append([record("2")]);
-    await hour(queue);
-    await queue.append([record("3")]);
-    await queue.close();
-    change(`UPDATE account SET content = replace(content, '${part}', 'x');
+  it.each(["from", '"records"', "1"])(
+    "in %j of accounts and of the open period keeps no record back",
+    async (part) => {
+      const clock = createTestClock();
+      const queue = open({ clock });
+      const hour = async (of: Queue) => {
+        for (let minute = 0; minute < 60; minute++) {
+          await clock.advance(60_000);
+          of.accounts.observe();
+        }
+      };
+      await queue.append([record("1")]);
+      await hour(queue);
+      queue.accounts.seal(testSigner);
+      await queue.append([record("2")]);
+      await hour(queue);
+      await queue.append([record("3")]);
+      await queue.close();
+      change(`UPDATE account SET content = replace(content, '${part}', 'x');
             UPDATE account_period SET period = replace(period, '${part}', 'x')`);
-    const again = open({ clock });
-    await again.append([record("4")]);
-    await hour(again);
-    again.accounts.seal(testSigner);
-    // Those that were sealed keep their places in the chain, and core may ask for them.
-    const due = again.accounts.next();
-    expect([due?.number, due && again.accounts.missing(due, 2)?.number]).toEqual([4, 3]);
-    expect(takeAccounts(again).map(({ number, lastSequence }) => [number, lastSequence])).toEqual([[4n, 4n]]);
-    await again.append([record("5")]);
-    expect(texts(again)).toEqual(["1", "2", "3", "4", "5"]);
-  });
+      const again = open({ clock });
+      await again.append([record("4")]);
+      await hour(again);
+      again.accounts.seal(testSigner);
+      // Those that were sealed keep their places in the chain, and core may ask for them.
+      const due = again.accounts.next();
+      expect([due?.number, due && again.accounts.missing(due, 2)?.number]).toEqual([4, 3]);
+      expect(takeAccounts(again).map(({ number, lastSequence }) => [number, lastSequence])).toEqual(
+        [[4n, 4n]],
+      );
+      await again.append([record("5")]);
+      expect(texts(again)).toEqual(["1", "2", "3", "4", "5"]);
+    },
+  );
 });
 
 it("Q5: a new queue continues the totals and checkpoints of the corrupt one", async () => {
@@ -305,11 +340,15 @@ describe("Q10: a queue of another format", () => {
         expect(() => open({ onQuarantined: () => expect.fail("the file is intact") })).toThrow(
           expect.objectContaining({
             name: "QueueVersionError",
-            message: expect.stringContaining(`has format ${format}, and this collector reads format 6 alone`),
+            message: expect.stringContaining(
+              `has format ${format}, and this collector reads format 6 alone`,
+            ),
           }),
         );
       expect(snapshot()).toEqual(before);
-      expect(() => readQueueStats(dirOf(), { ...limits, clock: { now: Date.now } })).toThrow("has format");
+      expect(() => readQueueStats(dirOf(), { ...limits, clock: { now: Date.now } })).toThrow(
+        "has format",
+      );
       change("PRAGMA user_version = 6");
       expect(open().stats().records).toBe(60);
     },

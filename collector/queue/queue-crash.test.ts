@@ -12,7 +12,9 @@ const writer = join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts
 /** Runs the writer, kills it with SIGKILL once it has printed `lines` lines, and returns them. */
 const runAndKill = (dir: string, seed: number, lines: number): Promise<string[]> =>
   new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [writer, dir, `${seed}`], { stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(process.execPath, [writer, dir, `${seed}`], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     let output = "";
     let errors = "";
     child.stdout.on("data", (chunk) => {
@@ -69,8 +71,11 @@ it("Q1: keeps every accepted record once, and uses no sequence twice, after kill
     expect(found.lastSequence).toBeGreaterThanOrEqual(Math.max(promisedSequence, lastSequence));
     // One record for each number from 0 on, so the number follows from the sequence.
     expect(found.next).toBe(found.lastSequence);
-    for (const { sequence, attributes } of found.records) expect(Number(attributes.number)).toBe(sequence - 1);
-    const missing = new Set(Array.from({ length: found.lastSequence - acked }, (_, index) => acked + 1 + index));
+    for (const { sequence, attributes } of found.records)
+      expect(Number(attributes.number)).toBe(sequence - 1);
+    const missing = new Set(
+      Array.from({ length: found.lastSequence - acked }, (_, index) => acked + 1 + index),
+    );
     for (const { sequence } of found.records) missing.delete(sequence);
     expect([...missing]).toEqual([]);
     expect(found.stats.records).toBe(found.records.length);

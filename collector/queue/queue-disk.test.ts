@@ -11,7 +11,8 @@ import { closeAccounts } from "../../tests/support/queue-accounts.ts";
 import { setUpQueues } from "../../tests/support/queue-folder.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 
-const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+const texts = (queue: Queue) =>
+  readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
 
 describe.skipIf(!canMount())("on a small file system (needs root)", () => {
   let disk: string;
@@ -40,7 +41,8 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
         }
   };
   const emptyDisk = () => {
-    for (const name of readdirSync(disk)) if (name.startsWith("ballast")) unlinkSync(join(disk, name));
+    for (const name of readdirSync(disk))
+      if (name.startsWith("ballast")) unlinkSync(join(disk, name));
   };
   /** Appends what still fits into the log. */
   const fillLog = async (queue: Queue) => {
@@ -50,7 +52,8 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
         () => true,
       );
   };
-  const readOnly = (on: boolean) => execFileSync("mount", ["-o", `remount,${on ? "ro" : "rw"}`, disk]);
+  const readOnly = (on: boolean) =>
+    execFileSync("mount", ["-o", `remount,${on ? "ro" : "rw"}`, disk]);
 
   it("Q3: rejects appends while the disk is full, keeps the stored records, and stores again when there is room", async () => {
     const queue = open();
@@ -68,8 +71,14 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
     const queue = open({ maxDiskUsageBytes: 150_000 });
     await queue.append([record("before")]);
     fillDisk();
-    const appends = [queue.append([record("meanwhile", 100_000)]), queue.append([record("waits", 100_000)])];
-    expect((await Promise.allSettled(appends)).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    const appends = [
+      queue.append([record("meanwhile", 100_000)]),
+      queue.append([record("waits", 100_000)]),
+    ];
+    expect((await Promise.allSettled(appends)).map(({ status }) => status)).toEqual([
+      "rejected",
+      "rejected",
+    ]);
     emptyDisk();
     await queue.append([record("after")]);
     expect(texts(queue)).toEqual(["before", "after"]);
@@ -85,7 +94,9 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
     emptyDisk();
     await queue.append([record("after")]);
     await clock.advance(60_000);
-    expect(closeAccounts(queue)).toMatchObject([{ waitedMs: 60_000n, accepted: [{ records: 2n }] }]);
+    expect(closeAccounts(queue)).toMatchObject([
+      { waitedMs: 60_000n, accepted: [{ records: 2n }] },
+    ]);
   });
 
   it("Q3: drops and counts on a full disk with drop_newest_on_full, and stores the count later", async () => {
@@ -113,7 +124,11 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
     await fillLog(queue);
     const kept = texts(queue).slice(1);
     expect(() => queue.fork()).toThrow(/full/);
-    expect([queue.queueId, texts(queue).slice(-kept.length), queue.stats().forks]).toEqual([before.queueId, kept, 0]);
+    expect([queue.queueId, texts(queue).slice(-kept.length), queue.stats().forks]).toEqual([
+      before.queueId,
+      kept,
+      0,
+    ]);
     emptyDisk();
     queue.fork();
     await acknowledged;
@@ -138,13 +153,25 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
     queue.sessionAnswered();
     await acknowledged;
     const fullAgain = queue.beginSession(host);
-    expect(new Set([before, full, fullAgain].map(({ sessionId }) => sessionId.toHex())).size).toBe(3);
-    expect(fullAgain).toMatchObject({ previousSessionIds: [before.sessionId, full.sessionId], ackedThrough: 1 });
+    expect(new Set([before, full, fullAgain].map(({ sessionId }) => sessionId.toHex())).size).toBe(
+      3,
+    );
+    expect(fullAgain).toMatchObject({
+      previousSessionIds: [before.sessionId, full.sessionId],
+      ackedThrough: 1,
+    });
     emptyDisk();
     const after = queue.beginSession(host);
-    expect(after.previousSessionIds).toEqual([before.sessionId, full.sessionId, fullAgain.sessionId]);
+    expect(after.previousSessionIds).toEqual([
+      before.sessionId,
+      full.sessionId,
+      fullAgain.sessionId,
+    ]);
     await queue.close();
-    expect(open().beginSession(host).previousSessionIds).toEqual([...after.previousSessionIds, after.sessionId]);
+    expect(open().beginSession(host).previousSessionIds).toEqual([
+      ...after.previousSessionIds,
+      after.sessionId,
+    ]);
   });
 
   it("Q3: does not start on a read-only disk, names the reason, and starts when the disk is writable again", async () => {

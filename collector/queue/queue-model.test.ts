@@ -24,7 +24,13 @@ const cap = 4_000;
 const maxAgeSeconds = 100;
 
 const action = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ do: fc.constant("append"), sizes: fc.array(fc.nat(1500), { maxLength: 5 }) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant("append"),
+      sizes: fc.array(fc.nat(1500), { maxLength: 5 }),
+    }),
+  },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("ack"), back: fc.nat(6) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("moveToDeadLetters"), back: fc.nat(6) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("advance"), seconds: fc.nat(80) }) },
@@ -58,7 +64,13 @@ it("Q6: behaves like its model under any order of appends, acks, dead letters, e
         entropy: createSeededEntropy(1),
       };
       let queue = openQueue(options);
-      const model: Model = { records: [], next: 1, dropped: 0, deadLetters: 0, checkpoint: undefined };
+      const model: Model = {
+        records: [],
+        next: 1,
+        dropped: 0,
+        deadLetters: 0,
+        checkpoint: undefined,
+      };
       const used = () => model.records.reduce((sum, { bytes }) => sum + bytes, 0);
       try {
         for (const [step, { do: what, sizes = [], back = 0, seconds = 0 }] of actions.entries()) {
@@ -67,12 +79,16 @@ it("Q6: behaves like its model under any order of appends, acks, dead letters, e
             const records = sizes.map((size, index) => recordOf(`${step}/${index}`, size));
             const total = records.reduce((sum, record) => sum + measureRecord(record), 0);
             const checkpoints = [{ source: "s", key: "k", value: `${step}` }];
-            const outcome = await queue.append(records, { checkpoints, signal: AbortSignal.abort() }).catch((error) => {
-              if (error instanceof QueueFullError) return "full";
-              throw error;
-            });
+            const outcome = await queue
+              .append(records, { checkpoints, signal: AbortSignal.abort() })
+              .catch((error) => {
+                if (error instanceof QueueFullError) return "full";
+                throw error;
+              });
             const fits = used() + total <= cap;
-            expect(outcome).toBe(fits ? "stored" : dropNewestOnFull || total > cap ? "dropped" : "full");
+            expect(outcome).toBe(
+              fits ? "stored" : dropNewestOnFull || total > cap ? "dropped" : "full",
+            );
             if (outcome !== "full") model.checkpoint = `${step}`;
             if (outcome === "dropped") model.dropped += records.length;
             if (outcome === "stored")
@@ -93,7 +109,9 @@ it("Q6: behaves like its model under any order of appends, acks, dead letters, e
             model.deadLetters += exists ? 1 : 0;
           } else if (what === "advance") {
             await clock.advance(seconds * 1000 + 1000);
-            const kept = model.records.filter(({ storedAt }) => storedAt >= clock.monotonic() - maxAgeSeconds * 1000);
+            const kept = model.records.filter(
+              ({ storedAt }) => storedAt >= clock.monotonic() - maxAgeSeconds * 1000,
+            );
             expect(queue.dropExpired()).toBe(model.records.length - kept.length);
             model.dropped += model.records.length - kept.length;
             model.records = kept;
@@ -110,9 +128,9 @@ it("Q6: behaves like its model under any order of appends, acks, dead letters, e
             deadLetters: model.deadLetters,
           });
           const found = readAll(queue);
-          expect(found.map(({ sequence, payload }) => [sequence, new TextDecoder().decode(payload)])).toEqual(
-            model.records.map(({ sequence, payload }) => [sequence, payload]),
-          );
+          expect(
+            found.map(({ sequence, payload }) => [sequence, new TextDecoder().decode(payload)]),
+          ).toEqual(model.records.map(({ sequence, payload }) => [sequence, payload]));
         }
       } finally {
         await queue.close();

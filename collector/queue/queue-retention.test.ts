@@ -93,22 +93,41 @@ describe("dead letters", () => {
 
 describe("figures", () => {
   it("count records and bytes exactly, and report when the queue is at risk", async () => {
-    const queue = open({ maxDiskUsageBytes: 10_000, atRiskBytesPercent: 50, atRiskOldestSeconds: 100 });
+    const queue = open({
+      maxDiskUsageBytes: 10_000,
+      atRiskBytesPercent: 50,
+      atRiskOldestSeconds: 100,
+    });
     await queue.append([record("a", 2000)]);
-    expect(queue.stats()).toMatchObject({ records: 1, maxBytes: 10_000, oldestRecordAgeSeconds: 0, atRisk: false });
+    expect(queue.stats()).toMatchObject({
+      records: 1,
+      maxBytes: 10_000,
+      oldestRecordAgeSeconds: 0,
+      atRisk: false,
+    });
     await queue.append([record("b", 3000)]);
     expect(queue.stats().atRisk).toBe(true);
     await queue.ack(1);
     expect(queue.stats().bytes).toBe(readAll(queue)[0]?.bytes);
     await queue.ack(2);
-    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, oldestRecordAgeSeconds: null, atRisk: false });
+    expect(queue.stats()).toMatchObject({
+      records: 0,
+      bytes: 0,
+      oldestRecordAgeSeconds: null,
+      atRisk: false,
+    });
     await queue.append([record("c")]);
     await clock.advance(100_000);
     expect(queue.stats()).toMatchObject({ oldestRecordAgeSeconds: 100, atRisk: true });
   });
 
   it("are readable while the collector runs and after it, and null before its first start", async () => {
-    const risk = { maxDiskUsageBytes: 100_000, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock };
+    const risk = {
+      maxDiskUsageBytes: 100_000,
+      atRiskBytesPercent: 80,
+      atRiskOldestSeconds: 86_400,
+      clock,
+    };
     expect(readQueueStats(dirOf(), risk)).toBeNull();
     const queue = open();
     await queue.append([record("a")]);

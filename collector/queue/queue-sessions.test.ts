@@ -7,7 +7,8 @@ import type { Queue } from "./queue.ts";
 
 const host = "spiffe://fleet.test/host-1";
 const { dirOf, open } = setUpQueues();
-const append = (queue: Queue, ...texts: string[]) => queue.append(texts.map((text) => testRecord(text)));
+const append = (queue: Queue, ...texts: string[]) =>
+  queue.append(texts.map((text) => testRecord(text)));
 const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
 const hex = (ids: readonly Uint8Array[]) => ids.map((id) => id.toHex());
 
@@ -54,7 +55,9 @@ describe("sessions of a queue", () => {
     queue.sessionAnswered();
     const later = Array.from({ length: 40 }, () => queue.beginSession(host).sessionId);
     const { sessionId, previousSessionIds } = queue.beginSession(host);
-    expect(hex([...previousSessionIds, sessionId])).toEqual(hex([answered, ...later.slice(-14), sessionId]));
+    expect(hex([...previousSessionIds, sessionId])).toEqual(
+      hex([answered, ...later.slice(-14), sessionId]),
+    );
   });
 
   it("Q11: state as sent what is on disk at a start, but nothing that was appended since core last answered", async () => {
@@ -120,7 +123,9 @@ describe("a fork", () => {
     await queue.ack(2);
     queue.fork();
     const left = () =>
-      queue.beginSession(host).leftQueues.map((one) => [one.queueId.toHex(), one.storedThrough, one.ackedThrough]);
+      queue
+        .beginSession(host)
+        .leftQueues.map((one) => [one.queueId.toHex(), one.storedThrough, one.ackedThrough]);
     expect(left()).toEqual([[queueId.toHex(), 2, 2]]);
     // An older core answers without cursors.
     queue.sessionAnswered();
@@ -141,7 +146,8 @@ describe("a fork", () => {
       queue.fork();
       return queueId;
     });
-    const leftOf = (hostId: string) => hex(queue.beginSession(hostId).leftQueues.map(({ queueId }) => queueId));
+    const leftOf = (hostId: string) =>
+      hex(queue.beginSession(hostId).leftQueues.map(({ queueId }) => queueId));
     expect(leftOf(host)).toEqual(hex(ids.slice(2).toReversed()));
     // The queue was not another host's yet, so it is left as the one of `host`: the oldest is forgotten.
     expect(leftOf("spiffe://fleet.test/host-2")).toEqual([]);

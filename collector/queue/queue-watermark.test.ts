@@ -19,7 +19,12 @@ import { QueueUnreadableError } from "./errors.ts";
 import { readQueueStats } from "./stats.ts";
 
 const { dirOf, open } = setUpQueues((opened) => ({ entropy: createSeededEntropy(opened + 2) }));
-const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock: systemClock };
+const limits = {
+  maxDiskUsageBytes: 1e8,
+  atRiskBytesPercent: 80,
+  atRiskOldestSeconds: 86_400,
+  clock: systemClock,
+};
 const position = (value: string) => ({ checkpoints: [{ source: "file", key: "1:2", value }] });
 
 /** Stores 30 × 10 records with a position each, as a queue of its own; `dirOf()` is then what a kill -9 leaves of it. */
@@ -66,15 +71,27 @@ describe("K5: a queue whose WAL is damaged", () => {
       const kept = readAll(queue).length;
       expect(kept).toBeLessThan(300);
       expect(losses).toEqual([300 - kept]);
-      expect(queue.stats()).toMatchObject({ lostRecords: 300 - kept, droppedRecordsTotal: 300 - kept, atRisk: true });
-      expect(diag).toMatchObject({ lostRecords: 300 - kept, droppedRecordsTotal: 300 - kept, atRisk: true });
+      expect(queue.stats()).toMatchObject({
+        lostRecords: 300 - kept,
+        droppedRecordsTotal: 300 - kept,
+        atRisk: true,
+      });
+      expect(diag).toMatchObject({
+        lostRecords: 300 - kept,
+        droppedRecordsTotal: 300 - kept,
+        atRisk: true,
+      });
       // The lines of the lost records can be read again: their position is that of the records that are left.
       expect(queue.checkpoints("file").get("1:2")).toBe(`${kept}`);
       await queue.append([record("next")]);
       expect(readAll(queue).at(-1)?.sequence).toBe(301);
       await queue.close();
       const again = open({ onLost: () => expect.fail("it was counted before") });
-      expect(again.stats()).toMatchObject({ lostRecords: 300 - kept, droppedRecordsTotal: 300 - kept, atRisk: true });
+      expect(again.stats()).toMatchObject({
+        lostRecords: 300 - kept,
+        droppedRecordsTotal: 300 - kept,
+        atRisk: true,
+      });
     });
 
   it("(removed) loses nothing, and repeats no line, if core had acknowledged everything", async () => {
@@ -101,7 +118,12 @@ describe("K5: a queue whose WAL is damaged", () => {
     kill("live");
     rmSync(wal());
     const queue = open();
-    expect(queue.stats()).toMatchObject({ records: 0, lostRecords: 1, droppedRecordsTotal: 1, atRisk: true });
+    expect(queue.stats()).toMatchObject({
+      records: 0,
+      lostRecords: 1,
+      droppedRecordsTotal: 1,
+      atRisk: true,
+    });
     expect([queue.checkpoints("file").get("1:2"), queue.lastSequence]).toEqual(["2", 3]);
   });
 
@@ -153,7 +175,9 @@ describe("K5: the mark beside the database", () => {
     const queue = open();
     const far = "x".repeat(200_000);
     for (let round = 0; round < 40; round++)
-      await queue.append([], { checkpoints: [{ source: "file", key: `${round % 3}`, value: `${far}${round}` }] });
+      await queue.append([], {
+        checkpoints: [{ source: "file", key: `${round % 3}`, value: `${far}${round}` }],
+      });
     expect(statSync(mark()).size).toBeLessThan(3_500_000);
     expect(statSync(mark()).mode & 0o777).toBe(0o600);
     await queue.close();
@@ -174,7 +198,9 @@ describe("K5: the mark beside the database", () => {
       atRisk: true,
     });
     await queue.close();
-    expect(open({ onLost: () => expect.fail("it was counted before") }).stats().droppedRecordsTotal).toBe(300);
+    expect(
+      open({ onLost: () => expect.fail("it was counted before") }).stats().droppedRecordsTotal,
+    ).toBe(300);
   });
 });
 
@@ -182,15 +208,18 @@ describe.skipIf(!hasStrace())("K6: a disk that returns read errors (needs strace
   let recover: (() => Promise<void>) | undefined;
   afterEach(async () => recover?.());
 
-  it.each([1, 3, 4, 6])("from read %i on keeps the queue, which opens when they have ended", async (from) => {
-    const filled = open();
-    for (let index = 0; index < 20; index++) await filled.append([record(`${index}`, 20_000)]);
-    await filled.close();
-    recover = await failReads(join(dirOf(), "queue.db"), from);
-    expect(() => open()).toThrow(QueueUnreadableError);
-    await recover();
-    const queue = open({ onQuarantined: () => expect.fail("the queue is intact") });
-    expect(readAll(queue)).toHaveLength(20);
-    expect(existsSync(join(dirOf(), "quarantine-1"))).toBe(false);
-  });
+  it.each([1, 3, 4, 6])(
+    "from read %i on keeps the queue, which opens when they have ended",
+    async (from) => {
+      const filled = open();
+      for (let index = 0; index < 20; index++) await filled.append([record(`${index}`, 20_000)]);
+      await filled.close();
+      recover = await failReads(join(dirOf(), "queue.db"), from);
+      expect(() => open()).toThrow(QueueUnreadableError);
+      await recover();
+      const queue = open({ onQuarantined: () => expect.fail("the queue is intact") });
+      expect(readAll(queue)).toHaveLength(20);
+      expect(existsSync(join(dirOf(), "quarantine-1"))).toBe(false);
+    },
+  );
 });

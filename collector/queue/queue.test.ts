@@ -34,7 +34,8 @@ describe("append and read", () => {
   it("reads up to either bound, and at least one record", async () => {
     const queue = open();
     await queue.append([record("a", 1000), record("b", 1000), record("c", 1000)]);
-    const read = (maxRecords: number, maxBytes: number) => queue.read(0, { maxRecords, maxBytes }).at(-1)?.lastSequence;
+    const read = (maxRecords: number, maxBytes: number) =>
+      queue.read(0, { maxRecords, maxBytes }).at(-1)?.lastSequence;
     expect([read(2, 1e6), read(10, 2500), read(10, 1)]).toEqual([2, 2, 1]);
   });
 
@@ -43,7 +44,9 @@ describe("append and read", () => {
     await queue.append(["a", "b", "c", "d", "e", "f"].map((text) => record(text)));
     await queue.append([record("g")]);
     const read = (beyond: number, maxRecords: number) =>
-      queue.read(beyond, { maxRecords, maxBytes: 1e6 }).map((found) => [found.firstSequence, found.lastSequence]);
+      queue
+        .read(beyond, { maxRecords, maxBytes: 1e6 })
+        .map((found) => [found.firstSequence, found.lastSequence]);
     expect(read(0, 2)).toEqual([[1, 2]]);
     expect(read(2, 2)).toEqual([[3, 4]]);
     for (const { envelopes } of queue.read(2, { maxRecords: 1, maxBytes: 1e6 }))
@@ -118,7 +121,9 @@ describe("a full queue", () => {
     await queue.ack(1);
     await Promise.all([big, small]);
     expect(done).toEqual(["c", "d"]);
-    expect(readAll(queue).map(({ payload }) => payload[0])).toEqual([..."bcd"].map((letter) => letter.charCodeAt(0)));
+    expect(readAll(queue).map(({ payload }) => payload[0])).toEqual(
+      [..."bcd"].map((letter) => letter.charCodeAt(0)),
+    );
   });
 
   it("rejects with QueueFullError when the caller's signal aborts, and stores nothing of it later", async () => {
@@ -128,7 +133,9 @@ describe("a full queue", () => {
     const refused = queue.append([record("b", 2000)], { signal: caller.signal });
     caller.abort();
     await expect(refused).rejects.toThrow(QueueFullError);
-    await expect(queue.append([record("b", 2000)], { signal: caller.signal })).rejects.toThrow(QueueFullError);
+    await expect(queue.append([record("b", 2000)], { signal: caller.signal })).rejects.toThrow(
+      QueueFullError,
+    );
     await queue.ack(1);
     await queue.append([record("c")]);
     expect(sequences(queue)).toEqual([2]);
@@ -150,7 +157,9 @@ describe("a full queue", () => {
     const queue = open({ maxDiskUsageBytes: 3_000, dropNewestOnFull: true });
     expect(await queue.append([record("a", 2000)])).toBe("stored");
     const checkpoints = [{ source: "file", key: "k", value: "9" }];
-    expect(await queue.append([record("b", 2000), record("c", 10)], { checkpoints })).toBe("dropped");
+    expect(await queue.append([record("b", 2000), record("c", 10)], { checkpoints })).toBe(
+      "dropped",
+    );
     await queue.close();
     const again = open({ maxDiskUsageBytes: 3_000 });
     expect(again.stats()).toMatchObject({ records: 1, droppedRecordsTotal: 2 });
@@ -204,7 +213,10 @@ it("rejects every append of a transaction that fails, and stores the next one", 
   const queue = open();
   await queue.append([record("a")]);
   const bad = { checkpoints: [{ source: "s", key: "k", value: {} as string }] };
-  const results = await Promise.allSettled([queue.append([record("c")]), queue.append([record("b")], bad)]);
+  const results = await Promise.allSettled([
+    queue.append([record("c")]),
+    queue.append([record("b")], bad),
+  ]);
   expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   await queue.append([record("d")]);
   expect(sequences(queue)).toEqual([1, 2]);

@@ -41,7 +41,10 @@ export interface Queue extends QueueSessions {
    * every record is then counted and the checkpoints are stored (they are not if the disk itself cannot be written). After any other
    * rejection nothing was stored and the call may be repeated.
    */
-  append(records: readonly NewRecord[] | RecordBatch, options?: AppendOptions): Promise<AppendOutcome>;
+  append(
+    records: readonly NewRecord[] | RecordBatch,
+    options?: AppendOptions,
+  ): Promise<AppendOutcome>;
   /** Returns records above `sequence` in order, within both bounds; the first one also if it alone is over `maxBytes`. */
   read(sequence: number, limits: { maxRecords: number; maxBytes: number }): QueuedRecords[];
   /** Resolves when `lastSequence` is above `sequence`; rejects with the signal's reason. */
@@ -106,5 +109,8 @@ export const openQueue = (options: QueueOptions): Queue => {
 export const openStandIn = (options: QueueOptions, cause: unknown): Queue => {
   const origin = newOrigin(options.entropy, { ageMs: 0, wallMs: options.clock.now() });
   const openStore = () => openFailingStore(origin, cause);
-  return createQueue({ ...options, dropNewestOnFull: false }, { openStore, onClosed: () => undefined });
+  return createQueue(
+    { ...options, dropNewestOnFull: false },
+    { openStore, onClosed: () => undefined },
+  );
 };

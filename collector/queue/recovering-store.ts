@@ -8,7 +8,16 @@
  * - A database whose time is ahead of the watermark's, as a flipped bit sets it, has that of the watermark: nothing expires by the wrong one.
  * - A database that lacks commits (watermark.ts) continues behind them: what it lacks is counted, and no sequence is used twice.
  */
-import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readSync, renameSync, rmSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+} from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
@@ -24,7 +33,13 @@ import { leaveQueue, leftQueueSource } from "./left-queues.ts";
 import { addLosses } from "./losses.ts";
 import type { Checkpoint } from "./record.ts";
 import { openStore, type QueueStore } from "./store.ts";
-import { missingRecords, readWatermark, type Watermark, type WatermarkWriter, writeWatermark } from "./watermark.ts";
+import {
+  missingRecords,
+  readWatermark,
+  type Watermark,
+  type WatermarkWriter,
+  writeWatermark,
+} from "./watermark.ts";
 
 /** The dependencies of a queue's store. */
 export interface RecoveringStoreOptions {
@@ -92,13 +107,26 @@ export const openRecoveringStore = (
   /** The origin of the database that replaces a corrupt one: what it says of itself, or the watermark if that knows of more. */
   const originOfRemains = (): QueueOrigin => {
     const { state, checkpoints } = readRemains(dir);
-    const { droppedRecords = 0, deadLetters = 0, forks = 0, records = 0, quarantinedRecords = 0 } = state ?? {};
+    const {
+      droppedRecords = 0,
+      deadLetters = 0,
+      forks = 0,
+      records = 0,
+      quarantinedRecords = 0,
+    } = state ?? {};
     const isBehind = found !== undefined && found.lastSequence >= (state?.nextSequence ?? 0);
     const lost = isBehind ? found.records : records;
     const kept = isBehind ? found.checkpoints : (checkpoints ?? found?.checkpoints ?? []);
-    const totals = { droppedRecords, deadLetters, forks, quarantinedRecords: quarantinedRecords + lost };
+    const totals = {
+      droppedRecords,
+      deadLetters,
+      forks,
+      quarantinedRecords: quarantinedRecords + lost,
+    };
     const left = new Map(
-      kept.flatMap(({ source, key, value }) => (source === leftQueueSource ? [[key, `${value}`]] : [])),
+      kept.flatMap(({ source, key, value }) =>
+        source === leftQueueSource ? [[key, `${value}`]] : [],
+      ),
     );
     const remembered = changed(kept, state === undefined ? [] : leaveQueue(left, state));
     return { ...origin([], 0), ...totals, checkpoints: withLosses(remembered, 0, 0) };
@@ -115,7 +143,8 @@ export const openRecoveringStore = (
   };
 
   let store = openOrReplace();
-  const startWatermark = (): WatermarkWriter => writeWatermark(dir, store.state, () => store.allCheckpoints());
+  const startWatermark = (): WatermarkWriter =>
+    writeWatermark(dir, store.state, () => store.allCheckpoints());
   let watermark = startWatermark();
 
   const use = <Result>(act: (store: QueueStore) => Result): Result => {
@@ -162,17 +191,31 @@ export const openRecoveringStore = (
 };
 
 /** Returns checkpoints with the losses in them, at the queue's time `ageMs`. */
-const withLosses = (checkpoints: readonly Checkpoint[], records: number, ageMs: number): Checkpoint[] =>
-  changed(checkpoints, [addLosses(checkpoints, records, ageMs)]);
+const withLosses = (
+  checkpoints: readonly Checkpoint[],
+  records: number,
+  ageMs: number,
+): Checkpoint[] => changed(checkpoints, [addLosses(checkpoints, records, ageMs)]);
 
 /** Returns checkpoints after changes. */
-const changed = (checkpoints: readonly Checkpoint[], changes: readonly Checkpoint[]): Checkpoint[] => {
-  const isSame = (one: Checkpoint) => (other: Checkpoint) => one.source === other.source && one.key === other.key;
-  return [...checkpoints.filter((one) => !changes.some(isSame(one))), ...changes.filter(({ value }) => value !== null)];
+const changed = (
+  checkpoints: readonly Checkpoint[],
+  changes: readonly Checkpoint[],
+): Checkpoint[] => {
+  const isSame = (one: Checkpoint) => (other: Checkpoint) =>
+    one.source === other.source && one.key === other.key;
+  return [
+    ...checkpoints.filter((one) => !changes.some(isSame(one))),
+    ...changes.filter(({ value }) => value !== null),
+  ];
 };
 
 /** Sets the queue's time to the watermark's if its own is ahead of it, and the queue at risk. */
-const correctAge = (watermark: Watermark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
+const correctAge = (
+  watermark: Watermark | undefined,
+  store: QueueStore,
+  options: RecoveringStoreOptions,
+): void => {
   const reading = leastReading(store.state, watermark?.reading, options.clock.now());
   if (reading === store.state) return;
   store.transaction(({ state, putCheckpoint }) => {
@@ -186,7 +229,11 @@ const correctAge = (watermark: Watermark | undefined, store: QueueStore, options
  * Counts what a sound database lacks of what the watermark says, and moves its sequences behind that. Takes the positions up to which core has
  * everything, if they are ahead of the database's: the lines of lost records are then read again, and no others.
  */
-const continueBehind = (watermark: Watermark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
+const continueBehind = (
+  watermark: Watermark | undefined,
+  store: QueueStore,
+  options: RecoveringStoreOptions,
+): void => {
   if (watermark === undefined || watermark.lastSequence < store.state.nextSequence) return;
   const lost = missingRecords(watermark, store.state);
   const { ageMs, wallMs, nextSequence } = store.state;
@@ -223,7 +270,8 @@ const retryIfCorrupt = (open: () => QueueStore): QueueStore => {
 };
 
 /** SQLITE_IOERR, or the file system's own EIO. */
-const isReadError = (error: unknown): boolean => sqliteCodeOf(error) === 10 || errorCode(error) === "EIO";
+const isReadError = (error: unknown): boolean =>
+  sqliteCodeOf(error) === 10 || errorCode(error) === "EIO";
 
 const sqliteSuffixes = ["-shm", "-wal", ""];
 
@@ -268,8 +316,10 @@ const quarantine = (dir: string): string => {
   mkdirSync(folder, { mode: 0o700 });
   const { database } = queueFiles(dir);
   for (const suffix of sqliteSuffixes)
-    if (existsSync(database + suffix)) renameSync(database + suffix, join(folder, `queue.db${suffix}`));
-  for (const old of before.slice(quarantinesMax - 1)) rmSync(join(dir, `quarantine-${old}`), { recursive: true });
+    if (existsSync(database + suffix))
+      renameSync(database + suffix, join(folder, `queue.db${suffix}`));
+  for (const old of before.slice(quarantinesMax - 1))
+    rmSync(join(dir, `quarantine-${old}`), { recursive: true });
   fsyncDirectorySync(dir);
   return folder;
 };

@@ -11,7 +11,11 @@ const settleMs = 90_000;
  * Follows whether a part of the collector does its work; `condition` says why not, from the first failure on, and `canEnd` whether a
  * success would end that. `part` begins its reasons.
  */
-export const createReportedFault = (code: string, clock: Pick<Clock, "now" | "monotonic">, part = "") => {
+export const createReportedFault = (
+  code: string,
+  clock: Pick<Clock, "now" | "monotonic">,
+  part = "",
+) => {
   let condition: ReportedCondition | undefined;
   let failedMs = 0;
   const canEnd = () => condition !== undefined && clock.monotonic() - failedMs >= settleMs;

@@ -3,7 +3,13 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { isDiskUnwritable } from "./errors.ts";
 import { type QueueState, unsent } from "./format.ts";
-import { type LeftQueue, leaveQueue, leftCheckpoint, leftQueueSource, leftQueuesOfHost } from "./left-queues.ts";
+import {
+  type LeftQueue,
+  leaveQueue,
+  leftCheckpoint,
+  leftQueueSource,
+  leftQueuesOfHost,
+} from "./left-queues.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 
 /** The claims with which the collector opens the queue in core (docs/protocol.md, "Fencing"). */
@@ -134,7 +140,14 @@ export const createQueueSessions = (
       if (isSaved) unsaved = [];
       const previousSessionIds = idsOf(history).slice(0, -1);
       leftQueues = leftQueuesOfHost(store.checkpoints(leftQueueSource), { hostId, queueId });
-      return { queueId, sessionId, previousSessionIds, ackedThrough, sentThrough: sentThrough(), leftQueues };
+      return {
+        queueId,
+        sessionId,
+        previousSessionIds,
+        ackedThrough,
+        sentThrough: sentThrough(),
+        leftQueues,
+      };
     },
     sessionAnswered: (leftCursors = []) => {
       isAnswered = 1;
@@ -145,7 +158,8 @@ export const createQueueSessions = (
         for (const [index, left] of leftQueues.entries()) {
           const storedThrough = leftCursors[index] ?? left.storedThrough;
           // Also a lower one: core has recorded what it lost.
-          if (storedThrough !== left.storedThrough) putCheckpoint(leftCheckpoint({ ...left, storedThrough }));
+          if (storedThrough !== left.storedThrough)
+            putCheckpoint(leftCheckpoint({ ...left, storedThrough }));
         }
       });
       if (isSaved) unsaved = [];
@@ -168,7 +182,10 @@ const sessionsMax = 16;
  */
 const drawSessionId = (clock: Clock, entropy: Entropy): Uint8Array<ArrayBuffer> =>
   Uint8Array.from(
-    createHash("sha256").update(entropy.bytes(32)).update(`${clock.now()} ${clock.monotonic()}`).digest(),
+    createHash("sha256")
+      .update(entropy.bytes(32))
+      .update(`${clock.now()} ${clock.monotonic()}`)
+      .digest(),
   ).slice(0, idBytes);
 
 /** Returns the history of a queue with more sessions; the oldest leave it, but never the last one that core has answered. */

@@ -5,7 +5,13 @@ import type { HeartbeatRequest, ReportedCondition } from "../../proto/management
 import { ageAt, leastReading } from "./age.ts";
 import { type FileGaps, fileGapSource, sumFileGaps } from "./file-gaps.ts";
 import { queueFiles } from "./files.ts";
-import { checkFormat, type QueueState, readCheckpoints, readOldestAge, readState } from "./format.ts";
+import {
+  checkFormat,
+  type QueueState,
+  readCheckpoints,
+  readOldestAge,
+  readState,
+} from "./format.ts";
 import { isLosing, type Losses, parseLosses } from "./losses.ts";
 import type { LossTotals } from "./period.ts";
 import type { QueueStore } from "./store.ts";
@@ -75,7 +81,10 @@ export const damageOf = (checkpoints: (source: string) => ReadonlyMap<string, st
 });
 
 /** Returns what the accounts of a queue state as damage and as gaps. */
-export const lossTotals = ({ state, checkpoints }: Pick<QueueStore, "state" | "checkpoints">): LossTotals => {
+export const lossTotals = ({
+  state,
+  checkpoints,
+}: Pick<QueueStore, "state" | "checkpoints">): LossTotals => {
   const { losses, gaps } = damageOf(checkpoints);
   return {
     damaged: state.quarantinedRecords + losses.records,
@@ -93,7 +102,8 @@ export const statsOf = (
   { losses, gaps }: Damage,
   risk: Risk,
 ): QueueStats => {
-  const oldestRecordAgeSeconds = oldestAgeMs === null ? null : Math.max(0, Math.floor((nowAgeMs - oldestAgeMs) / 1000));
+  const oldestRecordAgeSeconds =
+    oldestAgeMs === null ? null : Math.max(0, Math.floor((nowAgeMs - oldestAgeMs) / 1000));
   return {
     records: state.records,
     bytes: state.bytes,
@@ -118,7 +128,10 @@ export const statsOf = (
  * Reads the figures of the queue in `dir`, also while a collector runs: does not take the queue's lock and changes nothing. Counts what the
  * next start will find lost. Returns null if there is no queue yet. Throws if it is corrupt or of another format.
  */
-export const readQueueStats = (dir: string, options: Risk & { clock: Pick<Clock, "now"> }): QueueStats | null => {
+export const readQueueStats = (
+  dir: string,
+  options: Risk & { clock: Pick<Clock, "now"> },
+): QueueStats | null => {
   const path = queueFiles(dir).database;
   if (!existsSync(path)) return null;
   // Before the database, which a running collector moves on.
@@ -135,12 +148,22 @@ export const readQueueStats = (dir: string, options: Risk & { clock: Pick<Clock,
     const checkpoints = readCheckpoints(database);
     const { losses, gaps } = damageOf(
       (source) =>
-        new Map(checkpoints.filter((own) => own.source === source).map(({ key, value }) => [key, value ?? ""])),
+        new Map(
+          checkpoints
+            .filter((own) => own.source === source)
+            .map(({ key, value }) => [key, value ?? ""]),
+        ),
     );
     if (missing > 0 || reading !== state)
       Object.assign(losses, { records: losses.records + missing, lastAgeMs: ageMs });
     const droppedRecords = state.droppedRecords + missing;
-    return statsOf({ ...state, droppedRecords }, readOldestAge(database), ageMs, { losses, gaps }, options);
+    return statsOf(
+      { ...state, droppedRecords },
+      readOldestAge(database),
+      ageMs,
+      { losses, gaps },
+      options,
+    );
   } finally {
     database.close();
   }

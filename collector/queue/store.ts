@@ -46,7 +46,8 @@ export interface QueueTransaction {
 }
 
 /** The database, open for writing in one process. */
-export interface QueueStore extends Pick<BlockTable, "read" | "oldestAgeMs" | "firstSequenceSince"> {
+export interface QueueStore
+  extends Pick<BlockTable, "read" | "oldestAgeMs" | "firstSequenceSince"> {
   /** The state after the last transaction. */
   readonly state: Readonly<QueueState>;
   /** Commits the changes; returns the checkpoints among them. */
@@ -90,11 +91,16 @@ export const openFailingStore = (origin: QueueOrigin, cause: unknown): QueueStor
   return { ...createStore(database, () => origin), transaction };
 };
 
-const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs: number }): QueueStore => {
+const createStore = (
+  database: DatabaseSync,
+  now: () => { ageMs: number; wallMs: number },
+): QueueStore => {
   const begin = database.prepare("BEGIN IMMEDIATE");
   const commit = database.prepare("COMMIT");
   const saveState = prepareSaveState(database);
-  const insertDeadLetter = database.prepare("INSERT INTO dead_letter VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  const insertDeadLetter = database.prepare(
+    "INSERT INTO dead_letter VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  );
   const trimDeadLetters = database.prepare(
     `DELETE FROM dead_letter WHERE id IN (
        SELECT id FROM (SELECT id, row_number() OVER newest AS position, sum(bytes) OVER newest AS total
@@ -188,7 +194,9 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
     firstSequenceSince: blocks.firstSequenceSince,
     checkpoints: (source) => new Map(checkpoints.get(source)),
     allCheckpoints: () =>
-      Array.from(checkpoints, ([source, own]) => Array.from(own, ([key, value]) => ({ source, key, value }))).flat(),
+      Array.from(checkpoints, ([source, own]) =>
+        Array.from(own, ([key, value]) => ({ source, key, value })),
+      ).flat(),
     accounts: (read) => read(accounts),
     close: () => database.close(),
   };

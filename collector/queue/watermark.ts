@@ -56,7 +56,8 @@ export const readWatermark = (dir: string): Watermark | undefined => {
 const lastOfEach = (lines: readonly WatermarkLine[]): Checkpoint[] => {
   const last = new Map<string, Checkpoint>();
   for (const { changed } of lines)
-    for (const [source, key, value] of changed) last.set(JSON.stringify([source, key]), { source, key, value });
+    for (const [source, key, value] of changed)
+      last.set(JSON.stringify([source, key]), { source, key, value });
   return [...last.values()];
 };
 
@@ -78,7 +79,12 @@ const parseLine = (text: string): WatermarkLine | undefined => {
   const parsed = v.safeParse(Line, JSON.parse(json.toString()));
   if (!parsed.success) return undefined;
   const [lastSequence, records, changed, reading] = parsed.output;
-  return { lastSequence, records, changed, reading: reading && { ageMs: reading[0], wallMs: reading[1] } };
+  return {
+    lastSequence,
+    records,
+    changed,
+    reading: reading && { ageMs: reading[0], wallMs: reading[1] },
+  };
 };
 
 const checksumOf = (json: Uint8Array): string => crc32(json).toString(16).padStart(8, "0");
@@ -91,7 +97,9 @@ export const missingRecords = (
   watermark: Watermark | undefined,
   { nextSequence }: Pick<QueueState, "nextSequence">,
 ): number =>
-  watermark === undefined ? 0 : Math.min(watermark.records, Math.max(0, watermark.lastSequence - (nextSequence - 1)));
+  watermark === undefined
+    ? 0
+    : Math.min(watermark.records, Math.max(0, watermark.lastSequence - (nextSequence - 1)));
 
 type WatermarkState = Pick<QueueState, "nextSequence" | "records" | "ageMs" | "wallMs">;
 
@@ -123,7 +131,10 @@ export const writeWatermark = (
     file = undefined;
   };
 
-  const write = ({ nextSequence, records, ageMs, wallMs }: WatermarkState, changed: readonly Checkpoint[]): void => {
+  const write = (
+    { nextSequence, records, ageMs, wallMs }: WatermarkState,
+    changed: readonly Checkpoint[],
+  ): void => {
     if (file === undefined) return;
     const fields = changed.map(({ source, key, value }) => [source, key, value]);
     const json = Buffer.from(JSON.stringify([nextSequence - 1, records, fields, [ageMs, wallMs]]));
@@ -153,7 +164,9 @@ export const writeWatermark = (
   attempt(() => rewrite(state));
   return {
     committed: (line, changed) =>
-      attempt(() => (file === undefined || bytes >= rewriteAt ? rewrite(line) : write(line, changed))),
+      attempt(() =>
+        file === undefined || bytes >= rewriteAt ? rewrite(line) : write(line, changed),
+      ),
     close,
   };
 };

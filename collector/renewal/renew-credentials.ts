@@ -42,7 +42,15 @@ export interface Renewal {
  * `CredentialsRejectedByConfigError` or an error of the file system; complete credentials are installed even then.
  */
 export const renewCredentials = (renewal: Renewal): Promise<Credentials> => {
-  const { configPath, directory, inUse, transport, env, signal, retry = (call) => call() } = renewal;
+  const {
+    configPath,
+    directory,
+    inUse,
+    transport,
+    env,
+    signal,
+    retry = (call) => call(),
+  } = renewal;
   return directory.locked(async () => {
     const credentials = (await directory.current()) ?? inUse;
     if (credentials.fingerprintSha256 !== inUse.fingerprintSha256) return credentials;

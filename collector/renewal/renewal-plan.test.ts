@@ -9,13 +9,17 @@ const notBefore = Date.UTC(2026, 5, 1);
 const credentialsOf = (fingerprintSha256: string, lifetimeMs = 20 * day) =>
   ({
     fingerprintSha256,
-    certificate: { validFromDate: new Date(notBefore), validToDate: new Date(notBefore + lifetimeMs) },
+    certificate: {
+      validFromDate: new Date(notBefore),
+      validToDate: new Date(notBefore + lifetimeMs),
+    },
   }) as Pick<Credentials, "certificate" | "fingerprintSha256">;
 
 describe("planRenewal", () => {
   it("adds 0 to 10 % of the lifetime to renew_after, from the certificate's hash alone", () => {
     const renewAfter = notBefore + 8 * day;
-    const dueAt = (hash: string) => planRenewal(credentialsOf(hash.padEnd(64, "0")), renewAfter).dueAt - renewAfter;
+    const dueAt = (hash: string) =>
+      planRenewal(credentialsOf(hash.padEnd(64, "0")), renewAfter).dueAt - renewAfter;
     expect(dueAt("00000000")).toBe(0);
     expect(dueAt("80000000")).toBe(day);
     expect(dueAt("ffffffff")).toBeGreaterThan(2 * day - 1000);
@@ -30,7 +34,10 @@ describe("planRenewal", () => {
   });
 
   it("R7: is due when it is overdue at the latest, whatever renew_after says", () => {
-    const { dueAt, overdueAt } = planRenewal(credentialsOf("f".repeat(64)), notBefore + 900 * 365 * day);
+    const { dueAt, overdueAt } = planRenewal(
+      credentialsOf("f".repeat(64)),
+      notBefore + 900 * 365 * day,
+    );
     expect(dueAt).toBe(overdueAt);
   });
 });
@@ -48,7 +55,11 @@ describe("retryDelayMs", () => {
           const notAfter = notBefore + lifetimeMs;
           const nowMs = notBefore + offsetMs;
           const entropy = createSeededEntropy(seed);
-          const delay = retryDelayMs({ notBefore, notAfter }, { attempt, nowMs, retryAfterSeconds }, entropy);
+          const delay = retryDelayMs(
+            { notBefore, notAfter },
+            { attempt, nowMs, retryAfterSeconds },
+            entropy,
+          );
           expect(delay).toBeGreaterThanOrEqual(1000);
           const left = nowMs < notAfter ? Math.min(notAfter - nowMs, lifetimeMs) : lifetimeMs;
           expect(delay).toBeLessThanOrEqual(Math.max(1000, Math.min(left / 10, 3_600_000)));
@@ -66,7 +77,11 @@ describe("retryDelayMs", () => {
     expect(Math.max(...delays(0))).toBeLessThanOrEqual(5_000);
     expect(Math.max(...delays(9))).toBeGreaterThan(1_000_000);
     expect(new Set(delays(9)).size).toBeGreaterThan(45);
-    const after = retryDelayMs(plan, { attempt: 0, nowMs: notBefore, retryAfterSeconds: 600 }, createSeededEntropy());
+    const after = retryDelayMs(
+      plan,
+      { attempt: 0, nowMs: notBefore, retryAfterSeconds: 600 },
+      createSeededEntropy(),
+    );
     expect(after).toBe(600_000);
   });
 });

@@ -46,7 +46,11 @@ export const planRenewal = (
  */
 export const retryDelayMs = (
   { notBefore, notAfter }: Pick<RenewalPlan, "notBefore" | "notAfter">,
-  { attempt, nowMs, retryAfterSeconds = 0 }: { attempt: number; nowMs: number; retryAfterSeconds?: number | undefined },
+  {
+    attempt,
+    nowMs,
+    retryAfterSeconds = 0,
+  }: { attempt: number; nowMs: number; retryAfterSeconds?: number | undefined },
   entropy: Entropy,
 ): number => {
   const lifetimeMs = notAfter - notBefore;

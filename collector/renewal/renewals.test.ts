@@ -59,7 +59,11 @@ describe("createRenewals", () => {
     const message = "EROFS: read-only file system, open '/etc/identity/tls.key'";
     const { clock, renewals, end } = setUp([
       () => {
-        throw Object.assign(new Error(message), { code: "EROFS", path: "/etc/identity/tls.key", syscall: "open" });
+        throw Object.assign(new Error(message), {
+          code: "EROFS",
+          path: "/etc/identity/tls.key",
+          syscall: "open",
+        });
       },
     ]);
     await clock.advance(2 * day);
@@ -71,7 +75,11 @@ describe("createRenewals", () => {
     const { clock, attempts, renewals, isDone, plan } = setUp();
     await clock.advance(2 * day - 1);
     expect(attempts).toEqual([]);
-    expect(renewals.status()).toMatchObject({ status: "ok", lastAttemptAt: null, nextAttemptAt: plan.dueAt });
+    expect(renewals.status()).toMatchObject({
+      status: "ok",
+      lastAttemptAt: null,
+      nextAttemptAt: plan.dueAt,
+    });
     await clock.advance(1);
     expect(attempts).toEqual([2 * day]);
     expect(isDone()).toBe(true);
@@ -103,7 +111,12 @@ describe("createRenewals", () => {
 
   it("N4: waits for Retry-After when core limits renewals, and does not report failed", async () => {
     const limited = () => {
-      throw new ManagementError({ code: "rate_limited", action: "retry", message: "no", retryAfterSeconds: 60 });
+      throw new ManagementError({
+        code: "rate_limited",
+        action: "retry",
+        message: "no",
+        retryAfterSeconds: 60,
+      });
     };
     const { clock, attempts, renewals, isDone } = setUp([limited, limited], 11 * day);
     await clock.advance(59_999);
@@ -125,7 +138,10 @@ describe("createRenewals", () => {
     for (const action of ["reenroll", "stop"] as const) {
       const { clock, renewals, end } = setUp(always(fail(action, "identity_revoked")), 11 * day);
       await clock.advance(minute);
-      expect(renewals.status()).toMatchObject({ status: "failed", lastError: "identity_revoked: no" });
+      expect(renewals.status()).toMatchObject({
+        status: "failed",
+        lastError: "identity_revoked: no",
+      });
       await end();
     }
     const { clock, renewals, plan, end } = setUp(always(fail()), 16 * day);
@@ -137,7 +153,10 @@ describe("createRenewals", () => {
   });
 
   it("R7: reports failed while the clock is 40 days ahead, limits its attempts, and recovers when the clock is corrected", async () => {
-    const { clock, attempts, renewals, end } = setUp(always(fail("fix_clock", "clock_skew")), 2 * day);
+    const { clock, attempts, renewals, end } = setUp(
+      always(fail("fix_clock", "clock_skew")),
+      2 * day,
+    );
     await clock.advance(hour);
     clock.set(clock.now() + 40 * day);
     await clock.advance(10 * hour);

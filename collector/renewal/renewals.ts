@@ -55,7 +55,9 @@ const lockedRetryMs = 5_000;
 /** Describes to core and operators why a renewal failed; the message of the file system has the path of the key. */
 const describeFailure = (error: unknown): string => {
   if (!(error instanceof Error)) return "unknown failure";
-  return "path" in error ? `the new credentials cannot be stored (${errorCode(error) ?? "no code"})` : error.message;
+  return "path" in error
+    ? `the new credentials cannot be stored (${errorCode(error) ?? "no code"})`
+    : error.message;
 };
 
 /**
@@ -99,10 +101,19 @@ export const createRenewals = (options: {
       rejected = failure?.action === "reenroll" || failure?.action === "stop";
       lastError = describeFailure(error);
       const { retryAfterSeconds } = failure ?? {};
-      const delayMs = retryDelayMs(plan, { attempt: failures, nowMs: clock.now(), retryAfterSeconds }, entropy);
+      const delayMs = retryDelayMs(
+        plan,
+        { attempt: failures, nowMs: clock.now(), retryAfterSeconds },
+        entropy,
+      );
       failures += 1;
       retryAt = clock.monotonic() + delayMs;
-      const fields = { err: error, code: failure?.code, action: failure?.action, retry_ms: delayMs };
+      const fields = {
+        err: error,
+        code: failure?.code,
+        action: failure?.action,
+        retry_ms: delayMs,
+      };
       log[rejected ? "error" : "warn"](fields, "the certificate could not be renewed; retrying");
       return false;
     }
@@ -125,7 +136,10 @@ export const createRenewals = (options: {
         if (isDue() && retryMs <= 0) {
           if (await attempt(signal)) return;
         } else {
-          await pause(Math.min(recheckMs, isDue() ? retryMs : Math.max(plan.dueAt - clock.now(), 1)), signal);
+          await pause(
+            Math.min(recheckMs, isDue() ? retryMs : Math.max(plan.dueAt - clock.now(), 1)),
+            signal,
+          );
         }
       }
     },

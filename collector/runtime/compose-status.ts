@@ -44,14 +44,20 @@ export const composeStatus = (parts: {
     },
     queue: queueReport(queue, conditions),
     conditions: [...conditions],
-    quarantine: { files: queue.quarantined, records: queue.quarantinedRecords, lost_records: queue.lostRecords },
+    quarantine: {
+      files: queue.quarantined,
+      records: queue.quarantinedRecords,
+      lost_records: queue.lostRecords,
+    },
     forwarder: {
       endpoint: config.forwarder.endpoint,
       connected: forwarder.connected,
       last_ack_at: time(forwarder.lastAckAt),
       last_error: forwarder.lastError,
     },
-    heartbeat: heartbeat ? { last_success_at: time(heartbeat.lastSuccessAt), last_error: heartbeat.lastError } : null,
+    heartbeat: heartbeat
+      ? { last_success_at: time(heartbeat.lastSuccessAt), last_error: heartbeat.lastError }
+      : null,
     certificate: {
       serial_number: credentials.certificate.serialNumber.toLowerCase(),
       fingerprint_sha256: credentials.fingerprintSha256,

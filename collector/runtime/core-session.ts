@@ -14,11 +14,24 @@ import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createConnector } from "../forward/connection.ts";
-import { createForwarder, type Forwarder, type ForwarderOptions, type ForwarderStatus } from "../forward/forwarder.ts";
-import { type IdentityDirectory, identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
+import {
+  createForwarder,
+  type Forwarder,
+  type ForwarderOptions,
+  type ForwarderStatus,
+} from "../forward/forwarder.ts";
+import {
+  type IdentityDirectory,
+  identityDirectoryOf,
+  openIdentityDirectory,
+} from "../identity/identity-directory.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
 import { callDesiredConfig, callDiag, callHeartbeat } from "../management/calls.ts";
-import { createHeartbeatSender, type HeartbeatReply, type HeartbeatStatus } from "../management/heartbeat-sender.ts";
+import {
+  createHeartbeatSender,
+  type HeartbeatReply,
+  type HeartbeatStatus,
+} from "../management/heartbeat-sender.ts";
 import { ManagementError } from "../management/management-error.ts";
 import { createSentAt, type ManagementCaller, signBody } from "../management/signed-request.ts";
 import { createStreamHeartbeats } from "../management/stream-heartbeats.ts";
@@ -27,16 +40,28 @@ import type { Queue } from "../queue/queue.ts";
 import { createPendingPromotion, type PendingPromotion } from "../renewal/pending-promotion.ts";
 import { renewCredentials, renewTimeoutMs } from "../renewal/renew-credentials.ts";
 import { planRenewal } from "../renewal/renewal-plan.ts";
-import { createRenewals, type RenewalReport, type Renewals, renewalNotConfigured } from "../renewal/renewals.ts";
+import {
+  createRenewals,
+  type RenewalReport,
+  type Renewals,
+  renewalNotConfigured,
+} from "../renewal/renewals.ts";
 import type { DiagAnswer } from "./diag-answers.ts";
 import { createDirectiveFollower } from "./follow-directives.ts";
-import { type ConfigReport, composeHeartbeat, measureUsage, type ProcessFacts } from "./heartbeat-report.ts";
+import {
+  type ConfigReport,
+  composeHeartbeat,
+  measureUsage,
+  type ProcessFacts,
+} from "./heartbeat-report.ts";
 
 const callTimeoutMs = 30_000;
 const unknownCertificate = "certificate_unknown";
 
 /** Fetches the config that core assigns to this host. Throws `ManagementError`. */
-export type FetchDesiredConfig = (currentConfigId: string | undefined) => Promise<ConfigDesiredResponse>;
+export type FetchDesiredConfig = (
+  currentConfigId: string | undefined,
+) => Promise<ConfigDesiredResponse>;
 
 /** The parameters and dependencies of a core session. */
 export interface CoreSessionOptions {
@@ -139,16 +164,30 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     const queue = options.queue.stats();
     const usage = measureUsage();
     const conditions = options.conditions();
-    const figures = { config, queue, usage, forwarder: forwarderStatus(), renewal: renewal(), conditions };
+    const figures = {
+      config,
+      queue,
+      usage,
+      forwarder: forwarderStatus(),
+      renewal: renewal(),
+      conditions,
+    };
     const { lastAckAt } = figures.forwarder;
-    const lastAckAgeSeconds = lastAckAt === null ? null : Math.max(0, Math.round((env.clock.now() - lastAckAt) / 1000));
-    return { report: composeHeartbeat(options.facts, figures), status: { queue, lastAckAgeSeconds, usage } };
+    const lastAckAgeSeconds =
+      lastAckAt === null ? null : Math.max(0, Math.round((env.clock.now() - lastAckAt) / 1000));
+    return {
+      report: composeHeartbeat(options.facts, figures),
+      status: { queue, lastAckAgeSeconds, usage },
+    };
   };
   const streamed = createStreamHeartbeats({
     forwarder,
     compose,
     sign: async (report) =>
-      signBody("heartbeat", loaded.credentials, { sent_at: await heartbeatCaller.sentAt.next(), ...report }),
+      signBody("heartbeat", loaded.credentials, {
+        sent_at: await heartbeatCaller.sentAt.next(),
+        ...report,
+      }),
     answerTimeoutMs: callTimeoutMs,
     clock: env.clock,
   });
@@ -165,14 +204,19 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     onAnswer: (answer) => {
       accepted();
       if (answer.renew_now) renewals?.trigger();
-      if (answer.send_diag) onDirective({ action: "send_diag", spreadMs: 0, requestId: answer.send_diag.request_id });
+      if (answer.send_diag)
+        onDirective({ action: "send_diag", spreadMs: 0, requestId: answer.send_diag.request_id });
       options.onHeartbeatAnswer(answer, fetchDesiredConfig);
     },
     onFailure: (code) => {
       if (code === unknownCertificate) promotion?.rollBack();
     },
   });
-  const parts = [forwarder, ...(renewals === undefined ? [] : [renewals]), ...(hasHeartbeats ? [heartbeats] : [])];
+  const parts = [
+    forwarder,
+    ...(renewals === undefined ? [] : [renewals]),
+    ...(hasHeartbeats ? [heartbeats] : []),
+  ];
   const running = parts.map((part) =>
     part.run(part === forwarder && !options.canForward ? AbortSignal.abort() : closing.signal),
   );
@@ -192,7 +236,8 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
 };
 
 /** A part may end, as renewals do after a success; it must not fail. */
-const rejectOnFailure = (part: Promise<void>): Promise<never> => part.then(() => new Promise<never>(() => undefined));
+const rejectOnFailure = (part: Promise<void>): Promise<never> =>
+  part.then(() => new Promise<never>(() => undefined));
 
 const transportOf = (
   { loaded: { config, coreCaPem }, tracer }: Pick<CoreSessionOptions, "loaded" | "tracer">,
@@ -213,7 +258,8 @@ const reachesIngestListener = ({ config, coreCaPem, ingestCaPem }: UsableConfig)
   const nameOf = (name: string | undefined, { hostname }: URL) => name ?? hostname;
   return (
     url.origin === ingest.origin &&
-    nameOf(config.management.serverName, url) === nameOf(config.forwarder.mtls.serverName, ingest) &&
+    nameOf(config.management.serverName, url) ===
+      nameOf(config.forwarder.mtls.serverName, ingest) &&
     coreCaPem === ingestCaPem
   );
 };
@@ -229,10 +275,16 @@ const createDiagSender = (
     try {
       const answer = await composeDiag();
       await send({ request_id: requestId, ...answer });
-      log.info({ request_id: requestId, sent: "bundle" in answer }, "answered core's request for diagnostics");
+      log.info(
+        { request_id: requestId, sent: "bundle" in answer },
+        "answered core's request for diagnostics",
+      );
     } catch (error) {
       const failure = error instanceof ManagementError ? error.failure : undefined;
-      log.warn({ err: error, code: failure?.code, action: failure?.action }, "diagnostics could not be sent");
+      log.warn(
+        { err: error, code: failure?.code, action: failure?.action },
+        "diagnostics could not be sent",
+      );
       if (failure?.action === "retry") return;
     }
     answered = requestId;
@@ -244,7 +296,10 @@ const openPromotion = async (
   directory: IdentityDirectory | undefined,
 ): Promise<PendingPromotion | undefined> => {
   const { credentials } = loaded;
-  return directory && createPendingPromotion({ directory, credentials, clock: env.clock, log, onRollback });
+  return (
+    directory &&
+    createPendingPromotion({ directory, credentials, clock: env.clock, log, onRollback })
+  );
 };
 
 /** Returns undefined without core's URL, and for files that are laid out by hand: those two cannot be replaced in one step. */
@@ -257,7 +312,14 @@ const createSessionRenewals = async (
   const renew = async (signal: AbortSignal) => {
     const { path: configPath, credentials: inUse } = loaded;
     const transport = transportOf({ loaded, tracer }, renewTimeoutMs);
-    const { certificate } = await renewCredentials({ configPath, directory, inUse, transport, env, signal });
+    const { certificate } = await renewCredentials({
+      configPath,
+      directory,
+      inUse,
+      transport,
+      env,
+      signal,
+    });
     log.info({ not_after: certificate.validToDate.toISOString() }, "the certificate is renewed");
   };
   return createRenewals({ plan, renew, ...env, log, failures: rollbacks });
@@ -265,11 +327,19 @@ const createSessionRenewals = async (
 
 /** Creates the forwarder of a config's queue. */
 export const createSessionForwarder = (
-  { loaded, queue, env, log, tracer }: Pick<CoreSessionOptions, "loaded" | "queue" | "env" | "log" | "tracer">,
+  {
+    loaded,
+    queue,
+    env,
+    log,
+    tracer,
+  }: Pick<CoreSessionOptions, "loaded" | "queue" | "env" | "log" | "tracer">,
   {
     promotion,
     ...callbacks
-  }: Pick<ForwarderOptions, "onOpened" | "onAck" | "onDirective"> & { promotion: PendingPromotion | undefined },
+  }: Pick<ForwarderOptions, "onOpened" | "onAck" | "onDirective"> & {
+    promotion: PendingPromotion | undefined;
+  },
 ): Forwarder => {
   const { config, credentials, ingestCaPem } = loaded;
   const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;

@@ -2,7 +2,10 @@ import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { createRunningCollector, type RunningCollector } from "../../tests/support/running-collector.ts";
+import {
+  createRunningCollector,
+  type RunningCollector,
+} from "../../tests/support/running-collector.ts";
 import { runCommandLine } from "../commands/command-line.ts";
 
 let running: RunningCollector;
@@ -12,7 +15,8 @@ beforeEach(async () => {
 });
 afterEach(() => running.stop());
 
-const sent = () => running.server.calls.filter(({ path }) => path === "/v1/collector/diag").map(({ body }) => body);
+const sent = () =>
+  running.server.calls.filter(({ path }) => path === "/v1/collector/diag").map(({ body }) => body);
 const fetched = () => running.server.calls.filter(({ path }) => path.endsWith("/config/desired"));
 const connected = () => expect.poll(() => running.peer.statuses.length).toBe(1);
 const request = (requestId: string) =>
@@ -35,17 +39,34 @@ describe("a request of core for diagnostics", () => {
     await runCommandLine(["diag", "--config", running.host.config], env);
     const printed = JSON.parse(env.out());
     const read = JSON.parse(String(bundle));
-    expect({ ...read, generated_at: 0, running: 0 }).toEqual({ ...printed, generated_at: 0, running: 0 });
-    expect(read.running).toMatchObject({ identity: running.host.identity, forwarder: { connected: true } });
+    expect({ ...read, generated_at: 0, running: 0 }).toEqual({
+      ...printed,
+      generated_at: 0,
+      running: 0,
+    });
+    expect(read.running).toMatchObject({
+      identity: running.host.identity,
+      forwarder: { connected: true },
+    });
     const key = await readFile(running.host.keyFile, "utf8");
-    for (const hidden of ["PRIVATE KEY", key.split("\n")[1] ?? key, "tls.key", "tls.crt", running.host.dir, "core-ca"])
+    for (const hidden of [
+      "PRIVATE KEY",
+      key.split("\n")[1] ?? key,
+      "tls.key",
+      "tls.crt",
+      running.host.dir,
+      "core-ca",
+    ])
       expect(bundle).not.toContain(hidden);
   });
 
   it("is refused where the host's own config forbids it, also one that does not run", async () => {
     await running.start();
     await connected();
-    const forbidding = running.host.configText.replace("management: {", "management: {remote_diag: false, ");
+    const forbidding = running.host.configText.replace(
+      "management: {",
+      "management: {remote_diag: false, ",
+    );
     for (const [text, opens] of [
       [`${forbidding}host_id: another\n`, 1],
       [forbidding, 2],
@@ -78,7 +99,10 @@ describe("a request of core for diagnostics", () => {
 
   it("is answered once, though the answers to heartbeats repeat it, and again when core could not store the answer", async () => {
     const requestId = randomUUID();
-    running.onDiag(() => ({ status: 503, body: { code: "database_unavailable", action: "retry" } }));
+    running.onDiag(() => ({
+      status: 503,
+      body: { code: "database_unavailable", action: "retry" },
+    }));
     running.peer.behaviour.answerStatus = () => ({ nextStatusSeconds: 1, sendDiag: { requestId } });
     await running.start();
     await expect.poll(() => sent().length).toBeGreaterThan(1);
@@ -123,7 +147,8 @@ describe("a flood of directives", () => {
     await running.start();
     await connected();
     const flood = () => {
-      for (let sent = 0; sent < 200; sent++) running.peer.direct({ action: { case: "configAssigned", value: {} } });
+      for (let sent = 0; sent < 200; sent++)
+        running.peer.direct({ action: { case: "configAssigned", value: {} } });
     };
     flood();
     await expect.poll(() => fetched().length).toBe(1);

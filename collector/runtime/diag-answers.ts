@@ -12,7 +12,10 @@ export const composeDiagAnswer = async (
   env: Pick<CollectorEnv, "clock" | "effectiveUid">,
 ): Promise<DiagAnswer> => {
   const onDisk = await loadConfig(running.path, env);
-  if ([running, onDisk].some(({ config }) => config?.management.remoteDiag === false)) return { refusal: "forbidden" };
+  if ([running, onDisk].some(({ config }) => config?.management.remoteDiag === false))
+    return { refusal: "forbidden" };
   const bundle = JSON.stringify(await composeDiagBundle(onDisk, env));
-  return Buffer.byteLength(JSON.stringify(bundle)) > diagBytesMax ? { refusal: "too_large" } : { bundle };
+  return Buffer.byteLength(JSON.stringify(bundle)) > diagBytesMax
+    ? { refusal: "too_large" }
+    : { bundle };
 };

@@ -24,7 +24,11 @@ export const createDirectiveFollower = ({
 }): ((directive: Directive) => void) => {
   const running = new Set<Directive["action"]>();
   const next = new Map<Directive["action"], Directive>();
-  const turns = createTokenBuckets({ burst: minuteCountMax, perSecond: minuteCountMax / 60, clock });
+  const turns = createTokenBuckets({
+    burst: minuteCountMax,
+    perSecond: minuteCountMax / 60,
+    clock,
+  });
 
   const run = async (directive: Directive): Promise<void> => {
     const { action, spreadMs } = directive;

@@ -70,7 +70,9 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       errors: config.errors.slice(0, configErrorsMax).map(freeText),
       running_config_hash: config.runningConfigHash,
       ...(desiredConfigHash === undefined ? {} : { desired_config_hash: desiredConfigHash }),
-      ...(lastKnownGoodConfigHash === undefined ? {} : { last_known_good_config_hash: lastKnownGoodConfigHash }),
+      ...(lastKnownGoodConfigHash === undefined
+        ? {}
+        : { last_known_good_config_hash: lastKnownGoodConfigHash }),
       apply_desired_config: config.applyDesiredConfig,
     },
     queue: queueReport(queue, conditions),

@@ -16,12 +16,17 @@ export interface KeepAccountsOptions {
 }
 
 /** Writes and signs the accounts of a queue at the end of each hour, until the signal aborts. */
-export const keepAccounts = async (options: KeepAccountsOptions, signal: AbortSignal): Promise<void> => {
+export const keepAccounts = async (
+  options: KeepAccountsOptions,
+  signal: AbortSignal,
+): Promise<void> => {
   const { queue, clock } = options;
   while (!signal.aborted) {
     attempt(options, () => queue.accounts.observe());
     // A millisecond later, so that the hour is over by then.
-    await clock.sleep(Math.min(observeMs, hourMs - (clock.now() % hourMs) + 1), signal).catch(() => undefined);
+    await clock
+      .sleep(Math.min(observeMs, hourMs - (clock.now() % hourMs) + 1), signal)
+      .catch(() => undefined);
   }
 };
 

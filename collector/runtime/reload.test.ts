@@ -28,7 +28,9 @@ afterEach(() => collector.stop());
 const certificateFile = () => readFile(collector.host.certFile, "utf8");
 const pemOf = (der: Uint8Array | undefined) => encodePem(der ?? new Uint8Array(), "CERTIFICATE");
 /** The distinct certificates that heartbeats presented. */
-const presented = () => [...new Set(collector.heartbeats().map(({ certificate }) => pemOf(certificate)))];
+const presented = () => [
+  ...new Set(collector.heartbeats().map(({ certificate }) => pemOf(certificate))),
+];
 
 /** A source that appends a numbered record every few milliseconds while it runs. */
 const createCounter = () => {
@@ -70,11 +72,15 @@ const createCounter = () => {
 const endWithoutGap = async (counter: ReturnType<typeof createCounter>, done: Promise<void>) => {
   counter.end();
   // A stop waits for the forwarder only while it is connected, and only for seconds.
-  await eventually(() => expect(collector.peer.stored.length).toBeGreaterThanOrEqual(counter.accepted()));
+  await eventually(() =>
+    expect(collector.peer.stored.length).toBeGreaterThanOrEqual(counter.accepted()),
+  );
   await collector.stop();
   await done;
   const accepted = counter.accepted();
-  const numbers = collector.peer.stored.map(({ payload }) => Number(Buffer.from(payload).toString()));
+  const numbers = collector.peer.stored.map(({ payload }) =>
+    Number(Buffer.from(payload).toString()),
+  );
   expect(numbers).toEqual(Array.from({ length: accepted }, (_, index) => index));
   const sequences = collector.peer.stored.map(({ sequence }) => Number(sequence));
   expect(sequences).toEqual(Array.from({ length: accepted }, (_, index) => index + 1));
@@ -88,13 +94,18 @@ describe("a renewal while records flow", () => {
     let lost = 0;
     collector.onRenew((call) => (++lost === 1 ? "cut" : issueFor(collector.host.ca, call)));
     let renewals = 0;
-    collector.onHeartbeat(() => heartbeatAnswer({ renew_now: presented().length < 3 && ++renewals > 0 }));
+    collector.onHeartbeat(() =>
+      heartbeatAnswer({ renew_now: presented().length < 3 && ++renewals > 0 }),
+    );
     const { done } = await collector.start(counter.create);
     await expect.poll(() => presented().length).toBeGreaterThanOrEqual(3);
     const stored = collector.peer.stored.length;
     await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(stored + 20);
     const last = collector.heartbeats().at(-1)?.body;
-    expect(last).toMatchObject({ config: { valid: true }, renewal: { status: expect.stringMatching(/^(ok|due)$/) } });
+    expect(last).toMatchObject({
+      config: { valid: true },
+      renewal: { status: expect.stringMatching(/^(ok|due)$/) },
+    });
     expect(presented()[0]).toBe(first);
     await endWithoutGap(counter, done);
   });
@@ -109,7 +120,9 @@ describe("a renewal while records flow", () => {
     await expect
       .poll(async () => (await readdir(identity)).toSorted())
       .toEqual(["current", "lock", "pairs", "sent-at.renew"]);
-    expect(await readFile(join(identity, "current", "renew-after"), "utf8")).toBe("2062-01-01T00:00:00.000Z\n");
+    expect(await readFile(join(identity, "current", "renew-after"), "utf8")).toBe(
+      "2062-01-01T00:00:00.000Z\n",
+    );
   });
 
   it("R1: rolls back when core does not know the new certificate, and waits before it renews again", async () => {
@@ -155,7 +168,10 @@ describe("a renewal while records flow", () => {
     const byCoresClock = <Reply>({ body }: ManagementCall, answer: () => Reply) => {
       const now = collector.clock.now() - skewMs;
       if (Math.abs(Date.parse(String(body.sent_at)) - now) <= 120_000) return answer();
-      return refusal(401, "clock_skew", { action: "fix_clock", server_time: new Date(now).toISOString() });
+      return refusal(401, "clock_skew", {
+        action: "fix_clock",
+        server_time: new Date(now).toISOString(),
+      });
     };
     collector.clock.skip(skewMs);
     collector.onRenew((call) => byCoresClock(call, () => issueFor(collector.host.ca, call)));
@@ -173,7 +189,9 @@ describe("a renewal while records flow", () => {
     expect(
       collector
         .heartbeats()
-        .filter(({ body }) => Date.parse(String(body.sent_at)) > collector.clock.now() - skewMs / 2),
+        .filter(
+          ({ body }) => Date.parse(String(body.sent_at)) > collector.clock.now() - skewMs / 2,
+        ),
     ).toHaveLength(1);
   });
 
@@ -195,24 +213,33 @@ describe("a renewal while records flow", () => {
   it("uses the credentials that `renew` installed meanwhile", async () => {
     await collector.start();
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
-    expect(await runCommandLine(["renew", "--config", collector.host.config], createTestCollectorEnv())).toBe(0);
+    expect(
+      await runCommandLine(["renew", "--config", collector.host.config], createTestCollectorEnv()),
+    ).toBe(0);
     await expect.poll(() => presented().length).toBe(2);
   });
 
   it("waits while another process has the identity directory's lock, without reporting a failure", async () => {
     collector.onHeartbeat(() => heartbeatAnswer({ renew_now: true }));
-    const directory = openIdentityDirectory(join(collector.host.dir, "identity"), createTestCollectorEnv());
+    const directory = openIdentityDirectory(
+      join(collector.host.dir, "identity"),
+      createTestCollectorEnv(),
+    );
     await directory.locked(async () => {
       await collector.start();
       await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(1);
-      expect(collector.heartbeats().at(-1)?.body.renewal).toMatchObject({ status: "due", last_error: null });
+      expect(collector.heartbeats().at(-1)?.body.renewal).toMatchObject({
+        status: "due",
+        last_error: null,
+      });
       expect(presented()).toHaveLength(1);
     });
   });
 });
 
 describe("a change of the config while it runs", () => {
-  const lastConfig = () => collector.heartbeats().at(-1)?.body.config as { valid: boolean; errors: string[] };
+  const lastConfig = () =>
+    collector.heartbeats().at(-1)?.body.config as { valid: boolean; errors: string[] };
 
   it("keeps the old config while the new one is invalid, reports that, and loads it once it is valid", async () => {
     const counter = createCounter();
@@ -245,12 +272,18 @@ describe("a change of the config while it runs", () => {
         stop: async () => void events.push(`stop ${name}`),
       };
     };
-    await collector.configure("sources: [{type: file, include: [/a]}, {type: file, include: [/b]}]\n");
+    await collector.configure(
+      "sources: [{type: file, include: [/a]}, {type: file, include: [/b]}]\n",
+    );
     await collector.start(create);
     await expect.poll(() => events.length).toBe(2);
-    await collector.configure("sources: [{type: file, include: [/c]}, {type: file, include: [/b]}]\n");
+    await collector.configure(
+      "sources: [{type: file, include: [/c]}, {type: file, include: [/b]}]\n",
+    );
     await expect.poll(() => events.slice(2)).toEqual(["stop /a", "start /c"]);
-    await expect.poll(() => collector.log.lines.at(-1)).toMatchObject({ fields: { session_kept: true } });
+    await expect
+      .poll(() => collector.log.lines.at(-1))
+      .toMatchObject({ fields: { session_kept: true } });
   });
 
   it("reports other labels from the next heartbeat on, and keeps the core session", async () => {
@@ -282,7 +315,9 @@ describe("a change of the config while it runs", () => {
     await collector.start(create);
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
     await collector.configure("sources: [{type: file, include: [/bad]}]\n");
-    await expect.poll(() => lastConfig().errors).toEqual(["source /bad cannot start: address in use"]);
+    await expect
+      .poll(() => lastConfig().errors)
+      .toEqual(["source /bad cannot start: address in use"]);
     expect(events).toEqual(["start /a", "stop /a", "start /bad", "stop /bad", "start /a"]);
     await collector.configure("sources: [{type: file, include: [/a]}]\n");
     await expect.poll(() => lastConfig().valid).toBe(true);
@@ -294,9 +329,14 @@ describe("a change of the config while it runs", () => {
     const { done } = await collector.start(counter.create);
     await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(5);
     const text = await readFile(collector.host.config, "utf8");
-    await writeFile(`${collector.host.config}.new`, text.replace("{dir: data}", "{dir: data, max_disk_usage_mb: 7}"));
+    await writeFile(
+      `${collector.host.config}.new`,
+      text.replace("{dir: data}", "{dir: data, max_disk_usage_mb: 7}"),
+    );
     await rename(`${collector.host.config}.new`, collector.host.config);
-    await expect.poll(() => collector.heartbeats().at(-1)?.body.queue).toMatchObject({ max_bytes: 7 * 1024 * 1024 });
+    await expect
+      .poll(() => collector.heartbeats().at(-1)?.body.queue)
+      .toMatchObject({ max_bytes: 7 * 1024 * 1024 });
     await endWithoutGap(counter, done);
   });
 

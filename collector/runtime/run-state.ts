@@ -2,7 +2,11 @@ import { isDeepStrictEqual } from "node:util";
 import type { Log } from "../../kit/log.ts";
 import type { TokenBuckets } from "../../kit/token-buckets.ts";
 import { type DesiredConfigs, openDesiredConfigs } from "../config/desired-config.ts";
-import { describeConfigError, type LoadedConfig, type UsableConfig } from "../config/load-config.ts";
+import {
+  describeConfigError,
+  type LoadedConfig,
+  type UsableConfig,
+} from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createHeartbeatTurns } from "../management/heartbeat-sender.ts";
 import type { ConfigReport } from "./heartbeat-report.ts";
@@ -61,7 +65,8 @@ export const createRunState = async (
 /** Returns what heartbeats and `status` report about the config. */
 export const configReportOf = ({ loaded, errors, desired }: RunState): ConfigReport => {
   const { desiredHash, lastKnownGoodHash, errors: desiredErrors } = desired.report();
-  const { desiredConfigHash, lastKnownGoodConfigHash, applyDesiredConfig } = loaded.config.management;
+  const { desiredConfigHash, lastKnownGoodConfigHash, applyDesiredConfig } =
+    loaded.config.management;
   return {
     valid: errors.length === 0,
     errors: [...errors, ...desiredErrors],
@@ -81,17 +86,26 @@ export const recordErrors = (state: RunState, found: LoadedConfig, log: Log): vo
   if (isDeepStrictEqual(errors, state.errors)) return;
   state.errors = errors;
   if (errors.length > 0) state.desired.failed(errors);
-  if (errors.length > 0) log.error({ errors }, "the config on disk is invalid; the previous one stays in effect");
+  if (errors.length > 0)
+    log.error({ errors }, "the config on disk is invalid; the previous one stays in effect");
   else log.info({}, "the config on disk is valid and in effect again");
   state.reportChange();
 };
 
 /** Records that the valid config on disk could not run. The previous one stays in effect. */
-export const rejectConfig = (state: RunState, next: UsableConfig, error: unknown, log: Log): void => {
+export const rejectConfig = (
+  state: RunState,
+  next: UsableConfig,
+  error: unknown,
+  log: Log,
+): void => {
   state.rejected = next;
   state.errors = [error instanceof Error ? error.message : "unknown reason"];
   state.desired.failed(state.errors);
-  log.error({ errors: state.errors }, "the config on disk cannot run; the previous one stays in effect");
+  log.error(
+    { errors: state.errors },
+    "the config on disk cannot run; the previous one stays in effect",
+  );
   state.reportChange();
 };
 
@@ -99,7 +113,14 @@ export const rejectConfig = (state: RunState, next: UsableConfig, error: unknown
 export const isSame = (one: LoadedConfig, other: LoadedConfig | undefined): boolean =>
   other !== undefined && isDeepStrictEqual(comparable(one), comparable(other));
 
-const comparable = ({ errors, runningConfigHash, config, credentials, ingestCaPem, coreCaPem }: LoadedConfig) => ({
+const comparable = ({
+  errors,
+  runningConfigHash,
+  config,
+  credentials,
+  ingestCaPem,
+  coreCaPem,
+}: LoadedConfig) => ({
   errors,
   runningConfigHash,
   config,

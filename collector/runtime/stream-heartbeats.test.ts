@@ -14,7 +14,9 @@ afterEach(() => running.stop());
 
 const accept = { nextStatusSeconds: 60 };
 const reports = () =>
-  running.peer.statuses.map(({ report }) => (report.length > 0 ? JSON.parse(Buffer.from(report).toString()) : null));
+  running.peer.statuses.map(({ report }) =>
+    report.length > 0 ? JSON.parse(Buffer.from(report).toString()) : null,
+  );
 const wait = (count: number) => expect.poll(() => running.peer.statuses.length).toBe(count);
 /** Lets `ms` pass once the host sleeps until its next heartbeat, of which core said that it is due in `seconds`. */
 const skip = async (seconds: number, ms: number) => {
@@ -28,11 +30,17 @@ describe("heartbeats on the stream", () => {
     await running.start();
     await expect.poll(() => running.peer.statuses.length).toBeGreaterThan(3);
     const [first, ...rest] = reports();
-    expect(first).toMatchObject({ proof: expect.any(String), sent_at: expect.any(String), boot_id: "ab".repeat(16) });
+    expect(first).toMatchObject({
+      proof: expect.any(String),
+      sent_at: expect.any(String),
+      boot_id: "ab".repeat(16),
+    });
     expect(first).toMatchObject({ forwarder: { connected: true } });
     expect(rest.every((report) => report === null)).toBe(true);
     expect(new Set(running.peer.statuses.map(({ digest }) => digest.toHex())).size).toBe(1);
-    expect(running.peer.statuses[0]).toMatchObject({ figures: { queueRecords: 0n, droppedRecordsTotal: 0n } });
+    expect(running.peer.statuses[0]).toMatchObject({
+      figures: { queueRecords: 0n, droppedRecordsTotal: 0n },
+    });
     expect(running.heartbeats()).toEqual([]);
   });
 
@@ -60,7 +68,14 @@ describe("heartbeats on the stream", () => {
     await wait(5);
     running.peer.direct({ action: { case: "reportNow", value: {} } });
     await wait(6);
-    expect(reports().map((report) => report !== null)).toEqual([true, false, true, false, true, true]);
+    expect(reports().map((report) => report !== null)).toEqual([
+      true,
+      false,
+      true,
+      false,
+      true,
+      true,
+    ]);
   });
 
   it("are repeated by HTTP when core refuses one, or the stream ends before the answer", async () => {
@@ -107,7 +122,9 @@ describe("heartbeats on the stream", () => {
     await wait(4);
     await running.configure("sources: []\n");
     await expect
-      .poll(() => running.log.lines.filter(({ message }) => /valid and in effect/.test(message)).length)
+      .poll(
+        () => running.log.lines.filter(({ message }) => /valid and in effect/.test(message)).length,
+      )
       .toBe(1);
     expect(running.peer.statuses).toHaveLength(4);
   });
@@ -121,7 +138,11 @@ describe("directives", () => {
     expect(running.peer.opens).toEqual([{ takesDirectives: true }]);
     running.peer.direct({ action: { case: "configAssigned", value: {} }, spreadMs: 20 });
     running.peer.direct({ action: { case: "renewNow", value: {} } });
-    await expect.poll(() => running.server.calls.map(({ path }) => path)).toContain("/v1/collector/renew");
-    expect(running.server.calls.map(({ path }) => path)).not.toContain("/v1/collector/config/desired");
+    await expect
+      .poll(() => running.server.calls.map(({ path }) => path))
+      .toContain("/v1/collector/renew");
+    expect(running.server.calls.map(({ path }) => path)).not.toContain(
+      "/v1/collector/config/desired",
+    );
   });
 });

@@ -10,7 +10,10 @@ import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { type IngestPeer, startIngestPeer } from "../../tests/fakes/ingest-peer.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
-import { type ManagementServer, startManagementServer } from "../../tests/fakes/management-server.ts";
+import {
+  type ManagementServer,
+  startManagementServer,
+} from "../../tests/fakes/management-server.ts";
 import { createEnrolledHost } from "../../tests/support/enrolled-host.ts";
 import { failReads, hasStrace } from "../../tests/support/failing-reads.ts";
 import { runCommandLine } from "../commands/command-line.ts";
@@ -26,11 +29,19 @@ afterEach(async () => {
 
 const heartbeatAnswer = {
   status: 200,
-  body: { server_time: "2026-06-01T12:00:00.000Z", next_heartbeat_seconds: 1, desired_config: null, renew_now: false },
+  body: {
+    server_time: "2026-06-01T12:00:00.000Z",
+    next_heartbeat_seconds: 1,
+    desired_config: null,
+    renew_now: false,
+  },
 };
 
 /** Starts a peer for ingest and a server for heartbeats, and creates a host that is enrolled with both. */
-const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]", clock: Partial<Clock> = {}) => {
+const setUp = async (
+  sources = "[{type: file, include: [/nowhere/*]}]",
+  clock: Partial<Clock> = {},
+) => {
   const ca = await createTestCa();
   const peer: IngestPeer = await startIngestPeer({ ca });
   ends.push(() => peer.close());
@@ -96,7 +107,10 @@ describe("superviseCollector", () => {
     await expect.poll(() => peer.stored.length).toBe(1);
     stop.abort();
     await done;
-    expect(peer.stored.map(({ payload }) => Buffer.from(payload).toString())).toEqual(["first", "last"]);
+    expect(peer.stored.map(({ payload }) => Buffer.from(payload).toString())).toEqual([
+      "first",
+      "last",
+    ]);
     await queueIsFree();
   });
 
@@ -108,13 +122,24 @@ describe("superviseCollector", () => {
     stop.abort();
     await done;
     const bodies = server.calls.map(({ body }) => v.parse(HeartbeatRequest, body));
-    expect(bodies.every((body, index) => index === 0 || body.sent_at > (bodies[index - 1]?.sent_at ?? ""))).toBe(true);
+    expect(
+      bodies.every(
+        (body, index) => index === 0 || body.sent_at > (bodies[index - 1]?.sent_at ?? ""),
+      ),
+    ).toBe(true);
     expect(bodies[0]).toMatchObject({
       boot_id: "ab".repeat(16),
-      config: { valid: true, errors: [], running_config_hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+      config: {
+        valid: true,
+        errors: [],
+        running_config_hash: expect.stringMatching(/^[0-9a-f]{64}$/),
+      },
       queue: { records: 0, max_bytes: 104_857_600, oldest_record_age_seconds: null },
     });
-    expect(server.calls[0]).toMatchObject({ path: "/v1/collector/heartbeat", certificate: expect.anything() });
+    expect(server.calls[0]).toMatchObject({
+      path: "/v1/collector/heartbeat",
+      certificate: expect.anything(),
+    });
     expect(peer.stored).toEqual([]);
   });
 
@@ -128,7 +153,9 @@ describe("superviseCollector", () => {
     }));
     await expect
       .poll(() => log.text())
-      .toMatch(/heartbeat failed[\s\S]*forwarding interrupted|forwarding interrupted[\s\S]*heartbeat failed/);
+      .toMatch(
+        /heartbeat failed[\s\S]*forwarding interrupted|forwarding interrupted[\s\S]*heartbeat failed/,
+      );
     stop.abort();
     await expect(done).resolves.toBeUndefined();
   });
@@ -141,7 +168,11 @@ describe("superviseCollector", () => {
       await queue.close();
       const recover = await failReads(join(buffer.dir, "queue.db"));
       ends.push(recover);
-      const done = supervise((name) => ({ name, start: async () => undefined, stop: async () => undefined }));
+      const done = supervise((name) => ({
+        name,
+        start: async () => undefined,
+        stop: async () => undefined,
+      }));
       const reported = () => server.calls.map(({ body }) => JSON.stringify(body)).join();
       await expect.poll(reported).toMatch(/queue_unwritable.*cannot be read.*kept as it is/);
       expect(peer.stored).toEqual([]);
@@ -153,7 +184,9 @@ describe("superviseCollector", () => {
   });
 
   it("stops what it started and releases the queue when a source cannot start", async () => {
-    const { supervise, queueIsFree } = await setUp("[{type: file, include: [/a]}, {type: file, include: [/b]}]");
+    const { supervise, queueIsFree } = await setUp(
+      "[{type: file, include: [/a]}, {type: file, include: [/b]}]",
+    );
     const stopped: string[] = [];
     const done = supervise((name) => ({
       name,

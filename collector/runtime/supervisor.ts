@@ -28,7 +28,14 @@ import { type CoreSession, openCoreSession } from "./core-session.ts";
 import { composeDiagAnswer } from "./diag-answers.ts";
 import type { ProcessFacts } from "./heartbeat-report.ts";
 import { drainAccounts, keepAccounts } from "./keep-accounts.ts";
-import { configReportOf, createRunState, isSame, type RunState, recordErrors, rejectConfig } from "./run-state.ts";
+import {
+  configReportOf,
+  createRunState,
+  isSame,
+  type RunState,
+  recordErrors,
+  rejectConfig,
+} from "./run-state.ts";
 
 /** How long a stop waits for a connected forwarder to empty the queue. */
 const drainMs = 5_000;
@@ -48,7 +55,10 @@ export interface SupervisorOptions {
  * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`) or a source cannot start (`SourceStartError`). It waits for
  * a queue whose disk fails, sends heartbeats and rejects telemetry. Later, neither a lost connection nor a config that cannot run ends it.
  */
-export const superviseCollector = async (options: SupervisorOptions, signal: AbortSignal): Promise<void> => {
+export const superviseCollector = async (
+  options: SupervisorOptions,
+  signal: AbortSignal,
+): Promise<void> => {
   const state = await createRunState(options.loaded, options.env, options.log);
   let lastStarted: UsableConfig | undefined;
   try {
@@ -90,11 +100,16 @@ const runWithQueue = async (
       { records },
       "the queue lacks records that it had stored: its files were damaged, or replaced by older ones",
     );
-  const onWrongAge = () => log.error({}, "the queue's own time was damaged, and is corrected; no record expired by it");
+  const onWrongAge = () =>
+    log.error({}, "the queue's own time was damaged, and is corrected; no record expired by it");
   const reports = { onQuarantined, onCorruptRecords, onLost, onWrongAge };
   const settings = { ...state.loaded.config.buffer, ...env, ...reports };
   const keeping = new AbortController();
-  const { queue, usable } = openOrStandIn(() => openQueue(settings), { ...options, settings, isTrial }, keeping.signal);
+  const { queue, usable } = openOrStandIn(
+    () => openQueue(settings),
+    { ...options, settings, isTrial },
+    keeping.signal,
+  );
   const { checkpoints } = queue;
   const { refused } = queue.accounts;
   const append = traceAppend(queue.append, tracer);
@@ -107,10 +122,16 @@ const runWithQueue = async (
   const accounting = { queue, clock: env.clock, credentials: () => state.loaded.credentials, log };
   const kept = keepAccounts(accounting, keeping.signal);
   state.reportChange = () => session?.reportChange();
-  const conditions = () => [queue, ...sources.running()].flatMap((part) => part.condition?.() ?? []);
+  const conditions = () =>
+    [queue, ...sources.running()].flatMap((part) => part.condition?.() ?? []);
   const compose = () => {
     const { loaded } = state;
-    const parts = { session, queue: queue.stats(), sources: sources.running(), conditions: conditions() };
+    const parts = {
+      session,
+      queue: queue.stats(),
+      sources: sources.running(),
+      conditions: conditions(),
+    };
     return composeStatus({
       now: env.clock.now(),
       facts: options.facts,
@@ -122,7 +143,9 @@ const runWithQueue = async (
   try {
     session = await openSession(options, { state, queue, conditions, usable });
     // Files wait where they are: their positions are in the queue.
-    await sources.apply(sourceSettings(state.loaded).filter(({ type }) => usable === undefined || type === "otlp"));
+    await sources.apply(
+      sourceSettings(state.loaded).filter(({ type }) => usable === undefined || type === "otlp"),
+    );
     state.effectiveHash = state.loaded.runningConfigHash;
     socket = await serveStatus(state.loaded.config.buffer.dir, compose, log);
     onStarted();
@@ -130,9 +153,12 @@ const runWithQueue = async (
     log.info({ identity: state.loaded.credentials.identity, sources: names }, "collector runs");
     const waiting = usable ? AbortSignal.any([signal, usable]) : signal;
     while (!signal.aborted && next === undefined) {
-      const found = usable?.aborted ? state.loaded : await waitForChange(options, state, session, waiting);
+      const found = usable?.aborted
+        ? state.loaded
+        : await waitForChange(options, state, session, waiting);
       if (found === undefined) continue;
-      if (usable || !isDeepStrictEqual(found.config.buffer, state.loaded.config.buffer)) next = found;
+      if (usable || !isDeepStrictEqual(found.config.buffer, state.loaded.config.buffer))
+        next = found;
       else session = await reload(options, { state, queue, sources, session, conditions }, found);
     }
     log.info({}, next === undefined ? "collector stops" : "reopening the queue");
@@ -145,7 +171,11 @@ const runWithQueue = async (
     // Records left in the old folder are sent once they are imported.
     const isEnding = next === undefined ? ephemeral : next.config.buffer.dir !== dir;
     if (next === undefined || isEnding)
-      await drainAccounts(accounting, { forwarder: () => session?.forwarder(), isEnding, waitMs: drainMs });
+      await drainAccounts(accounting, {
+        forwarder: () => session?.forwarder(),
+        isEnding,
+        waitMs: drainMs,
+      });
     if (session !== undefined) await closeSession(state, session);
     await queue.close();
   }
@@ -170,13 +200,20 @@ const openOrStandIn = (
     return { queue: open() };
   } catch (error) {
     if (isTrial || !isDiskUnwritable(error)) throw error;
-    log.error({ err: error, path: settings.dir }, "the queue cannot be opened; nothing is stored until it can");
+    log.error(
+      { err: error, path: settings.dir },
+      "the queue cannot be opened; nothing is stored until it can",
+    );
     return { queue: openStandIn(settings, error), usable: untilUsable(open, env.clock, signal) };
   }
 };
 
 /** Returns a signal that aborts once the queue can be opened, or fails otherwise than by its disk. */
-const untilUsable = (open: () => Queue, clock: CollectorEnv["clock"], signal: AbortSignal): AbortSignal => {
+const untilUsable = (
+  open: () => Queue,
+  clock: CollectorEnv["clock"],
+  signal: AbortSignal,
+): AbortSignal => {
   const usable = new AbortController();
   const retry = async () => {
     while (!usable.signal.aborted) {
@@ -206,7 +243,8 @@ const waitForChange = async (
       // Loads after the watch has started, so that no change falls in between.
       const found = await loadConfig(state.loaded.path, env);
       if (signal.aborted) return undefined;
-      if (isUsable(found) && !isSame(found, state.loaded) && !isSame(found, state.rejected)) return found;
+      if (isUsable(found) && !isSame(found, state.loaded) && !isSame(found, state.rejected))
+        return found;
       recordErrors(state, found, log);
       await Promise.race([watch.next(signal, found.errors.length > 0), session.failed]);
     }
@@ -220,7 +258,13 @@ const waitForChange = async (
 
 const filesOf = ({ path, config: { forwarder, management } }: UsableConfig): string[] => {
   const { certFile, keyFile, caFile } = forwarder.mtls;
-  return [path, certFile, keyFile, caFile, ...(management.caFile === undefined ? [] : [management.caFile])];
+  return [
+    path,
+    certFile,
+    keyFile,
+    caFile,
+    ...(management.caFile === undefined ? [] : [management.caFile]),
+  ];
 };
 
 const openSession = (
@@ -299,7 +343,10 @@ const reload = async (
   state.loaded = next;
   state.errors = [];
   state.rejected = undefined;
-  log.info({ fingerprint_sha256: next.credentials.fingerprintSha256, session_kept: keepsSession }, "reloaded");
+  log.info(
+    { fingerprint_sha256: next.credentials.fingerprintSha256, session_kept: keepsSession },
+    "reloaded",
+  );
   if (!keepsSession) await closeSession(state, session);
   state.effectiveHash = next.runningConfigHash;
   if (!keepsSession) return openSession(options, { state, queue, conditions });

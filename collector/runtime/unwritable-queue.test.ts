@@ -9,7 +9,9 @@ import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 
 /** A collector whose queue is on a file system of its own, which can be full or read-only. */
 const setUp = async () => {
-  const collector = await createRunningCollector({ sources: "[{type: otlp, http: {listen: '127.0.0.1:0'}}]" });
+  const collector = await createRunningCollector({
+    sources: "[{type: otlp, http: {listen: '127.0.0.1:0'}}]",
+  });
   const disk = join(collector.host.dir, "data");
   mkdirSync(disk, { mode: 0o700 });
   execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", disk]);
@@ -38,7 +40,8 @@ const setUp = async () => {
       begin: () => {
         for (const size of [65_536, 4096])
           try {
-            for (let file = 0; ; file++) writeFileSync(join(disk, `ballast-${size}-${file}`), Buffer.alloc(size));
+            for (let file = 0; ; file++)
+              writeFileSync(join(disk, `ballast-${size}-${file}`), Buffer.alloc(size));
           } catch {}
       },
       end: () => execFileSync("sh", ["-c", 'rm -f "$0"/ballast-*', disk]),
@@ -50,9 +53,15 @@ const setUp = async () => {
     },
   };
   const send = async (text: string) => {
-    const body = { resourceLogs: [{ scopeLogs: [{ logRecords: [{ body: { stringValue: text } }] }] }] };
+    const body = {
+      resourceLogs: [{ scopeLogs: [{ logRecords: [{ body: { stringValue: text } }] }] }],
+    };
     const headers = { "content-type": "application/json" };
-    const response = await fetch(`http://${address}/v1/logs`, { method: "POST", headers, body: JSON.stringify(body) });
+    const response = await fetch(`http://${address}/v1/logs`, {
+      method: "POST",
+      headers,
+      body: JSON.stringify(body),
+    });
     return response.status;
   };
   const newest = () => collector.heartbeats().at(-1)?.body as HeartbeatRequest | undefined;
@@ -61,23 +70,28 @@ const setUp = async () => {
 };
 
 describe.skipIf(!canMount())("W3: a disk that cannot be written (needs root)", () => {
-  it.each(["full", "read-only"] as const)("starts while it is %s: heartbeats say why, OTLP gets 503", async (kind) => {
-    const { disk, start, failures, send, newest, stored, collector } = await setUp();
-    const { reason, begin, end } = failures[kind];
-    begin();
-    const { done } = await start();
-    await expect.poll(newest).toMatchObject({
-      queue: { at_risk: true },
-      conditions: [{ code: "queue_unwritable", reason: expect.stringMatching(reason), path: disk }],
-    });
-    await expect.poll(() => send("x")).toBe(503);
-    end();
-    await expect.poll(() => send("y")).toBe(200);
-    await expect.poll(() => newest()?.conditions).toEqual([]);
-    await expect.poll(stored).toBe(1);
-    collector.end();
-    await done;
-  });
+  it.each(["full", "read-only"] as const)(
+    "starts while it is %s: heartbeats say why, OTLP gets 503",
+    async (kind) => {
+      const { disk, start, failures, send, newest, stored, collector } = await setUp();
+      const { reason, begin, end } = failures[kind];
+      begin();
+      const { done } = await start();
+      await expect.poll(newest).toMatchObject({
+        queue: { at_risk: true },
+        conditions: [
+          { code: "queue_unwritable", reason: expect.stringMatching(reason), path: disk },
+        ],
+      });
+      await expect.poll(() => send("x")).toBe(503);
+      end();
+      await expect.poll(() => send("y")).toBe(200);
+      await expect.poll(() => newest()?.conditions).toEqual([]);
+      await expect.poll(stored).toBe(1);
+      collector.end();
+      await done;
+    },
+  );
 
   it("says so within a heartbeat while it runs, loses and doubles nothing, and stops", async () => {
     const { start, failures, send, newest, stored, collector } = await setUp();
@@ -86,7 +100,9 @@ describe.skipIf(!canMount())("W3: a disk that cannot be written (needs root)", (
     await expect.poll(() => send("before")).toBe(200);
     begin();
     await expect.poll(() => send("x".repeat(100_000))).toBe(503);
-    await expect.poll(newest).toMatchObject({ queue: { at_risk: true }, conditions: [{ code: "queue_unwritable" }] });
+    await expect
+      .poll(newest)
+      .toMatchObject({ queue: { at_risk: true }, conditions: [{ code: "queue_unwritable" }] });
     end();
     await expect.poll(() => send("after")).toBe(200);
     collector.clock.skip(90_000);

@@ -13,11 +13,25 @@ const failures = {
   // A callback of a request that throws: a fault of ours, logged, and its sender sends again.
   logged: ["failed"],
   // Of a full queue, which is at risk before that, and of what core finds in the numbers of the queue.
-  queue_at_risk: ["dropped", "skipped", "gaps", "gap_bytes", "oldest_record_age_seconds", "dropped_records_total"],
+  queue_at_risk: [
+    "dropped",
+    "skipped",
+    "gaps",
+    "gap_bytes",
+    "oldest_record_age_seconds",
+    "dropped_records_total",
+  ],
   also_at_risk: ["dead_letters", "file_gaps_total", "file_gap_bytes_total"],
 };
 const ofWork = ["stored", "files", "lines", "records", "bytes", "max_bytes", "forks_total"];
-const ofSenders = ["partial", "too_large", "invalid", "forbidden", "rejected_items", "repaired_strings"];
+const ofSenders = [
+  "partial",
+  "too_large",
+  "invalid",
+  "forbidden",
+  "rejected_items",
+  "repaired_strings",
+];
 
 const dependencies = {
   append: async () => Promise.reject(new Error("unused")),
@@ -26,7 +40,12 @@ const dependencies = {
   clock: createTestClock(),
   log: createTestLog(),
 };
-const files = { include: ["/nowhere/*"], exclude: [], startAt: "beginning", rules: { neverRead: [] } } as const;
+const files = {
+  include: ["/nowhere/*"],
+  exclude: [],
+  startAt: "beginning",
+  rules: { neverRead: [] },
+} as const;
 const sources = [
   createOtlpSource({}, dependencies),
   createFileSource(files, dependencies),

@@ -16,7 +16,9 @@ export interface FileRules {
 type FileConfig = Extract<SourceConfig, { type: "file" }>;
 
 /** The settings of a source: its config, and for a file source the rules of which files it may read. */
-export type SourceSettings = Exclude<SourceConfig, FileConfig> | (FileConfig & { readonly rules: FileRules });
+export type SourceSettings =
+  | Exclude<SourceConfig, FileConfig>
+  | (FileConfig & { readonly rules: FileRules });
 
 /** Appends records to the queue while it runs. */
 export interface Source {

@@ -8,7 +8,10 @@ export const describeStatus = (status: CollectorStatus): string => {
   const at = (time: string) => `${time.slice(0, 19)}Z (${relative(Date.parse(time) - now)})`;
   const { config, queue, quarantine, forwarder, heartbeat, certificate, renewal } = status;
   const rows: [name: string, ...lines: string[]][] = [
-    ["collector", `${status.version}, pid ${status.pid}, up ${duration(now - Date.parse(status.started_at))}`],
+    [
+      "collector",
+      `${status.version}, pid ${status.pid}, up ${duration(now - Date.parse(status.started_at))}`,
+    ],
     ["identity", status.identity],
     ["labels", describeLabels(status.labels)],
     [
@@ -17,7 +20,8 @@ export const describeStatus = (status: CollectorStatus): string => {
         ? `valid, ${shortHash(config.running_config_hash)}`
         : "the config on disk is invalid; the previous one stays in effect",
       ...config.errors,
-      ...(config.desired_config_hash === null || config.desired_config_hash === config.running_config_hash
+      ...(config.desired_config_hash === null ||
+      config.desired_config_hash === config.running_config_hash
         ? []
         : [`desired config: ${shortHash(config.desired_config_hash)}`]),
     ],
@@ -26,10 +30,14 @@ export const describeStatus = (status: CollectorStatus): string => {
       describeQueue(queue),
       ...status.conditions.map((condition) => `at risk: ${describeCondition(condition)}`),
       ...(queue.at_risk && status.conditions.length === 0
-        ? ["at risk: too full, its oldest record is too old, or its files were damaged within a day"]
+        ? [
+            "at risk: too full, its oldest record is too old, or its files were damaged within a day",
+          ]
         : []),
       ...(queue.forks_total > 0
-        ? [`continued under a new queue id, as a copy of the queue exists: ${queue.forks_total} times`]
+        ? [
+            `continued under a new queue id, as a copy of the queue exists: ${queue.forks_total} times`,
+          ]
         : []),
       ...(quarantine.files > 0
         ? [
@@ -54,10 +62,15 @@ export const describeStatus = (status: CollectorStatus): string => {
       ? ["heartbeats", "off: the config has no management.core_url"]
       : [
           "heartbeats",
-          heartbeat.last_success_at === null ? "none accepted yet" : `last accepted ${ago(heartbeat.last_success_at)}`,
+          heartbeat.last_success_at === null
+            ? "none accepted yet"
+            : `last accepted ${ago(heartbeat.last_success_at)}`,
           ...optional(heartbeat.last_error),
         ],
-    ["certificate", `valid until ${at(certificate.not_after)}, serial ${certificate.serial_number}`],
+    [
+      "certificate",
+      `valid until ${at(certificate.not_after)}, serial ${certificate.serial_number}`,
+    ],
     [
       "renewal",
       `${renewal.status.replaceAll("_", " ")}${renewal.next_attempt_at === null ? "" : `, next at ${at(renewal.next_attempt_at)}`}`,
@@ -67,12 +80,17 @@ export const describeStatus = (status: CollectorStatus): string => {
   ];
   const width = Math.max(...rows.map(([name]) => name.length)) + 2;
   return rows
-    .flatMap(([name, ...lines]) => lines.map((line, index) => `${(index === 0 ? name : "").padEnd(width)}${line}\n`))
+    .flatMap(([name, ...lines]) =>
+      lines.map((line, index) => `${(index === 0 ? name : "").padEnd(width)}${line}\n`),
+    )
     .join("");
 };
 
 /** That core holds the host by its budget is no fault of the connection. */
-const describeConnection = ({ connected, last_error: error }: CollectorStatus["forwarder"]): string => {
+const describeConnection = ({
+  connected,
+  last_error: error,
+}: CollectorStatus["forwarder"]): string => {
   if (connected) return "connected to";
   return error?.startsWith("budget_exceeded:") ? "held by its budget at" : "not connected to";
 };
@@ -89,13 +107,20 @@ const describeQueue = (queue: CollectorStatus["queue"]): string =>
   [
     `${queue.records} records`,
     `${size(queue.bytes)} of ${size(queue.max_bytes)}`,
-    ...(queue.oldest_record_age_seconds === null ? [] : [`oldest ${duration(queue.oldest_record_age_seconds * 1000)}`]),
+    ...(queue.oldest_record_age_seconds === null
+      ? []
+      : [`oldest ${duration(queue.oldest_record_age_seconds * 1000)}`]),
     `${queue.dropped_records_total} dropped`,
     `${queue.dead_letters} dead letters`,
   ].join(", ");
 
 const describeSource = ({ name, counters }: CollectorStatus["sources"][number]): string =>
-  [name, ...Object.entries(counters).map(([counter, count]) => `${count} ${counter.replaceAll("_", " ")}`)].join(", ");
+  [
+    name,
+    ...Object.entries(counters).map(
+      ([counter, count]) => `${count} ${counter.replaceAll("_", " ")}`,
+    ),
+  ].join(", ");
 
 /** Formats bytes in the largest unit of 1024 that fits, with at most one decimal. */
 const size = (bytes: number): string => {

@@ -12,7 +12,10 @@ const redactions = [
 ];
 
 /** Composes the diagnostics of a config and of the collector that runs with it, if any: field by field from an allow list. */
-export const composeDiagBundle = async (loaded: LoadedConfig, env: Pick<CollectorEnv, "clock">): Promise<object> => {
+export const composeDiagBundle = async (
+  loaded: LoadedConfig,
+  env: Pick<CollectorEnv, "clock">,
+): Promise<object> => {
   const { errors, runningConfigHash, config, certificate } = loaded;
   const stats = config ? await readStats(config, env) : null;
   return {
@@ -27,7 +30,10 @@ export const composeDiagBundle = async (loaded: LoadedConfig, env: Pick<Collecto
     },
     labels: config?.labels ?? null,
     forwarder: config
-      ? { endpoint: config.forwarder.endpoint, server_name: config.forwarder.mtls.serverName ?? null }
+      ? {
+          endpoint: config.forwarder.endpoint,
+          server_name: config.forwarder.mtls.serverName ?? null,
+        }
       : null,
     certificate: certificate ? publicCertificate(certificate) : null,
     running: config ? await readRunning(config) : null,
@@ -41,7 +47,10 @@ export const composeDiagBundle = async (loaded: LoadedConfig, env: Pick<Collecto
   };
 };
 
-const publicCertificate = ({ certificate, identity }: NonNullable<LoadedConfig["certificate"]>) => ({
+const publicCertificate = ({
+  certificate,
+  identity,
+}: NonNullable<LoadedConfig["certificate"]>) => ({
   identity,
   serial_number: certificate.serialNumber.toLowerCase(),
   fingerprint_sha256: certificate.fingerprint256.replaceAll(":", "").toLowerCase(),

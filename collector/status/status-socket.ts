@@ -20,7 +20,11 @@ export interface StatusSocket {
  * caller has the queue's lock, so an existing socket is left over from a killed process and is removed. Logs a socket that cannot be
  * opened (the system limits the length of its path), and continues without one.
  */
-export const serveStatus = async (dataDir: string, compose: () => CollectorStatus, log: Log): Promise<StatusSocket> => {
+export const serveStatus = async (
+  dataDir: string,
+  compose: () => CollectorStatus,
+  log: Log,
+): Promise<StatusSocket> => {
   const path = socketIn(dataDir);
   const server = createServer((socket) => {
     socket.on("error", () => undefined);
@@ -36,7 +40,10 @@ export const serveStatus = async (dataDir: string, compose: () => CollectorStatu
     // Before this, the umask protects it: connecting takes the right to write.
     await chmod(path, 0o600);
   } catch (error) {
-    log.warn({ err: error }, "the status socket cannot be opened; svc-collector status cannot reach this collector");
+    log.warn(
+      { err: error },
+      "the status socket cannot be opened; svc-collector status cannot reach this collector",
+    );
     return { close: async () => undefined };
   }
   return { close: () => new Promise((resolve) => void server.close(() => resolve())) };
@@ -63,7 +70,11 @@ export const fetchStatus = async (dataDir: string): Promise<CollectorStatus> => 
   try {
     return v.parse(CollectorStatus, JSON.parse(text));
   } catch (cause) {
-    throw new NoStatusError("not_understood", "the running collector is of another version; restart it", { cause });
+    throw new NoStatusError(
+      "not_understood",
+      "the running collector is of another version; restart it",
+      { cause },
+    );
   }
 };
 
@@ -83,7 +94,11 @@ const readAll = (path: string): Promise<string> =>
 const noStatus = (cause: unknown): NoStatusError => {
   const code = errorCode(cause);
   if (code === "EACCES" || code === "EPERM")
-    return new NoStatusError("not_allowed", "only root and the collector's own user may ask for its status", { cause });
+    return new NoStatusError(
+      "not_allowed",
+      "only root and the collector's own user may ask for its status",
+      { cause },
+    );
   const none = code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";
   return new NoStatusError(
     "not_running",

@@ -24,8 +24,17 @@ export const CollectorStatus = v.object({
   queue: HeartbeatRequest.entries.queue,
   conditions: HeartbeatRequest.entries.conditions,
   /** Corrupt queue files that were quarantined, and their records; and those that damage took back without such a file. */
-  quarantine: v.object({ files: v.number(), records: v.number(), lost_records: v.optional(v.number(), 0) }),
-  forwarder: v.object({ endpoint: v.string(), connected: v.boolean(), last_ack_at: Time, last_error: Text }),
+  quarantine: v.object({
+    files: v.number(),
+    records: v.number(),
+    lost_records: v.optional(v.number(), 0),
+  }),
+  forwarder: v.object({
+    endpoint: v.string(),
+    connected: v.boolean(),
+    last_ack_at: Time,
+    last_error: Text,
+  }),
   /** Null without `management.core_url`. */
   heartbeat: v.nullable(v.object({ last_success_at: Time, last_error: Text })),
   certificate: v.object({
@@ -34,7 +43,12 @@ export const CollectorStatus = v.object({
     not_before: v.string(),
     not_after: v.string(),
   }),
-  renewal: v.object({ status: v.string(), last_attempt_at: Time, next_attempt_at: Time, last_error: Text }),
+  renewal: v.object({
+    status: v.string(),
+    last_attempt_at: Time,
+    next_attempt_at: Time,
+    last_error: Text,
+  }),
   sources: v.array(v.object({ name: v.string(), counters: v.record(v.string(), v.number()) })),
 });
 

@@ -1,5 +1,15 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, check, index, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  check,
+  index,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  uuid,
+} from "drizzle-orm/pg-core";
 import { bytea, timestamp } from "./columns.ts";
 
 /** The kind of actor of an event. */
@@ -96,7 +106,13 @@ export const refusalCount = pgTable(
   (table) => [
     primaryKey({
       name: "refusal_count_pk",
-      columns: [table.action, table.minuteStartedAt, table.addressKey, table.reasonCode, table.targetId],
+      columns: [
+        table.action,
+        table.minuteStartedAt,
+        table.addressKey,
+        table.reasonCode,
+        table.targetId,
+      ],
     }),
     index("refusal_count_minute").on(table.minuteStartedAt),
   ],

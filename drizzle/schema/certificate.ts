@@ -37,7 +37,10 @@ export const labelSet = pgTable(
   },
   (table) => [
     index("label_set_labels").using("gin", sql`${table.labels} jsonb_path_ops`),
-    check("label_set_none", sql`(${table.id} = ${sql.raw(String(noLabels))}) = (${table.labels} = '{}'::jsonb)`),
+    check(
+      "label_set_none",
+      sql`(${table.id} = ${sql.raw(String(noLabels))}) = (${table.labels} = '{}'::jsonb)`,
+    ),
   ],
 );
 
@@ -111,7 +114,9 @@ export const certificate = pgTable(
   (table) => [
     index("certificate_identity").on(table.identityId, table.issuedAt),
     index("certificate_token_key").on(table.tokenId, table.spkiSha256),
-    uniqueIndex("certificate_one_successor").on(table.predecessorId).where(sql`${table.status} = 'active'`),
+    uniqueIndex("certificate_one_successor")
+      .on(table.predecessorId)
+      .where(sql`${table.status} = 'active'`),
     index("certificate_ended").on(table.endedXid).where(sql`${table.endedXid} is not null`),
   ],
 );

@@ -1,5 +1,14 @@
 import { sql } from "drizzle-orm";
-import { boolean, index, integer, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import {
+  boolean,
+  index,
+  integer,
+  pgTable,
+  primaryKey,
+  text,
+  uniqueIndex,
+  uuid,
+} from "drizzle-orm/pg-core";
 import type { Receipt } from "../../proto/chat/receipt.ts";
 import type { MessagePart, MessageStatus } from "../../proto/chat/session.ts";
 import { jsonText, timestamp } from "./columns.ts";

@@ -1,5 +1,14 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, check, integer, pgTable, timestamp as pgTimestamp, text, uuid } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  check,
+  integer,
+  pgTable,
+  timestamp as pgTimestamp,
+  text,
+  uuid,
+} from "drizzle-orm/pg-core";
 import { timestamp } from "./columns.ts";
 
 /** How many hosts have which state in an hour: the sum of `completeness_day`, which changes in the same transaction. */

@@ -1,5 +1,14 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, check, integer, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  check,
+  integer,
+  pgTable,
+  primaryKey,
+  text,
+  uuid,
+} from "drizzle-orm/pg-core";
 import { bytea, timestamp } from "./columns.ts";
 
 /**
@@ -13,7 +22,9 @@ export const completenessStatement = pgTable("completeness_statement", {
   id: uuid("id").notNull().unique("completeness_statement_id"),
   lines: integer("lines").notNull(),
   root: bytea("root").notNull(),
-  entryIndex: bigint("entry_index", { mode: "number" }).notNull().unique("completeness_statement_entry"),
+  entryIndex: bigint("entry_index", { mode: "number" })
+    .notNull()
+    .unique("completeness_statement_entry"),
   /** Accounts that were received before it, or whose transaction id is below the next one, are in this statement or an earlier one. */
   receivedBefore: timestamp("received_before").notNull(),
   seenBelow: bigint("seen_below", { mode: "bigint" }).notNull(),

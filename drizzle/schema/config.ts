@@ -34,7 +34,9 @@ export const configAssignment = pgTable(
     endedAt: timestamp("ended_at"),
   },
   (table) => [
-    uniqueIndex("config_assignment_current").on(table.identityId).where(sql`${table.endedAt} is null`),
+    uniqueIndex("config_assignment_current")
+      .on(table.identityId)
+      .where(sql`${table.endedAt} is null`),
     index("config_assignment_identity").on(table.identityId, table.assignedAt),
     index("config_assignment_config").on(table.configId, table.id),
   ],

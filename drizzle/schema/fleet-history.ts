@@ -1,5 +1,15 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, index, integer, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  uuid,
+} from "drizzle-orm/pg-core";
 import type { ChangeKind } from "../../proto/fleet-health/changes.ts";
 import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
@@ -88,7 +98,9 @@ export const fleetConnection = pgTable(
 /** The thresholds of the states from a time on: a row for each change. The first row is where history begins. */
 export const fleetThreshold = pgTable("fleet_threshold", {
   fromAt: timestamp("from_at").primaryKey(),
-  thresholds: jsonb("thresholds").$type<Readonly<Record<string, number | string | null>>>().notNull(),
+  thresholds: jsonb("thresholds")
+    .$type<Readonly<Record<string, number | string | null>>>()
+    .notNull(),
   /** The one of `thresholds` by which the trigger records silences. */
   forwardingSeconds: integer("forwarding_seconds").notNull(),
 });

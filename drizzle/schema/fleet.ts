@@ -70,7 +70,10 @@ export const fleetStatus = pgTable(
     subnet: byteText("subnet").notNull().default(""),
     /** Of the collector's process; -1 where it reports none. */
     ...Object.fromEntries(
-      Object.values(reportedNumbers.process).map(({ column }) => [column, counter(column).notNull().default(-1)]),
+      Object.values(reportedNumbers.process).map(({ column }) => [
+        column,
+        counter(column).notNull().default(-1),
+      ]),
     ),
     /** How often core has seen it start anew. */
     starts: integer("starts").notNull().default(0),

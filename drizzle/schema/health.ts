@@ -1,5 +1,9 @@
 import { bigint, boolean, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
-import { everyNumber, type NumberColumn, type ReportedNumber } from "../../proto/management/reported-numbers.ts";
+import {
+  everyNumber,
+  type NumberColumn,
+  type ReportedNumber,
+} from "../../proto/management/reported-numbers.ts";
 import { certificate, collectorIdentity } from "./certificate.ts";
 import { counter, timestamp } from "./columns.ts";
 

@@ -27,5 +27,7 @@ export const inventoryHost = pgTable(
     /** When the inventory had it no longer; null while it is expected. */
     removedAt: timestamp("removed_at"),
   },
-  (table) => [index("inventory_host_removed").on(table.name).where(sql`${table.removedAt} is not null`)],
+  (table) => [
+    index("inventory_host_removed").on(table.name).where(sql`${table.removedAt} is not null`),
+  ],
 );

@@ -12,7 +12,12 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
-import type { RolloutCondition, RolloutState, TargetReason, TargetStatus } from "../../proto/rollout/vocabulary.ts";
+import type {
+  RolloutCondition,
+  RolloutState,
+  TargetReason,
+  TargetStatus,
+} from "../../proto/rollout/vocabulary.ts";
 import { byteText, jsonText, timestamp } from "./columns.ts";
 import { collectorConfig } from "./config.ts";
 
@@ -22,7 +27,13 @@ export interface StoredBreach {
   failed: number;
   failedPercent: number;
   at: string;
-  evidence: { identityId: string; identity: string; condition: RolloutCondition; beganAt: string; detail: string }[];
+  evidence: {
+    identityId: string;
+    identity: string;
+    condition: RolloutCondition;
+    beganAt: string;
+    detail: string;
+  }[];
 }
 
 /** A config on its way to the hosts of a filter, wave by wave. */

@@ -41,7 +41,10 @@ export const scimMember = pgTable(
       .notNull()
       .references(() => scimUser.id, { onDelete: "cascade" }),
   },
-  (table) => [primaryKey({ columns: [table.groupId, table.userId] }), index("scim_member_user").on(table.userId)],
+  (table) => [
+    primaryKey({ columns: [table.groupId, table.userId] }),
+    index("scim_member_user").on(table.userId),
+  ],
 );
 
 /** A membership of a restored backup, which grants nothing until the identity provider states it again. */
@@ -55,5 +58,8 @@ export const scimHeldMember = pgTable(
       .notNull()
       .references(() => scimUser.id, { onDelete: "cascade" }),
   },
-  (table) => [primaryKey({ columns: [table.groupId, table.userId] }), index("scim_held_member_user").on(table.userId)],
+  (table) => [
+    primaryKey({ columns: [table.groupId, table.userId] }),
+    index("scim_held_member_user").on(table.userId),
+  ],
 );

@@ -14,11 +14,15 @@ const dayColumns = {
 };
 
 /** What core stored for a host on a day, by kind: the rows of `ingest_hour` become this once they are two days old. */
-export const volumeDay = pgTable("volume_day", { hostId: text("host_id").notNull(), ...dayColumns }, (table) => [
-  primaryKey({ columns: [table.hostId, table.day, table.kind] }),
-  index("volume_day_day").on(table.day),
-  index("volume_day_hours").on(table.day).where(sql`${table.hourBytes} is not null`),
-]);
+export const volumeDay = pgTable(
+  "volume_day",
+  { hostId: text("host_id").notNull(), ...dayColumns },
+  (table) => [
+    primaryKey({ columns: [table.hostId, table.day, table.kind] }),
+    index("volume_day_day").on(table.day),
+    index("volume_day_hours").on(table.day).where(sql`${table.hourBytes} is not null`),
+  ],
+);
 
 /** The same of all hosts: the sum of `volume_day`, which changes in the same transaction. */
 export const volumeTotal = pgTable("volume_total", dayColumns, (table) => [

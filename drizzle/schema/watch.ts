@@ -1,4 +1,13 @@
-import { bigint, bigserial, boolean, index, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  bigserial,
+  boolean,
+  index,
+  integer,
+  pgTable,
+  text,
+  uuid,
+} from "drizzle-orm/pg-core";
 import type { CommonFactor, WatchEventKind, WatchMessageBody } from "../../proto/watch/watch.ts";
 import { jsonText, timestamp } from "./columns.ts";
 
@@ -53,7 +62,10 @@ export const watchEvent = pgTable(
     receiver: text("receiver"),
     detail: text("detail"),
   },
-  (table) => [index("watch_event_watch").on(table.watchId, table.position), index("watch_event_at").on(table.at)],
+  (table) => [
+    index("watch_event_watch").on(table.watchId, table.position),
+    index("watch_event_at").on(table.at),
+  ],
 );
 
 /**

@@ -25,7 +25,10 @@ describe("the role that boot makes", () => {
     const [second, third] = await Promise.all([tools(core), tools(core)]);
     expect([...(await stored())]).toEqual([...before]);
     for (const { sql } of [first, second, third])
-      expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({ kind: "rows", rows: [[0]] });
+      expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({
+        kind: "rows",
+        rows: [[0]],
+      });
   });
 
   it("serves cores with the old and the new secret during a rotation, whichever set its password last", async () => {
@@ -68,14 +71,21 @@ describe("the role that boot makes", () => {
     const core = await create("core");
     const { sql, warnings } = await tools(core);
     await admin.sql.unsafe("alter role core nocreaterole");
-    expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({ kind: "rows" });
-    expect(warnings).toEqual([expect.stringMatching(/keeps \d+ privileges that core may not revoke/)]);
+    expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({
+      kind: "rows",
+    });
+    expect(warnings).toEqual([
+      expect.stringMatching(/keeps \d+ privileges that core may not revoke/),
+    ]);
   });
 
   it("is off when core could not create schema chat", async () => {
     const core = await create();
     await core.sql.unsafe("drop schema chat cascade");
-    expect(await tools(core)).toMatchObject({ sql: null, offReason: expect.stringContaining("schema chat") });
+    expect(await tools(core)).toMatchObject({
+      sql: null,
+      offReason: expect.stringContaining("schema chat"),
+    });
   });
 
   it("is refused once somebody gives it more", async () => {
@@ -86,9 +96,21 @@ describe("the role that boot makes", () => {
     for (const [fault, give, take] of [
       ["is a superuser", "alter role ROLE superuser", "alter role ROLE nosuperuser"],
       ["may create roles", "alter role ROLE createrole", "alter role ROLE nocreaterole"],
-      ["is a member of pg_read_all_data", "grant pg_read_all_data to ROLE", "revoke pg_read_all_data from ROLE"],
-      ["may read or write person", "grant select on person to ROLE", "revoke all on person from ROLE"],
-      ["may read or write person", "grant select (display_name) on person to ROLE", "revoke all on person from ROLE"],
+      [
+        "is a member of pg_read_all_data",
+        "grant pg_read_all_data to ROLE",
+        "revoke pg_read_all_data from ROLE",
+      ],
+      [
+        "may read or write person",
+        "grant select on person to ROLE",
+        "revoke all on person from ROLE",
+      ],
+      [
+        "may read or write person",
+        "grant select (display_name) on person to ROLE",
+        "revoke all on person from ROLE",
+      ],
       [
         "was granted a privilege on function pg_read_file(text)",
         "grant execute on function pg_read_file(text) to ROLE",
@@ -96,7 +118,10 @@ describe("the role that boot makes", () => {
       ],
     ] as const) {
       await core.sql.unsafe(give.replace("ROLE", found?.name ?? ""));
-      expect(await tools(core)).toMatchObject({ sql: null, offReason: expect.stringContaining(fault) });
+      expect(await tools(core)).toMatchObject({
+        sql: null,
+        offReason: expect.stringContaining(fault),
+      });
       await core.sql.unsafe(take.replace("ROLE", found?.name ?? ""));
     }
     expect(await tools(core)).toMatchObject({ offReason: null });
@@ -105,13 +130,17 @@ describe("the role that boot makes", () => {
 
 describe("the role of SVC_CHAT_DATABASE_URL", () => {
   type Core = Awaited<ReturnType<typeof create>>;
-  const urlOf = (core: Core, role: string) => Object.assign(new URL(core.url), { username: role }).href;
+  const urlOf = (core: Core, role: string) =>
+    Object.assign(new URL(core.url), { username: role }).href;
 
   it("is used when it may read the views and nothing else", async () => {
     const core = await create();
     const { sql, offReason } = await tools(core, { url: urlOf(core, "given") });
     expect(offReason).toBeNull();
-    expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({ kind: "rows", rows: [[0]] });
+    expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({
+      kind: "rows",
+      rows: [[0]],
+    });
     const [row] = await core.sql`select count(*)::int as roles from pg_roles
       where rolname = 'svc_chat_' || (select oid from pg_database where datname = current_database())`;
     expect(row?.roles).toBe(0);
@@ -121,9 +150,24 @@ describe("the role of SVC_CHAT_DATABASE_URL", () => {
     const core = await create();
     for (const [fault, role, give, take] of [
       ["is a superuser", "postgres", "select 1", "select 1"],
-      ["may create databases", "powerful", "alter role powerful createdb", "alter role powerful nocreatedb"],
-      ["may replicate", "powerful", "alter role powerful replication", "alter role powerful noreplication"],
-      ["bypasses row-level security", "powerful", "alter role powerful bypassrls", "alter role powerful nobypassrls"],
+      [
+        "may create databases",
+        "powerful",
+        "alter role powerful createdb",
+        "alter role powerful nocreatedb",
+      ],
+      [
+        "may replicate",
+        "powerful",
+        "alter role powerful replication",
+        "alter role powerful noreplication",
+      ],
+      [
+        "bypasses row-level security",
+        "powerful",
+        "alter role powerful bypassrls",
+        "alter role powerful nobypassrls",
+      ],
       ["may not log in", "powerful", "alter role powerful nologin", "alter role powerful login"],
       ["is a member of plain", "powerful", "grant plain to powerful", "revoke plain from powerful"],
       [
@@ -158,7 +202,10 @@ describe("the role of SVC_CHAT_DATABASE_URL", () => {
   it("is used although an earlier boot, with a role of its own, took it for one of the others", async () => {
     const core = await create();
     await tools(core);
-    expect(await tools(core, { url: urlOf(core, "given") })).toMatchObject({ offReason: null, warnings: [] });
+    expect(await tools(core, { url: urlOf(core, "given") })).toMatchObject({
+      offReason: null,
+      warnings: [],
+    });
     expect(await tools(core)).toMatchObject({ offReason: null });
   });
 

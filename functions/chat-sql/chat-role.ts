@@ -69,7 +69,11 @@ const rolePrefix = "svc_chat_";
  */
 export const makeChatRole = async (
   db: Database,
-  { secret, secretPrevious, revokePublic }: { secret: string; secretPrevious: string | null; revokePublic: boolean },
+  {
+    secret,
+    secretPrevious,
+    revokePublic,
+  }: { secret: string; secretPrevious: string | null; revokePublic: boolean },
 ): Promise<{ login: ChatLogin; exposures: string[] }> =>
   db.transaction(async (transaction) => {
     await lockRoles(transaction);
@@ -78,7 +82,10 @@ export const makeChatRole = async (
     const passwordOf = (by: string) => derive(by, `svc chat role password\0${server.database_oid}`);
     const password = await passwordOf(secret);
     const others = secretPrevious === null ? [] : [await passwordOf(secretPrevious)];
-    const verifier = await scramVerifier(password, await derive(secret, `svc chat role salt\0${server.database_oid}`));
+    const verifier = await scramVerifier(
+      password,
+      await derive(secret, `svc chat role salt\0${server.database_oid}`),
+    );
     try {
       const attributes = sql.raw(
         `login noinherit valid until 'infinity' connection limit ${connectionLimit} password '${verifier}'`,
@@ -88,17 +95,25 @@ export const makeChatRole = async (
       const chosen = { ...settings, ...(server.superuser ? superuserSettings : {}) };
       for (const [name, value] of Object.entries(chosen))
         await transaction.execute(
-          sql.raw(`alter role "${role}" set ${name} = ${name === "search_path" ? value : `'${value}'`}`),
+          sql.raw(
+            `alter role "${role}" set ${name} = ${name === "search_path" ? value : `'${value}'`}`,
+          ),
         );
     } catch (cause) {
-      if (errorCode(cause) !== insufficientPrivilege && errorCode((cause as Error).cause) !== insufficientPrivilege)
+      if (
+        errorCode(cause) !== insufficientPrivilege &&
+        errorCode((cause as Error).cause) !== insufficientPrivilege
+      )
         throw cause;
       throw new ChatRoleFault("core's database role may not create roles", { cause });
     }
     await grantViews(transaction, role);
     if (revokePublic && server.superuser) await revokePublicGrants(transaction, role);
     await rejectPowerful(transaction, role);
-    return { login: { role, passwords: [password, ...others] }, exposures: await findPublicGrants(transaction) };
+    return {
+      login: { role, passwords: [password, ...others] },
+      exposures: await findPublicGrants(transaction),
+    };
   });
 
 /** Checks a role that an administrator made. Throws `ChatRoleFault` when it has more than it may have. Returns what PUBLIC keeps. */
@@ -121,7 +136,12 @@ export const adoptChatRole = async (
 const insufficientPrivilege = "42501";
 
 const readServer = async (db: Executor) => {
-  const [row] = await db.execute<{ database_oid: string; superuser: boolean; ready: boolean; roles: string[] }>(sql`
+  const [row] = await db.execute<{
+    database_oid: string;
+    superuser: boolean;
+    ready: boolean;
+    roles: string[];
+  }>(sql`
     select d.oid::text as database_oid, (select rolsuper from pg_roles where rolname = current_user) as superuser,
       ${sql.join(
         chatViews.map((view) => sql`to_regclass(${`chat.${view}`}) is not null`),
@@ -187,7 +207,8 @@ const rejectPowerful = async (db: Executor, role: string): Promise<void> => {
         and d.classid not in ('pg_database'::regclass, 'pg_namespace'::regclass)
         and not (d.classid = 'pg_class'::regclass and d.objid in (select oid from allowed))`);
   const faults = [...new Set(Array.from(rows, ({ fault }) => fault))];
-  if (faults.length > 0) throw new ChatRoleFault(`the database role ${role} ${faults.slice(0, 5).join(", ")}`);
+  if (faults.length > 0)
+    throw new ChatRoleFault(`the database role ${role} ${faults.slice(0, 5).join(", ")}`);
 };
 
 const derive = async (secret: string, purpose: string): Promise<string> => {

@@ -71,13 +71,19 @@ export const checkPlan = ([{ Plan }]: readonly [{ Plan: PlanNode }]): string | n
   for (const { "Node Type": type, Strategy = "" } of nodes)
     if (!passing.has(type) && !keeping.has(type) && !strategic.get(type)?.has(Strategy))
       return `PostgreSQL would need ${Strategy} ${type} for this statement, which is not allowed: write it in another way`;
-  const kept = nodes.map((node) => (keeping.has(node["Node Type"]) ? 1 : (node["Grouping Sets"]?.length ?? 0)));
+  const kept = nodes.map((node) =>
+    keeping.has(node["Node Type"]) ? 1 : (node["Grouping Sets"]?.length ?? 0),
+  );
   if (kept.reduce((sum, count) => sum + count, 0) > keepingMax)
     return "the statement sorts, groups or joins too often: ask for less at once";
   // The hash table of IN and EXISTS has no limit: it may have the hosts.
-  const hashed = new Set(Array.from(JSON.stringify(Plan).matchAll(/hashed (SubPlan \d+)/g), ([, name]) => name));
+  const hashed = new Set(
+    Array.from(JSON.stringify(Plan).matchAll(/hashed (SubPlan \d+)/g), ([, name]) => name),
+  );
   const isLarge = (node: PlanNode) => hashed.has(node["Subplan Name"]) && !hasRowsOfHosts(node);
-  return nodes.some(isLarge) ? "use a join, or NOT EXISTS in WHERE, instead of this IN, NOT IN or EXISTS" : null;
+  return nodes.some(isLarge)
+    ? "use a join, or NOT EXISTS in WHERE, instead of this IN, NOT IN or EXISTS"
+    : null;
 };
 
 const nodesIn = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(nodesIn)];

@@ -36,13 +36,18 @@ export const checkStatement = (text: string, parse: ParseSql, readable: Readable
     throw new StatementRefused("the statement holds more than 64 operator characters in a row");
   const { stmts = [] } = parsed(text, parse);
   const [only] = stmts;
-  if (only === undefined || stmts.length > 1) throw new StatementRefused("send exactly one statement");
-  if (Object.keys(only.stmt).join() !== "SelectStmt") throw new StatementRefused("only SELECT is allowed");
-  if (!isShallow(only.stmt, nodeDepthMax)) throw new StatementRefused("the statement is nested too deeply");
+  if (only === undefined || stmts.length > 1)
+    throw new StatementRefused("send exactly one statement");
+  if (Object.keys(only.stmt).join() !== "SelectStmt")
+    throw new StatementRefused("only SELECT is allowed");
+  if (!isShallow(only.stmt, nodeDepthMax))
+    throw new StatementRefused("the statement is nested too deeply");
   new StatementCheck(readable, namesIn(only.stmt)).node(only.stmt, { ctes: new Set(), depth: 0 });
   checkBounds(only.stmt, readable);
   const from = only.stmt_location ?? 0;
-  return new TextDecoder().decode(bytes.subarray(from, only.stmt_len ? from + only.stmt_len : undefined));
+  return new TextDecoder().decode(
+    bytes.subarray(from, only.stmt_len ? from + only.stmt_len : undefined),
+  );
 };
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -55,7 +60,9 @@ const parsed = (text: string, parse: ParseSql): ParsedText => {
     return parse(text) as ParsedText;
   } catch (cause) {
     const reason =
-      cause instanceof Error && cause.name === "SqlError" ? cause.message.slice(0, 200) : "it cannot be parsed";
+      cause instanceof Error && cause.name === "SqlError"
+        ? cause.message.slice(0, 200)
+        : "it cannot be parsed";
     throw new StatementRefused(`syntax error: ${reason}`, { cause });
   }
 };
@@ -76,7 +83,9 @@ const isShallow = (tree: unknown, depthMax: number): boolean => {
   let level: unknown[] = [tree];
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > depthMax) return false;
-    level = level.flatMap((value) => (typeof value === "object" && value !== null ? Object.values(value) : []));
+    level = level.flatMap((value) =>
+      typeof value === "object" && value !== null ? Object.values(value) : [],
+    );
   }
   return true;
 };
@@ -102,7 +111,10 @@ const namesIn = (statement: Fields): Introduced => {
         const called = alias === undefined ? functionNamesIn(field) : [String(alias.aliasname)];
         const declared = stringsOf(alias?.colnames);
         for (const name of called) {
-          const columns = new Set([...(declared.length > 0 ? declared : [name, "key", "value"]), "ordinality"]);
+          const columns = new Set([
+            ...(declared.length > 0 ? declared : [name, "key", "value"]),
+            "ordinality",
+          ]);
           functionColumns.set(name, functionColumns.get(name)?.intersection(columns) ?? columns);
         }
       }
@@ -167,7 +179,8 @@ class StatementCheck {
     const [entry, ...more] = Object.entries(value as Fields);
     // `distinct` without columns and an absent list are an empty node.
     if (entry === undefined) return;
-    if (more.length > 0) throw new StatementRefused("the statement uses syntax that is not allowed");
+    if (more.length > 0)
+      throw new StatementRefused("the statement uses syntax that is not allowed");
     this.fields(entry[0], entry[1] as Fields, scope);
   }
 
@@ -193,7 +206,8 @@ class StatementCheck {
   #withClause(clause: Fields, scope: Scope): Scope {
     if (clause.recursive) throw new StatementRefused("WITH RECURSIVE is not allowed");
     const { ctes: list, location: _, ...others } = clause;
-    if (Object.keys(others).length > 0) throw new StatementRefused("the statement uses syntax that is not allowed");
+    if (Object.keys(others).length > 0)
+      throw new StatementRefused("the statement uses syntax that is not allowed");
     let { ctes } = scope;
     for (const cte of list as readonly { CommonTableExpr: Fields }[]) {
       this.node(cte, { ...scope, ctes });
@@ -202,7 +216,12 @@ class StatementCheck {
     return { ...scope, ctes };
   }
 
-  #named(type: string, name: string, value: unknown, { fields, scope }: { fields: Fields; scope: Scope }): void {
+  #named(
+    type: string,
+    name: string,
+    value: unknown,
+    { fields, scope }: { fields: Fields; scope: Scope },
+  ): void {
     if (type === "RangeVar") {
       const relation = String(fields.relname);
       if (name === "inh" && value !== true) throw new StatementRefused("ONLY is not allowed");
@@ -212,7 +231,8 @@ class StatementCheck {
         );
     } else if (type === "CommonTableExpr") {
       if (name === "ctematerialized") {
-        if (value === "CTEMaterializeNever") throw new StatementRefused("NOT MATERIALIZED is not allowed");
+        if (value === "CTEMaterializeNever")
+          throw new StatementRefused("NOT MATERIALIZED is not allowed");
       } else if (!/^[a-z_][a-z0-9_]*$/i.test(String(value)) || /^pg_/i.test(String(value)))
         throw new StatementRefused(`"${value}" is not allowed as the name of a CTE`);
     } else if (type === "FuncCall") checkFunction(stringsOf(value), fields);
@@ -236,7 +256,11 @@ class StatementCheck {
       throw new StatementRefused("write columns as name or alias.name");
     if (list.length === 1 || isStar || qualifier === undefined || name === undefined) return;
     const { names, functionColumns } = this.#introduced;
-    if (!names.has(qualifier) && !functionColumns.has(qualifier) && !this.#readable.relations.has(qualifier))
+    if (
+      !names.has(qualifier) &&
+      !functionColumns.has(qualifier) &&
+      !this.#readable.relations.has(qualifier)
+    )
       throw new StatementRefused(`"${qualifier}" is no relation of the statement`);
     const ofFunction = functionColumns.get(qualifier);
     const isKnown = ofFunction
@@ -263,11 +287,17 @@ const checkFunction = (name: readonly string[], { funcformat }: Fields): void =>
   const isSyntax = schema === "pg_catalog" && funcformat === "COERCE_SQL_SYNTAX";
   if (name.length > 2 || (name.length === 2 && !isSyntax))
     throw new StatementRefused("write functions without a schema");
-  if (own === undefined || !functions.has(own)) throw new StatementRefused(`function ${own} is not allowed`);
+  if (own === undefined || !functions.has(own))
+    throw new StatementRefused(`function ${own} is not allowed`);
 };
 
 const checkType = (name: readonly string[]): void => {
   const [schema, own = schema] = name;
-  if (name.length > 2 || (name.length === 2 && schema !== "pg_catalog") || own === undefined || !types.has(own))
+  if (
+    name.length > 2 ||
+    (name.length === 2 && schema !== "pg_catalog") ||
+    own === undefined ||
+    !types.has(own)
+  )
     throw new StatementRefused(`type ${name.at(-1)} is not allowed`);
 };

@@ -36,7 +36,10 @@ afterAll(async () => {
 });
 await seedFleet(test.db, { count: 320, now: new Date(test.clock.now()) });
 
-const query = async (statement: string, signal = new AbortController().signal): Promise<ToolResult> => {
+const query = async (
+  statement: string,
+  signal = new AbortController().signal,
+): Promise<ToolResult> => {
   if (tools === null) throw new Error(offReason ?? "no tools");
   return tools.query(statement, signal);
 };
@@ -48,7 +51,9 @@ const rows = async (statement: string): Promise<readonly unknown[][]> => {
 
 describe("the relations", () => {
   it("collectors has the state and the conditions of GET /v1/collector/health for every host", async () => {
-    const { body } = await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" });
+    const { body } = await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", {
+      as: "auditor",
+    });
     const found = new Map<unknown, unknown[]>();
     for (const half of ["<", ">="])
       for (const [id, ...rest] of await rows(
@@ -70,8 +75,14 @@ describe("the relations", () => {
     await test.db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
       select identity, identity_id, 'small', now(), (case when device_id = 'host-9' then ${until(-1)} else ${until(60)} end)::timestamptz
       from fleet_host where device_id in ('host-7', 'host-8', 'host-9')`);
-    const { body } = await test.api<FleetHealthReport>("GET", "/v1/collector/health?budget=held", { as: "auditor" });
-    const held = body.items.map(({ device_id, hold }) => [device_id, hold?.budget, hold?.until.replace(".000Z", "Z")]);
+    const { body } = await test.api<FleetHealthReport>("GET", "/v1/collector/health?budget=held", {
+      as: "auditor",
+    });
+    const held = body.items.map(({ device_id, hold }) => [
+      device_id,
+      hold?.budget,
+      hold?.until.replace(".000Z", "Z"),
+    ]);
     expect(
       await rows(
         "select device_id, held_by_budget, held_until from collectors where held_until is not null order by 1",
@@ -88,12 +99,17 @@ describe("the relations", () => {
     for (const [hour, state] of hourStates.entries()) states[hour] = byteOfState(state);
     const short = hourStates.indexOf("short");
     const details = packNotes(new Map([[short, { accepted: 8, stored: 7, shortages }]]));
-    await saveDays(test.db, [{ host, day, states, details, incompleteHours: 4, undelivered: 0, xid: null }]);
+    await saveDays(test.db, [
+      { host, day, states, details, incompleteHours: 4, undelivered: 0, xid: null },
+    ]);
     await addHourCounts(test.db, new Map([[day * dayMs, hourStates.map((_, index) => index)]]));
     const found = await rows(
       "select device_id, extract(hour from hour)::int, state, accepted, stored, records_short, short_of from incomplete_hours order by hour",
     );
-    const names = ["account_refused", ...shortageKinds.filter((kind) => kind !== "account_refused")];
+    const names = [
+      "account_refused",
+      ...shortageKinds.filter((kind) => kind !== "account_refused"),
+    ];
     expect(found).toEqual(
       hourStates.flatMap((state, hour) =>
         incompleteStates.includes(state)
@@ -111,9 +127,9 @@ describe("the relations", () => {
   });
 
   it("host_history has the intervals of a host that have ended, and host_silences what did not come", async () => {
-    const [{ identity_id: id } = { identity_id: "" }] = await test.db.execute<{ identity_id: string }>(
-      sql`select identity_id from fleet_host where device_id = 'host-2'`,
-    );
+    const [{ identity_id: id } = { identity_id: "" }] = await test.db.execute<{
+      identity_id: string;
+    }>(sql`select identity_id from fleet_host where device_id = 'host-2'`);
     await test.db.execute(sql`delete from fleet_history`);
     for (const [hour, version] of [
       ["01", "1.0.0"],
@@ -132,7 +148,11 @@ describe("the relations", () => {
       ["host-2", null, "2026-06-01T01:00:00Z", "1.0.0"],
       ["host-2", "2026-06-01T01:00:00Z", "2026-06-01T02:00:00Z", "1.1.0"],
     ]);
-    expect(await rows("select device_id, silent_of, from_at, until_at from host_silences order by until_at")).toEqual([
+    expect(
+      await rows(
+        "select device_id, silent_of, from_at, until_at from host_silences order by until_at",
+      ),
+    ).toEqual([
       ["host-2", "envelopes", null, "2026-06-01T01:00:00Z"],
       ["host-2", "heartbeats", "2026-06-01T01:00:00Z", "2026-06-01T02:00:00Z"],
     ]);
@@ -142,23 +162,38 @@ describe("the relations", () => {
     await test.db.execute(sql`insert into volume_day (host_id, day, kind, envelopes, payload_bytes) values
       ('https://fleet.example.test/dc-1/host-1', 20605, 'log_line', 4, 400), ('stray', 20605, 'other', 1, 7)`);
     expect(
-      await rows("select device_id, identity, day, kind, envelopes, payload_bytes from volume_days order by kind"),
+      await rows(
+        "select device_id, identity, day, kind, envelopes, payload_bytes from volume_days order by kind",
+      ),
     ).toEqual([
-      ["host-1", "https://fleet.example.test/dc-1/host-1", "2026-06-01T00:00:00Z", "log_line", 4, 400],
+      [
+        "host-1",
+        "https://fleet.example.test/dc-1/host-1",
+        "2026-06-01T00:00:00Z",
+        "log_line",
+        4,
+        400,
+      ],
       [null, "stray", "2026-06-01T00:00:00Z", "other", 1, 7],
     ]);
   });
 
   it("inventory counts as GET /v1/collector/inventory does, by device id and by identity", async () => {
-    const hosts = ["host-1", "https://fleet.example.test/dc-1/host-1", "host-2", "nowhere-1"].map((name) => ({ name }));
+    const hosts = ["host-1", "https://fleet.example.test/dc-1/host-1", "host-2", "nowhere-1"].map(
+      (name) => ({ name }),
+    );
     const put = async (list: typeof hosts) =>
-      expect(await test.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts: list } })).toMatchObject({
+      expect(
+        await test.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts: list } }),
+      ).toMatchObject({
         status: 200,
       });
     await put([...hosts, { name: "host-3" }]);
     await put(hosts);
     expect(
-      await rows("select name, device_id, is_expected, is_enrolled, removed_at is null from inventory order by name"),
+      await rows(
+        "select name, device_id, is_expected, is_enrolled, removed_at is null from inventory order by name",
+      ),
     ).toEqual([
       ["host-1", "host-1", true, true, true],
       ["host-2", "host-2", true, true, true],
@@ -170,21 +205,30 @@ describe("the relations", () => {
 
   it("watches and watch_events say how each stands and what happened, and not who is told", async () => {
     const body = { name: "too many stale", filter: "state:stale", more_than: 3, for_seconds: 60 };
-    const { status, body: made } = await test.api("POST", "/v1/collector/watches", { as: "admin", body });
+    const { status, body: made } = await test.api("POST", "/v1/collector/watches", {
+      as: "admin",
+      body,
+    });
     expect(status).toBe(201);
-    await test.db.execute(sql`update watch set is_firing = true, count = 9, receivers = array['pager']`);
+    await test.db.execute(
+      sql`update watch set is_firing = true, count = 9, receivers = array['pager']`,
+    );
     await test.db.execute(sql`insert into watch_event (watch_id, at, kind, count, receiver, detail) values
       (${made.id}::uuid, '2026-06-01T01:00Z', 'firing', 9, null, null),
       (${made.id}::uuid, '2026-06-01T01:01Z', 'dropped', null, 'pager', 'https://pager.example/secret')`);
     expect(
-      await rows("select watch_id, name, filter, more_than, for_seconds, state, matching_hosts from watches"),
+      await rows(
+        "select watch_id, name, filter, more_than, for_seconds, state, matching_hosts from watches",
+      ),
     ).toEqual([[made.id, "too many stale", "state:stale", 3, 60, "firing", 9]]);
-    expect(await rows("select name, occurred_at, kind, matching_hosts from watch_events order by occurred_at")).toEqual(
-      [
-        ["too many stale", "2026-06-01T01:00:00Z", "firing", 9],
-        ["too many stale", "2026-06-01T01:01:00Z", "dropped", null],
-      ],
-    );
+    expect(
+      await rows(
+        "select name, occurred_at, kind, matching_hosts from watch_events order by occurred_at",
+      ),
+    ).toEqual([
+      ["too many stale", "2026-06-01T01:00:00Z", "firing", 9],
+      ["too many stale", "2026-06-01T01:01:00Z", "dropped", null],
+    ]);
     for (const relation of ["watches", "watch_events"])
       expect(JSON.stringify(await rows(`select * from ${relation}`))).not.toContain("pager");
   });
@@ -194,18 +238,29 @@ describe("a statement of a model", () => {
   it("is accepted: 83 as models write them", async () => {
     expect(harmlessStatements.length).toBeGreaterThan(70);
     const results: { statement: string; result: ToolResult }[] = [];
-    for (const statement of harmlessStatements) results.push({ statement, result: await query(statement) });
+    for (const statement of harmlessStatements)
+      results.push({ statement, result: await query(statement) });
     expect(results.filter(({ result }) => result.kind !== "rows")).toEqual([]);
   });
 
   it("gives the right rows", async () => {
-    const { body } = await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" });
+    const { body } = await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", {
+      as: "auditor",
+    });
     const { items, summary } = body;
     expect(
-      Object.fromEntries((await rows("select state, count(*) from collectors group by state")) as [string, number][]),
-    ).toEqual(Object.fromEntries(Object.entries(summary.by_state).filter(([, count]) => count > 0)));
-    const stale = items.filter(({ conditions }) => conditions.some(({ state }) => state === "stale"));
-    expect(await rows("select count(*) from collectors where 'stale' = any(conditions)")).toEqual([[stale.length]]);
+      Object.fromEntries(
+        (await rows("select state, count(*) from collectors group by state")) as [string, number][],
+      ),
+    ).toEqual(
+      Object.fromEntries(Object.entries(summary.by_state).filter(([, count]) => count > 0)),
+    );
+    const stale = items.filter(({ conditions }) =>
+      conditions.some(({ state }) => state === "stale"),
+    );
+    expect(await rows("select count(*) from collectors where 'stale' = any(conditions)")).toEqual([
+      [stale.length],
+    ]);
     const [first] = items;
     expect(
       await rows(`select identity, enrolled_at, last_heartbeat_at, queue_bytes, desired_config_hash, certificate_not_after
@@ -224,7 +279,9 @@ describe("a statement of a model", () => {
     const ofCertificates = await rows(
       "select k.status, count(*) from certificates k join collectors c on c.certificate_id = k.id group by 1 order by 1",
     );
-    expect(ofCertificates).toEqual([...statuses].map(([status, some]) => [status, some.length]).sort());
+    expect(ofCertificates).toEqual(
+      [...statuses].map(([status, some]) => [status, some.length]).sort(),
+    );
   });
 
   it("returns values as JSON has them", async () => {
@@ -263,10 +320,26 @@ describe("a statement of a model", () => {
     ["-- nothing", "statement_refused", "send exactly one statement"],
     ["selec 1", "statement_refused", 'syntax error: syntax error at or near "selec"'],
     ["delete from collectors", "statement_refused", "only SELECT is allowed"],
-    ["select 1\0; drop table person", "statement_refused", "the statement holds a character that SQL does not allow"],
-    [`select '${"x".repeat(9000)}'`, "statement_refused", "the statement is longer than 8192 bytes"],
-    [`select ${"(".repeat(100)}1${")".repeat(100)}`, "statement_refused", "the statement is nested too deeply"],
-    [`select ${"not ".repeat(1500)}true`, "statement_refused", "the statement is nested too deeply"],
+    [
+      "select 1\0; drop table person",
+      "statement_refused",
+      "the statement holds a character that SQL does not allow",
+    ],
+    [
+      `select '${"x".repeat(9000)}'`,
+      "statement_refused",
+      "the statement is longer than 8192 bytes",
+    ],
+    [
+      `select ${"(".repeat(100)}1${")".repeat(100)}`,
+      "statement_refused",
+      "the statement is nested too deeply",
+    ],
+    [
+      `select ${"not ".repeat(1500)}true`,
+      "statement_refused",
+      "the statement is nested too deeply",
+    ],
     [
       "select * from persons",
       "statement_refused",
@@ -295,7 +368,10 @@ describe("T4: a result that is too large", () => {
   it("has 200 rows", async () => {
     const result = await query("select generate_series(1, 100000000) as n");
     expect(result).toMatchObject({ kind: "rows", row_count: 200, truncated: true });
-    expect(await query("select n from generate_series(1, 200) n")).toMatchObject({ row_count: 200, truncated: false });
+    expect(await query("select n from generate_series(1, 200) n")).toMatchObject({
+      row_count: 200,
+      truncated: false,
+    });
   });
 
   it("of many bytes is cut off after whole rows", async () => {
@@ -332,7 +408,8 @@ describe("T4: a result that is too large", () => {
   it("does not start when the signal has aborted, or while it waits for others", async () => {
     await expect(query("select 1", AbortSignal.abort(new Error("gone")))).rejects.toThrow("gone");
     const busy = new AbortController();
-    const endless = "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
+    const endless =
+      "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
     const blocking = [1, 2].map(() => query(endless, busy.signal).catch(() => undefined));
     const waiting = new AbortController();
     const waits = query("select 1", waiting.signal);
@@ -389,7 +466,8 @@ const measure = async (statement: string) => {
   return { result: await running, memory, seconds };
 };
 
-const times = (count: number, text: string, separator: string) => Array(count).fill(text).join(separator);
+const times = (count: number, text: string, separator: string) =>
+  Array(count).fill(text).join(separator);
 /** The longest text and the longest numeric that a statement can make. */
 const longText = "(select string_agg('a', '') as x from generate_series(1, 16000)) t";
 const longNumeric = `(select n*n*n*n*n as n from (select n*n*n*n*n as n from (select string_agg('9', '')::numeric as n
@@ -402,12 +480,18 @@ describe("T4: one of the worst statements that the tools accept takes little mem
       "aggregates over cross joins",
       `select ${times(20, "string_agg(a.identity || b.identity, '')", ",")} from ${everyPair}`,
     ],
-    ["arrays over cross joins", `select ${times(30, "array_agg(a.identity)", ",")} from ${everyPair}`],
+    [
+      "arrays over cross joins",
+      `select ${times(30, "array_agg(a.identity)", ",")} from ${everyPair}`,
+    ],
     [
       "aggregates of groups",
       `select count(*) from (select a.identity, b.identity, g, max(c.identity) from ${everyPair} group by 1, 2, 3) q`,
     ],
-    ["sorted aggregates", `select ${times(8, "count(distinct a.identity || b.identity || g)", ",")} from ${everyPair}`],
+    [
+      "sorted aggregates",
+      `select ${times(8, "count(distinct a.identity || b.identity || g)", ",")} from ${everyPair}`,
+    ],
     [
       "windows",
       `select count(*) from (select ${["a", "b", "c"].map((each) => `rank() over (partition by ${each}.state order by a.identity, g)`).join()} from ${everyPair}) q`,
@@ -417,14 +501,23 @@ describe("T4: one of the worst statements that the tools accept takes little mem
       "patterns",
       `select count(*) from ${longText} where x like '%${"a".repeat(180)}b%' or x ~ '((a|aa)*)*${"(a|aa)+".repeat(20)}b'`,
     ],
-    ["calls", `select ${times(24, "x", "||")}, ${times(90, "upper(x) = ''", ",")} from ${longText}`],
+    [
+      "calls",
+      `select ${times(24, "x", "||")}, ${times(90, "upper(x) = ''", ",")} from ${longText}`,
+    ],
     [
       "joins",
       `select count(*) from ${Array.from({ length: 8 }, (_, at) => `collectors c${at}`).join()} where ${Array.from({ length: 7 }, (_, at) => `c${at}.state = c${at + 1}.state and c${at}.identity = c${at + 1}.identity`).join(" and ")}`,
     ],
-    ["keys of JSON", "select count(*) from collectors a, collectors b, collectors c, jsonb_each_text(c.labels) d"],
+    [
+      "keys of JSON",
+      "select count(*) from collectors a, collectors b, collectors c, jsonb_each_text(c.labels) d",
+    ],
     ["rows sorted", `select * from ${everyPair} order by a.identity || b.identity || g`],
-    ["sets", "select a.identity from collectors a, collectors b, collectors c union select device_id from collectors"],
+    [
+      "sets",
+      "select a.identity from collectors a, collectors b, collectors c union select device_id from collectors",
+    ],
   ])("%s", { timeout: 30_000 }, async (_, statement) => {
     const { result, memory, seconds } = await measure(statement);
     expect(result?.kind === "error" ? result.code : "").not.toBe("statement_refused");
@@ -441,7 +534,8 @@ describe("T4: one of the worst statements that the tools accept takes little mem
   });
 
   it("keeps the slot of a query until its backend has ended", async () => {
-    const endless = "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
+    const endless =
+      "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
     const person = new AbortController();
     // That of the test before may still end.
     await eventually(async () => expect(await backends()).toEqual([]));
@@ -473,8 +567,11 @@ describe("describe", () => {
     for (const { name } of tools?.relations() ?? []) {
       const description = tools?.describe(name);
       const result = await query(`select * from ${name} limit 0`);
-      if (result.kind !== "rows" || description?.kind !== "relation") throw new Error(JSON.stringify(result));
-      expect(description.columns.map((column) => ({ name: column.name, type: column.type }))).toEqual(result.columns);
+      if (result.kind !== "rows" || description?.kind !== "relation")
+        throw new Error(JSON.stringify(result));
+      expect(
+        description.columns.map((column) => ({ name: column.name, type: column.type })),
+      ).toEqual(result.columns);
       for (const { description: words, unit, type } of description.columns) {
         expect(words).toMatch(/^[A-Z].*[.]$/);
         expect(unit !== null).toBe(type === "bigint" || type === "integer");
@@ -486,8 +583,12 @@ describe("describe", () => {
     const description = tools?.describe("collectors");
     if (description?.kind !== "relation") throw new Error("no relation");
     expect(description.notes).toContain(`Precedence of the states: ${fleetStates.join(", ")}.`);
-    expect(description.notes.find((note) => note.startsWith("stale:"))).toContain("no heartbeat for more than 180 s");
-    expect(description.notes.find((note) => note.startsWith("unsupported_version:"))).toContain("below 1.0.0");
+    expect(description.notes.find((note) => note.startsWith("stale:"))).toContain(
+      "no heartbeat for more than 180 s",
+    );
+    expect(description.notes.find((note) => note.startsWith("unsupported_version:"))).toContain(
+      "below 1.0.0",
+    );
   });
 
   it("refuses an unknown name", () => {

@@ -48,7 +48,8 @@ export interface CreatedChatSql {
 /** Creates the SQL tools, with their role. Rejects when the database is unavailable. */
 export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql> => {
   const { db, url, revokePublic = true } = needs;
-  const admit = async () => (revokePublic ? retried(() => admitRoles(db, url === null ? "" : roleOf(url))) : []);
+  const admit = async () =>
+    revokePublic ? retried(() => admitRoles(db, url === null ? "" : roleOf(url))) : [];
   try {
     await loadModule();
     const { urlsOf, exposures } = await retried(() => prepareRole(needs));
@@ -74,7 +75,8 @@ const retried = async <Result>(work: () => Promise<Result>, attempts = 3): Promi
     return await work();
   } catch (cause) {
     const code = errorCode(cause) ?? errorCode((cause as Error).cause);
-    if (attempts > 1 && (code === undefinedObject || code === concurrentUpdate)) return retried(work, attempts - 1);
+    if (attempts > 1 && (code === undefinedObject || code === concurrentUpdate))
+      return retried(work, attempts - 1);
     throw cause;
   }
 };
@@ -82,7 +84,14 @@ const retried = async <Result>(work: () => Promise<Result>, attempts = 3): Promi
 const undefinedObject = "42704";
 const concurrentUpdate = "XX000";
 
-const prepareRole = async ({ db, locate, url, secret, secretPrevious = null, revokePublic = true }: ChatSqlNeeds) => {
+const prepareRole = async ({
+  db,
+  locate,
+  url,
+  secret,
+  secretPrevious = null,
+  revokePublic = true,
+}: ChatSqlNeeds) => {
   if (url !== null) {
     const { exposures } = await adoptChatRole(db, { role: roleOf(url), revokePublic });
     return { urlsOf: async () => [url], exposures };
@@ -99,7 +108,8 @@ export const urlsFor = (coreUrl: string, { role, passwords }: ChatLogin): string
     const url = new URL(coreUrl);
     url.username = role;
     url.password = password;
-    for (const name of ["user", "password", "options", "application_name"]) url.searchParams.delete(name);
+    for (const name of ["user", "password", "options", "application_name"])
+      url.searchParams.delete(name);
     return url.href;
   });
 
@@ -120,13 +130,21 @@ const createRoleRunner = (urlsOf: () => Promise<readonly string[]>): RunAsRole =
       } catch (cause) {
         if (!(cause instanceof LoginRejected)) throw cause;
       }
-    return { kind: "error", code: "database_unavailable", message: "the database rejects the role of the tools" };
+    return {
+      kind: "error",
+      code: "database_unavailable",
+      message: "the database rejects the role of the tools",
+    };
   };
 };
 
 const tryLogin = async (runAsRole: RunAsRole): Promise<void> => {
-  const result = await runAsRole({ text: "select 1", values: [] }, { signal: AbortSignal.timeout(10_000) });
-  if (result.kind === "error") throw new ChatRoleFault("the database does not admit the role of the chat's SQL tools");
+  const result = await runAsRole(
+    { text: "select 1", values: [] },
+    { signal: AbortSignal.timeout(10_000) },
+  );
+  if (result.kind === "error")
+    throw new ChatRoleFault("the database does not admit the role of the chat's SQL tools");
 };
 
 const exposureWarnings = (exposures: readonly string[]): string[] => {
@@ -156,7 +174,13 @@ const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, runAsRole: RunAsRole):
           `there is no such relation; there are ${[...readable.relations].join(", ")}`,
         );
       const { description, columns } = found;
-      return { kind: "relation", name, description, columns: [...columns], notes: [...found.notes(thresholds)] };
+      return {
+        kind: "relation",
+        name,
+        description,
+        columns: [...columns],
+        notes: [...found.notes(thresholds)],
+      };
     },
     query: async (statement, signal) => {
       signal.throwIfAborted();

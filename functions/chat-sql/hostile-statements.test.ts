@@ -3,7 +3,11 @@ import { loadModule, parseSync } from "libpg-query";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
-import { endlessStatement, hostileStatements, refusedByParserOnly } from "../../tests/support/hostile-statements.ts";
+import {
+  endlessStatement,
+  hostileStatements,
+  refusedByParserOnly,
+} from "../../tests/support/hostile-statements.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { migrate } from "../store/database/migrate.ts";
@@ -84,7 +88,11 @@ describe("T1: a hostile statement", () => {
   });
 
   it("is refused by the parser alone", () => {
-    const all = [...hostileStatements.map(({ statement }) => statement), ...refusedByParserOnly, endlessStatement];
+    const all = [
+      ...hostileStatements.map(({ statement }) => statement),
+      ...refusedByParserOnly,
+      endlessStatement,
+    ];
     expect(all.filter((statement) => !isRefusedByParser(statement))).toEqual([]);
   });
 
@@ -111,14 +119,17 @@ describe("T1: a hostile statement", () => {
       await client.end();
       return { statement, outcome };
     });
-    const accepted = results.filter(({ outcome }) => outcome === "accepted").map(({ statement }) => statement);
+    const accepted = results
+      .filter(({ outcome }) => outcome === "accepted")
+      .map(({ statement }) => statement);
     expect(accepted.sort()).toEqual([...acceptedAlone].sort());
     expect(results.filter(({ outcome }) => /^(57|53|08|XX)/.test(outcome))).toEqual([]);
     expect(await fingerprint()).toEqual(before);
   });
 
   it("that never ends is cancelled by the timeout of the role", async () => {
-    const text = "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
+    const text =
+      "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
     const result = await runQuery(chatUrl, { text, values: [] }, { signal, limits });
     expect(result).toMatchObject({ kind: "error", code: "timeout" });
   });
@@ -139,7 +150,15 @@ describe("T1: a hostile statement", () => {
       .map(({ statement }) => statement)
       .filter((statement) => statement.includes(" ") && !statement.startsWith("select 1)"));
     const statements = fc.constantFrom(...commands);
-    const comment = fc.constantFrom("/**/", "/* select 1 */", "-- x\n", "\n", "\t", "  ", "/* /* a */ b */");
+    const comment = fc.constantFrom(
+      "/**/",
+      "/* select 1 */",
+      "-- x\n",
+      "\n",
+      "\t",
+      "  ",
+      "/* /* a */ b */",
+    );
     const around = fc.constantFrom<(text: string) => string>(
       (text) => text,
       (text) => `select * from (${text}) q`,
@@ -157,16 +176,25 @@ describe("T1: a hostile statement", () => {
       (text) => text.replace(/\b[a-z_]+(?=\()/g, (name) => `"${name}"`),
       (text) => text.replace(/\b[a-z_]+(?=\()/g, (name) => `pg_catalog.${name}`),
     );
-    const property = fc.property(statements, around, comment, around, (statement, inner, gap, outer) => {
-      const spaced = statement.replace(/(?<=[a-z]) (?=[a-z(])/g, gap);
-      return isRefusedByParser(outer(inner(spaced)));
-    });
+    const property = fc.property(
+      statements,
+      around,
+      comment,
+      around,
+      (statement, inner, gap, outer) => {
+        const spaced = statement.replace(/(?<=[a-z]) (?=[a-z(])/g, gap);
+        return isRefusedByParser(outer(inner(spaced)));
+      },
+    );
     fc.assert(property, { numRuns: 2_000, seed: 20_261_122 });
   });
 });
 
 /** Statements without a privilege of their own and without an effect on what others see. They are no SELECT, so core cannot send them. */
-const acceptedAlone = ["alter role current_user set statement_timeout = 0", "prepare transaction 'x'"];
+const acceptedAlone = [
+  "alter role current_user set statement_timeout = 0",
+  "prepare transaction 'x'",
+];
 
 /** Everything that the statements try to change. */
 const fingerprint = async () => {

@@ -104,17 +104,27 @@ export const findPublicGrants = async (db: Executor): Promise<string[]> => {
  * Revokes from PUBLIC what the chat role must not have and grants it to a group of which every other role is a member, so that nobody else
  * loses anything. Runs in the caller's transaction, which holds the lock; needs a superuser.
  */
-export const revokePublicGrants = async (transaction: Executor, chatRole: string): Promise<void> => {
+export const revokePublicGrants = async (
+  transaction: Executor,
+  chatRole: string,
+): Promise<void> => {
   const { group, isNew } = await ensurePublicRole(transaction);
   // In a restored or copied database PUBLIC lacks these grants, and the group that has them is another database's.
   if (isNew) await transaction.execute(sql.raw(grantTakenTo(group)));
   const found = await transaction.execute<PublicGrant>(publicGrants);
-  for (const grants of Map.groupBy(found, ({ kind, privilege }) => `${privilege} on ${kind}`).values()) {
+  for (const grants of Map.groupBy(
+    found,
+    ({ kind, privilege }) => `${privilege} on ${kind}`,
+  ).values()) {
     const [{ kind, privilege }] = grants as [PublicGrant];
     const objects = grants.map(({ object }) => object);
     // One statement for all of them takes milliseconds.
-    await transaction.execute(sql.raw(`grant ${privilege} on ${kind} ${objects.join(", ")} to ${group}`));
-    await transaction.execute(sql.raw(`revoke ${privilege} on ${kind} ${objects.join(", ")} from public`));
+    await transaction.execute(
+      sql.raw(`grant ${privilege} on ${kind} ${objects.join(", ")} to ${group}`),
+    );
+    await transaction.execute(
+      sql.raw(`revoke ${privilege} on ${kind} ${objects.join(", ")} from public`),
+    );
     await transaction.execute(sql`insert into chat_revoked_grant (kind, privilege, object)
       select ${kind}, ${privilege}, object from unnest(${arrayLiteral(objects)}::text[]) as object on conflict do nothing`);
   }

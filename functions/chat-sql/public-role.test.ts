@@ -28,7 +28,8 @@ const works = async ({ sql }: RoleConnection): Promise<void> => {
   for (const statement of usual) await sql.unsafe(statement);
 };
 const isBare = async ({ sql }: RoleConnection): Promise<void> => {
-  for (const statement of usual) await expect(sql.unsafe(statement)).rejects.toThrow("permission denied");
+  for (const statement of usual)
+    await expect(sql.unsafe(statement)).rejects.toThrow("permission denied");
 };
 
 const groupOf = async ({ sql }: RoleConnection): Promise<string> => {
@@ -103,7 +104,8 @@ describe("what core takes from PUBLIC", () => {
     const { sql, admitRoles } = await tools(core);
     await admitRoles();
     const group = await groupOf(core);
-    const members = () => core.sql`select r.rolname from pg_auth_members m join pg_roles r on r.oid = m.member
+    const members =
+      () => core.sql`select r.rolname from pg_auth_members m join pg_roles r on r.oid = m.member
       where m.roleid = ${group}::regrole and r.rolname in ('given', ${group.replace("public", "chat")})`;
     expect([...(await members())]).toEqual([{ rolname: "given" }]);
     const url = Object.assign(new URL(core.url), { username: "given" }).href;
@@ -123,7 +125,9 @@ describe("what core takes from PUBLIC", () => {
     expect(before.length - after.length).toBeGreaterThan(700);
     await core.sql.unsafe(undo);
     expect(await publicOf(core)).toEqual(before);
-    expect([...(await core.sql`select from pg_roles where rolname = ${await groupOf(core)}`)]).toEqual([]);
+    expect([
+      ...(await core.sql`select from pg_roles where rolname = ${await groupOf(core)}`),
+    ]).toEqual([]);
     await works(connect(await newcomer()));
     await tools(core);
     expect(await publicOf(core)).toEqual(after);
@@ -133,11 +137,15 @@ describe("what core takes from PUBLIC", () => {
     const core = await create();
     await core.sql.unsafe("revoke execute on function pg_sleep(double precision) from public");
     await tools(core);
-    await core.sql.unsafe(`revoke execute on function pg_is_in_recovery() from ${await groupOf(core)}`);
+    await core.sql.unsafe(
+      `revoke execute on function pg_is_in_recovery() from ${await groupOf(core)}`,
+    );
     await (await tools(core)).admitRoles();
     const plain = connect("plain");
     await expect(plain.sql.unsafe("select pg_sleep(0)")).rejects.toThrow("permission denied");
-    await expect(plain.sql.unsafe("select pg_is_in_recovery()")).rejects.toThrow("permission denied");
+    await expect(plain.sql.unsafe("select pg_is_in_recovery()")).rejects.toThrow(
+      "permission denied",
+    );
     await plain.sql.unsafe("select count(*) from pg_class");
   });
 
@@ -154,7 +162,8 @@ describe("what core takes from PUBLIC", () => {
       (select md5(string_agg(proacl::text, ',' order by oid)) from pg_proc) as functions,
       (select md5(string_agg(m::text, ',' order by oid)) from pg_auth_members m) as members`;
     const before = [...(await stored())];
-    for (const { admitRoles } of [...created, await tools(core), await tools(other)]) await admitRoles();
+    for (const { admitRoles } of [...created, await tools(core), await tools(other)])
+      await admitRoles();
     expect([...(await stored())]).toEqual(before);
   });
 
@@ -197,9 +206,9 @@ describe("what core takes from PUBLIC", () => {
     // The group has privileges in the copy too, and so remains.
     const source = connect("postgres", original.database);
     await source.sql.unsafe(undo);
-    expect([...(await source.sql`select rolname from pg_roles where rolname = ${former}`)]).toEqual([
-      { rolname: former },
-    ]);
+    expect([...(await source.sql`select rolname from pg_roles where rolname = ${former}`)]).toEqual(
+      [{ rolname: former }],
+    );
     await works(connect(await newcomer(), original.database));
   });
 });
@@ -212,10 +221,14 @@ describe("a core that is no superuser", () => {
     const { offReason, warnings, admitRoles } = await tools(core);
     await admin.sql.unsafe("alter role core nocreaterole");
     expect(offReason).toBeNull();
-    expect(warnings).toEqual([expect.stringMatching(/keeps \d+ privileges that core may not revoke/)]);
+    expect(warnings).toEqual([
+      expect.stringMatching(/keeps \d+ privileges that core may not revoke/),
+    ]);
     expect(await admitRoles()).toEqual([]);
     expect(await publicOf(core)).toEqual(before);
-    expect([...(await core.sql`select from pg_roles where rolname = ${await groupOf(core)}`)]).toEqual([]);
+    expect([
+      ...(await core.sql`select from pg_roles where rolname = ${await groupOf(core)}`),
+    ]).toEqual([]);
   });
 
   it("admits roles as the owner of a database of which a superuser's core took it, or names those that it may not admit", async () => {

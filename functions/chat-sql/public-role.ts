@@ -14,7 +14,9 @@ const lockKey = 7_303_014_592_618_312n;
 const groupName = sql`(select 'svc_public_' || oid from pg_database where datname = current_database())`;
 
 /** Creates the group when the database has none. Returns its name, quoted, and whether it is new. Needs a superuser. */
-export const ensurePublicRole = async (db: Executor): Promise<{ group: string; isNew: boolean }> => {
+export const ensurePublicRole = async (
+  db: Executor,
+): Promise<{ group: string; isNew: boolean }> => {
   const [row] = await db.execute<{ name: string; exists: boolean }>(sql`
     select quote_ident(${groupName}) as name, exists (select from pg_roles where rolname = ${groupName}) as exists`);
   if (row === undefined) throw new Error("the server returned no row");
@@ -57,12 +59,16 @@ export const admitRoles = async (db: Database, chatRole: string): Promise<string
 
 /** Does the same in a transaction that holds the lock. */
 export const admitLocked = async (transaction: Executor, chatRole: string): Promise<string[]> => {
-  const admissible = [...(await transaction.execute<Outsider>(outsiders(chatRole)))].filter((each) => each.admissible);
+  const admissible = [...(await transaction.execute<Outsider>(outsiders(chatRole)))].filter(
+    (each) => each.admissible,
+  );
   const [first] = admissible;
   if (first !== undefined) {
     const [row] = await transaction.execute<{ options: string }>(sql`
       select case when current_setting('server_version_num')::int >= 160000 then ' with inherit true, set false' else '' end as options`);
-    await transaction.execute(sql.raw(`grant ${first.group_name} to ${namesOf(admissible).join(", ")}${row?.options}`));
+    await transaction.execute(
+      sql.raw(`grant ${first.group_name} to ${namesOf(admissible).join(", ")}${row?.options}`),
+    );
   }
   return namesOf(await transaction.execute<Outsider>(outsiders(chatRole)));
 };
@@ -74,7 +80,8 @@ export const letOwnerAdmit = async (db: Executor, group: string): Promise<void> 
   const owners = await db.execute<{ name: string }>(sql`
     select quote_ident(r.rolname) as name from pg_database d join pg_roles r on r.oid = d.datdba
     where d.datname = current_database() and not pg_has_role(r.oid, ${groupName}, 'member with admin option')`);
-  for (const { name } of owners) await db.execute(sql.raw(`grant ${group} to ${name} with admin option`));
+  for (const { name } of owners)
+    await db.execute(sql.raw(`grant ${group} to ${name} with admin option`));
 };
 
 /** Ends the membership of the role of the tools, which an earlier boot with another such role took for one of the others. */

@@ -6,7 +6,10 @@ const waitingMax = 64;
 const waitMsMax = 15_000;
 
 /** A query, which may keep its slot beyond its result: until its backend has ended. */
-type Slotted = (signal: AbortSignal, keepUntil: (ended: Promise<void>) => void) => Promise<ToolResult>;
+type Slotted = (
+  signal: AbortSignal,
+  keepUntil: (ended: Promise<void>) => void,
+) => Promise<ToolResult>;
 
 /** Runs few queries at a time; the others wait in order. */
 export interface QueryQueue {
@@ -62,7 +65,11 @@ export const createQueryQueue = (): QueryQueue => {
       const signal = AbortSignal.any([callerSignal, closing.signal]);
       signal.throwIfAborted();
       if (!(await enter(signal)))
-        return { kind: "error", code: "too_many_queries", message: "other queries are running: try again" };
+        return {
+          kind: "error",
+          code: "too_many_queries",
+          message: "other queries are running: try again",
+        };
       let ended = Promise.resolve();
       const result = query(signal, (promise) => {
         ended = promise;

@@ -18,12 +18,18 @@ export interface Relation extends RelationSummary {
 
 /** Returns the rules of the states, with the thresholds in force (docs/fleet-health.md). */
 const stateNotes = (thresholds: FleetThresholds): readonly string[] => {
-  const { heartbeatIntervalSeconds, staleAfterSeconds, enrollingSeconds, certExpiringFraction, versionMin } =
-    thresholds;
+  const {
+    heartbeatIntervalSeconds,
+    staleAfterSeconds,
+    enrollingSeconds,
+    certExpiringFraction,
+    versionMin,
+  } = thresholds;
   const meanings: Record<(typeof fleetStates)[number], string> = {
     revoked: "the identity is revoked, or the certificate last used is and no other is active",
     enrolling: `no heartbeat and no envelope yet, enrolled less than ${enrollingSeconds} s ago`,
-    renewal_failed: "the certificate expired with no valid successor, or the last heartbeat reports a failed renewal",
+    renewal_failed:
+      "the certificate expired with no valid successor, or the last heartbeat reports a failed renewal",
     stale: `no heartbeat for more than ${staleAfterSeconds} s (hosts send one every ${heartbeatIntervalSeconds} s), or none at all ${enrollingSeconds} s after enrollment`,
     cert_expiring: `less than ${certExpiringFraction} of the certificate's lifetime is left and it has no valid successor`,
     config_invalid: "the last heartbeat reports an invalid config",
@@ -58,7 +64,8 @@ export const relations: readonly Relation[] = [
   },
   {
     name: "heartbeats",
-    description: "The newest heartbeat of each host, as the host reported it. A host without one has no row.",
+    description:
+      "The newest heartbeat of each host, as the host reported it. A host without one has no row.",
     columns: relationColumns.heartbeats,
     notes: () => [
       "dropped_records_total, dead_letters and file_gaps count since the collector's queue was created: what was lost, which no volume tells.",
@@ -66,7 +73,8 @@ export const relations: readonly Relation[] = [
   },
   {
     name: "certificates",
-    description: "Every certificate that core issued to a host, with its status. No keys and no PEM.",
+    description:
+      "Every certificate that core issued to a host, with its status. No keys and no PEM.",
     columns: relationColumns.certificates,
     notes: () => [
       "A host has at most one certificate in use and one unused successor (status active, first_used_at null, predecessor_id set).",
@@ -78,7 +86,9 @@ export const relations: readonly Relation[] = [
     description:
       "Which central config each host was assigned, now and in the past. The text of configs is not readable.",
     columns: relationColumns.config_assignments,
-    notes: () => ["is_current selects the assignment in force. Whether the host runs it is in collectors.drift."],
+    notes: () => [
+      "is_current selects the assignment in force. Whether the host runs it is in collectors.drift.",
+    ],
   },
   {
     name: "audit_events",
@@ -97,7 +107,8 @@ export const relations: readonly Relation[] = [
   },
   {
     name: "ingest_hours",
-    description: "How many envelopes each host forwarded, by hour and kind, for the last 48 hours. Not their content.",
+    description:
+      "How many envelopes each host forwarded, by hour and kind, for the last 48 hours. Not their content.",
     columns: relationColumns.ingest_hours,
     notes: () => [
       "An hour in which a host forwarded nothing has no row; the newest hour is not over yet.",
@@ -116,7 +127,8 @@ export const relations: readonly Relation[] = [
   },
   {
     name: "completeness_hours",
-    description: "How many hosts had which state of completeness in each settled hour of the whole fleet.",
+    description:
+      "How many hosts had which state of completeness in each settled hour of the whole fleet.",
     columns: relationColumns.completeness_hours,
     notes: () => [
       "undelivered: stored by core, and not with every export. not_running: the host states that no collector ran. not_accounted: the host sends no accounts.",
@@ -134,7 +146,8 @@ export const relations: readonly Relation[] = [
   },
   {
     name: "host_silences",
-    description: "When hosts sent no heartbeats, or no envelopes, for longer than the threshold, and began again.",
+    description:
+      "When hosts sent no heartbeats, or no envelopes, for longer than the threshold, and began again.",
     columns: relationColumns.host_silences,
     notes: () => ["A silence that lasts has no row: collectors has its age."],
   },
@@ -143,11 +156,14 @@ export const relations: readonly Relation[] = [
     description:
       "How many envelopes each host forwarded by UTC day and kind, for 400 days until two days ago. Not their content.",
     columns: relationColumns.volume_days,
-    notes: () => ["The last two days are in ingest_hours alone. A day on which a host forwarded nothing has no row."],
+    notes: () => [
+      "The last two days are in ingest_hours alone. A day on which a host forwarded nothing has no row.",
+    ],
   },
   {
     name: "inventory",
-    description: "The expected hosts by the inventory, and whether each enrolled. Empty without an inventory.",
+    description:
+      "The expected hosts by the inventory, and whether each enrolled. Empty without an inventory.",
     columns: relationColumns.inventory,
     notes: () => [
       "Never enrolled: is_expected and not is_enrolled. Not expected: in collectors with revoked_at null, and not here.",
@@ -163,7 +179,8 @@ export const relations: readonly Relation[] = [
   },
   {
     name: "watch_events",
-    description: "When each watch fired, was resolved, silenced, and its messages were delivered or dropped.",
+    description:
+      "When each watch fired, was resolved, silenced, and its messages were delivered or dropped.",
     columns: relationColumns.watch_events,
     notes: () => ["matching_hosts is null where the event has no count."],
   },
@@ -179,15 +196,22 @@ export const relationsAt = (rules: FleetRules): SQL => sql`collectors as not mat
     select ${selected(relationColumns.certificates, certificateExpressions(rules))} from chat.issued_certificates
   )`;
 
-const selected = (columns: readonly ColumnDescription[], expressions: Readonly<Record<string, SQL>>): SQL =>
+const selected = (
+  columns: readonly ColumnDescription[],
+  expressions: Readonly<Record<string, SQL>>,
+): SQL =>
   sql.join(
-    columns.map(({ name }) => sql`${expressions[name] ?? sql.identifier(name)} as ${sql.identifier(name)}`),
+    columns.map(
+      ({ name }) => sql`${expressions[name] ?? sql.identifier(name)} as ${sql.identifier(name)}`,
+    ),
     sql`, `,
   );
 
-const secondsBetween = (from: SQL, until: SQL): SQL => sql`floor(extract(epoch from ${until} - ${from}))::bigint`;
+const secondsBetween = (from: SQL, until: SQL): SQL =>
+  sql`floor(extract(epoch from ${until} - ${from}))::bigint`;
 const happened = (column: SQL): SQL => sql`nullif(${column}, '-infinity')`;
-const words = (values: readonly string[]): SQL => sql.raw(`array[${values.map((value) => `'${value}'`).join(", ")}]`);
+const words = (values: readonly string[]): SQL =>
+  sql.raw(`array[${values.map((value) => `'${value}'`).join(", ")}]`);
 
 /** As `certificateStatus` of proto/fleet-health/vocabulary.ts decides. */
 const statusAt = (status: SQL, notAfter: SQL, now: SQL): SQL =>
@@ -209,14 +233,20 @@ const computedOfCollectors = [
 ] as const;
 const computedOfCertificates = ["status", "seconds_left"] as const;
 /** The columns that stand for expressions, of which those of `state` and `conditions` take PostgreSQL 100 KB each to plan. */
-export const computedColumns: ReadonlySet<string> = new Set([...computedOfCollectors, ...computedOfCertificates]);
+export const computedColumns: ReadonlySet<string> = new Set([
+  ...computedOfCollectors,
+  ...computedOfCertificates,
+]);
 
-const collectorExpressions = (rules: FleetRules): Record<(typeof computedOfCollectors)[number], SQL> => {
+const collectorExpressions = (
+  rules: FleetRules,
+): Record<(typeof computedOfCollectors)[number], SQL> => {
   const now = timestampAt(rules.now);
   const heartbeat = happened(sql`last_heartbeat_at`);
   const envelope = happened(sql`last_envelope_at`);
   const applying = fleetConditions.map(
-    (condition) => sql`case when ${conditionPredicate(condition, rules)} then ${sql.raw(`'${condition}'`)} end`,
+    (condition) =>
+      sql`case when ${conditionPredicate(condition, rules)} then ${sql.raw(`'${condition}'`)} end`,
   );
   const hasSuccessor = sql`successor_not_after > ${now}`;
   const isHeld = sql`held_until > ${now}`;
@@ -236,7 +266,9 @@ const collectorExpressions = (rules: FleetRules): Record<(typeof computedOfColle
   };
 };
 
-const certificateExpressions = (rules: FleetRules): Record<(typeof computedOfCertificates)[number], SQL> => {
+const certificateExpressions = (
+  rules: FleetRules,
+): Record<(typeof computedOfCertificates)[number], SQL> => {
   const now = timestampAt(rules.now);
   return {
     status: statusAt(sql`status`, sql`not_after`, now),

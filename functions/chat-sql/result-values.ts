@@ -76,21 +76,27 @@ export const readResultValue = (oid: number, text: string): unknown => {
 const numberOf = (text: string): number | string => {
   const value = Number(text);
   const isExact =
-    Number.isFinite(value) && (!Number.isInteger(value) || Number.isSafeInteger(value)) && text.length <= 17;
+    Number.isFinite(value) &&
+    (!Number.isInteger(value) || Number.isSafeInteger(value)) &&
+    text.length <= 17;
   return isExact ? value : text;
 };
 
 /** RFC 3339 in UTC; `infinity` and years that it cannot express stay as they are. */
 const timestampOf = (text: string): string => {
-  const [matched, day, time, fraction = ""] = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)?\+00$/.exec(text) ?? [];
+  const [matched, day, time, fraction = ""] =
+    /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)?\+00$/.exec(text) ?? [];
   return matched === undefined ? text : `${day}T${time}${fraction}Z`;
 };
 
 /** Reads the literal of an array of one dimension; one of more stays text. */
 const arrayOf = (literal: string, element: number): unknown => {
   if (!literal.startsWith("{") || literal.startsWith("{{")) return literal;
-  return Array.from(literal.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|([^,]+)/gs), ([, quoted, plain = ""]) => {
-    if (quoted === undefined) return plain === "NULL" ? null : readResultValue(element, plain);
-    return readResultValue(element, quoted.replace(/\\(.)/gs, "$1"));
-  });
+  return Array.from(
+    literal.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|([^,]+)/gs),
+    ([, quoted, plain = ""]) => {
+      if (quoted === undefined) return plain === "NULL" ? null : readResultValue(element, plain);
+      return readResultValue(element, quoted.replace(/\\(.)/gs, "$1"));
+    },
+  );
 };

@@ -70,7 +70,10 @@ export const runQuery = async (
   const stopped = Promise.withResolvers<Stopped>();
   const abort = () => stopped.resolve("aborted");
   signal.addEventListener("abort", abort, { once: true });
-  const timer = setTimeout(() => stopped.resolve("timeout"), limits.connectMs + limits.statementMs + 500);
+  const timer = setTimeout(
+    () => stopped.resolve("timeout"),
+    limits.connectMs + limits.statementMs + 500,
+  );
   const read: ReadRows = { fields: [], rows: [], bytes: 2, truncated: false };
   const work = async (): Promise<ToolResult> => {
     await client.connect();
@@ -98,7 +101,11 @@ export const runQuery = async (
     if (outcome === "aborted") throw signal.reason;
     if (outcome === "timeout") return timedOut(limits);
     if (read.rows.length > 0) return rowsOf({ ...read, truncated: true });
-    return { kind: "error", code: "result_too_large", message: `a row is larger than ${resultBytesMax} bytes` };
+    return {
+      kind: "error",
+      code: "result_too_large",
+      message: `a row is larger than ${resultBytesMax} bytes`,
+    };
   } catch (cause) {
     if (signal.aborted && cause === signal.reason) throw cause;
     if (!isConnected && errorCode(cause) === invalidPassword)
@@ -193,7 +200,10 @@ const cancelTimeoutMs = 2_000;
 
 /** Asks the server to cancel what runs on a connection (its manual, "Canceling Requests in Progress"). */
 const cancel = (url: string, running: Client): void => {
-  const { processID, secretKey, host, port } = running as Client & { processID: number; secretKey: number };
+  const { processID, secretKey, host, port } = running as Client & {
+    processID: number;
+    secretKey: number;
+  };
   const messenger = new Client({ connectionString: url }) as Client & { connection: Connection };
   const { connection } = messenger as unknown as { connection: CancelConnection };
   connection.on("error", () => undefined);
@@ -222,15 +232,39 @@ const textMax = 300;
 
 /** Returns the error for the model. The role sees the views only, so a message about the statement holds nothing from outside them. */
 const errorOf = (cause: unknown, limits: QueryLimits): ToolResult => {
-  const { code = "", message = "", hint } = cause as { code?: string; message?: string; hint?: string };
+  const {
+    code = "",
+    message = "",
+    hint,
+  } = cause as { code?: string; message?: string; hint?: string };
   if (code === "57014") return timedOut(limits);
   if (code === "42501")
-    return { kind: "error", code: "not_permitted", message: "the statement reads something outside the relations" };
+    return {
+      kind: "error",
+      code: "not_permitted",
+      message: "the statement reads something outside the relations",
+    };
   if (aboutStatement.test(code))
-    return { kind: "error", code: "query_failed", message: `${message}${hint ? ` (${hint})` : ""}`.slice(0, textMax) };
+    return {
+      kind: "error",
+      code: "query_failed",
+      message: `${message}${hint ? ` (${hint})` : ""}`.slice(0, textMax),
+    };
   if (code === "53400")
-    return { kind: "error", code: "query_failed", message: "the statement needs too much space: read fewer rows" };
+    return {
+      kind: "error",
+      code: "query_failed",
+      message: "the statement needs too much space: read fewer rows",
+    };
   if (/^53/.test(code))
-    return { kind: "error", code: "too_many_queries", message: "the database has no room for the query: try again" };
-  return { kind: "error", code: "database_unavailable", message: "the database did not answer: try again" };
+    return {
+      kind: "error",
+      code: "too_many_queries",
+      message: "the database has no room for the query: try again",
+    };
+  return {
+    kind: "error",
+    code: "database_unavailable",
+    message: "the database did not answer: try again",
+  };
 };

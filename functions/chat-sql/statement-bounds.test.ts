@@ -5,7 +5,8 @@ import { readable } from "./create-chat-sql.ts";
 
 beforeAll(() => loadModule());
 const check = (statement: string) => () => checkStatement(statement, parseSync, readable);
-const times = (count: number, text: string, separator: string) => Array(count).fill(text).join(separator);
+const times = (count: number, text: string, separator: string) =>
+  Array(count).fill(text).join(separator);
 
 describe("T4: a statement whose one row PostgreSQL could not end is refused:", () => {
   it.each([
@@ -13,7 +14,11 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     ["a long numeric in a text", "select '1e131071'::numeric", "exponent"],
     ["a long numeric in JSON", "select '[1e131071]'::jsonb::text", "exponent"],
     ["a long literal number", `select ${"9".repeat(4000)} * 2`, "at most 40 digits"],
-    ["a made text as JSON", "select identity::jsonb from collectors", "only a literal may be cast to jsonb"],
+    [
+      "a made text as JSON",
+      "select identity::jsonb from collectors",
+      "only a literal may be cast to jsonb",
+    ],
     [
       "squares of squares",
       `select n from ${times(4, "(select n * n as n from ", "")}t${times(4, ") q", "")}`.replace(
@@ -22,7 +27,11 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       ),
       "SELECTs that multiply",
     ],
-    ["many products", `select ${times(18, "queue_bytes", " * ")} from collectors`, "16 multiplications"],
+    [
+      "many products",
+      `select ${times(18, "queue_bytes", " * ")} from collectors`,
+      "16 multiplications",
+    ],
     ["a power", "select 2 ^ 100000.5", "operator ^ is not allowed"],
     [
       "a text that subqueries double",
@@ -53,13 +62,29 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       '"state" is a column',
     ],
     ["rows of a star", "select count(c.*) from collectors c", "count(*)"],
-    ["arrays of texts as text", "select array[state]::text from collectors", "write literals in ARRAY"],
+    [
+      "arrays of texts as text",
+      "select array[state]::text from collectors",
+      "write literals in ARRAY",
+    ],
     ["a subquery's array", "select array(select state from collectors)", "array_agg instead"],
     ["char(n)", "select 'x'::char(10000000)", "type bpchar is not allowed"],
-    ["a pattern of a column", "select state like '%' || version from collectors", "write a literal as the pattern"],
-    ["a pattern of a subquery", "select state like any (select version from collectors) from collectors", "join it"],
+    [
+      "a pattern of a column",
+      "select state like '%' || version from collectors",
+      "write a literal as the pattern",
+    ],
+    [
+      "a pattern of a subquery",
+      "select state like any (select version from collectors) from collectors",
+      "join it",
+    ],
     ["long patterns", `select state like '${"%a".repeat(200)}' from collectors`, "384 characters"],
-    ["a counted regular expression", "select state ~ '((a{1,99}){1,99}){1,99}' from collectors", "regular expression"],
+    [
+      "a counted regular expression",
+      "select state ~ '((a{1,99}){1,99}){1,99}' from collectors",
+      "regular expression",
+    ],
     [
       "a regular expression with a back reference",
       "select substring(state from '(a*)\\1') from collectors",
@@ -75,7 +100,11 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       "select regexp_replace(state, '', 'aaaa', 'g') from collectors",
       "regexp_replace may replace",
     ],
-    ["a search for any text", "select strpos(state, version) from collectors", "function strpos is not allowed"],
+    [
+      "a search for any text",
+      "select strpos(state, version) from collectors",
+      "function strpos is not allowed",
+    ],
     [
       "expressions of expressions",
       `select x from ${times(8, "(select x + x as x from ", "")}generate_series(1, 2) x${times(8, ") q", "")}`,
@@ -149,13 +178,21 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       `select abs from (${times(6, "select abs(abs + abs) from (", "")}select abs(1)${times(6, ") q", "")}) q`,
       "AS MATERIALIZED",
     ],
-    ["CTEs that are copied", "with a as not materialized (select 1 as b) select b from a", "NOT MATERIALIZED"],
+    [
+      "CTEs that are copied",
+      "with a as not materialized (select 1 as b) select b from a",
+      "NOT MATERIALIZED",
+    ],
     [
       "many relations",
       `select 1 from ${Array.from({ length: 9 }, (_, at) => `collectors c${at}`).join()}`,
       "8 relations",
     ],
-    ["many calls", `select ${times(121, "upper(state)=''", " or ")} from collectors`, "120 functions"],
+    [
+      "many calls",
+      `select ${times(121, "upper(state)=''", " or ")} from collectors`,
+      "120 functions",
+    ],
     [
       "many sorted aggregates",
       `select ${times(9, "count(distinct state)", ",")} from collectors`,
@@ -178,7 +215,9 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
 
   it("trees deeper than the stack", () => {
     expect(check(`select 1${"+1".repeat(4000)}`)).toThrow("nested too deeply");
-    expect(check(`select ${"(')'||".repeat(1100)}'x'${")".repeat(1100)}`)).toThrow("nested too deeply");
+    expect(check(`select ${"(')'||".repeat(1100)}'x'${")".repeat(1100)}`)).toThrow(
+      "nested too deeply",
+    );
   });
 });
 

@@ -101,33 +101,47 @@ class BoundsCheck {
   node(value: unknown, place: Place): void {
     if (typeof value !== "object" || value === null) return;
     if (Array.isArray(value)) for (const each of value) this.node(each, place);
-    else for (const [type, fields] of Object.entries(value)) this.#fields(type, fields as Fields, place);
+    else
+      for (const [type, fields] of Object.entries(value))
+        this.#fields(type, fields as Fields, place);
   }
 
   #fields(type: string, fields: Fields, place: Place): void {
     if (typeof fields !== "object" || fields === null) return;
     const { select, around } = place;
-    if (type === "SelectStmt") this.#select(fields, fields === this.#names.outermost ? select : fields);
+    if (type === "SelectStmt")
+      this.#select(fields, fields === this.#names.outermost ? select : fields);
     // The branches of a set operation, the only ones without a wrapper.
-    else if ((type === "larg" || type === "rarg") && fields.limitOption !== undefined) this.#select(fields, select);
+    else if ((type === "larg" || type === "rarg") && fields.limitOption !== undefined)
+      this.#select(fields, select);
     else if (!/^[A-Z]/.test(type) || type === "List")
       this.node(fields, clauses.has(type) ? { select, around: [type, ...around] } : place);
     else {
       this.#rule(type, fields, place);
-      const name = type === "A_Expr" ? stringsOf(fields.name) : type === "FuncCall" ? stringsOf(fields.funcname) : [];
+      const name =
+        type === "A_Expr"
+          ? stringsOf(fields.name)
+          : type === "FuncCall"
+            ? stringsOf(fields.funcname)
+            : [];
       this.node(fields, { select, around: [name.at(-1) ?? type, ...around] });
     }
   }
 
   #select(fields: Fields, select: Fields): void {
     this.#use("SELECTs");
-    if (list(fields.targetList).length > statementLimits["columns in a SELECT"]) throw exceeds("columns in a SELECT");
-    this.#groupingSets.set(select, Math.max(groupingSetsOf(fields.groupClause), this.#groupingSets.get(select) ?? 1));
+    if (list(fields.targetList).length > statementLimits["columns in a SELECT"])
+      throw exceeds("columns in a SELECT");
+    this.#groupingSets.set(
+      select,
+      Math.max(groupingSetsOf(fields.groupClause), this.#groupingSets.get(select) ?? 1),
+    );
     this.node(fields, { select, around: [] });
   }
 
   #rule(type: string, fields: Fields, place: Place): void {
-    if (type === "FuncCall" || type === "TypeCast") this.#use("functions, casts and computing operators");
+    if (type === "FuncCall" || type === "TypeCast")
+      this.#use("functions, casts and computing operators");
     if (type === "RangeVar") this.#use("relations");
     else if (type === "FuncCall") this.#call(fields, place);
     else if (type === "A_Expr") this.#operator(fields, place);
@@ -151,7 +165,8 @@ class BoundsCheck {
     const name = String(stringsOf(fields.funcname).at(-1));
     const args = list(fields.args);
     const from = Object.hasOwn(literalsFrom, name) ? (literalsFrom[name] ?? 0) : args.length;
-    for (const arg of args.slice(from)) this.#pattern(arg, name, regexFunctions.has(name) && arg === args[1]);
+    for (const arg of args.slice(from))
+      this.#pattern(arg, name, regexFunctions.has(name) && arg === args[1]);
     if (name === "regexp_replace") checkReplacement(args);
     if (joining.has(name)) this.#join(name, place, args.length);
     if (multiplying.has(name)) this.#multiply(place);
@@ -164,7 +179,8 @@ class BoundsCheck {
 
   #operator({ name, lexpr, rexpr }: Fields, place: Place): void {
     const operator = String(stringsOf(name).at(-1));
-    if (likes.has(operator) || regexes.has(operator)) this.#pattern(rexpr, operator, regexes.has(operator));
+    if (likes.has(operator) || regexes.has(operator))
+      this.#pattern(rexpr, operator, regexes.has(operator));
     else if (pairwise.has(operator) && !isLiteral(lexpr) && !isLiteral(rexpr))
       throw new StatementRefused(`write a literal on one side of ${operator}`);
     if (!comparing.has(operator)) this.#use("functions, casts and computing operators");
@@ -180,20 +196,26 @@ class BoundsCheck {
 
   /** Checks a pattern, a delimiter, a format, or an array of patterns. */
   #pattern(value: unknown, of: string, isRegex: boolean): void {
-    if (!isLiteral(value)) throw new StatementRefused(`write a literal as the pattern, delimiter or format of ${of}`);
+    if (!isLiteral(value))
+      throw new StatementRefused(`write a literal as the pattern, delimiter or format of ${of}`);
     for (const text of textsOf(value)) {
       this.#use("characters in patterns and delimiters", text.length);
       if (isRegex && /[{]|\\\d/.test(text))
-        throw new StatementRefused("a regular expression may not have { or a back reference: write repetitions out");
+        throw new StatementRefused(
+          "a regular expression may not have { or a back reference: write repetitions out",
+        );
     }
   }
 
   #join(name: string, { select, around }: Place, operands: number): void {
     const allowed = jsonBuilding.has(name) ? jsonBuilding : joinReaders;
     const reader = around.find((each) => each !== "ResTarget" && !allowed.has(each));
-    if (reader !== undefined) throw new StatementRefused(`${reader} may not read what ${name} returns`);
+    if (reader !== undefined)
+      throw new StatementRefused(`${reader} may not read what ${name} returns`);
     if (select !== this.#names.outermost)
-      throw new StatementRefused("use ||, concat, array_to_string and JSON builders in the outermost SELECT only");
+      throw new StatementRefused(
+        "use ||, concat, array_to_string and JSON builders in the outermost SELECT only",
+      );
     this.#use("operands of ||, concat and JSON builders", operands);
   }
 
@@ -201,19 +223,23 @@ class BoundsCheck {
     const { outermost, rows, derived, columns, computed } = this.#names;
     const [name = "", ...more] = stringsOf(fields);
     const isStar = list(fields).some((each) => (each as Fields).A_Star !== undefined);
-    if (isStar && around[0] !== "ResTarget") throw new StatementRefused("write count(*), and name columns elsewhere");
+    if (isStar && around[0] !== "ResTarget")
+      throw new StatementRefused("write count(*), and name columns elsewhere");
     if (!isStar && more.length === 0 && rows.has(name))
       throw new StatementRefused(`"${name}" is a relation: write its columns as ${name}.column`);
     const last = more.at(-1) ?? name;
     // A query that reads the subquery repeats them.
-    if (select !== outermost && computed.has(last)) this.#use("uses in subqueries of columns that core computes");
+    if (select !== outermost && computed.has(last))
+      this.#use("uses in subqueries of columns that core computes");
     const { merged, separate, others } = derived;
     const isImplied = ![columns, others, separate].some((names) => names.has(last));
     // Nothing replaces what a separate subquery returns to the outermost SELECT, apart from its conditions.
     const isKept = select === outermost && !around.some((each) => conditions.has(each));
     const isReplaced = merged.has(last) || isImplied || (!isKept && (isStar || separate.has(last)));
     if ((merged.size > 0 && (isStar || isReplaced)) || (separate.size > 0 && isReplaced))
-      this.#use("uses of names that subqueries give to expressions; write the subquery as a CTE AS MATERIALIZED");
+      this.#use(
+        "uses of names that subqueries give to expressions; write the subquery as a CTE AS MATERIALIZED",
+      );
   }
 
   #use(what: Limited, count = 1): void {
@@ -266,11 +292,18 @@ const digitsMax = 40;
 
 /** Rejects literals that become long numbers: `1e131071` has eight characters, and 64 KiB as a numeric. */
 const checkLiteral = ({ fval, sval }: Fields): void => {
-  const text = String((fval as Fields | undefined)?.fval ?? (sval as Fields | undefined)?.sval ?? "").trim();
+  const text = String(
+    (fval as Fields | undefined)?.fval ?? (sval as Fields | undefined)?.sval ?? "",
+  ).trim();
   const isNumber = /^[-+]?(0[box][\da-f_]+|[\d._]+(e[-+]?[\d_]+)?)$/i.test(text);
   const isJson = /^[[{]/.test(text);
-  if ((isNumber && text.length > digitsMax) || ((isNumber || isJson) && /[\d.]e[+-]?[\d_]{3}/i.test(text)))
-    throw new StatementRefused(`a number may have at most ${digitsMax} digits and an exponent of two`);
+  if (
+    (isNumber && text.length > digitsMax) ||
+    ((isNumber || isJson) && /[\d.]e[+-]?[\d_]{3}/i.test(text))
+  )
+    throw new StatementRefused(
+      `a number may have at most ${digitsMax} digits and an exponent of two`,
+    );
 };
 
 const checkCast = ({ arg, typeName }: Fields): void => {
@@ -297,7 +330,10 @@ const isLiteral = (node: unknown): boolean => {
     A_ArrayExpr?: Fields;
   };
   if (TypeCast !== undefined) return isLiteral(TypeCast.arg);
-  return A_Const !== undefined || (A_ArrayExpr !== undefined && list(A_ArrayExpr.elements).every(isLiteral));
+  return (
+    A_Const !== undefined ||
+    (A_ArrayExpr !== undefined && list(A_ArrayExpr.elements).every(isLiteral))
+  );
 };
 
 /** Returns the texts in a literal. */

@@ -31,7 +31,12 @@ export const grammar: Readonly<Record<string, Readonly<Record<string, FieldRule>
     rarg: { is: "SelectStmt" },
   },
   WithClause: { ctes: "nodes" },
-  CommonTableExpr: { ctename: "checked", aliascolnames: "names", ctematerialized: "checked", ctequery: "nodes" },
+  CommonTableExpr: {
+    ctename: "checked",
+    aliascolnames: "names",
+    ctematerialized: "checked",
+    ctequery: "nodes",
+  },
   ResTarget: { name: "names", val: "nodes" },
   RangeVar: { relname: "checked", inh: "checked", relpersistence: "plain", alias: { is: "Alias" } },
   RangeSubselect: { lateral: "plain", subquery: "nodes", alias: { is: "Alias" } },
@@ -159,14 +164,20 @@ export const literalsFrom: Readonly<Record<string, number>> = {
 };
 
 /** Functions whose second argument is a regular expression when it is a text. */
-export const regexFunctions = words("substring regexp_replace regexp_like regexp_substr regexp_count");
+export const regexFunctions = words(
+  "substring regexp_replace regexp_like regexp_substr regexp_count",
+);
 
 /** What returns a value as long as all of its arguments together. */
-export const joining = words("|| concat concat_ws array_to_string jsonb_build_object jsonb_build_array");
+export const joining = words(
+  "|| concat concat_ws array_to_string jsonb_build_object jsonb_build_array",
+);
 export const jsonBuilding = words("jsonb_build_object jsonb_build_array");
 
 /** What may multiply or divide numerics: PostgreSQL takes time in proportion to the product of their lengths. */
-export const multiplying = words("* / % mod div width_bucket stddev stddev_pop stddev_samp variance var_pop var_samp");
+export const multiplying = words(
+  "* / % mod div width_bucket stddev stddev_pop stddev_samp variance var_pop var_samp",
+);
 
 /** Operators whose right side is a pattern: of LIKE, and a regular expression. */
 export const likes = words("~~ !~~ ~~* !~~*");

@@ -34,14 +34,23 @@ const aggregates =
 const ofSql = /"(jsonb_each|jsonb_array_elements)(_text)?"/;
 
 /** Whether the planner computes a SELECT by itself, rather than merge it with the SELECT that reads it. It moves conditions into it. */
-const isSeparate = ({ groupClause, limitCount, distinctClause, targetList, valuesLists, op }: Fields): boolean =>
+const isSeparate = ({
+  groupClause,
+  limitCount,
+  distinctClause,
+  targetList,
+  valuesLists,
+  op,
+}: Fields): boolean =>
   op === "SETOP_NONE" &&
   (groupClause !== undefined ||
     limitCount !== undefined ||
     distinctClause !== undefined ||
     (Array.isArray(valuesLists) && valuesLists.length > 1) ||
     (Array.isArray(targetList) &&
-      targetList.some((each) => aggregates.test(JSON.stringify(each?.ResTarget?.val?.FuncCall?.funcname ?? "")))));
+      targetList.some((each) =>
+        aggregates.test(JSON.stringify(each?.ResTarget?.val?.FuncCall?.funcname ?? "")),
+      )));
 
 /** The names that a statement introduces, by what the planner may put in their place. */
 export interface DerivedNames {
@@ -81,13 +90,17 @@ export const derivedNamesIn = (
     });
   };
   visitFields(statement, (key, fields) => {
-    const { alias, aliascolnames, ctequery, ctematerialized, subquery } = fields as Record<string, Fields | undefined>;
+    const { alias, aliascolnames, ctequery, ctematerialized, subquery } = fields as Record<
+      string,
+      Fields | undefined
+    >;
     const colnames = stringsOf((alias as Fields | undefined)?.colnames);
     if (key === "RangeSubselect") add(subquery, colnames);
     else if (key === "CommonTableExpr")
       add(ctequery, stringsOf(aliascolnames), String(ctematerialized) === "CTEMaterializeAlways");
     // It may be a CTE, or join subqueries.
-    else if (key === "RangeVar" || key === "JoinExpr") for (const name of colnames) merged.add(name);
+    else if (key === "RangeVar" || key === "JoinExpr")
+      for (const name of colnames) merged.add(name);
     else if (key === "RangeFunction") {
       const into = ofSql.test(JSON.stringify(fields.functions)) ? merged : others;
       for (const name of [...colnames, alias?.aliasname, "key", "value", "ordinality"])
@@ -95,7 +108,8 @@ export const derivedNamesIn = (
     }
   });
   const renamed = new Set(renames.map(({ name }) => name));
-  const isImplied = (name: string) => ![columns, others, renamed, separate].some((names) => names.has(name));
+  const isImplied = (name: string) =>
+    ![columns, others, renamed, separate].some((names) => names.has(name));
   for (let size = -1; size !== merged.size + separate.size; ) {
     size = merged.size + separate.size;
     for (const { name, of } of renames) {

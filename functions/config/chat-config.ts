@@ -2,7 +2,12 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import type { ConfigFault, Environment } from "../../kit/env.ts";
 import type { Secret } from "../../kit/secret.ts";
-import { BooleanVariable, DatabaseUrlVariable, SecretVariable, TextVariable } from "../../kit/variables.ts";
+import {
+  BooleanVariable,
+  DatabaseUrlVariable,
+  SecretVariable,
+  TextVariable,
+} from "../../kit/variables.ts";
 
 /** The language model of the chat agent (docs/chat.md). `baseUrl` null: the provider's own. */
 export type InferenceConfig =
@@ -24,7 +29,9 @@ export interface ChatConfig {
 /** One schema per variable of the chat agent. */
 export const chatVariables = {
   SVC_CHAT_ENABLED: v.optional(BooleanVariable, "true"),
-  SVC_INFERENCE_CHAT_MODEL: v.optional(v.pipe(TextVariable, v.maxLength(256, "must be at most 256 characters"))),
+  SVC_INFERENCE_CHAT_MODEL: v.optional(
+    v.pipe(TextVariable, v.maxLength(256, "must be at most 256 characters")),
+  ),
   SVC_INFERENCE_PROVIDER: v.optional(
     v.picklist(
       ["openai", "openai-compatible", "litellm", "anthropic", "mock"],
@@ -44,7 +51,10 @@ export const chatVariables = {
   SVC_CHAT_DATABASE_URL: v.optional(DatabaseUrlVariable),
   SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: v.optional(TextVariable),
   SVC_CHAT_RECEIPT_SIGNING_KEY_ID: v.optional(
-    v.pipe(TextVariable, v.regex(/^[\x21-\x7e]{1,128}$/, "must be 1 to 128 printable ASCII characters without spaces")),
+    v.pipe(
+      TextVariable,
+      v.regex(/^[\x21-\x7e]{1,128}$/, "must be 1 to 128 printable ASCII characters without spaces"),
+    ),
   ),
 };
 
@@ -55,18 +65,25 @@ export const chatFileForms = ["SVC_INFERENCE_API_KEY", "SVC_CHAT_DATABASE_URL"];
 export const ignoreDisabledChat = (env: Environment): Environment => {
   if (env.SVC_CHAT_ENABLED !== "false") return env;
   const ignored = [...Object.keys(chatVariables), ...chatFileForms.map((name) => `${name}_FILE`)];
-  const kept = Object.entries(env).filter(([name]) => name === "SVC_CHAT_ENABLED" || !ignored.includes(name));
+  const kept = Object.entries(env).filter(
+    ([name]) => name === "SVC_CHAT_ENABLED" || !ignored.includes(name),
+  );
   return Object.fromEntries(kept);
 };
 
 /** Adds the faults between the variables of the chat agent. Without a model only the receipt key's are checked. */
 export const chatFaults = (env: Environment, faults: ConfigFault[]): void => {
   const need = (variable: string, message: string): void => {
-    const isKnown = faults.some((fault) => fault.variable === variable || fault.variable === `${variable}_FILE`);
+    const isKnown = faults.some(
+      (fault) => fault.variable === variable || fault.variable === `${variable}_FILE`,
+    );
     if (env[variable] === undefined && !isKnown) faults.push({ variable, message });
   };
   if (env.SVC_CHAT_RECEIPT_SIGNING_KEY_PATH !== undefined)
-    need("SVC_CHAT_RECEIPT_SIGNING_KEY_ID", "is required when SVC_CHAT_RECEIPT_SIGNING_KEY_PATH is set");
+    need(
+      "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
+      "is required when SVC_CHAT_RECEIPT_SIGNING_KEY_PATH is set",
+    );
   const provider = env.SVC_INFERENCE_PROVIDER ?? "mock";
   const isRemote = ["openai", "openai-compatible", "litellm", "anthropic"].includes(provider);
   if (env.SVC_INFERENCE_CHAT_MODEL === undefined || !isRemote) return;
@@ -91,15 +108,21 @@ export const chatConfigOf = (values: ChatValues): ChatConfig | null => {
 };
 
 const inferenceConfigOf = (values: ChatValues, model: string): InferenceConfig => {
-  const { SVC_INFERENCE_PROVIDER: provider, SVC_INFERENCE_API_KEY: apiKey, SVC_INFERENCE_BASE_URL: baseUrl } = values;
+  const {
+    SVC_INFERENCE_PROVIDER: provider,
+    SVC_INFERENCE_API_KEY: apiKey,
+    SVC_INFERENCE_BASE_URL: baseUrl,
+  } = values;
   if (provider === "mock" || apiKey === undefined) return { provider: "mock", model };
-  if (provider === "openai" || provider === "anthropic") return { provider, model, apiKey, baseUrl: baseUrl ?? null };
+  if (provider === "openai" || provider === "anthropic")
+    return { provider, model, apiKey, baseUrl: baseUrl ?? null };
   return { provider, model, apiKey, baseUrl: baseUrl ?? "" };
 };
 
 /** Returns warnings about settings of the chat agent that have no effect. */
 export const chatWarnings = (values: ChatValues): string[] => [
-  ...(values.SVC_CHAT_RECEIPT_SIGNING_KEY_ID !== undefined && values.SVC_CHAT_RECEIPT_SIGNING_KEY_PATH === undefined
+  ...(values.SVC_CHAT_RECEIPT_SIGNING_KEY_ID !== undefined &&
+  values.SVC_CHAT_RECEIPT_SIGNING_KEY_PATH === undefined
     ? ["SVC_CHAT_RECEIPT_SIGNING_KEY_ID has no effect without SVC_CHAT_RECEIPT_SIGNING_KEY_PATH"]
     : []),
   ...(values.SVC_INFERENCE_CHAT_MODEL === undefined && values.SVC_INFERENCE_PROVIDER !== "mock"

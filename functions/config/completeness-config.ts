@@ -13,12 +13,18 @@ export interface CompletenessConfig {
 export const completenessVariables = {
   SVC_COMPLETENESS_KEY_FILE: v.optional(TextVariable),
   SVC_COMPLETENESS_ORIGIN: v.optional(
-    v.pipe(TextVariable, v.check(isNoteKeyName, "must have no spaces and no +, for example core.example/completeness")),
+    v.pipe(
+      TextVariable,
+      v.check(isNoteKeyName, "must have no spaces and no +, for example core.example/completeness"),
+    ),
   ),
 };
 
 /** Returns the key of an environment; null without one, and after adding the fault of one whose log has no name. */
-export const completenessConfigOf = (env: Environment, faults: ConfigFault[]): CompletenessConfig | null => {
+export const completenessConfigOf = (
+  env: Environment,
+  faults: ConfigFault[],
+): CompletenessConfig | null => {
   const keyFile = env.SVC_COMPLETENESS_KEY_FILE;
   if (!keyFile) return null;
   const address = env.SVC_ADVERTISED_CORE_URL;
@@ -27,7 +33,8 @@ export const completenessConfigOf = (env: Environment, faults: ConfigFault[]): C
   if (!origin)
     faults.push({
       variable: "SVC_COMPLETENESS_ORIGIN",
-      message: "is required with SVC_COMPLETENESS_KEY_FILE while SVC_ADVERTISED_CORE_URL is not set",
+      message:
+        "is required with SVC_COMPLETENESS_KEY_FILE while SVC_ADVERTISED_CORE_URL is not set",
     });
   return origin ? { keyFile, origin } : null;
 };

@@ -19,12 +19,16 @@ const signerOf = (settings: Readonly<Record<string, string>>) => {
     cert: "SVC_ENROLLMENT_CA_CERT_FILE",
     key: "SVC_ENROLLMENT_CA_KEY_FILE",
   };
-  const env = Object.fromEntries(Object.entries(settings).map(([name, value]) => [names[name] ?? name, value]));
+  const env = Object.fromEntries(
+    Object.entries(settings).map(([name, value]) => [names[name] ?? name, value]),
+  );
   try {
     return parseCoreConfig({ ...complete, ...env }, () => "").config.signer;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return error.faults.map(({ variable }) => Object.keys(names).find((name) => names[name] === variable)).sort();
+    return error.faults
+      .map(({ variable }) => Object.keys(names).find((name) => names[name] === variable))
+      .sort();
   }
 };
 
@@ -36,8 +40,14 @@ describe("unknown variables", () => {
       SVC_API_URL: "http://core/v1",
       SVC_ADMIN_URL: "x",
     };
-    const { warnings } = parseCoreConfig({ ...complete, ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" }, () => "");
-    expect(warnings).toEqual(["SVC_OTHER is not known", "SVC_TENNANT_ID is not known; did you mean SVC_TENANT_ID?"]);
+    const { warnings } = parseCoreConfig(
+      { ...complete, ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" },
+      () => "",
+    );
+    expect(warnings).toEqual([
+      "SVC_OTHER is not known",
+      "SVC_TENNANT_ID is not known; did you mean SVC_TENANT_ID?",
+    ]);
   });
 });
 
@@ -78,7 +88,10 @@ describe("ingest with a signer", () => {
       SVC_INGEST_SERVER_KEY_FILE: "/ingest.key",
       SVC_INGEST_CLIENT_CA_FILE: "/ca.crt",
     };
-    const signer = { SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt", SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key" };
+    const signer = {
+      SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt",
+      SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key",
+    };
     const warningsOf = (env: Readonly<Record<string, string>>) =>
       parseCoreConfig({ ...complete, ...env }, () => "").warnings;
     expect(warningsOf({ ...ingest, ...signer })).toEqual([
@@ -90,13 +103,19 @@ describe("ingest with a signer", () => {
 });
 
 describe("the sink's settings", () => {
-  const parse = (env: Readonly<Record<string, string>>) => parseCoreConfig({ ...complete, ...env }, () => "");
+  const parse = (env: Readonly<Record<string, string>>) =>
+    parseCoreConfig({ ...complete, ...env }, () => "");
   it("need servers for nats, and warn of a connection to another machine without TLS", () => {
-    expect(() => parse({ SVC_INGEST_SINK: "nats" })).toThrow("SVC_NATS_URLS: is required when SVC_INGEST_SINK is nats");
-    const warningsAt = (SVC_NATS_URLS: string) => parse({ SVC_INGEST_SINK: "nats", SVC_NATS_URLS }).warnings;
+    expect(() => parse({ SVC_INGEST_SINK: "nats" })).toThrow(
+      "SVC_NATS_URLS: is required when SVC_INGEST_SINK is nats",
+    );
+    const warningsAt = (SVC_NATS_URLS: string) =>
+      parse({ SVC_INGEST_SINK: "nats", SVC_NATS_URLS }).warnings;
     expect(warningsAt("nats://127.0.0.1:4222")).toEqual([]);
     expect(warningsAt("tls://nats.example:4222")).toEqual([]);
-    expect(warningsAt("nats://nats.example:4222")).toEqual([expect.stringContaining("without TLS")]);
+    expect(warningsAt("nats://nats.example:4222")).toEqual([
+      expect.stringContaining("without TLS"),
+    ]);
   });
 });
 
@@ -108,13 +127,18 @@ describe("the signer's settings", () => {
     expect(signerOf({ cert: "/ca.pem", key: "/ca.key" })).toEqual(local);
     expect(signerOf({ mode: "local-ca", cert: "/ca.pem", key: "/ca.key" })).toEqual(local);
     expect(signerOf({ command: "/bin/sign", cert: "/ca.pem" })).toEqual(external);
-    expect(signerOf({ mode: "external-command", command: "/bin/sign", cert: "/ca.pem" })).toEqual(external);
+    expect(signerOf({ mode: "external-command", command: "/bin/sign", cert: "/ca.pem" })).toEqual(
+      external,
+    );
   });
 
   it("C3, S4: rejects an ambiguous mode, one CA file without the other, a key in external mode, and a relative command, naming each", () => {
     const table: [settings: Record<string, string>, faults: string[]][] = [
       [{ command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["key"]],
-      [{ mode: "external-command", command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["key"]],
+      [
+        { mode: "external-command", command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" },
+        ["key"],
+      ],
       [{ mode: "external-command", cert: "/ca.pem", key: "/ca.key" }, ["command", "key"]],
       [{ mode: "external-command" }, ["cert", "command"]],
       [{ command: "/bin/sign" }, ["cert"]],
@@ -153,10 +177,14 @@ describe("the directory's settings", () => {
   const google = { SVC_DIRECTORY_DELEGATE_EMAIL: "", SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "" };
   it("need Google's for google alone, and the file's for file alone", () => {
     const missing = directoryOf(google);
-    expect(missing).toContain("SVC_DIRECTORY_DELEGATE_EMAIL: is required with SVC_DIRECTORY_PROVIDER=google");
+    expect(missing).toContain(
+      "SVC_DIRECTORY_DELEGATE_EMAIL: is required with SVC_DIRECTORY_PROVIDER=google",
+    );
     expect(missing).toContain("SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: is required with");
     const file = { ...google, SVC_DIRECTORY_PROVIDER: "file" };
-    expect(directoryOf(file)).toContain("SVC_DIRECTORY_FILE: is required with SVC_DIRECTORY_PROVIDER=file");
+    expect(directoryOf(file)).toContain(
+      "SVC_DIRECTORY_FILE: is required with SVC_DIRECTORY_PROVIDER=file",
+    );
     expect(directoryOf({ ...file, SVC_DIRECTORY_FILE: "/people.yaml" })).toMatchObject({
       provider: { kind: "file", path: "/people.yaml" },
     });
@@ -164,7 +192,9 @@ describe("the directory's settings", () => {
 
   it("need a token for SCIM, which may be a file's two lines, and no variable of another provider", () => {
     const scim = { ...google, SVC_DIRECTORY_PROVIDER: "scim" };
-    expect(directoryOf(scim)).toContain("SVC_DIRECTORY_SCIM_TOKEN: is required with SVC_DIRECTORY_PROVIDER=scim");
+    expect(directoryOf(scim)).toContain(
+      "SVC_DIRECTORY_SCIM_TOKEN: is required with SVC_DIRECTORY_PROVIDER=scim",
+    );
     const token = "0123456789abcdef0123456789abcdef";
     expect(directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: token })).toMatchObject({
       provider: { kind: "scim", subject: "externalId" },
@@ -180,18 +210,25 @@ describe("the directory's settings", () => {
     const short = directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: "hunter2" });
     expect(short).toContain("SVC_DIRECTORY_SCIM_TOKEN: must be 32 to 512");
     expect(short).not.toContain("hunter2");
-    expect(directoryOf({ SVC_DIRECTORY_SCIM_TOKEN: token })).toContain("belongs to SVC_DIRECTORY_PROVIDER=scim");
-    expect(directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: token, SVC_DIRECTORY_FILE: "/people.yaml" })).toContain(
-      "SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file",
+    expect(directoryOf({ SVC_DIRECTORY_SCIM_TOKEN: token })).toContain(
+      "belongs to SVC_DIRECTORY_PROVIDER=scim",
     );
+    expect(
+      directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: token, SVC_DIRECTORY_FILE: "/people.yaml" }),
+    ).toContain("SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file");
   });
 
   it("reject those of another provider", () => {
     expect(directoryOf({ SVC_DIRECTORY_FILE: "/people.yaml" })).toContain(
       "SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file",
     );
-    const both = directoryOf({ SVC_DIRECTORY_PROVIDER: "file", SVC_DIRECTORY_FILE: "/people.yaml" });
-    expect(both).toContain("SVC_DIRECTORY_DELEGATE_EMAIL: belongs to SVC_DIRECTORY_PROVIDER=google");
+    const both = directoryOf({
+      SVC_DIRECTORY_PROVIDER: "file",
+      SVC_DIRECTORY_FILE: "/people.yaml",
+    });
+    expect(both).toContain(
+      "SVC_DIRECTORY_DELEGATE_EMAIL: belongs to SVC_DIRECTORY_PROVIDER=google",
+    );
   });
 
   it.each([
@@ -231,7 +268,8 @@ describe("the settings of chat", () => {
   });
 
   it("need a key for every provider but the mock, and a base URL for those without one of their own", () => {
-    const provider = (name: string, more = {}) => chatOf({ ...model, SVC_INFERENCE_PROVIDER: name, ...more });
+    const provider = (name: string, more = {}) =>
+      chatOf({ ...model, SVC_INFERENCE_PROVIDER: name, ...more });
     const key = { SVC_INFERENCE_API_KEY: "k-123" };
     const url = { SVC_INFERENCE_BASE_URL: "http://127.0.0.1:4000/v1" };
     for (const name of ["openai", "anthropic"]) {
@@ -241,18 +279,32 @@ describe("the settings of chat", () => {
     for (const name of ["openai-compatible", "litellm"]) {
       expect(provider(name)).toEqual(["SVC_INFERENCE_API_KEY", "SVC_INFERENCE_BASE_URL"]);
       expect(provider(name, key)).toEqual(["SVC_INFERENCE_BASE_URL"]);
-      expect(provider(name, { ...key, ...url })).toMatchObject({ inference: { baseUrl: url.SVC_INFERENCE_BASE_URL } });
+      expect(provider(name, { ...key, ...url })).toMatchObject({
+        inference: { baseUrl: url.SVC_INFERENCE_BASE_URL },
+      });
     }
     expect(provider("llama")).toEqual(["SVC_INFERENCE_PROVIDER"]);
   });
 
   it("T3: reject a base URL over which a key could leak", () => {
-    const provider = { ...model, SVC_INFERENCE_PROVIDER: "litellm", SVC_INFERENCE_API_KEY: "k-123" };
-    for (const url of ["http://models.example.com/v1", "ftp://127.0.0.1/", "https://me:pw@models.example.com/", "x"])
-      expect([url, chatOf({ ...provider, SVC_INFERENCE_BASE_URL: url })]).toEqual([url, ["SVC_INFERENCE_BASE_URL"]]);
-    expect(chatOf({ ...provider, SVC_INFERENCE_BASE_URL: "https://models.example.com/v1?key=1" })).toEqual([
-      "SVC_INFERENCE_BASE_URL",
-    ]);
+    const provider = {
+      ...model,
+      SVC_INFERENCE_PROVIDER: "litellm",
+      SVC_INFERENCE_API_KEY: "k-123",
+    };
+    for (const url of [
+      "http://models.example.com/v1",
+      "ftp://127.0.0.1/",
+      "https://me:pw@models.example.com/",
+      "x",
+    ])
+      expect([url, chatOf({ ...provider, SVC_INFERENCE_BASE_URL: url })]).toEqual([
+        url,
+        ["SVC_INFERENCE_BASE_URL"],
+      ]);
+    expect(
+      chatOf({ ...provider, SVC_INFERENCE_BASE_URL: "https://models.example.com/v1?key=1" }),
+    ).toEqual(["SVC_INFERENCE_BASE_URL"]);
   });
 
   it("name every fault at once, with those of other variables", () => {
@@ -276,11 +328,15 @@ describe("the settings of chat", () => {
   it("need an id for the receipt key, also without a model; an id alone has no effect, and a warning", () => {
     const path = { SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "/keys/receipts.pem" };
     expect(chatOf(path)).toEqual(["SVC_CHAT_RECEIPT_SIGNING_KEY_ID"]);
-    expect(chatOf({ ...model, ...path, SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" })).toMatchObject({
+    expect(
+      chatOf({ ...model, ...path, SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" }),
+    ).toMatchObject({
       receiptKey: { file: "/keys/receipts.pem", id: "receipts-2026" },
     });
     const alone = { ...complete, ...model, SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" };
-    expect(parseCoreConfig(alone, () => "").warnings).toEqual([expect.stringContaining("has no effect")]);
+    expect(parseCoreConfig(alone, () => "").warnings).toEqual([
+      expect.stringContaining("has no effect"),
+    ]);
   });
 
   it("cannot stop a core whose chat is off, whatever they hold", () => {
@@ -298,7 +354,10 @@ describe("the settings of chat", () => {
     };
     expect(chatOf(faulty, noFile)).toHaveLength(7);
     expect(chatOf({ ...faulty, SVC_CHAT_ENABLED: "false" }, noFile)).toBeNull();
-    const { warnings } = parseCoreConfig({ ...complete, ...faulty, SVC_CHAT_ENABLED: "false" }, noFile);
+    const { warnings } = parseCoreConfig(
+      { ...complete, ...faulty, SVC_CHAT_ENABLED: "false" },
+      noFile,
+    );
     expect(warnings).toEqual([]);
     const remote = { ...model, SVC_INFERENCE_PROVIDER: "anthropic", SVC_CHAT_ENABLED: "false" };
     expect(chatOf(remote, noFile)).toBeNull();
@@ -315,6 +374,9 @@ describe("the settings of chat", () => {
     const chat = chatOf(settings, () => "postgres://reader:hunter2@localhost/core\n");
     expect(chat).toMatchObject({ inference: { provider: "openai" } });
     expect(JSON.stringify(chat)).not.toContain("hunter2");
-    expect(chatOf(settings, () => "")).toEqual(["SVC_CHAT_DATABASE_URL_FILE", "SVC_INFERENCE_API_KEY_FILE"]);
+    expect(chatOf(settings, () => "")).toEqual([
+      "SVC_CHAT_DATABASE_URL_FILE",
+      "SVC_INFERENCE_API_KEY_FILE",
+    ]);
   });
 });

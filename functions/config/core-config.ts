@@ -10,7 +10,12 @@ import {
   warnOfUnknown,
 } from "../../kit/env.ts";
 import type { Secret } from "../../kit/secret.ts";
-import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
+import {
+  type TracesConfig,
+  tracesConfigOf,
+  tracesFaults,
+  tracesVariables,
+} from "../../kit/tracing/config.ts";
 import {
   AddressVariable,
   BooleanVariable,
@@ -33,7 +38,11 @@ import {
   chatWarnings,
   ignoreDisabledChat,
 } from "./chat-config.ts";
-import { type CompletenessConfig, completenessConfigOf, completenessVariables } from "./completeness-config.ts";
+import {
+  type CompletenessConfig,
+  completenessConfigOf,
+  completenessVariables,
+} from "./completeness-config.ts";
 import {
   type DirectoryConfig,
   directoryConfigFaults,
@@ -41,9 +50,21 @@ import {
   directoryFileForms,
   directoryVariables,
 } from "./directory-config.ts";
-import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
+import {
+  natsFaults,
+  natsVariables,
+  natsWarnings,
+  type SinkConfig,
+  sinkConfigOf,
+} from "./nats-config.ts";
 import { type SignerConfig, signerConfigOf, signerVariables } from "./signer-config.ts";
-import { type WatchConfig, type WatchesFile, watchesFileOf, watchFileForms, watchVariables } from "./watch-config.ts";
+import {
+  type WatchConfig,
+  type WatchesFile,
+  watchesFileOf,
+  watchFileForms,
+  watchVariables,
+} from "./watch-config.ts";
 import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
 
 /** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
@@ -178,12 +199,18 @@ export const coreVariables = {
     ),
   ),
   SVC_ADVERTISED_CORE_URL: v.optional(
-    v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or http:// on loopback")),
+    v.pipe(
+      TextVariable,
+      v.check(isConfidentialUrl, "must be an https:// URL, or http:// on loopback"),
+    ),
   ),
   SVC_ADVERTISED_INGEST_ADDR: v.optional(AddressVariable),
   SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
   SVC_COLLECTOR_MIN_VERSION: v.optional(
-    v.pipe(TextVariable, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
+    v.pipe(
+      TextVariable,
+      v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0"),
+    ),
   ),
   ...chatVariables,
   ...watchVariables,
@@ -209,7 +236,8 @@ export const coreFileForms = [
 
 /** Whether web, `svc-server export`, `svc-admin` or Compose reads a variable of the same environment. */
 const isOfOthers = (name: string): boolean =>
-  ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) || /^SVC_(EXPORT|ADMIN)_/.test(name);
+  ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) ||
+  /^SVC_(EXPORT|ADMIN)_/.test(name);
 
 /** A parsed configuration, and warnings for the operator. */
 export interface ParsedCoreConfig {
@@ -218,12 +246,19 @@ export interface ParsedCoreConfig {
 }
 
 /** Parses core's environment (docs/configuration.md). Throws one `ConfigError` that names every faulty variable and quotes no value. */
-export const parseCoreConfig = (env: Environment, readFile: (path: string) => string): ParsedCoreConfig => {
+export const parseCoreConfig = (
+  env: Environment,
+  readFile: (path: string) => string,
+): ParsedCoreConfig => {
   const {
     env: resolved,
     faults,
     values,
-  } = parseVariables(ignoreDisabledChat(env), { variables: coreVariables, fileForms: coreFileForms, readFile });
+  } = parseVariables(ignoreDisabledChat(env), {
+    variables: coreVariables,
+    fileForms: coreFileForms,
+    readFile,
+  });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfigOf(resolved, faults);
   const completeness = completenessConfigOf(resolved, faults);
@@ -234,7 +269,10 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   chatFaults(resolved, faults);
   tracesFaults(resolved, faults);
   if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
-    faults.push({ variable: "SVC_LICENSE_PUBLIC_KEY_FILE", message: "is required when SVC_LICENSE is set" });
+    faults.push({
+      variable: "SVC_LICENSE_PUBLIC_KEY_FILE",
+      message: "is required when SVC_LICENSE is set",
+    });
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
   const config: CoreConfig = {
@@ -247,7 +285,10 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,
     directory: directoryConfigOf(values),
     workloadIssuers,
-    ops: { bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null, trustLoopback: values.SVC_TRUST_LOOPBACK_OPS },
+    ops: {
+      bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null,
+      trustLoopback: values.SVC_TRUST_LOOPBACK_OPS,
+    },
     license: values.SVC_LICENSE
       ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }
       : null,
@@ -312,10 +353,18 @@ const ofCommands = /^SVC_(AUTH_TOKEN|DATABASE|DIRECTORY|TENANT)_/;
 
 /** Parses what a command on the database needs of core's environment, so that a fault of the rest, such as of watches, cannot stop it. */
 export const parseCommandConfig: typeof parseCoreConfig = (env, readFile) =>
-  parseCoreConfig(Object.fromEntries(Object.entries(env).filter(([name]) => ofCommands.test(name))), readFile);
+  parseCoreConfig(
+    Object.fromEntries(Object.entries(env).filter(([name]) => ofCommands.test(name))),
+    readFile,
+  );
 
 const ingestFaults = (env: Environment, faults: ConfigFault[]): void => {
   if (!env.SVC_INGEST_GRPC_ADDR) return;
-  for (const variable of ["SVC_INGEST_SERVER_CERT_FILE", "SVC_INGEST_SERVER_KEY_FILE", "SVC_INGEST_CLIENT_CA_FILE"])
-    if (!env[variable]) faults.push({ variable, message: "is required when SVC_INGEST_GRPC_ADDR is set" });
+  for (const variable of [
+    "SVC_INGEST_SERVER_CERT_FILE",
+    "SVC_INGEST_SERVER_KEY_FILE",
+    "SVC_INGEST_CLIENT_CA_FILE",
+  ])
+    if (!env[variable])
+      faults.push({ variable, message: "is required when SVC_INGEST_GRPC_ADDR is set" });
 };

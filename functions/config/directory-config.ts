@@ -52,16 +52,27 @@ const ScimTokens = v.pipe(
 
 /** One schema per variable of the directory. */
 export const directoryVariables = {
-  SVC_DIRECTORY_PROVIDER: v.optional(v.picklist(["google", "file", "scim"], "must be google, file or scim"), "google"),
+  SVC_DIRECTORY_PROVIDER: v.optional(
+    v.picklist(["google", "file", "scim"], "must be google, file or scim"),
+    "google",
+  ),
   SVC_DIRECTORY_DOMAIN: v.pipe(
     TextVariable,
     v.toLowerCase(),
-    v.regex(/^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/, "must be a domain name, for example example.com"),
+    v.regex(
+      /^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/,
+      "must be a domain name, for example example.com",
+    ),
   ),
-  SVC_DIRECTORY_DELEGATE_EMAIL: v.optional(v.pipe(TextVariable, v.email("must be an email address"))),
+  SVC_DIRECTORY_DELEGATE_EMAIL: v.optional(
+    v.pipe(TextVariable, v.email("must be an email address")),
+  ),
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: v.optional(TextVariable),
   SVC_DIRECTORY_API_URL: v.optional(
-    v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback")),
+    v.pipe(
+      TextVariable,
+      v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback"),
+    ),
   ),
   SVC_DIRECTORY_FILE: v.optional(TextVariable),
   SVC_DIRECTORY_SCIM_TOKEN: v.optional(ScimTokens),
@@ -79,7 +90,10 @@ export const directoryFileForms = ["SVC_DIRECTORY_SCIM_TOKEN"] as const;
 type DirectoryVariable = keyof typeof directoryVariables;
 
 /** The variables that belong to one provider alone, and whether it needs them. */
-const ofProvider: Record<DirectoryProvider["kind"], Partial<Record<DirectoryVariable, "required" | "optional">>> = {
+const ofProvider: Record<
+  DirectoryProvider["kind"],
+  Partial<Record<DirectoryVariable, "required" | "optional">>
+> = {
   google: {
     SVC_DIRECTORY_DELEGATE_EMAIL: "required",
     SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "required",
@@ -99,7 +113,10 @@ export const directoryConfigFaults = (env: Environment, faults: ConfigFault[]): 
     for (const [variable, need] of Object.entries(ofProvider[provider])) {
       const given = env[variable] !== undefined;
       if (provider !== chosen && given)
-        faults.push({ variable, message: `belongs to SVC_DIRECTORY_PROVIDER=${provider}: remove one of them` });
+        faults.push({
+          variable,
+          message: `belongs to SVC_DIRECTORY_PROVIDER=${provider}: remove one of them`,
+        });
       if (provider === chosen && need === "required" && !given)
         faults.push({ variable, message: `is required with SVC_DIRECTORY_PROVIDER=${chosen}` });
     }

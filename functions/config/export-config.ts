@@ -19,7 +19,13 @@ import {
   TextVariable,
 } from "../../kit/variables.ts";
 import { coreFileForms, coreVariables } from "./core-config.ts";
-import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
+import {
+  natsFaults,
+  natsVariables,
+  natsWarnings,
+  type SinkConfig,
+  sinkConfigOf,
+} from "./nats-config.ts";
 
 /** The signals of OTLP, as its paths name them. */
 export const exportSignals = ["traces", "logs", "metrics"] as const;
@@ -75,7 +81,10 @@ const areSignals = (names: readonly string[]): boolean =>
 const signals = v.pipe(
   TextVariable,
   v.transform((text) => text.split(",").map((name) => name.trim())),
-  v.check((names) => areSignals(names), "must be traces, logs or metrics, several separated by commas"),
+  v.check(
+    (names) => areSignals(names),
+    "must be traces, logs or metrics, several separated by commas",
+  ),
   v.transform((names) => names as ExportSignal[]),
 );
 
@@ -93,7 +102,10 @@ export const exportVariables = {
   SVC_EXPORT_COMPRESSION: v.optional(v.picklist(["gzip", "none"], "must be gzip or none"), "gzip"),
   SVC_EXPORT_SIGNALS: v.optional(signals, "traces,logs,metrics"),
   SVC_EXPORT_NAME: v.optional(
-    v.pipe(TextVariable, v.regex(/^[a-z0-9-]{1,32}$/, "must be 1 to 32 lower-case letters, digits and hyphens")),
+    v.pipe(
+      TextVariable,
+      v.regex(/^[a-z0-9-]{1,32}$/, "must be 1 to 32 lower-case letters, digits and hyphens"),
+    ),
     "default",
   ),
   SVC_EXPORT_START: v.optional(v.picklist(["oldest", "now"], "must be oldest or now"), "oldest"),
@@ -119,7 +131,10 @@ const variables = {
 };
 
 /** Reads the file that `SVC_EXPORT_HEADERS_FILE` names, by its rules. */
-const readHeadersFile = (path: string, readFile: (path: string) => string): ExportConfig["headers"] => {
+const readHeadersFile = (
+  path: string,
+  readFile: (path: string) => string,
+): ExportConfig["headers"] => {
   const { faults, values } = parseVariables(
     { SVC_EXPORT_HEADERS_FILE: path },
     { variables: { SVC_EXPORT_HEADERS: HeadersVariable }, fileForms: exportFileForms, readFile },
@@ -140,17 +155,22 @@ export const parseExportConfig = (
   natsFaults(resolved, faults);
   const cert = resolved.SVC_EXPORT_CLIENT_CERT_FILE;
   const key = resolved.SVC_EXPORT_CLIENT_KEY_FILE;
-  if (cert && !key) fault("SVC_EXPORT_CLIENT_KEY_FILE", "is required when SVC_EXPORT_CLIENT_CERT_FILE is set");
-  if (key && !cert) fault("SVC_EXPORT_CLIENT_CERT_FILE", "is required when SVC_EXPORT_CLIENT_KEY_FILE is set");
+  if (cert && !key)
+    fault("SVC_EXPORT_CLIENT_KEY_FILE", "is required when SVC_EXPORT_CLIENT_CERT_FILE is set");
+  if (key && !cert)
+    fault("SVC_EXPORT_CLIENT_CERT_FILE", "is required when SVC_EXPORT_CLIENT_KEY_FILE is set");
   if (!url.startsWith("https:"))
     for (const variable of ["SVC_EXPORT_CA_FILE", "SVC_EXPORT_CLIENT_CERT_FILE"])
-      if (url && resolved[variable]) fault("SVC_EXPORT_ENDPOINT", `must be https while ${variable} is set`);
+      if (url && resolved[variable])
+        fault("SVC_EXPORT_ENDPOINT", `must be https while ${variable} is set`);
   if (url && resolved.SVC_EXPORT_HEADERS && !isConfidentialUrl(url))
     fault("SVC_EXPORT_ENDPOINT", "must be https while SVC_EXPORT_HEADERS is set");
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
   const protocol = values.SVC_EXPORT_PROTOCOL;
   if (protocol === "grpc" && values.SVC_EXPORT_ENDPOINT.pathname !== "/")
-    throw new ConfigError([{ variable: "SVC_EXPORT_ENDPOINT", message: "must have no path with the protocol grpc" }]);
+    throw new ConfigError([
+      { variable: "SVC_EXPORT_ENDPOINT", message: "must have no path with the protocol grpc" },
+    ]);
   if (values.SVC_EXPORT_REQUEST_BYTES > values.SVC_EXPORT_BUFFER_BYTES)
     throw new ConfigError([
       { variable: "SVC_EXPORT_REQUEST_BYTES", message: "must be at most SVC_EXPORT_BUFFER_BYTES" },
@@ -167,7 +187,9 @@ export const parseExportConfig = (
     headers: values.SVC_EXPORT_HEADERS ?? {},
     headersFile,
     readHeaders: () =>
-      headersFile === null ? (values.SVC_EXPORT_HEADERS ?? {}) : readHeadersFile(headersFile, readFile),
+      headersFile === null
+        ? (values.SVC_EXPORT_HEADERS ?? {})
+        : readHeadersFile(headersFile, readFile),
     caFile: values.SVC_EXPORT_CA_FILE ?? null,
     clientCertificate: cert && key ? { certFile: cert, keyFile: key } : null,
     isCompressed: values.SVC_EXPORT_COMPRESSION === "gzip",
@@ -189,6 +211,10 @@ export const parseExportConfig = (
     "SVC_API_URL",
     "SVC_TRUSTED_PROXIES",
   ];
-  const warnings = [...warnOfUnknown(env, "SVC_", known), ...warnOfShadowed(env, fileForms), ...natsWarnings(values)];
+  const warnings = [
+    ...warnOfUnknown(env, "SVC_", known),
+    ...warnOfShadowed(env, fileForms),
+    ...natsWarnings(values),
+  ];
   return { config: Object.freeze(config), warnings };
 };

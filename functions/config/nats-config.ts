@@ -47,16 +47,24 @@ const ServerUrls = v.pipe(
 
 /** One schema per variable of the sink. */
 export const natsVariables = {
-  SVC_INGEST_SINK: v.optional(v.picklist(["postgres", "nats"], "must be postgres or nats"), "postgres"),
+  SVC_INGEST_SINK: v.optional(
+    v.picklist(["postgres", "nats"], "must be postgres or nats"),
+    "postgres",
+  ),
   SVC_NATS_URLS: v.optional(ServerUrls),
   SVC_NATS_CREDENTIALS_FILE: v.optional(TextVariable),
   SVC_NATS_CA_FILE: v.optional(TextVariable),
   SVC_NATS_STREAM: v.optional(
-    v.pipe(TextVariable, v.regex(/^[A-Za-z0-9_-]{1,64}$/, "must be 1 to 64 letters, digits, hyphens and underscores")),
+    v.pipe(
+      TextVariable,
+      v.regex(/^[A-Za-z0-9_-]{1,64}$/, "must be 1 to 64 letters, digits, hyphens and underscores"),
+    ),
     "SVC_INGEST",
   ),
   SVC_NATS_REPLICAS: v.optional(IntegerVariable(1, 5), "3"),
-  SVC_NATS_DURABILITY: v.optional(v.picklist(["synced", "replicated"], "must be synced or replicated")),
+  SVC_NATS_DURABILITY: v.optional(
+    v.picklist(["synced", "replicated"], "must be synced or replicated"),
+  ),
   SVC_NATS_MAX_AGE: v.optional(DurationVariable(0), "7d"),
 };
 
@@ -68,7 +76,8 @@ export const natsFaults = (env: Environment, faults: ConfigFault[]): void => {
     faults.push({ variable: "SVC_NATS_URLS", message: "is required when SVC_INGEST_SINK is nats" });
 };
 
-const urlsOf = ({ SVC_NATS_URLS }: NatsValues): URL[] => (SVC_NATS_URLS ?? []).map((url) => new URL(url));
+const urlsOf = ({ SVC_NATS_URLS }: NatsValues): URL[] =>
+  (SVC_NATS_URLS ?? []).map((url) => new URL(url));
 
 /** Returns the sink of parsed variables. */
 export const sinkConfigOf = (values: NatsValues): SinkConfig => {
@@ -77,7 +86,8 @@ export const sinkConfigOf = (values: NatsValues): SinkConfig => {
   return {
     kind: "nats",
     servers: urls.map(({ hostname, port }) => `${hostname}:${port || 4222}`),
-    isEncrypted: values.SVC_NATS_CA_FILE !== undefined || urls.some(({ protocol }) => protocol === "tls:"),
+    isEncrypted:
+      values.SVC_NATS_CA_FILE !== undefined || urls.some(({ protocol }) => protocol === "tls:"),
     credentialsFile: values.SVC_NATS_CREDENTIALS_FILE ?? null,
     caFile: values.SVC_NATS_CA_FILE ?? null,
     stream: values.SVC_NATS_STREAM,
@@ -92,5 +102,7 @@ export const natsWarnings = (values: NatsValues): string[] => {
   const sink = sinkConfigOf(values);
   if (sink.kind === "postgres" || sink.isEncrypted) return [];
   const isLocal = urlsOf(values).every(({ hostname }) => isLoopbackHost(hostname));
-  return isLocal ? [] : ["SVC_NATS_URLS leads to another machine without TLS: use tls://, or set SVC_NATS_CA_FILE"];
+  return isLocal
+    ? []
+    : ["SVC_NATS_URLS leads to another machine without TLS: use tls://, or set SVC_NATS_CA_FILE"];
 };

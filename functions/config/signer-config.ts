@@ -32,8 +32,11 @@ export const signerConfigOf = (env: Environment, faults: ConfigFault[]): SignerC
   if (external) {
     if (caKeyFile) fault("SVC_ENROLLMENT_CA_KEY_FILE", "must not be set in external-command mode");
     if (!command) fault("SVC_ENROLLMENT_SIGNER_COMMAND", "is required in external-command mode");
-    if (!caCertFile) fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required: the trust bundle of the signer's output");
-    return command && caCertFile && !caKeyFile ? { kind: "external-command", command, caCertFile } : null;
+    if (!caCertFile)
+      fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required: the trust bundle of the signer's output");
+    return command && caCertFile && !caKeyFile
+      ? { kind: "external-command", command, caCertFile }
+      : null;
   }
   if (command) fault("SVC_ENROLLMENT_SIGNER_COMMAND", "must not be set in local-ca mode");
   if (!caCertFile) fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required in local-ca mode");

@@ -12,7 +12,11 @@ export interface WatchReceiver {
   allowPrivate: boolean;
   target:
     | { kind: "webhook"; secrets: readonly Secret[] }
-    | { kind: "alertmanager"; bearerToken: Secret | null; labels: Readonly<Record<string, string>> };
+    | {
+        kind: "alertmanager";
+        bearerToken: Secret | null;
+        labels: Readonly<Record<string, string>>;
+      };
 }
 
 /** The receivers, and the public URL of web, which messages link to. */
@@ -23,13 +27,19 @@ export interface WatchConfig {
 
 const url = v.pipe(
   v.string("must be a URL"),
-  v.check((text) => /^https?:\/\//.test(text) && URL.canParse(text), "must be an http:// or https:// URL"),
+  v.check(
+    (text) => /^https?:\/\//.test(text) && URL.canParse(text),
+    "must be an http:// or https:// URL",
+  ),
   v.check((text) => !/[#@]/.test(text), "must hold no user or fragment"),
   v.transform((text) => text.replace(/\/$/, "")),
 );
 const name = v.pipe(
   v.string("must be text"),
-  v.regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, "must be 1 to 64 letters, digits, dots, hyphens and underscores"),
+  v.regex(
+    /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
+    "must be 1 to 64 letters, digits, dots, hyphens and underscores",
+  ),
 );
 
 /** Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. */
@@ -44,7 +54,9 @@ const secret = v.pipe(
 
 const keyLength = (text: string): number => {
   try {
-    return text.startsWith("whsec_") ? Uint8Array.fromBase64(text.slice("whsec_".length)).length : 0;
+    return text.startsWith("whsec_")
+      ? Uint8Array.fromBase64(text.slice("whsec_".length)).length
+      : 0;
   } catch {
     return 0;
   }
@@ -56,7 +68,12 @@ const Receiver = v.pipe(
   v.variant(
     "kind",
     [
-      v.strictObject({ kind: v.literal("webhook"), ...common, secret, previous_secret: v.optional(secret) }),
+      v.strictObject({
+        kind: v.literal("webhook"),
+        ...common,
+        secret,
+        previous_secret: v.optional(secret),
+      }),
       v.strictObject({
         kind: v.literal("alertmanager"),
         ...common,
@@ -68,7 +85,10 @@ const Receiver = v.pipe(
           ),
         ),
         labels: v.optional(
-          v.record(v.pipe(v.string(), v.regex(/^[A-Za-z_]\w*$/, "must be a label's name")), v.string("must be text")),
+          v.record(
+            v.pipe(v.string(), v.regex(/^[A-Za-z_]\w*$/, "must be a label's name")),
+            v.string("must be text"),
+          ),
           {},
         ),
       }),
@@ -80,7 +100,8 @@ const Receiver = v.pipe(
     "must have an https:// URL, or allow_private: http goes to private addresses only",
   ),
   v.check(
-    (receiver) => !("bearer_token" in receiver && receiver.bearer_token) || isConfidentialUrl(receiver.url),
+    (receiver) =>
+      !("bearer_token" in receiver && receiver.bearer_token) || isConfidentialUrl(receiver.url),
     "must have an https:// URL, or http:// of loopback, for its bearer_token",
   ),
   v.transform(
@@ -92,9 +113,15 @@ const Receiver = v.pipe(
         receiver.kind === "webhook"
           ? {
               kind: receiver.kind,
-              secrets: [receiver.secret, receiver.previous_secret].filter((each) => each !== undefined),
+              secrets: [receiver.secret, receiver.previous_secret].filter(
+                (each) => each !== undefined,
+              ),
             }
-          : { kind: receiver.kind, bearerToken: receiver.bearer_token ?? null, labels: receiver.labels },
+          : {
+              kind: receiver.kind,
+              bearerToken: receiver.bearer_token ?? null,
+              labels: receiver.labels,
+            },
     }),
   ),
 );
@@ -103,7 +130,10 @@ const ReceiversFile = v.strictObject({
   web_url: url,
   receivers: v.pipe(
     v.array(Receiver, "must be a list of receivers"),
-    v.check((all) => new Set(all.map((each) => each.name)).size === all.length, "names one receiver twice"),
+    v.check(
+      (all) => new Set(all.map((each) => each.name)).size === all.length,
+      "names one receiver twice",
+    ),
   ),
 });
 

@@ -14,7 +14,11 @@ export interface WorkloadIssuer {
   /** Null: as the issuer's discovery document names it. */
   jwksUri: string | null;
   /** Who exchanges tokens. The first that matches decides: by its pattern, and each of its claims. */
-  subjects: readonly { pattern: string; claims: Readonly<Record<string, string>>; scopes: readonly Scope[] }[];
+  subjects: readonly {
+    pattern: string;
+    claims: Readonly<Record<string, string>>;
+    scopes: readonly Scope[];
+  }[];
 }
 
 /** The variables of the issuers: a file, or its text where there are no files, as in workerd. */
@@ -23,7 +27,10 @@ export const workloadVariables = {
   SVC_WORKLOAD_ISSUERS: v.optional(v.string()),
 };
 
-const url = v.pipe(v.string("must be a URL"), v.check(isConfidentialUrl, "must be https://, or http:// of loopback"));
+const url = v.pipe(
+  v.string("must be a URL"),
+  v.check(isConfidentialUrl, "must be https://, or http:// of loopback"),
+);
 const claim = v.pipe(
   v.union([ClaimText, v.pipe(v.number(), v.safeInteger())], "must be text or an integer"),
   v.transform(String),
@@ -75,7 +82,8 @@ const IssuersFile = v.strictObject({
 const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]): string | undefined => {
   for (const [at, { issuer, subjects = [] }] of issuers.entries()) {
     const ids = idClaims.find(([known]) => known.test(issuer))?.[1];
-    const without = ids && subjects.findIndex(({ claims }) => !ids.some((id) => Object.hasOwn(claims, id)));
+    const without =
+      ids && subjects.findIndex(({ claims }) => !ids.some((id) => Object.hasOwn(claims, id)));
     if (ids === undefined || without === undefined || without < 0) continue;
     return `issuers.${at}.subjects.${without} must name ${ids.join(" or ")} in claims: names can pass to another account, ids cannot`;
   }
@@ -98,13 +106,16 @@ export const workloadIssuersOf = (
     faults.push({ variable, message });
     return [];
   };
-  if (path !== undefined && given !== undefined) return fault("is set together with SVC_WORKLOAD_ISSUERS: keep one");
+  if (path !== undefined && given !== undefined)
+    return fault("is set together with SVC_WORKLOAD_ISSUERS: keep one");
   let contents: string;
   try {
     contents = path === undefined ? (given ?? "") : readFile(path);
   } catch (error) {
     if (error instanceof GuardedFileError) return fault(error.message);
-    return fault("the file cannot be read; where there are no files, SVC_WORKLOAD_ISSUERS takes its text");
+    return fault(
+      "the file cannot be read; where there are no files, SVC_WORKLOAD_ISSUERS takes its text",
+    );
   }
   const file = parseYaml(IssuersFile, contents);
   if ("fault" in file) return fault(file.fault);

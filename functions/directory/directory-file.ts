@@ -24,7 +24,10 @@ const DirectoryFile = v.strictObject(
       "must be a list of people",
     ),
     /** Members by the id or email of a person. A group that is left out does not exist. */
-    groups: v.optional(v.strictObject({ "svc-admin": v.optional(Members), "svc-auditor": v.optional(Members) }), {}),
+    groups: v.optional(
+      v.strictObject({ "svc-admin": v.optional(Members), "svc-auditor": v.optional(Members) }),
+      {},
+    ),
   },
   "must be a mapping with people and groups",
 );
@@ -38,7 +41,8 @@ type Fault = (path: TreePath, message: string) => DirectoryFault;
  */
 export const parseDirectoryFile = (contents: string): DirectorySnapshot => {
   const parsed = parseTree(contents, anyTokens);
-  if (!parsed.ok) throw faultOf(parsed.errors[0] ?? { path: "", line: 1, message: "cannot be parsed" });
+  if (!parsed.ok)
+    throw faultOf(parsed.errors[0] ?? { path: "", line: 1, message: "cannot be parsed" });
   const fault: Fault = (path, message) => faultOf(parsed.errorAt(path, message));
   const file = v.safeParse(DirectoryFile, parsed.tree);
   if (!file.success) {
@@ -51,7 +55,8 @@ export const parseDirectoryFile = (contents: string): DirectorySnapshot => {
   const idsOf = (group: keyof File["groups"]): ReadonlySet<string> | null => {
     const ids = groups[group]?.map((member, index) => {
       const id = named.get(member.toLowerCase())?.id;
-      if (id === undefined) throw fault(["groups", group, index], "is not the id or email of a person");
+      if (id === undefined)
+        throw fault(["groups", group, index], "is not the id or email of a person");
       return id;
     });
     return ids === undefined ? null : new Set(ids);
@@ -67,12 +72,16 @@ export const parseDirectoryFile = (contents: string): DirectorySnapshot => {
 };
 
 /** Returns each person by id and by email, in lower case. Throws if two people share one; the id of one may be its email. */
-const readPeople = (people: File["people"], fault: Fault): ReadonlyMap<string, File["people"][number]> => {
+const readPeople = (
+  people: File["people"],
+  fault: Fault,
+): ReadonlyMap<string, File["people"][number]> => {
   const named = new Map<string, File["people"][number]>();
   for (const [index, person] of people.entries())
     for (const key of ["id", "email"] as const) {
       const name = person[key].toLowerCase();
-      if ((named.get(name) ?? person) !== person) throw fault(["people", index, key], "belongs to another person");
+      if ((named.get(name) ?? person) !== person)
+        throw fault(["people", index, key], "belongs to another person");
       named.set(name, person);
     }
   return named;
@@ -84,5 +93,16 @@ const messageOf = ({ type, expected, message }: v.BaseIssue<unknown>): string =>
   return expected === "never" ? "is not known" : "is required";
 };
 
-const faultOf = ({ path, line, message }: { path: string; line: number; message: string }): DirectoryFault =>
-  new DirectoryFault("file_invalid", `SVC_DIRECTORY_FILE: line ${line}: ${path === "" ? "the file" : path} ${message}`);
+const faultOf = ({
+  path,
+  line,
+  message,
+}: {
+  path: string;
+  line: number;
+  message: string;
+}): DirectoryFault =>
+  new DirectoryFault(
+    "file_invalid",
+    `SVC_DIRECTORY_FILE: line ${line}: ${path === "" ? "the file" : path} ${message}`,
+  );

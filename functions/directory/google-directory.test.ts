@@ -2,7 +2,12 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
-import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../../scripts/lab/directory-people.ts";
+import {
+  adminGroup,
+  auditorGroup,
+  directoryDomain,
+  usualDirectory,
+} from "../../scripts/lab/directory-people.ts";
 import { people } from "../../scripts/lab/people.ts";
 import { type PlannedFault, startFaultyDirectory } from "../../tests/fakes/faulty-directory.ts";
 import { type GoogleDirectoryOptions, readGoogleDirectory } from "./google-directory.ts";
@@ -41,7 +46,9 @@ describe("reading the directory", () => {
   it("returns every user of every page, and the members of both groups by id", async () => {
     const before = directory.calls.length;
     const { users, admins, auditors } = await read();
-    expect(new Set(users.map(({ id }) => id))).toEqual(new Set(Object.values(people).map(({ subject }) => subject)));
+    expect(new Set(users.map(({ id }) => id))).toEqual(
+      new Set(Object.values(people).map(({ subject }) => subject)),
+    );
     expect(users.find(({ id }) => id === people.admin.subject)).toEqual({
       id: people.admin.subject,
       primaryEmail: "ada@example.test",
@@ -49,7 +56,10 @@ describe("reading the directory", () => {
       suspended: false,
       archived: false,
     });
-    expect([admins, auditors]).toEqual([new Set([people.admin.subject]), new Set([people.auditor.subject])]);
+    expect([admins, auditors]).toEqual([
+      new Set([people.admin.subject]),
+      new Set([people.auditor.subject]),
+    ]);
     const calls = directory.calls.slice(before).map((call) => call.split("?")[0]);
     expect(calls).toEqual([
       "POST /token",
@@ -90,26 +100,36 @@ describe("reading the directory", () => {
   });
 
   it("prefixes the API's base URL to the path, and keeps the base's own path", async () => {
-    await expect(read({ apiUrl: `${directory.url}/proxy` })).rejects.toMatchObject({ code: "answer_malformed" });
+    await expect(read({ apiUrl: `${directory.url}/proxy` })).rejects.toMatchObject({
+      code: "answer_malformed",
+    });
     expect(directory.calls.at(-1)).toContain("GET /proxy/admin/directory/v1/users?");
   });
 
   it("Y3: a group that does not exist is null, and the other is read", async () => {
     directory.set({ groups: usualDirectory.groups.filter(({ email }) => email !== adminGroup) });
-    expect(await read()).toMatchObject({ admins: null, auditors: new Set([people.auditor.subject]) });
+    expect(await read()).toMatchObject({
+      admins: null,
+      auditors: new Set([people.auditor.subject]),
+    });
   });
 });
 
 describe("a read that fails", () => {
   const users = { on: "users" } as const;
   const admins = { on: "members", group: adminGroup } as const;
-  const page = (other: string) => `{"access_token":"token","kind":"admin#directory#users","other":${other}}`;
+  const page = (other: string) =>
+    `{"access_token":"token","kind":"admin#directory#users","other":${other}}`;
   it.each<[string, PlannedFault, string]>([
     ["403 of users", { ...users, how: { status: 403, reason: "forbidden" } }, "access_denied"],
     ["401 of users", { ...users, how: { status: 401 } }, "access_denied"],
     ["404 of users", { ...users, how: { status: 404 } }, "answer_malformed"],
     ["429", { ...users, how: { status: 429 } }, "rate_limited"],
-    ["a limit that comes as 403", { ...users, how: { status: 403, reason: "userRateLimitExceeded" } }, "rate_limited"],
+    [
+      "a limit that comes as 403",
+      { ...users, how: { status: 403, reason: "userRateLimitExceeded" } },
+      "rate_limited",
+    ],
     ["500", { ...users, how: { status: 500 } }, "directory_unavailable"],
     ["503 of page 2", { ...users, page: 2, how: { status: 503 } }, "directory_unavailable"],
     ["a truncated page", { ...users, how: "truncated" }, "answer_malformed"],
@@ -125,8 +145,16 @@ describe("a read that fails", () => {
       { ...users, how: { text: page("[".repeat(40) + "]".repeat(40)) } },
       "answer_malformed",
     ],
-    ["a page of 5 MiB", { ...users, how: { text: page(`"${"x".repeat(5 * 1024 * 1024)}"`) } }, "answer_malformed"],
-    ["a connection that ends in mid-page", { ...users, page: 2, how: "cut" }, "directory_unreachable"],
+    [
+      "a page of 5 MiB",
+      { ...users, how: { text: page(`"${"x".repeat(5 * 1024 * 1024)}"`) } },
+      "answer_malformed",
+    ],
+    [
+      "a connection that ends in mid-page",
+      { ...users, page: 2, how: "cut" },
+      "directory_unreachable",
+    ],
     ["403 of a group", { ...admins, how: { status: 403 } }, "access_denied"],
     ["503 of a group", { ...admins, how: { status: 503 } }, "directory_unavailable"],
     ["a truncated group", { ...admins, how: "truncated" }, "answer_malformed"],
@@ -145,8 +173,12 @@ describe("a read that fails", () => {
   });
 
   it("Y3: a group that disappears at its second page is a failure, not a missing group", async () => {
-    directory.set({ groups: [{ email: adminGroup, members: Object.values(people).map(({ subject }) => subject) }] });
-    expect(await faultWith({ ...admins, page: 2, how: { status: 404 } })).toMatchObject({ code: "answer_malformed" });
+    directory.set({
+      groups: [{ email: adminGroup, members: Object.values(people).map(({ subject }) => subject) }],
+    });
+    expect(await faultWith({ ...admins, page: 2, how: { status: 404 } })).toMatchObject({
+      code: "answer_malformed",
+    });
   });
 
   it("waits for a slow page, times out without a response, and stops at once on abort", async () => {
@@ -156,7 +188,9 @@ describe("a read that fails", () => {
       code: "directory_unreachable",
     });
     const silent: PlannedFault = { ...users, page: 2, how: "silent" };
-    expect(await faultWith(silent, { timeoutMs: 50 })).toMatchObject({ code: "directory_unreachable" });
+    expect(await faultWith(silent, { timeoutMs: 50 })).toMatchObject({
+      code: "directory_unreachable",
+    });
     const stop = new AbortController();
     const ended = faultWith(silent, { signal: stop.signal });
     stop.abort();
@@ -165,19 +199,30 @@ describe("a read that fails", () => {
 
   it("rejects another delegate, key and audience, and logs neither", async () => {
     const other = parseServiceAccount(
-      await readFile(await (await startStranger()).writeKeyFile(folder, { token_uri: account.tokenUri }), "utf8"),
+      await readFile(
+        await (await startStranger()).writeKeyFile(folder, { token_uri: account.tokenUri }),
+        "utf8",
+      ),
     );
     for (const changes of [{ delegateEmail: "eve@example.test" }, { account: other }]) {
       const fault = await faultWith({ on: "users", page: 99, how: "empty" }, changes);
-      expect(fault).toMatchObject({ code: "token_refused", message: "the token endpoint: 400 invalid_grant" });
+      expect(fault).toMatchObject({
+        code: "token_refused",
+        message: "the token endpoint: 400 invalid_grant",
+      });
     }
-    const broken = { ...account, privateKeyPem: "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n" };
+    const broken = {
+      ...account,
+      privateKeyPem: "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n",
+    };
     await expect(read({ account: broken })).rejects.toMatchObject({
       code: "key_file_unusable",
       message: "SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: its private key cannot sign",
     });
     const closed = { ...account, tokenUri: "http://127.0.0.1:1/token" };
-    expect(await faultWith({ on: "users", page: 99, how: "empty" }, { account: closed })).toMatchObject({
+    expect(
+      await faultWith({ on: "users", page: 99, how: "empty" }, { account: closed }),
+    ).toMatchObject({
       code: "directory_unreachable",
     });
   });
@@ -194,7 +239,12 @@ describe("parseServiceAccount", () => {
     ["", "is not JSON"],
     ["{}", "type, client_email, private_key, token_uri"],
     [
-      JSON.stringify({ type: "authorized_user", client_email: "a", private_key: "hunter2", token_uri: "x" }),
+      JSON.stringify({
+        type: "authorized_user",
+        client_email: "a",
+        private_key: "hunter2",
+        token_uri: "x",
+      }),
       "private_key",
     ],
     [

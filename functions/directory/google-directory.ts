@@ -41,13 +41,16 @@ const membersPerPage = 200;
  * Reads every page of the users and of both role groups' members, including nested groups, into one snapshot. Throws `DirectoryFault` as
  * soon as a page fails or is malformed, because half a directory is no snapshot. Never retries.
  */
-export const readGoogleDirectory = async (needs: GoogleDirectoryOptions): Promise<DirectorySnapshot> => {
+export const readGoogleDirectory = async (
+  needs: GoogleDirectoryOptions,
+): Promise<DirectorySnapshot> => {
   const { domain, apiUrl } = needs;
   const auth = createAuth(needs);
   const token = await auth.authorize().catch((error: unknown) => {
     throw faultOf(error, "token");
   });
-  if (!token.access_token) throw new DirectoryFault("answer_malformed", "the token endpoint's response has no token");
+  if (!token.access_token)
+    throw new DirectoryFault("answer_malformed", "the token endpoint's response has no token");
   const api = admin({ version: "directory_v1", auth });
   // An option of each call: as an option of the whole API, the path of the URL would be dropped.
   const options = apiUrl === null ? {} : { rootUrl: apiUrl };
@@ -57,7 +60,12 @@ export const readGoogleDirectory = async (needs: GoogleDirectoryOptions): Promis
   return { users, admins, auditors };
 };
 
-const createAuth = ({ account, delegateEmail, signal, timeoutMs = 30_000 }: GoogleDirectoryOptions): JWT => {
+const createAuth = ({
+  account,
+  delegateEmail,
+  signal,
+  timeoutMs = 30_000,
+}: GoogleDirectoryOptions): JWT => {
   const auth = new JWT({
     email: account.clientEmail,
     key: account.privateKeyPem,
@@ -69,7 +77,8 @@ const createAuth = ({ account, delegateEmail, signal, timeoutMs = 30_000 }: Goog
       timeout: timeoutMs,
       redirect: "error",
       // The default, node-fetch, throws an abort that cannot be caught and would end core. This one has no limit of its own.
-      fetchImplementation: async (...call) => limitJson(await fetch(...call), jsonLimits.directoryPage),
+      fetchImplementation: async (...call) =>
+        limitJson(await fetch(...call), jsonLimits.directoryPage),
     },
   });
   auth.transporter.interceptors.request.add({
@@ -103,7 +112,11 @@ const readUsers = async (api: Api, options: CallOptions): Promise<DirectoryUser[
 };
 
 /** Returns the ids of a group's users, without nested groups and external members; null for an unknown group. */
-const readMembers = async (api: Api, groupKey: string, options: CallOptions): Promise<Set<string> | null> => {
+const readMembers = async (
+  api: Api,
+  groupKey: string,
+  options: CallOptions,
+): Promise<Set<string> | null> => {
   const found = new Set<string>();
   const members = readPages(MembersPage, (page) =>
     api.members.list(
@@ -118,7 +131,8 @@ const readMembers = async (api: Api, groupKey: string, options: CallOptions): Pr
     ),
   );
   try {
-    for await (const { id, type } of members) if (type === "USER" && id !== undefined) found.add(id);
+    for await (const { id, type } of members)
+      if (type === "USER" && id !== undefined) found.add(id);
   } catch (error) {
     if (isNotFound(error)) return null;
     throw error;

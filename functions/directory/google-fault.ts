@@ -43,16 +43,22 @@ export const faultOf = (error: unknown, call: GoogleCall): DirectoryFault => {
       "SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: its private key cannot sign",
     );
   const { cause } = Object(error) as Error;
-  if (cause instanceof JsonLimitError) return new DirectoryFault("answer_malformed", `the directory: ${cause.message}`);
+  if (cause instanceof JsonLimitError)
+    return new DirectoryFault("answer_malformed", `the directory: ${cause.message}`);
   const { status, code } = failed.success ? failed.output : {};
   const parsed = v.safeParse(Reason, error);
-  const reason = parsed.success && /^\w{1,64}$/.test(parsed.output ?? "") ? parsed.output : undefined;
+  const reason =
+    parsed.success && /^\w{1,64}$/.test(parsed.output ?? "") ? parsed.output : undefined;
   const what = `${call === "token" ? "the token endpoint" : "the directory"}: ${[status ?? code ?? "no response", reason].filter(Boolean).join(" ")}`;
   if (call === "first_page" && status === 404) return new ListNotFound("answer_malformed", what);
   return new DirectoryFault(codeOf(status, reason, call), what);
 };
 
-const codeOf = (status: number | undefined, reason: string | undefined, call: GoogleCall): DirectoryFaultCode => {
+const codeOf = (
+  status: number | undefined,
+  reason: string | undefined,
+  call: GoogleCall,
+): DirectoryFaultCode => {
   if (status === undefined) return "directory_unreachable";
   // Google also reports rate limits as 403.
   if (status === 429 || /(rateLimit|quota)Exceeded/i.test(reason ?? "")) return "rate_limited";

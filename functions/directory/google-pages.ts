@@ -58,11 +58,14 @@ export const readPages = async function* <Item>(
   const seen = new Set<string>();
   let pageToken: string | undefined;
   do {
-    const answer = await list(pageToken === undefined ? {} : { pageToken }).catch((error: unknown) => {
-      throw faultOf(error, seen.size === 0 ? "first_page" : "page");
-    });
+    const answer = await list(pageToken === undefined ? {} : { pageToken }).catch(
+      (error: unknown) => {
+        throw faultOf(error, seen.size === 0 ? "first_page" : "page");
+      },
+    );
     const page = v.safeParse(schema, answer.data);
-    if (!page.success) throw malformed(`a page is malformed at ${v.getDotPath(page.issues[0]) ?? "its top"}`);
+    if (!page.success)
+      throw malformed(`a page is malformed at ${v.getDotPath(page.issues[0]) ?? "its top"}`);
     yield* page.output.items;
     pageToken = page.output.nextPageToken;
     if (pageToken !== undefined && seen.has(pageToken)) throw malformed("the pages form a cycle");

@@ -37,4 +37,7 @@ const jsonOf = (contents: string): unknown => {
 };
 
 const unusable = (fault: string) =>
-  new DirectoryFault("key_file_unusable", `SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: the key file ${fault}`);
+  new DirectoryFault(
+    "key_file_unusable",
+    `SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: the key file ${fault}`,
+  );

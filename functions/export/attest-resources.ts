@@ -1,5 +1,12 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
-import { decodeText, eachField, eachValue, ProtobufError, readWire, wireTag } from "../../proto/wire.ts";
+import {
+  decodeText,
+  eachField,
+  eachValue,
+  ProtobufError,
+  readWire,
+  wireTag,
+} from "../../proto/wire.ts";
 
 /** The resource attribute with the identity of the certificate that sent the telemetry. */
 export const hostIdentityKey = "svc.host.identity";
@@ -77,5 +84,7 @@ const encodeAttribute = (value: string): Uint8Array => {
   const text = encodeField([encoder.encode(value)]);
   const bytes = text.reduce((sum, { length }) => sum + length, 0);
   const valueField = [Uint8Array.of(wireTag(2, lengthDelimited), ...encodeVarint(bytes)), ...text];
-  return Buffer.concat(encodeField([...encodeField([encoder.encode(hostIdentityKey)]), ...valueField]));
+  return Buffer.concat(
+    encodeField([...encodeField([encoder.encode(hostIdentityKey)]), ...valueField]),
+  );
 };

@@ -17,60 +17,72 @@ afterEach(async () => {
 });
 const request = new TextEncoder().encode("a request");
 
-it.each(["http/protobuf", "grpc"])("uses replaced certificates over %s without losing a request", async (protocol) => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-export-tls-"));
-  open.push({ close: () => rm(folder, { recursive: true }) });
-  const file = (name: string) => join(folder, name);
-  const first = await createTestCa();
-  const second = await createTestCa();
-  const start = async (ca: typeof first): Promise<OtlpBackend> => {
-    const server = await issueBenchCredentials(ca, { type: "ip", value: "127.0.0.1" });
-    const backend = await startOtlpBackend({ tls: { ...server, ca: ca.pem }, ...(ports && { ports }) });
-    open.push(backend);
-    return backend;
-  };
-  const replace = async (ca: typeof first, names: readonly ("ca" | "cert" | "key")[]): Promise<void> => {
-    const own = await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/export" });
-    const texts = { ca: ca.pem, cert: own.cert, key: own.key };
-    for (const name of names) await writeFile(file(name), texts[name], { mode: 0o600 });
-  };
-  let ports: readonly [number, number] | undefined;
-  const before = await start(first);
-  ports = [Number(new URL(before.httpUrl).port), Number(new URL(before.grpcUrl).port)];
-  await replace(first, ["ca", "cert", "key"]);
-  const log = createTestLog();
-  const { config } = parseExportConfig(
-    {
-      SVC_DATABASE_URL: "postgres://localhost/x",
-      SVC_EXPORT_ENDPOINT: protocol === "grpc" ? before.grpcUrl : before.httpUrl,
-      SVC_EXPORT_PROTOCOL: protocol,
-      SVC_EXPORT_CA_FILE: file("ca"),
-      SVC_EXPORT_CLIENT_CERT_FILE: file("cert"),
-      SVC_EXPORT_CLIENT_KEY_FILE: file("key"),
-    },
-    () => "",
-  );
-  const client: FollowedClient = await createExportClient(config, { log, clock: systemClock });
-  open.push(client);
-  const answered = Promise.withResolvers<void>();
-  before.answer = () => answered.promise.then(() => "accept" as const);
-  const underWay = client.send("logs", request);
-  await expect.poll(() => before.calls.length).toBe(1);
+it.each(["http/protobuf", "grpc"])(
+  "uses replaced certificates over %s without losing a request",
+  async (protocol) => {
+    const folder = await mkdtemp(join(tmpdir(), "svc-export-tls-"));
+    open.push({ close: () => rm(folder, { recursive: true }) });
+    const file = (name: string) => join(folder, name);
+    const first = await createTestCa();
+    const second = await createTestCa();
+    const start = async (ca: typeof first): Promise<OtlpBackend> => {
+      const server = await issueBenchCredentials(ca, { type: "ip", value: "127.0.0.1" });
+      const backend = await startOtlpBackend({
+        tls: { ...server, ca: ca.pem },
+        ...(ports && { ports }),
+      });
+      open.push(backend);
+      return backend;
+    };
+    const replace = async (
+      ca: typeof first,
+      names: readonly ("ca" | "cert" | "key")[],
+    ): Promise<void> => {
+      const own = await issueBenchCredentials(ca, {
+        type: "url",
+        value: "https://fleet.test/export",
+      });
+      const texts = { ca: ca.pem, cert: own.cert, key: own.key };
+      for (const name of names) await writeFile(file(name), texts[name], { mode: 0o600 });
+    };
+    let ports: readonly [number, number] | undefined;
+    const before = await start(first);
+    ports = [Number(new URL(before.httpUrl).port), Number(new URL(before.grpcUrl).port)];
+    await replace(first, ["ca", "cert", "key"]);
+    const log = createTestLog();
+    const { config } = parseExportConfig(
+      {
+        SVC_DATABASE_URL: "postgres://localhost/x",
+        SVC_EXPORT_ENDPOINT: protocol === "grpc" ? before.grpcUrl : before.httpUrl,
+        SVC_EXPORT_PROTOCOL: protocol,
+        SVC_EXPORT_CA_FILE: file("ca"),
+        SVC_EXPORT_CLIENT_CERT_FILE: file("cert"),
+        SVC_EXPORT_CLIENT_KEY_FILE: file("key"),
+      },
+      () => "",
+    );
+    const client: FollowedClient = await createExportClient(config, { log, clock: systemClock });
+    open.push(client);
+    const answered = Promise.withResolvers<void>();
+    before.answer = () => answered.promise.then(() => "accept" as const);
+    const underWay = client.send("logs", request);
+    await expect.poll(() => before.calls.length).toBe(1);
 
-  // Half of a pair: the old files stay in use.
-  await replace(second, ["cert"]);
-  await client.check();
-  expect(log.text()).toContain("cannot be used; the old ones are kept");
-  await replace(second, ["ca", "cert", "key"]);
-  await client.check();
-  answered.resolve();
-  expect(await underWay).toMatchObject({ status: "accepted" });
-  await before.close();
-  open.splice(open.indexOf(before), 1);
-  const after = await start(second);
-  expect(await client.send("logs", request)).toMatchObject({ status: "accepted" });
-  expect(after.accepted).toHaveLength(1);
-});
+    // Half of a pair: the old files stay in use.
+    await replace(second, ["cert"]);
+    await client.check();
+    expect(log.text()).toContain("cannot be used; the old ones are kept");
+    await replace(second, ["ca", "cert", "key"]);
+    await client.check();
+    answered.resolve();
+    expect(await underWay).toMatchObject({ status: "accepted" });
+    await before.close();
+    open.splice(open.indexOf(before), 1);
+    const after = await start(second);
+    expect(await client.send("logs", request)).toMatchObject({ status: "accepted" });
+    expect(after.accepted).toHaveLength(1);
+  },
+);
 
 it.each(["http/protobuf", "grpc"])(
   "uses a rotated token over %s without a restart, and logs none",
@@ -85,7 +97,8 @@ it.each(["http/protobuf", "grpc"])(
     const backend = await startOtlpBackend();
     open.push(backend);
     let valid = "token-1";
-    backend.answer = ({ headers }) => (headers.authorization === valid ? "accept" : { http: httpStatus, grpc: 16 });
+    backend.answer = ({ headers }) =>
+      headers.authorization === valid ? "accept" : { http: httpStatus, grpc: 16 };
     const httpStatus = protocol === "grpc" ? 200 : 401;
     const tokens = () => backend.calls.splice(0).map(({ headers }) => headers.authorization);
     await rotate("token-1");
@@ -129,7 +142,9 @@ it.each(["http/protobuf", "grpc"])(
     expect(faults.map(({ fields }) => fields)).toMatchObject([
       {
         files: "export headers",
-        err: { faults: [{ variable: "SVC_EXPORT_HEADERS_FILE", message: "the file cannot be read" }] },
+        err: {
+          faults: [{ variable: "SVC_EXPORT_HEADERS_FILE", message: "the file cannot be read" }],
+        },
       },
       { files: "export headers", err: { faults: [{ variable: "SVC_EXPORT_HEADERS_FILE" }] } },
     ]);

@@ -23,9 +23,20 @@ export const createExportClient = async (
   config: ExportConfig,
   { log, clock }: { log: ReloadOptions<unknown>["log"]; clock: Clock },
 ): Promise<FollowedClient> => {
-  const { endpoint, protocol, headersFile, concurrency, timeoutMs, isCompressed, caFile, clientCertificate } = config;
+  const {
+    endpoint,
+    protocol,
+    headersFile,
+    concurrency,
+    timeoutMs,
+    isCompressed,
+    caFile,
+    clientCertificate,
+  } = config;
   const create = protocol === "grpc" ? createOtlpGrpcClient : createOtlpHttpClient;
-  const paths = [caFile, clientCertificate?.certFile, clientCertificate?.keyFile].filter((path) => path != null);
+  const paths = [caFile, clientCertificate?.certFile, clientCertificate?.keyFile].filter(
+    (path) => path != null,
+  );
   // Apart, so that a fault of one keeps nothing of the other from being used.
   const tls = await loadFiles({ name: "export TLS", paths, log, load: () => readTls(config) });
   const headers = await loadFiles({
@@ -96,18 +107,24 @@ const createRetirable = (client: OtlpClient): OtlpClient & { retire(): void } =>
   };
 };
 
-const readTls = async ({ caFile, clientCertificate }: ExportConfig): Promise<OtlpClientOptions["tls"]> => {
+const readTls = async ({
+  caFile,
+  clientCertificate,
+}: ExportConfig): Promise<OtlpClientOptions["tls"]> => {
   const ca =
     caFile === null
       ? undefined
       : await withConfigError("SVC_EXPORT_CA_FILE", () => {
           const pem = readTrustedFile(caFile);
           createSecureContext({ ca: pem });
-          if (!pem.includes("-----BEGIN CERTIFICATE-----")) throw new Error("holds no certificate in PEM");
+          if (!pem.includes("-----BEGIN CERTIFICATE-----"))
+            throw new Error("holds no certificate in PEM");
           return pem;
         });
   if (clientCertificate === null) return ca === undefined ? {} : { ca };
-  const cert = await withConfigError("SVC_EXPORT_CLIENT_CERT_FILE", () => readTrustedFile(clientCertificate.certFile));
+  const cert = await withConfigError("SVC_EXPORT_CLIENT_CERT_FILE", () =>
+    readTrustedFile(clientCertificate.certFile),
+  );
   const key = await withConfigError("SVC_EXPORT_CLIENT_KEY_FILE", () => {
     const pem = readKeyFile(clientCertificate.keyFile);
     try {

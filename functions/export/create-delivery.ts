@@ -3,7 +3,11 @@ import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { Database } from "../store/database/database.ts";
-import { countDeadLetters, countSendingHosts, type ExportDeadLetter } from "../store/export/dead-letters.ts";
+import {
+  countDeadLetters,
+  countSendingHosts,
+  type ExportDeadLetter,
+} from "../store/export/dead-letters.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { createDeadLetterLimit } from "./dead-letter-limit.ts";
 import { type DeliveryObserver, deliverInOrder, type PartialRejection } from "./deliver.ts";
@@ -61,11 +65,24 @@ export const createDelivery = (needs: DeliveryNeeds): Delivery => {
       logPartial(log, name, rejected);
     },
   };
-  const delivery = { client, clock, entropy, observe, pace, isAttested, decideDeadLetter: letters.decide };
+  const delivery = {
+    client,
+    clock,
+    entropy,
+    observe,
+    pace,
+    isAttested,
+    decideDeadLetter: letters.decide,
+  };
   const deliverAll: Delivery["deliverAll"] = async (envelopes, signal) => {
     const limits = { ...limitsOf(config, pace), apartOf: suspects.apartOf };
     const outcome = await deliverInOrder(cutRequests(envelopes, limits), { ...delivery, signal });
-    logLetters(log, name, outcome.deadLetters, "the backend rejected envelopes of a host; they are dead letters");
+    logLetters(
+      log,
+      name,
+      outcome.deadLetters,
+      "the backend rejected envelopes of a host; they are dead letters",
+    );
     logLetters(
       log,
       name,
@@ -76,7 +93,8 @@ export const createDelivery = (needs: DeliveryNeeds): Delivery => {
   };
   return {
     deliverAll,
-    committed: ({ deadLetters }) => letters.stored(deadLetters.map(({ envelope }) => envelope.hostId)),
+    committed: ({ deadLetters }) =>
+      letters.stored(deadLetters.map(({ envelope }) => envelope.hostId)),
   };
 };
 
@@ -87,12 +105,24 @@ const logPartial = (
 ): void => {
   const hosts = [...new Set(envelopes.map(({ hostId }) => hostId))];
   log.warn(
-    { export: name, signal, rejected_items: items, message, host_ids: hosts.slice(0, namedMax), hosts: hosts.length },
+    {
+      export: name,
+      signal,
+      rejected_items: items,
+      message,
+      host_ids: hosts.slice(0, namedMax),
+      hosts: hosts.length,
+    },
     "the backend accepted a request but for some items",
   );
 };
 
-const logLetters = (log: Pick<Log, "warn">, name: string, letters: readonly ExportDeadLetter[], text: string): void => {
+const logLetters = (
+  log: Pick<Log, "warn">,
+  name: string,
+  letters: readonly ExportDeadLetter[],
+  text: string,
+): void => {
   const hosts = [...Map.groupBy(letters, ({ envelope }) => envelope.hostId)];
   for (const [host_id, own] of hosts.slice(0, namedMax))
     log.warn({ export: name, host_id, envelopes: own.length, reason: own.at(-1)?.reason }, text);

@@ -54,7 +54,8 @@ export const createDeadLetterLimit = (options: DeadLetterLimitOptions): DeadLett
     hosts = await options.countHosts().catch(() => hosts);
     if (stored === undefined) return;
     counts = stored;
-    for (const [hostId, letters] of waiting) counts.set(hostId, (counts.get(hostId) ?? 0) + letters);
+    for (const [hostId, letters] of waiting)
+      counts.set(hostId, (counts.get(hostId) ?? 0) + letters);
   };
   const admit = (hostId: string): boolean => {
     // A host with a share of nothing has reached it.

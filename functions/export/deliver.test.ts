@@ -20,7 +20,8 @@ const envelopes = Array.from(
     payload: new TextEncoder().encode(`line-${index + 1};`),
   }),
 );
-const linesIn = (body: Uint8Array) => new TextDecoder("latin1").decode(body).match(/line-\d+/g) ?? [];
+const linesIn = (body: Uint8Array) =>
+  new TextDecoder("latin1").decode(body).match(/line-\d+/g) ?? [];
 
 const createDelivery = (
   answer: (lines: string[], call: number, timeoutMs: number | undefined) => OtlpOutcome,
@@ -53,7 +54,8 @@ const createDelivery = (
     signal: new AbortController().signal,
     ...some,
   };
-  const run = (some: Partial<ExportRequest> = {}) => deliver({ signal: "logs", envelopes, ...some }, options);
+  const run = (some: Partial<ExportRequest> = {}) =>
+    deliver({ signal: "logs", envelopes, ...some }, options);
   return { run, waits, accepted, states, partial };
 };
 const accepted: OtlpOutcome = { status: "accepted", rejectedItems: 0, message: "" };
@@ -68,9 +70,17 @@ describe("deliver", () => {
       accepted: got,
       states,
     } = createDelivery((_, call) =>
-      call < 3 ? { status: "retry", afterMs: call === 1 ? 7_000 : null, reason: "HTTP 503" } : accepted,
+      call < 3
+        ? { status: "retry", afterMs: call === 1 ? 7_000 : null, reason: "HTTP 503" }
+        : accepted,
     );
-    expect(await run()).toEqual({ exported: 9, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] });
+    expect(await run()).toEqual({
+      exported: 9,
+      rejectedItems: 0,
+      deadLetters: [],
+      dropped: [],
+      partial: [],
+    });
     expect(got).toEqual(all);
     expect(waits[0]).toBeGreaterThanOrEqual(7_000);
     expect(waits[1]).toBeLessThan(1_000);
@@ -79,7 +89,11 @@ describe("deliver", () => {
 
   it("finds the envelopes that a backend rejects, and delivers the others in their order", async () => {
     const isBad = (line: string) => line === "line-3" || line === "line-8";
-    const { run, accepted: got, waits } = createDelivery((lines) => (lines.some(isBad) ? rejected : accepted));
+    const {
+      run,
+      accepted: got,
+      waits,
+    } = createDelivery((lines) => (lines.some(isBad) ? rejected : accepted));
     const { exported, deadLetters } = await run();
     expect(exported).toBe(7);
     expect(got).toEqual(all.filter((line) => !isBad(line)));
@@ -95,7 +109,9 @@ describe("deliver", () => {
       run,
       waits,
       accepted: got,
-    } = createDelivery((_, call) => (call < 20 ? { status: "refused", reason: "HTTP 401" } : accepted));
+    } = createDelivery((_, call) =>
+      call < 20 ? { status: "refused", reason: "HTTP 401" } : accepted,
+    );
     expect(await run()).toMatchObject({ exported: 9, deadLetters: [] });
     expect(got).toEqual(all);
     expect(Math.max(...waits)).toBeLessThanOrEqual(60_000);
@@ -118,19 +134,36 @@ describe("deliver", () => {
     const outcome = { status: "accepted", rejectedItems: 4, message: "too old" } as const;
     const { run, accepted: got, partial } = createDelivery(() => outcome);
     const last = { envelope: envelopes.at(-1), items: 4 };
-    expect(await run()).toEqual({ exported: 9, rejectedItems: 4, deadLetters: [], dropped: [], partial: [last] });
+    expect(await run()).toEqual({
+      exported: 9,
+      rejectedItems: 4,
+      deadLetters: [],
+      dropped: [],
+      partial: [last],
+    });
     expect(got).toEqual(all);
     expect(partial).toMatchObject([{ signal: "logs", items: 4, message: "too old", envelopes }]);
   });
 
   it("counts the items of a partial success to no host when it does not say whose they are", async () => {
-    const { run } = createDelivery(() => ({ status: "accepted", rejectedItems: 4, message: "too old" }));
+    const { run } = createDelivery(() => ({
+      status: "accepted",
+      rejectedItems: 4,
+      message: "too old",
+    }));
     const other = { ...(envelopes[0] as StoredEnvelope), hostId: "other" };
-    expect(await run({ envelopes: [...envelopes, other] })).toMatchObject({ rejectedItems: 4, partial: [] });
+    expect(await run({ envelopes: [...envelopes, other] })).toMatchObject({
+      rejectedItems: 4,
+      partial: [],
+    });
   });
 
   it("K8: keeps an envelope that is alone in a partial success as a dead letter, with what the backend says", async () => {
-    const { run } = createDelivery(() => ({ status: "accepted", rejectedItems: 1, message: "too old" }));
+    const { run } = createDelivery(() => ({
+      status: "accepted",
+      rejectedItems: 1,
+      message: "too old",
+    }));
     const { exported, deadLetters } = await run({ envelopes: envelopes.slice(0, 1) });
     expect(exported).toBe(0);
     expect(deadLetters).toMatchObject([
@@ -140,9 +173,12 @@ describe("deliver", () => {
 
   it("drops what a host sends beyond its share of dead letters, and delivers the rest", async () => {
     const isBad = (line: string) => line === "line-3" || line === "line-8";
-    const { run, accepted: got } = createDelivery((lines) => (lines.some(isBad) ? rejected : accepted), {
-      decideDeadLetter: async () => "drop",
-    });
+    const { run, accepted: got } = createDelivery(
+      (lines) => (lines.some(isBad) ? rejected : accepted),
+      {
+        decideDeadLetter: async () => "drop",
+      },
+    );
     const { exported, deadLetters, dropped } = await run();
     expect([exported, deadLetters.length]).toEqual([7, 0]);
     expect(dropped.map(({ envelope }) => envelope.sequence)).toEqual([3n, 8n]);
@@ -167,7 +203,11 @@ describe("deliver", () => {
   });
 
   it("rejects a malformed payload itself, since no resource of it could be attested", async () => {
-    const malformed = { ...(envelopes[0] as StoredEnvelope), kind: "otel_span", payload: Uint8Array.of(10, 5) };
+    const malformed = {
+      ...(envelopes[0] as StoredEnvelope),
+      kind: "otel_span",
+      payload: Uint8Array.of(10, 5),
+    };
     let calls = 0;
     const { run } = createDelivery((_, call) => {
       calls = call;
@@ -183,7 +223,11 @@ describe("deliver", () => {
   });
 
   it("takes no number of malformed payloads for a fault of the backend, however few hosts there are", async () => {
-    const malformed = { ...(envelopes[0] as StoredEnvelope), kind: "otel_span", payload: Uint8Array.of(10, 5) };
+    const malformed = {
+      ...(envelopes[0] as StoredEnvelope),
+      kind: "otel_span",
+      payload: Uint8Array.of(10, 5),
+    };
     const abort = new AbortController();
     const { run, states } = createDelivery(() => accepted, {
       decideDeadLetter: async () => "wait",

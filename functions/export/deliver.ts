@@ -45,7 +45,13 @@ export interface DeliveryOptions {
 const retry = { baseMs: 500, capMs: 10_000 };
 /** For faults that a person mends. */
 const refused = { baseMs: 2_000, capMs: 60_000 };
-const none: ChunkOutcome = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
+const none: ChunkOutcome = {
+  exported: 0,
+  rejectedItems: 0,
+  deadLetters: [],
+  dropped: [],
+  partial: [],
+};
 
 /**
  * Sends a request until the backend accepts it. One that it rejects for good is halved until the envelopes at fault are alone: these become
@@ -53,7 +59,10 @@ const none: ChunkOutcome = { exported: 0, rejectedItems: 0, deadLetters: [], dro
  * a minute: nothing is given up for a wrong token. One that has no response in time is sent again in smaller parts. Rejects only when the
  * signal aborts.
  */
-export const deliver = async (request: ExportRequest, options: DeliveryOptions): Promise<ChunkOutcome> => {
+export const deliver = async (
+  request: ExportRequest,
+  options: DeliveryOptions,
+): Promise<ChunkOutcome> => {
   const { clock, entropy, observe, pace, signal } = options;
   const { envelopes } = request;
   const inHalves = (): Promise<ChunkOutcome> => {
@@ -81,7 +90,10 @@ export const deliver = async (request: ExportRequest, options: DeliveryOptions):
       // The backend never received these: they do not count against it.
       if (envelope && (decision !== "wait" || outcome.isUnsent)) {
         const letters = [{ envelope, reason: outcome.reason }];
-        return { ...none, ...(decision === "store" ? { deadLetters: letters } : { dropped: letters }) };
+        return {
+          ...none,
+          ...(decision === "store" ? { deadLetters: letters } : { dropped: letters }),
+        };
       }
     }
     const { reason } = outcome;
@@ -89,13 +101,21 @@ export const deliver = async (request: ExportRequest, options: DeliveryOptions):
     const bounds = outcome.status === "retry" ? retry : refused;
     const afterMs = (outcome.status === "retry" && outcome.afterMs) || 0;
     await clock.sleep(afterMs + fullJitterMs({ attempt, ...bounds, entropy }), signal);
-    if (outcome.status === "retry" && outcome.isTimeout && envelopes.length > 1 && bytesOf(envelopes) > pace.bytesMax())
+    if (
+      outcome.status === "retry" &&
+      outcome.isTimeout &&
+      envelopes.length > 1 &&
+      bytesOf(envelopes) > pace.bytesMax()
+    )
       return inHalves();
   }
 };
 
 /** Sends a request once. One with a malformed payload is rejected here: no resource of that could have the identity of its host. */
-const send = async (request: ExportRequest, { client, pace, isAttested }: DeliveryOptions): Promise<OtlpOutcome> => {
+const send = async (
+  request: ExportRequest,
+  { client, pace, isAttested }: DeliveryOptions,
+): Promise<OtlpOutcome> => {
   let body: Uint8Array;
   try {
     body = encodeRequest(request, isAttested);
@@ -119,7 +139,10 @@ const noteRejectedItems = async (
 ): Promise<ChunkOutcome> => {
   observe.partial({ signal, items: rejectedItems, message, envelopes });
   const [envelope] = envelopes;
-  const isKept = envelopes.length === 1 && envelope && (await decideDeadLetter(envelope.hostId, true)) === "store";
+  const isKept =
+    envelopes.length === 1 &&
+    envelope &&
+    (await decideDeadLetter(envelope.hostId, true)) === "store";
   if (isKept) {
     const reason = `${rejectedItems} of its items were rejected: ${message}`;
     return { ...none, rejectedItems, deadLetters: [{ envelope, reason, items: rejectedItems }] };

@@ -4,7 +4,8 @@ import type { PumpOptions } from "./pump-chunks.ts";
 
 /** The metrics of an exporter, and what they observe. */
 export interface ExportMetrics {
-  observe: Omit<DeliveryObserver, "partial"> & PumpOptions["observe"] & { active(isActive: boolean): void };
+  observe: Omit<DeliveryObserver, "partial"> &
+    PumpOptions["observe"] & { active(isActive: boolean): void };
   /** Why requests fail at present; null while they succeed. */
   lastError(): string | null;
   isActive(): boolean;
@@ -17,10 +18,18 @@ export const createExportMetrics = (): ExportMetrics => {
   const registers = [registry];
   const counter = (name: string, help: string, labelNames: string[] = []) =>
     new Counter({ name: `export_${name}_total`, help, labelNames, registers });
-  const gauge = (name: string, help: string) => new Gauge({ name: `export_${name}`, help, registers });
-  const requests = counter("requests", "Requests to the backend: accepted, retry, rejected, refused", ["outcome"]);
+  const gauge = (name: string, help: string) =>
+    new Gauge({ name: `export_${name}`, help, registers });
+  const requests = counter(
+    "requests",
+    "Requests to the backend: accepted, retry, rejected, refused",
+    ["outcome"],
+  );
   const envelopes = counter("envelopes", "Envelopes delivered");
-  const rejected = counter("rejected_items", "Spans, log records and data points rejected in accepted requests");
+  const rejected = counter(
+    "rejected_items",
+    "Spans, log records and data points rejected in accepted requests",
+  );
   const deadLetters = counter("dead_letters", "Envelopes that the backend rejected for good");
   const dropped = counter(
     "dropped_envelopes",

@@ -23,7 +23,11 @@ const envelope = (some: Partial<StoredEnvelope>): StoredEnvelope => ({
   payload: new TextEncoder().encode("GET / 200"),
   ...some,
 });
-const all = { bytesMax: 1024 * 1024, signals: ["traces", "logs", "metrics"], isAttested: true } as const;
+const all = {
+  bytesMax: 1024 * 1024,
+  signals: ["traces", "logs", "metrics"],
+  isAttested: true,
+} as const;
 const only = (envelopes: readonly StoredEnvelope[], isAttested = true): Uint8Array => {
   const [request, ...others] = cutRequests(envelopes, all);
   expect(others).toEqual([]);
@@ -34,14 +38,15 @@ const resourceTwice = (resource: Uint8Array): Uint8Array => {
   const field = Buffer.concat([Uint8Array.of(10, resource.length), resource]);
   return Buffer.concat([Uint8Array.of(10, field.length * 2), field, field]);
 };
-const attributesOf = (list: readonly { key: string; value?: { value: { value?: unknown } } | undefined }[] = []) =>
-  Object.fromEntries(list.map(({ key, value }) => [key, value?.value.value]));
+const attributesOf = (
+  list: readonly { key: string; value?: { value: { value?: unknown } } | undefined }[] = [],
+) => Object.fromEntries(list.map(({ key, value }) => [key, value?.value.value]));
 
 describe("a line as a log record", () => {
   it("has the names of OpenTelemetry's semantic conventions", () => {
-    const [{ resource, scope, record } = { resource: undefined, scope: undefined, record: undefined }] = logRecordsOf(
-      only([envelope({})]),
-    );
+    const [
+      { resource, scope, record } = { resource: undefined, scope: undefined, record: undefined },
+    ] = logRecordsOf(only([envelope({})]));
     expect(attributesOf(resource?.attributes)).toEqual({
       "service.instance.id": "spiffe://fleet.test/host/web-17",
       "svc.host.identity": "spiffe://fleet.test/host/web-17",
@@ -79,7 +84,12 @@ describe("a line as a log record", () => {
 
   it("shares resource and scope with the lines before, of the same host and source", () => {
     const records = logRecordsOf(
-      only([envelope({}), envelope({ sequence: 10n }), envelope({ hostId: "other" }), envelope({ source: "x" })]),
+      only([
+        envelope({}),
+        envelope({ sequence: 10n }),
+        envelope({ hostId: "other" }),
+        envelope({ source: "x" }),
+      ]),
     );
     expect(new Set(records.map(({ scope }) => scope)).size).toBe(3);
   });
@@ -103,13 +113,17 @@ describe("requests", () => {
       envelope({ kind: "otel_metric", payload: new Uint8Array() }),
       envelope({ sequence: 10n }),
     ];
-    expect(cutRequests(envelopes, all).map(({ signal, envelopes: { length } }) => [signal, length])).toEqual([
+    expect(
+      cutRequests(envelopes, all).map(({ signal, envelopes: { length } }) => [signal, length]),
+    ).toEqual([
       ["traces", 2],
       ["logs", 2],
       ["metrics", 1],
     ]);
     expect(cutRequests(envelopes, { ...all, bytesMax: 1 })).toHaveLength(5);
-    expect(cutRequests(envelopes, { ...all, signals: ["logs"] }).map(({ signal }) => signal)).toEqual(["logs"]);
+    expect(
+      cutRequests(envelopes, { ...all, signals: ["logs"] }).map(({ signal }) => signal),
+    ).toEqual(["logs"]);
   });
 
   it("have the identity of the host on each resource, in place of one that it claims", () => {
@@ -138,13 +152,20 @@ describe("requests", () => {
       ExportTraceServiceRequestSchema,
       only([envelope({ kind: "otel_span", payload: twice })]),
     );
-    expect(request.resourceSpans.map(({ resource }) => attributesOf(resource?.attributes))).toEqual([
-      { "service.name": "shop", [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
-      { [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
-      { [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
+    expect(request.resourceSpans.map(({ resource }) => attributesOf(resource?.attributes))).toEqual(
+      [
+        { "service.name": "shop", [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
+        { [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
+        { [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
+      ],
+    );
+    expect(request.resourceSpans.map(({ resource }) => resource?.attributes.length)).toEqual([
+      2, 1, 1,
     ]);
-    expect(request.resourceSpans.map(({ resource }) => resource?.attributes.length)).toEqual([2, 1, 1]);
-    expect(request.resourceSpans[0]).toMatchObject({ schemaUrl: "s", resource: { droppedAttributesCount: 3 } });
+    expect(request.resourceSpans[0]).toMatchObject({
+      schemaUrl: "s",
+      resource: { droppedAttributesCount: 3 },
+    });
     expect(request.resourceSpans[1]?.scopeSpans[0]?.spans[0]?.name).toBe("x");
   });
 
@@ -180,8 +201,8 @@ describe("requests", () => {
   it("are kept apart for hosts of which the backend has rejected items", () => {
     const hosts = ["a", "b", "b", "c", "a"].map((hostId) => envelope({ hostId }));
     const cut = (apart: Record<string, Apartness>) =>
-      cutRequests(hosts, { ...all, apartOf: (hostId) => apart[hostId] ?? "no" }).map(({ envelopes }) =>
-        envelopes.map(({ hostId }) => hostId).join(""),
+      cutRequests(hosts, { ...all, apartOf: (hostId) => apart[hostId] ?? "no" }).map(
+        ({ envelopes }) => envelopes.map(({ hostId }) => hostId).join(""),
       );
     expect(cut({})).toEqual(["abbca"]);
     expect(cut({ b: "host" })).toEqual(["a", "bb", "ca"]);

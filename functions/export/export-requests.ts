@@ -50,7 +50,10 @@ export const cutRequests = (
   { bytesMax, signals, apartOf = () => "no" }: RequestLimits,
 ): ExportRequest[] => {
   const requests: ExportRequest[] = [];
-  const open = new Map<ExportSignal, { envelopes: StoredEnvelope[]; bytes: number; ofHost: string | null }>();
+  const open = new Map<
+    ExportSignal,
+    { envelopes: StoredEnvelope[]; bytes: number; ofHost: string | null }
+  >();
   for (const envelope of envelopes) {
     const otlp = otlpSignals.get(envelope.kind);
     const signal = otlp ?? "logs";
@@ -63,7 +66,11 @@ export const cutRequests = (
     }
     let request = open.get(signal);
     const ofHost = apart === "host" ? envelope.hostId : null;
-    if (!request || request.ofHost !== ofHost || request.bytes + envelope.payload.length > bytesMax) {
+    if (
+      !request ||
+      request.ofHost !== ofHost ||
+      request.bytes + envelope.payload.length > bytesMax
+    ) {
       request = { envelopes: [], bytes: 0, ofHost };
       open.set(signal, request);
       requests.push({ signal, envelopes: request.envelopes });
@@ -90,7 +97,9 @@ export const encodeRequest = ({ envelopes }: ExportRequest, isAttested: boolean)
     if (!otlpSignals.has(envelope.kind)) lines.push(envelope);
     else {
       endLines();
-      parts.push(isAttested ? attestResources(envelope.payload, envelope.hostId) : envelope.payload);
+      parts.push(
+        isAttested ? attestResources(envelope.payload, envelope.hostId) : envelope.payload,
+      );
     }
   }
   endLines();

@@ -10,7 +10,11 @@ import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { migrate } from "../store/database/migrate.ts";
 import { findExportLags } from "../store/export/lag.ts";
-import { acquireExportLease, createExportPosition, ExportLeaseLost } from "../store/export/positions.ts";
+import {
+  acquireExportLease,
+  createExportPosition,
+  ExportLeaseLost,
+} from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { createPostgresSource } from "./postgres-source.ts";
@@ -18,7 +22,8 @@ import { createPostgresSource } from "./postgres-source.ts";
 /* A server that goes on without its last commits: a standby that was promoted while it lagged, or a server that was restored. */
 
 const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
-const texts = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name} ${index}`);
+const texts = (name: string, count: number) =>
+  Array.from({ length: count }, (_, index) => `${name} ${index}`);
 
 it.each([
   {
@@ -27,71 +32,78 @@ it.each([
     files: { "recovery.signal": "", "postgresql.auto.conf": "restore_command = 'false'\n" },
   },
   { server: "a restored backup on the same timeline", timeline: 1, files: {} },
-])("K4: an export that was ahead of $server skips none of what is stored on it under the same ids", async (context) => {
-  const postgres = await startEmbeddedPostgres({ durable: false });
-  onTestFinished(() => postgres.stop("immediate"));
-  const { db, sql, close } = connectDatabase({
-    url: postgres.url(),
-    connectionsMax: 2,
-    openSocket: openDatabaseSocket,
-  });
-  onTestFinished(() => close(1));
-  await migrate(sql, await readMigrations());
-  await createExportPosition(db, "default", "oldest");
-  const open = async (owner: string) => {
-    const acquired = await acquireExportLease(db, "default", { owner });
-    if (acquired.lease === null) throw new Error("another process has the lease");
-    const source = createPostgresSource({
-      onDamaged: () => undefined,
-      codec: zstdCodec,
-      db,
-      lease: acquired.lease,
-      clock: clock,
-      chunkBytes: 1 << 20,
-      silenceMs: 30_000,
-      disconnect: destroyClient,
-      connect: () => openCopyClient(postgres.url(), readerSetup),
+])(
+  "K4: an export that was ahead of $server skips none of what is stored on it under the same ids",
+  async (context) => {
+    const postgres = await startEmbeddedPostgres({ durable: false });
+    onTestFinished(() => postgres.stop("immediate"));
+    const { db, sql, close } = connectDatabase({
+      url: postgres.url(),
+      connectionsMax: 2,
+      openSocket: openDatabaseSocket,
     });
-    return { ...acquired, source };
-  };
-  const clock = { monotonic: () => performance.now() };
-  const read = async (source: ReturnType<typeof createPostgresSource>): Promise<string[]> => {
-    const lines: string[] = [];
-    for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
-      lines.push(...chunk.queues.flat().map(({ payload }) => new TextDecoder().decode(payload)));
-      await source.commit(chunk, none);
-    }
-    return lines;
-  };
+    onTestFinished(() => close(1));
+    await migrate(sql, await readMigrations());
+    await createExportPosition(db, "default", "oldest");
+    const open = async (owner: string) => {
+      const acquired = await acquireExportLease(db, "default", { owner });
+      if (acquired.lease === null) throw new Error("another process has the lease");
+      const source = createPostgresSource({
+        onDamaged: () => undefined,
+        codec: zstdCodec,
+        db,
+        lease: acquired.lease,
+        clock: clock,
+        chunkBytes: 1 << 20,
+        silenceMs: 30_000,
+        disconnect: destroyClient,
+        connect: () => openCopyClient(postgres.url(), readerSetup),
+      });
+      return { ...acquired, source };
+    };
+    const clock = { monotonic: () => performance.now() };
+    const read = async (source: ReturnType<typeof createPostgresSource>): Promise<string[]> => {
+      const lines: string[] = [];
+      for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
+        lines.push(...chunk.queues.flat().map(({ payload }) => new TextDecoder().decode(payload)));
+        await source.commit(chunk, none);
+      }
+      return lines;
+    };
 
-  const primary = await openEnvelopeStore({ url: postgres.url() });
-  await primary.lines("a", texts("before", 3));
-  const first = await open("one");
-  expect(await read(first.source)).toEqual(texts("before", 3));
-  const backup = join(tmpdir(), `promoted-${crypto.randomUUID()}`);
-  await takeBaseBackup(postgres, backup, context.files);
-  for (const text of texts("gone", 40)) await primary.lines("a", [text]);
-  const underWay = await first.source.read();
-  expect(underWay?.envelopes).toBe(40);
-  await primary.close().catch(() => undefined);
-  await postgres.restart({
-    mode: "immediate",
-    whileStopped: (dataDir) => restoreBaseBackup(backup, dataDir),
-  });
-  await expect.poll(() => sql`select 1`.then(() => "up", String)).toBe("up");
-  const promoted = await openEnvelopeStore({ url: postgres.url() });
-  for (const text of texts("after", 60)) await promoted.lines("b", [text]);
-  await promoted.close();
+    const primary = await openEnvelopeStore({ url: postgres.url() });
+    await primary.lines("a", texts("before", 3));
+    const first = await open("one");
+    expect(await read(first.source)).toEqual(texts("before", 3));
+    const backup = join(tmpdir(), `promoted-${crypto.randomUUID()}`);
+    await takeBaseBackup(postgres, backup, context.files);
+    for (const text of texts("gone", 40)) await primary.lines("a", [text]);
+    const underWay = await first.source.read();
+    expect(underWay?.envelopes).toBe(40);
+    await primary.close().catch(() => undefined);
+    await postgres.restart({
+      mode: "immediate",
+      whileStopped: (dataDir) => restoreBaseBackup(backup, dataDir),
+    });
+    await expect.poll(() => sql`select 1`.then(() => "up", String)).toBe("up");
+    const promoted = await openEnvelopeStore({ url: postgres.url() });
+    for (const text of texts("after", 60)) await promoted.lines("b", [text]);
+    await promoted.close();
 
-  // The position that it would store is one of ids which mean something else now.
-  if (underWay) await expect(first.source.commit(underWay, none)).rejects.toThrow(ExportLeaseLost);
-  first.source.close();
-  await sql`update export_position set owner = null`;
-  const second = await open("two");
-  const leftTimeline = context.timeline === 1 ? null : 1;
-  expect(second).toMatchObject({ leftTimeline, lease: { identity: { timeline: context.timeline } } });
-  expect(await findExportLags(db)).toMatchObject([{ envelopes: 60 }]);
-  expect(await read(second.source)).toEqual(texts("after", 60));
-  expect(await findExportLags(db)).toMatchObject([{ envelopes: 0, unaccounted: 0 }]);
-  second.source.close();
-});
+    // The position that it would store is one of ids which mean something else now.
+    if (underWay)
+      await expect(first.source.commit(underWay, none)).rejects.toThrow(ExportLeaseLost);
+    first.source.close();
+    await sql`update export_position set owner = null`;
+    const second = await open("two");
+    const leftTimeline = context.timeline === 1 ? null : 1;
+    expect(second).toMatchObject({
+      leftTimeline,
+      lease: { identity: { timeline: context.timeline } },
+    });
+    expect(await findExportLags(db)).toMatchObject([{ envelopes: 60 }]);
+    expect(await read(second.source)).toEqual(texts("after", 60));
+    expect(await findExportLags(db)).toMatchObject([{ envelopes: 0, unaccounted: 0 }]);
+    second.source.close();
+  },
+);

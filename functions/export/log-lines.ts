@@ -73,7 +73,9 @@ const writeRecord = (writer: BinaryWriter, envelope: StoredEnvelope): void =>
     if (kind !== "log_line") attribute(writer, 6, "svc.kind", kind);
     // Records with one uid are duplicates, which a backend may remove.
     attribute(writer, 6, "log.record.uid", `${queueId.toHex()}-${sequence}`);
-    writer.tag(11, WireType.Bit64).fixed64(isTime(observedAt) ? observedAt * 1000n : receivedAt * 1000n);
+    writer
+      .tag(11, WireType.Bit64)
+      .fixed64(isTime(observedAt) ? observedAt * 1000n : receivedAt * 1000n);
   });
 
 const microsecondsMax = 2n ** 64n / 1000n;

@@ -5,7 +5,11 @@ import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { Database } from "../store/database/database.ts";
-import { createExportPosition, type ExportLease, ExportPositionForeign } from "../store/export/positions.ts";
+import {
+  createExportPosition,
+  type ExportLease,
+  ExportPositionForeign,
+} from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { describeDamage } from "../store/ingest/stored-envelope.ts";
@@ -56,17 +60,34 @@ export const createSources = async (
       close: async () => undefined,
     };
   const { connectNats } = await import("../node/ingest/connect-nats.ts");
-  const { manageStream, openStreamSource, prepareStreamPosition } = await import("./stream-source.ts");
+  const { manageStream, openStreamSource, prepareStreamPosition } = await import(
+    "./stream-source.ts"
+  );
   const { stream } = sink;
-  return connectNats(sink, { clock, log, name: `svc-server export ${name}` }, async (connection) => {
-    const manager = await manageStream(connection, stream);
-    return {
-      prepare: () => ofThisSink(name, prepareStreamPosition({ db, manager, stream }, name, start)),
-      open: (lease) =>
-        openStreamSource({ db, connection, manager, stream, lease, clock, log, chunkBytes, codec: zstdCodec }),
-      close: () => connection.close(),
-    };
-  });
+  return connectNats(
+    sink,
+    { clock, log, name: `svc-server export ${name}` },
+    async (connection) => {
+      const manager = await manageStream(connection, stream);
+      return {
+        prepare: () =>
+          ofThisSink(name, prepareStreamPosition({ db, manager, stream }, name, start)),
+        open: (lease) =>
+          openStreamSource({
+            db,
+            connection,
+            manager,
+            stream,
+            lease,
+            clock,
+            log,
+            chunkBytes,
+            codec: zstdCodec,
+          }),
+        close: () => connection.close(),
+      };
+    },
+  );
 };
 
 const ofThisSink = async (name: string, prepared: Promise<void>): Promise<void> => {

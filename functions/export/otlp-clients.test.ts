@@ -51,15 +51,28 @@ describe.each(["http", "grpc"] as const)("the client of OTLP over %s", (protocol
     const backend = await start();
     const client = connect(urlOf(backend));
     for (const signal of ["traces", "logs", "metrics"] as const)
-      expect(await client.send(signal, message)).toMatchObject({ status: "accepted", rejectedItems: 0 });
+      expect(await client.send(signal, message)).toMatchObject({
+        status: "accepted",
+        rejectedItems: 0,
+      });
     await connect(urlOf(backend), { isCompressed: false }).send("logs", message);
-    expect(backend.accepted.map(({ signal }) => signal)).toEqual(["traces", "logs", "metrics", "logs"]);
+    expect(backend.accepted.map(({ signal }) => signal)).toEqual([
+      "traces",
+      "logs",
+      "metrics",
+      "logs",
+    ]);
     for (const { body, headers } of backend.accepted) {
       expect(Buffer.from(body)).toEqual(Buffer.from(message));
       expect(headers["api-key"]).toBe("k");
     }
     const encoding = protocol === "grpc" ? "grpc-encoding" : "content-encoding";
-    expect(backend.accepted.map(({ headers }) => headers[encoding])).toEqual(["gzip", "gzip", "gzip", undefined]);
+    expect(backend.accepted.map(({ headers }) => headers[encoding])).toEqual([
+      "gzip",
+      "gzip",
+      "gzip",
+      undefined,
+    ]);
   });
 
   it("returns what the backend answered", async () => {
@@ -70,9 +83,17 @@ describe.each(["http", "grpc"] as const)("the client of OTLP over %s", (protocol
       create(ExportLogsServiceResponseSchema, { partialSuccess: { rejectedLogRecords: 2n } }),
     );
     backend.answer = () => ({ body: partial });
-    expect(await client.send("logs", message)).toMatchObject({ status: "accepted", rejectedItems: 2 });
-    const delay = anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay: { seconds: 4n } }));
-    const details = Buffer.from(toBinary(StatusSchema, create(StatusSchema, { details: [delay] }))).toString("base64");
+    expect(await client.send("logs", message)).toMatchObject({
+      status: "accepted",
+      rejectedItems: 2,
+    });
+    const delay = anyPack(
+      RetryInfoSchema,
+      create(RetryInfoSchema, { retryDelay: { seconds: 4n } }),
+    );
+    const details = Buffer.from(
+      toBinary(StatusSchema, create(StatusSchema, { details: [delay] })),
+    ).toString("base64");
     backend.answer = () =>
       protocol === "http"
         ? { http: 429, headers: { "retry-after": "4" } }
@@ -114,7 +135,10 @@ describe.each(["http", "grpc"] as const)("the client of OTLP over %s", (protocol
   it("presents its certificate, and accepts no backend that its CA has not signed", async () => {
     const server = await issueBenchCredentials(ca, { type: "ip", value: "127.0.0.1" });
     const backend = await start({ tls: { ...server, ca: ca.pem } });
-    const own = await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/export" });
+    const own = await issueBenchCredentials(ca, {
+      type: "url",
+      value: "https://fleet.test/export",
+    });
     const pair = { cert: Buffer.from(own.cert), key: Buffer.from(own.key) };
     const trusted = connect(urlOf(backend), { tls: { ca: Buffer.from(ca.pem), ...pair } });
     expect(await trusted.send("logs", message)).toMatchObject({ status: "accepted" });

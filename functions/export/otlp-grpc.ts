@@ -3,7 +3,12 @@ import { gunzipSync } from "node:zlib";
 import { callAfter } from "../../kit/clock.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import { gzipFast } from "./gzip.ts";
-import { connectMsMax, type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
+import {
+  connectMsMax,
+  type OtlpClient,
+  type OtlpClientOptions,
+  responseBytesMax,
+} from "./otlp-client.ts";
 import { lostResponse } from "./otlp-http.ts";
 import { type GrpcEnd, type OtlpOutcome, readGrpcOutcome } from "./otlp-outcome.ts";
 
@@ -38,11 +43,19 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
     ...(isCompressed ? { "grpc-encoding": "gzip" } : {}),
   };
 
-  const call = async (signal: ExportSignal, message: Uint8Array, withinMs = timeoutMs): Promise<OtlpOutcome> => {
+  const call = async (
+    signal: ExportSignal,
+    message: Uint8Array,
+    withinMs = timeoutMs,
+  ): Promise<OtlpOutcome> => {
     const body = frame(isCompressed ? await gzipFast(message) : message, isCompressed);
     const used = open();
     const { promise, resolve, reject } = Promise.withResolvers<GrpcEnd>();
-    const stream = used.request({ ...common, "grpc-timeout": `${withinMs}m`, ":path": paths[signal] });
+    const stream = used.request({
+      ...common,
+      "grpc-timeout": `${withinMs}m`,
+      ":path": paths[signal],
+    });
     const end = (cause: Error): void => {
       reject(cause);
       used.destroy();
@@ -50,9 +63,13 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
     const stopConnecting = callAfter(
       clock,
       Math.min(timeoutMs, connectMsMax),
-      () => used.connecting && end(Object.assign(new Error("not connected in time"), { code: "ETIMEDOUT" })),
+      () =>
+        used.connecting &&
+        end(Object.assign(new Error("not connected in time"), { code: "ETIMEDOUT" })),
     );
-    const stopWaiting = callAfter(clock, withinMs, () => end(new DOMException("no response in time", "TimeoutError")));
+    const stopWaiting = callAfter(clock, withinMs, () =>
+      end(new DOMException("no response in time", "TimeoutError")),
+    );
     let head: IncomingHttpHeaders = {};
     let trailers: IncomingHttpHeaders = {};
     const chunks: Buffer[] = [];

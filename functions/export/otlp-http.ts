@@ -2,7 +2,12 @@ import { Agent, request } from "undici";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import { gzipFast } from "./gzip.ts";
-import { connectMsMax, type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
+import {
+  connectMsMax,
+  type OtlpClient,
+  type OtlpClientOptions,
+  responseBytesMax,
+} from "./otlp-client.ts";
 import { type OtlpOutcome, readHttpOutcome } from "./otlp-outcome.ts";
 
 /** Makes a client of OTLP/HTTP with protobuf, which keeps its connections open. */
@@ -25,7 +30,11 @@ export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => 
     ...(isCompressed ? { "content-encoding": "gzip" } : {}),
   };
 
-  const post = async (signal: ExportSignal, message: Uint8Array, withinMs = timeoutMs): Promise<OtlpOutcome> => {
+  const post = async (
+    signal: ExportSignal,
+    message: Uint8Array,
+    withinMs = timeoutMs,
+  ): Promise<OtlpOutcome> => {
     const {
       statusCode,
       headers: received,
@@ -56,5 +65,9 @@ export const lostResponse = (cause: unknown): OtlpOutcome => {
   const inner = cause instanceof AggregateError ? cause.errors[0] : cause;
   if (inner instanceof Error && inner.name === "TimeoutError")
     return { status: "retry", afterMs: null, reason: "no response in time", isTimeout: true };
-  return { status: "retry", afterMs: null, reason: `no response: ${errorCode(inner) ?? "connection lost"}` };
+  return {
+    status: "retry",
+    afterMs: null,
+    reason: `no response: ${errorCode(inner) ?? "connection lost"}`,
+  };
 };

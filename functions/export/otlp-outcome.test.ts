@@ -8,14 +8,22 @@ import { readGrpcOutcome, readHttpOutcome } from "./otlp-outcome.ts";
 
 const empty = new Uint8Array();
 const now = Date.UTC(2026, 0, 1);
-const http = (status: number, retryAfter?: string, body: Uint8Array = empty, contentType?: string) =>
-  readHttpOutcome(status, { retryAfter, contentType, body, now });
-const grpc = (code: number | undefined, rest: { details?: Uint8Array; httpStatus?: number; body?: Uint8Array } = {}) =>
-  readGrpcOutcome({ code, httpStatus: 200, message: "", details: null, body: empty, ...rest });
+const http = (
+  status: number,
+  retryAfter?: string,
+  body: Uint8Array = empty,
+  contentType?: string,
+) => readHttpOutcome(status, { retryAfter, contentType, body, now });
+const grpc = (
+  code: number | undefined,
+  rest: { details?: Uint8Array; httpStatus?: number; body?: Uint8Array } = {},
+) => readGrpcOutcome({ code, httpStatus: 200, message: "", details: null, body: empty, ...rest });
 const retryInfo = (seconds: bigint) =>
   toBinary(
     StatusSchema,
-    create(StatusSchema, { details: [anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay: { seconds } }))] }),
+    create(StatusSchema, {
+      details: [anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay: { seconds } }))],
+    }),
   );
 
 describe("an outcome of OTLP/HTTP", () => {
@@ -35,7 +43,10 @@ describe("an outcome of OTLP/HTTP", () => {
     expect(http(503, "soon")).toMatchObject({ afterMs: null });
   });
   it("quotes the message of a google.rpc.Status, or a proxy's text in one line", () => {
-    const status = toBinary(StatusSchema, create(StatusSchema, { code: 3, message: "no such tenant" }));
+    const status = toBinary(
+      StatusSchema,
+      create(StatusSchema, { code: 3, message: "no such tenant" }),
+    );
     expect(http(400, undefined, status)).toMatchObject({ reason: "HTTP 400 no such tenant" });
     expect(http(500, undefined, new TextEncoder().encode("<h1>\nBad</h1>"))).toMatchObject({
       reason: "HTTP 500 <h1> Bad</h1>",
@@ -76,34 +87,56 @@ it("K8: refuses to take a page, or an unreadable response, for the backend's", (
   expect(http(200, undefined, empty, "text/html")).toMatchObject(isRefused("text/html"));
   expect(http(200, undefined, page)).toMatchObject(isRefused("a body"));
   expect(http(200, undefined, page, "text/plain")).toMatchObject(isRefused("text/plain"));
-  expect(http(200, undefined, page, "application/json")).toMatchObject(isRefused("application/json"));
-  expect(http(202, undefined, Uint8Array.of(10, 200), "application/x-protobuf")).toMatchObject({ status: "refused" });
+  expect(http(200, undefined, page, "application/json")).toMatchObject(
+    isRefused("application/json"),
+  );
+  expect(http(202, undefined, Uint8Array.of(10, 200), "application/x-protobuf")).toMatchObject({
+    status: "refused",
+  });
   expect(grpc(0, { body: Uint8Array.of(10, 200) })).toMatchObject({ status: "refused" });
   for (const type of [undefined, "application/x-protobuf", "text/plain"])
-    expect(http(200, undefined, empty, type)).toEqual({ status: "accepted", rejectedItems: 0, message: "" });
+    expect(http(200, undefined, empty, type)).toEqual({
+      status: "accepted",
+      rejectedItems: 0,
+      message: "",
+    });
 });
 
 it.each(["1e300", '"9999999999999999999"', "9007199254740993"])(
   "K8: bounds an absurd count of rejected items (%s)",
   (count) => {
     const json = new TextEncoder().encode(`{"partialSuccess":{"rejectedSpans":${count}}}`);
-    expect(http(200, undefined, json, "application/json")).toMatchObject({ status: "accepted", rejectedItems: 1e9 });
+    expect(http(200, undefined, json, "application/json")).toMatchObject({
+      status: "accepted",
+      rejectedItems: 1e9,
+    });
   },
 );
 
 it("K8: counts the rejected items of a partial success, in protobuf and in JSON", () => {
   const body = toBinary(
     ExportTraceServiceResponseSchema,
-    create(ExportTraceServiceResponseSchema, { partialSuccess: { rejectedSpans: 5n, errorMessage: "too old" } }),
+    create(ExportTraceServiceResponseSchema, {
+      partialSuccess: { rejectedSpans: 5n, errorMessage: "too old" },
+    }),
   );
-  expect(http(200, undefined, body)).toEqual({ status: "accepted", rejectedItems: 5, message: "too old" });
+  expect(http(200, undefined, body)).toEqual({
+    status: "accepted",
+    rejectedItems: 5,
+    message: "too old",
+  });
   expect(grpc(0, { body })).toEqual({ status: "accepted", rejectedItems: 5, message: "too old" });
-  const json = new TextEncoder().encode('{"partialSuccess":{"rejectedLogRecords":"5","errorMessage":"too old"}}');
+  const json = new TextEncoder().encode(
+    '{"partialSuccess":{"rejectedLogRecords":"5","errorMessage":"too old"}}',
+  );
   expect(http(200, undefined, json, "application/json")).toEqual({
     status: "accepted",
     rejectedItems: 5,
     message: "too old",
   });
   const none = new TextEncoder().encode("{}");
-  expect(http(200, undefined, none, "application/json")).toMatchObject({ status: "accepted", rejectedItems: 0 });
+  expect(http(200, undefined, none, "application/json")).toMatchObject({
+    status: "accepted",
+    rejectedItems: 0,
+  });
 });

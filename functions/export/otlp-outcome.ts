@@ -37,7 +37,12 @@ export const readHttpOutcome = (
     contentType,
     body,
     now,
-  }: { retryAfter: string | undefined; contentType?: string | undefined; body: Uint8Array; now: number },
+  }: {
+    retryAfter: string | undefined;
+    contentType?: string | undefined;
+    body: Uint8Array;
+    now: number;
+  },
 ): OtlpOutcome => {
   if (status >= 200 && status < 300) return readSuccess(`HTTP ${status}`, contentType, body);
   const reason = oneLine(`HTTP ${status} ${messageOf(body)}`);
@@ -59,10 +64,17 @@ export interface GrpcEnd {
 }
 
 /** Reads the end of a call of OTLP/gRPC. */
-export const readGrpcOutcome = ({ code, httpStatus, message, details, body }: GrpcEnd): OtlpOutcome => {
+export const readGrpcOutcome = ({
+  code,
+  httpStatus,
+  message,
+  details,
+  body,
+}: GrpcEnd): OtlpOutcome => {
   if (code === undefined) {
     const reason = oneLine(`HTTP ${httpStatus} without a gRPC status`);
-    if (httpStatus === 200 || retryableHttp.has(httpStatus)) return { status: "retry", afterMs: null, reason };
+    if (httpStatus === 200 || retryableHttp.has(httpStatus))
+      return { status: "retry", afterMs: null, reason };
     return { status: refusedHttp.has(httpStatus) ? "refused" : "rejected", reason };
   }
   if (code === 0) return readSuccess("gRPC 0", undefined, body);
@@ -77,7 +89,11 @@ export const readGrpcOutcome = ({ code, httpStatus, message, details, body }: Gr
  * Reads the response of a success. One that is no response of OTLP is not the backend's: a sign-in page, a proxy, a wrong address. It
  * says nothing about what became of the request, so that is kept.
  */
-const readSuccess = (status: string, contentType: string | undefined, body: Uint8Array): OtlpOutcome => {
+const readSuccess = (
+  status: string,
+  contentType: string | undefined,
+  body: Uint8Array,
+): OtlpOutcome => {
   const type = contentType?.split(";")[0]?.trim().toLowerCase();
   const notOtlp = (): OtlpOutcome => ({
     status: "refused",
@@ -94,7 +110,11 @@ const readSuccess = (status: string, contentType: string | undefined, body: Uint
   }
 };
 
-const protobufTypes = new Set(["application/x-protobuf", "application/protobuf", "application/octet-stream"]);
+const protobufTypes = new Set([
+  "application/x-protobuf",
+  "application/protobuf",
+  "application/octet-stream",
+]);
 
 /** No request has more items. A larger count would fail the transaction that adds it, and so repeat the request for good. */
 const rejectedItemsMax = 1_000_000_000;
@@ -122,13 +142,19 @@ const readResponse = (body: Uint8Array): OtlpOutcome => {
 
 /** Some backends answer in JSON, whatever they were sent. Throws for what has another shape. */
 const readJsonResponse = (body: Uint8Array): OtlpOutcome => {
-  const { partialSuccess: partial } = v.parse(JsonResponse, parseForeignJson(body, jsonLimits.backendAnswer));
-  const rejected = partial?.rejectedSpans ?? partial?.rejectedLogRecords ?? partial?.rejectedDataPoints ?? 0;
+  const { partialSuccess: partial } = v.parse(
+    JsonResponse,
+    parseForeignJson(body, jsonLimits.backendAnswer),
+  );
+  const rejected =
+    partial?.rejectedSpans ?? partial?.rejectedLogRecords ?? partial?.rejectedDataPoints ?? 0;
   return accepted(BigInt(rejected), partial?.errorMessage ?? "");
 };
 
 /** JSON of protobuf writes an int64 as text. */
-const RejectedCount = v.optional(v.union([v.pipe(v.number(), v.integer()), v.pipe(v.string(), v.regex(/^\d{1,19}$/))]));
+const RejectedCount = v.optional(
+  v.union([v.pipe(v.number(), v.integer()), v.pipe(v.string(), v.regex(/^\d{1,19}$/))]),
+);
 const JsonResponse = v.object({
   partialSuccess: v.nullish(
     v.object({

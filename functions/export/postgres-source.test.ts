@@ -50,7 +50,9 @@ const openSource = async ({
   silenceMs?: number;
 } = {}) => {
   await createExportPosition(connection.db, "default", start);
-  const { lease } = await acquireExportLease(connection.db, "default", { owner: crypto.randomUUID() });
+  const { lease } = await acquireExportLease(connection.db, "default", {
+    owner: crypto.randomUUID(),
+  });
   if (lease === null) throw new Error("another process has the lease");
   const source = createPostgresSource({
     codec: zstdCodec,
@@ -67,7 +69,8 @@ const openSource = async ({
   return source;
 };
 const decoder = new TextDecoder();
-const linesOf = ({ queues }: ExportChunk) => queues.map((queue) => queue.map(({ payload }) => decoder.decode(payload)));
+const linesOf = ({ queues }: ExportChunk) =>
+  queues.map((queue) => queue.map(({ payload }) => decoder.decode(payload)));
 /** Reads until so many envelopes have come: transactions of other tests, on the same server, hold the source up. */
 const readChunks = async (source: ClosableSource, envelopes: number): Promise<ExportChunk[]> => {
   const chunks: ExportChunk[] = [];
@@ -82,17 +85,27 @@ const readLines = async (source: ClosableSource, lines: number) =>
   (await readChunks(source, lines)).flatMap(linesOf).flat();
 /** Renews the lease of whoever has it. */
 const renewLease = async () => {
-  const [row] = await connection.sql<{ owner: string; epoch: number }[]>`select owner, epoch from export_position`;
+  const [row] = await connection.sql<
+    { owner: string; epoch: number }[]
+  >`select owner, epoch from export_position`;
   if (row === undefined) throw new Error("there is no lease");
-  await renewExportLease(connection.db, { ...row, name: "default", position: 0n, stream: null, identity: null }, null);
+  await renewExportLease(
+    connection.db,
+    { ...row, name: "default", position: 0n, stream: null, identity: null },
+    null,
+  );
 };
-const expireLease = () => connection.sql`update export_position set lease_until = now() - interval '1 s'`;
+const expireLease = () =>
+  connection.sql`update export_position set lease_until = now() - interval '1 s'`;
 
 describe("the source of an export", () => {
   it("returns every column as it is stored", async () => {
     const attributes = { "file.path": "/var/log/ä.log", 'a"b': "\\" };
     const payload = crypto.getRandomValues(new Uint8Array(9_000));
-    await store.envelopes("h", [{ attributes, payload, kind: "otel_span", source: "ö" }, { observedAt: undefined }]);
+    await store.envelopes("h", [
+      { attributes, payload, kind: "otel_span", source: "ö" },
+      { observedAt: undefined },
+    ]);
     const [chunk] = await readChunks(await openSource(), 2);
     expect(chunk?.queues[0]).toMatchObject([
       {
@@ -125,8 +138,12 @@ describe("the source of an export", () => {
       }
       expect(lines).toEqual(["1", "4"]);
     });
-    expect(damaged).toEqual([expect.stringMatching(/^2 envelopes, 2 to 3 of queue 0707.*, host h, received at 20/)]);
-    expect(await connection.sql`select passed::int, lost::int from export_position`).toEqual([{ passed: 2, lost: 2 }]);
+    expect(damaged).toEqual([
+      expect.stringMatching(/^2 envelopes, 2 to 3 of queue 0707.*, host h, received at 20/),
+    ]);
+    expect(await connection.sql`select passed::int, lost::int from export_position`).toEqual([
+      { passed: 2, lost: 2 },
+    ]);
   });
 
   it("returns nothing that begins after a transaction that has not ended, and skips nothing of it", async () => {
@@ -148,7 +165,8 @@ describe("the source of an export", () => {
 
   it("keeps the order of each queue over chunks of any size", async () => {
     for (let batch = 0; batch < 30; batch++)
-      for (const host of ["a", "b"]) await store.lines(host, [`${host}${batch * 2}`, `${host}${batch * 2 + 1}`]);
+      for (const host of ["a", "b"])
+        await store.lines(host, [`${host}${batch * 2}`, `${host}${batch * 2 + 1}`]);
     const chunks = await readChunks(await openSource({ chunkBytes: 600 }), 120);
     expect(chunks.length).toBeGreaterThan(5);
     for (const host of ["a", "b"]) {
@@ -195,7 +213,9 @@ describe("the source of an export", () => {
     const [chunk] = await readChunks(first, 2);
     const envelope = chunk?.queues[0]?.[1];
     if (!chunk || !envelope) throw new Error("nothing was read");
-    expect(await findExportLags(connection.db)).toMatchObject([{ envelopes: 2, isRunning: true, deadLetters: 0 }]);
+    expect(await findExportLags(connection.db)).toMatchObject([
+      { envelopes: 2, isRunning: true, deadLetters: 0 },
+    ]);
     await first.commit(chunk, {
       ...none,
       exported: 1,
@@ -208,7 +228,9 @@ describe("the source of an export", () => {
     expect(lag?.ageSeconds).toBeLessThan(60);
     await expireLease();
     expect(await readLines(await openSource(), 1)).toEqual(["3"]);
-    const [stored] = await connection.sql<{ reason: string; payload: Uint8Array; sequence: string }[]>`
+    const [stored] = await connection.sql<
+      { reason: string; payload: Uint8Array; sequence: string }[]
+    >`
       select reason, payload, sequence from export_dead_letter`;
     expect(stored).toMatchObject({ reason: "HTTP 400", sequence: "2" });
     expect(decoder.decode(stored?.payload)).toBe("2");
@@ -222,7 +244,10 @@ describe("the source of an export", () => {
       for (const chunk of await readChunks(source, 1)) await source.commit(chunk, none);
       // The clock is wrong when the position moves, or when core stamps the rows.
       await connection.sql`update export_position set position_at = now() + ${`${Math.max(0, days)} days`}::interval`;
-      const other = await openEnvelopeStore(database, () => Date.now() + Math.min(0, days) * 86_400_000);
+      const other = await openEnvelopeStore(
+        database,
+        () => Date.now() + Math.min(0, days) * 86_400_000,
+      );
       await other.lines("b", ["2", "3"]);
       await other.close();
       await expireLease();
@@ -249,14 +274,16 @@ describe("the source of an export", () => {
       update export_position set lease_until = now() + interval '2 years' returning lease_until::text as until`;
     const first = await acquireExportLease(connection.db, "default", { owner: "other" });
     expect(first).toEqual({ lease: null, heldUntil: row?.until });
-    expect(await acquireExportLease(connection.db, "default", { owner: "other", seenUntil: "another" })).toMatchObject({
+    expect(
+      await acquireExportLease(connection.db, "default", { owner: "other", seenUntil: "another" }),
+    ).toMatchObject({
       lease: null,
     });
-    expect(await acquireExportLease(connection.db, "default", { owner: "other", seenUntil: row?.until })).toMatchObject(
-      {
-        lease: { owner: "blocks other" },
-      },
-    );
+    expect(
+      await acquireExportLease(connection.db, "default", { owner: "other", seenUntil: row?.until }),
+    ).toMatchObject({
+      lease: { owner: "blocks other" },
+    });
   });
 
   it("stores thousands of dead letters without a moment in which the lease cannot be renewed", async () => {
@@ -299,7 +326,9 @@ describe("the source of an export", () => {
     const paused = await openSource();
     const [chunk] = await readChunks(paused, 1);
     if (!chunk) throw new Error("nothing was read");
-    expect(await acquireExportLease(connection.db, "default", { owner: "other" })).toMatchObject({ lease: null });
+    expect(await acquireExportLease(connection.db, "default", { owner: "other" })).toMatchObject({
+      lease: null,
+    });
     await expireLease();
     const other = await openSource();
     await expect(paused.commit(chunk, none)).rejects.toThrow(ExportLeaseLost);
@@ -310,7 +339,8 @@ describe("the source of an export", () => {
     await store.lines("a", ["1", "2"]);
     const source = await openSource();
     for (const chunk of await readChunks(source, 2)) await source.commit(chunk, none);
-    for (let batch = 0; batch < 3; batch++) await store.lines("a", [`${3 + batch * 2}`, `${4 + batch * 2}`]);
+    for (let batch = 0; batch < 3; batch++)
+      await store.lines("a", [`${3 + batch * 2}`, `${4 + batch * 2}`]);
     await expireLease();
     // A dump has the ids of the server that it was taken from; these are below and above the ones here.
     const { sql } = connection;
@@ -325,7 +355,15 @@ describe("the source of an export", () => {
 
     expect(await adoptExports(connection.db)).toEqual({ renumbered: 8, adopted: ["default"] });
     expect(await adoptExports(connection.db)).toEqual({ renumbered: 0, adopted: [] });
-    expect(await readLines(await openSource({ chunkBytes: 100 }), 7)).toEqual(["3", "4", "5", "6", "7", "8", "9"]);
+    expect(await readLines(await openSource({ chunkBytes: 100 }), 7)).toEqual([
+      "3",
+      "4",
+      "5",
+      "6",
+      "7",
+      "8",
+      "9",
+    ]);
     // A new name begins with all that the dump had.
     await sql`delete from export_position`;
     expect(await readLines(await openSource(), 9)).toHaveLength(9);

@@ -3,11 +3,20 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Database } from "../store/database/database.ts";
 import { serverCheck } from "../store/database/identity.ts";
 import { alignStoredCount } from "../store/export/lag.ts";
-import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } from "../store/export/positions.ts";
+import {
+  type ExportLease,
+  ExportLeaseLost,
+  moveExportPosition,
+  readHorizon,
+} from "../store/export/positions.ts";
 import { type ReadEnvelopes, readEnvelopes } from "../store/export/read-envelopes.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { limitSilence } from "../store/ingest/copy-transaction.ts";
-import { type DamagedBlock, objectBytes, type StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import {
+  type DamagedBlock,
+  objectBytes,
+  type StoredEnvelope,
+} from "../store/ingest/stored-envelope.ts";
 import { summarizeRows } from "../store/rows/partitions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
@@ -109,7 +118,8 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
         width = nextWidth(width, { ids: to - from, bytes: bytesOf(read.envelopes), chunkBytes });
         if (read.envelopes.length > 0) await summarize();
         const chunk = toChunk(read, to);
-        const isIdle = chunk.envelopes === 0 && chunk.lost === 0 && clock.monotonic() - movedAt < idleCommitMs;
+        const isIdle =
+          chunk.envelopes === 0 && chunk.lost === 0 && clock.monotonic() - movedAt < idleCommitMs;
         if (isIdle) continue;
         movedAt = clock.monotonic();
         return chunk;
@@ -132,7 +142,11 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
  */
 const connectOn = async (
   { identity }: ExportLease,
-  { connect, disconnect, silenceMs }: Pick<PostgresSourceOptions, "connect" | "disconnect" | "silenceMs">,
+  {
+    connect,
+    disconnect,
+    silenceMs,
+  }: Pick<PostgresSourceOptions, "connect" | "disconnect" | "silenceMs">,
 ): Promise<Client> => {
   const client = await connect();
   if (identity === null) return client;
@@ -150,7 +164,10 @@ const bytesOf = (rows: readonly StoredEnvelope[]): number =>
   rows.reduce((sum, { payload }) => sum + payload.length + objectBytes, 0);
 
 /** Returns a width that makes a chunk of the aimed size, at most four times the last one. */
-const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes: number }): bigint => {
+const nextWidth = (
+  width: bigint,
+  read: { ids: bigint; bytes: number; chunkBytes: number },
+): bigint => {
   const factor = Math.min(4, read.chunkBytes / Math.max(1, read.bytes));
   // A range that ended at the horizon says nothing about a wider one.
   if (read.ids < width && factor > 1) return width;

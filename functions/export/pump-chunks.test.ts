@@ -6,7 +6,13 @@ import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type PumpOptions, pumpChunks } from "./pump-chunks.ts";
 import type { ChunkOutcome, ExportChunk } from "./source.ts";
 
-const none: ChunkOutcome = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
+const none: ChunkOutcome = {
+  exported: 0,
+  rejectedItems: 0,
+  deadLetters: [],
+  dropped: [],
+  partial: [],
+};
 const chunkOf = (...hostIds: string[]): ExportChunk => ({
   queues: hostIds.map((hostId) => [{ hostId } as StoredEnvelope]),
   envelopes: hostIds.length,
@@ -77,23 +83,27 @@ it("D8: a lease that ends amid deliveries ends the export of the lease, and not 
   expect(unhandled).toEqual([]);
 });
 
-it.each(["read", "commit"] as const)("D8: a failed %s ends the deliveries that are under way", async (failing) => {
-  const unhandled = collectUnhandled();
-  const silent = createSilentBackend();
-  const failure = new Error("write DEADLINE_EXCEEDED");
-  const fail = () => Promise.reject(failure);
-  const isFirst = (envelopes: Iterable<StoredEnvelope>) => [...envelopes].some(({ hostId }) => hostId === "a");
-  const source = readAll([chunkOf("a"), chunkOf("b")], failing === "read" ? fail : undefined);
-  const { clock, pump } = startPump({
-    source: failing === "commit" ? { ...source, commit: fail } : source,
-    deliverAll: async (envelopes, signal) =>
-      failing === "commit" && isFirst(envelopes) ? none : silent.deliverAll(envelopes, signal),
-  });
-  await expect(pump).rejects.toBe(failure);
-  await clock.advance(0);
-  expect(silent.underWay()).toBe(0);
-  expect(unhandled).toEqual([]);
-});
+it.each(["read", "commit"] as const)(
+  "D8: a failed %s ends the deliveries that are under way",
+  async (failing) => {
+    const unhandled = collectUnhandled();
+    const silent = createSilentBackend();
+    const failure = new Error("write DEADLINE_EXCEEDED");
+    const fail = () => Promise.reject(failure);
+    const isFirst = (envelopes: Iterable<StoredEnvelope>) =>
+      [...envelopes].some(({ hostId }) => hostId === "a");
+    const source = readAll([chunkOf("a"), chunkOf("b")], failing === "read" ? fail : undefined);
+    const { clock, pump } = startPump({
+      source: failing === "commit" ? { ...source, commit: fail } : source,
+      deliverAll: async (envelopes, signal) =>
+        failing === "commit" && isFirst(envelopes) ? none : silent.deliverAll(envelopes, signal),
+    });
+    await expect(pump).rejects.toBe(failure);
+    await clock.advance(0);
+    expect(silent.underWay()).toBe(0);
+    expect(unhandled).toEqual([]);
+  },
+);
 
 it("keeps no memory for chunks that are committed", async () => {
   setFlagsFromString("--expose-gc");

@@ -95,11 +95,16 @@ const unlessAborted = <Value>(promise: Promise<Value>, signal: AbortSignal): Pro
   const aborted = Promise.withResolvers<never>();
   const stop = () => aborted.reject(signal.reason);
   signal.addEventListener("abort", stop, { once: true });
-  return Promise.race([promise, aborted.promise]).finally(() => signal.removeEventListener("abort", stop));
+  return Promise.race([promise, aborted.promise]).finally(() =>
+    signal.removeEventListener("abort", stop),
+  );
 };
 
 /** Groups the queues of a chunk by lane: all of a host in one. */
-const partsOf = ({ queues }: ExportChunk, lanes: number): Map<number, (readonly StoredEnvelope[])[]> => {
+const partsOf = (
+  { queues }: ExportChunk,
+  lanes: number,
+): Map<number, (readonly StoredEnvelope[])[]> => {
   const parts = new Map<number, (readonly StoredEnvelope[])[]>();
   for (const queue of queues) {
     const [first] = queue;
@@ -115,6 +120,7 @@ const partsOf = ({ queues }: ExportChunk, lanes: number): Map<number, (readonly 
 /** FNV-1a, so that hosts spread evenly. */
 const laneOf = (hostId: string, lanes: number): number => {
   let hash = 0x811c9dc5;
-  for (let at = 0; at < hostId.length; at++) hash = Math.imul(hash ^ hostId.charCodeAt(at), 0x01000193);
+  for (let at = 0; at < hostId.length; at++)
+    hash = Math.imul(hash ^ hostId.charCodeAt(at), 0x01000193);
   return (hash >>> 0) % lanes;
 };

@@ -2,7 +2,11 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
-import { acquireExportLease, createExportPosition, moveExportPosition } from "../store/export/positions.ts";
+import {
+  acquireExportLease,
+  createExportPosition,
+  moveExportPosition,
+} from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { createDeadLetterLimit, type DeadLetterLimitOptions } from "./dead-letter-limit.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
@@ -44,11 +48,17 @@ const store = async (envelopes: readonly StoredEnvelope[]): Promise<void> => {
     partial: [],
   });
 };
-const retry = (answer: (lines: readonly string[]) => OtlpOutcome, some: Partial<RetryOptions> = {}) =>
+const retry = (
+  answer: (lines: readonly string[]) => OtlpOutcome,
+  some: Partial<RetryOptions> = {},
+) =>
   retryDeadLetters({
     db: connection.db,
     name: "default",
-    client: { send: async (_, body) => answer(new TextDecoder("latin1").decode(body).match(/line-\d+/g) ?? []) },
+    client: {
+      send: async (_, body) =>
+        answer(new TextDecoder("latin1").decode(body).match(/line-\d+/g) ?? []),
+    },
     limits: { bytesMax: 1 << 20, signals: ["logs"], isAttested: true },
     pace: createPace({ bytesMax: 1 << 20, timeoutMs: 10_000 }, { monotonic: () => 0 }),
     clock: {
@@ -60,20 +70,33 @@ const retry = (answer: (lines: readonly string[]) => OtlpOutcome, some: Partial<
     requestMs: 60_000,
     ...some,
   });
-const leftOf = () => connection.sql`select sequence::int, reason from export_dead_letter order by id`;
+const leftOf = () =>
+  connection.sql`select sequence::int, reason from export_dead_letter order by id`;
 
 describe("a retry of dead letters", () => {
   it("deletes those that the backend accepts, and keeps the others with the new reason", async () => {
-    await store(Array.from({ length: 45 }, (_, index) => envelope(index + 1, index === 44 ? "otel_span" : "log_line")));
+    await store(
+      Array.from({ length: 45 }, (_, index) =>
+        envelope(index + 1, index === 44 ? "otel_span" : "log_line"),
+      ),
+    );
     const sent: string[] = [];
     const report = await retry((lines) => {
       if (lines.includes("line-7")) return { status: "rejected", reason: "HTTP 413" };
       sent.push(...lines);
       return accepted;
     });
-    expect(report).toEqual({ accepted: 43, rejected: 1, rejectedItems: 0, skipped: 1, failure: null });
+    expect(report).toEqual({
+      accepted: 43,
+      rejected: 1,
+      rejectedItems: 0,
+      skipped: 1,
+      failure: null,
+    });
     expect(sent).toEqual(
-      Array.from({ length: 44 }, (_, index) => `line-${index + 1}`).filter((line) => line !== "line-7"),
+      Array.from({ length: 44 }, (_, index) => `line-${index + 1}`).filter(
+        (line) => line !== "line-7",
+      ),
     );
     expect(await leftOf()).toEqual([
       { sequence: 7, reason: "HTTP 413" },
@@ -83,13 +106,16 @@ describe("a retry of dead letters", () => {
 
   it("takes what the backend accepts off what it rejected of the host's hour", async () => {
     await store([envelope(1), envelope(2), envelope(3)]);
-    const left = () => connection.sql`select after_sequence::int, envelopes::int, items::int from export_rejection`;
+    const left = () =>
+      connection.sql`select after_sequence::int, envelopes::int, items::int from export_rejection`;
     expect(await left()).toEqual([{ after_sequence: 0, envelopes: 3, items: 0 }]);
     const limits = { bytesMax: 1, signals: ["logs" as const], isAttested: true };
     await retry(
       (lines) => {
         if (lines.includes("line-1")) return { status: "rejected", reason: "HTTP 413" };
-        return lines.includes("line-2") ? { ...accepted, rejectedItems: 4, message: "too old" } : accepted;
+        return lines.includes("line-2")
+          ? { ...accepted, rejectedItems: 4, message: "too old" }
+          : accepted;
       },
       { limits },
     );
@@ -119,13 +145,23 @@ describe("a retry of dead letters", () => {
       },
       { limits, clock },
     );
-    expect(report).toEqual({ accepted: 1, rejected: 0, rejectedItems: 0, skipped: 0, failure: "HTTP 503" });
+    expect(report).toEqual({
+      accepted: 1,
+      rejected: 0,
+      rejectedItems: 0,
+      skipped: 0,
+      failure: "HTTP 503",
+    });
     expect(await leftOf()).toMatchObject([{ sequence: 2 }]);
   });
 });
 
 describe("the limit of dead letters", () => {
-  const createLimit = (stored: Record<string, number>, hosts: number, some: Partial<DeadLetterLimitOptions> = {}) => {
+  const createLimit = (
+    stored: Record<string, number>,
+    hosts: number,
+    some: Partial<DeadLetterLimitOptions> = {},
+  ) => {
     let at = 0;
     return createDeadLetterLimit({
       hostMax: 3,
@@ -150,12 +186,16 @@ describe("the limit of dead letters", () => {
     expect(await decide("a")).toBe("wait");
     stored.a = 1;
     expect([await decide("a"), await decide("a")]).toEqual(["store", "store"]);
-    const { decide: blind } = createLimit({}, 0, { hostMax: 0, count: () => Promise.reject(new Error("unavailable")) });
+    const { decide: blind } = createLimit({}, 0, {
+      hostMax: 0,
+      count: () => Promise.reject(new Error("unavailable")),
+    });
     expect(await blind("a")).toBe("wait");
   });
 
   it("drops what one host sends beyond its share, and waits when more than 5 % of the hosts, and three, have reached theirs", async () => {
-    const bad = (hosts: number) => Object.fromEntries(Array.from({ length: hosts }, (_, host) => [`bad${host}`, 3]));
+    const bad = (hosts: number) =>
+      Object.fromEntries(Array.from({ length: hosts }, (_, host) => [`bad${host}`, 3]));
     expect(await createLimit(bad(1), 2).decide("bad0")).toBe("drop");
     expect(await createLimit(bad(2), 20).decide("bad0")).toBe("drop");
     expect(await createLimit(bad(2), 20).decide("good")).toBe("store");

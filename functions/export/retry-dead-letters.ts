@@ -47,15 +47,26 @@ export interface RetryReport {
  */
 export const retryDeadLetters = async (options: RetryOptions): Promise<RetryReport> => {
   const { db, name, limits, clock } = options;
-  const report: RetryReport = { accepted: 0, rejectedItems: 0, rejected: 0, skipped: 0, failure: null };
+  const report: RetryReport = {
+    accepted: 0,
+    rejectedItems: 0,
+    rejected: 0,
+    skipped: 0,
+    failure: null,
+  };
   for await (const page of readDeadLetters(db, name)) {
-    const letters = new Map<StoredEnvelope, StoredDeadLetter>(page.map((letter) => [envelopeOf(letter), letter]));
+    const letters = new Map<StoredEnvelope, StoredDeadLetter>(
+      page.map((letter) => [envelopeOf(letter), letter]),
+    );
     const requests = cutRequests(letters.keys(), limits);
-    report.skipped += page.length - requests.reduce((sum, { envelopes }) => sum + envelopes.length, 0);
+    report.skipped +=
+      page.length - requests.reduce((sum, { envelopes }) => sum + envelopes.length, 0);
     for (const request of requests) {
       const outcome = await deliverOnce(request, options);
       if (typeof outcome === "string") return { ...report, failure: outcome };
-      const reasons = new Map(outcome.deadLetters.map(({ envelope, reason }) => [envelope, reason]));
+      const reasons = new Map(
+        outcome.deadLetters.map(({ envelope, reason }) => [envelope, reason]),
+      );
       const accepted: StoredDeadLetter[] = [];
       for (const envelope of request.envelopes) {
         const letter = letters.get(envelope);

@@ -47,11 +47,15 @@ export const runLeased = async (options: LeasedOptions): Promise<void> => {
   while (!stopping.aborted) {
     try {
       const isOver = seen !== undefined && clock.monotonic() - seen.at > exportLeaseMs;
-      const acquired = await acquireExportLease(db, name, { owner, seenUntil: isOver ? seen?.until : undefined });
+      const acquired = await acquireExportLease(db, name, {
+        owner,
+        seenUntil: isOver ? seen?.until : undefined,
+      });
       if (acquired.lease === null) {
         if (!isWaiting) log.info({ export: name }, "another process exports; waiting to take over");
         isWaiting = true;
-        if (seen?.until !== acquired.heldUntil) seen = { until: acquired.heldUntil, at: clock.monotonic() };
+        if (seen?.until !== acquired.heldUntil)
+          seen = { until: acquired.heldUntil, at: clock.monotonic() };
       } else {
         isWaiting = false;
         seen = undefined;
@@ -69,7 +73,10 @@ export const runLeased = async (options: LeasedOptions): Promise<void> => {
       }
     } catch (err) {
       if (err instanceof ExportPositionElsewhere) throw err;
-      log.warn({ export: name, err }, err instanceof ExportLeaseLost ? "lease lost" : "export failed; starting anew");
+      log.warn(
+        { export: name, err },
+        err instanceof ExportLeaseLost ? "lease lost" : "export failed; starting anew",
+      );
     }
     await clock.sleep(retryMs, stopping).catch(() => undefined);
   }
@@ -81,7 +88,11 @@ export const runLeased = async (options: LeasedOptions): Promise<void> => {
  */
 const logTimeline = async (
   { db, name, log }: LeasedOptions,
-  { lease, leftTimeline, reached }: { lease: ExportLease; leftTimeline: number; reached: bigint | null },
+  {
+    lease,
+    leftTimeline,
+    reached,
+  }: { lease: ExportLease; leftTimeline: number; reached: bigint | null },
 ): Promise<void> => {
   const { envelopes } = await countPendingOf(db, lease);
   log.warn(
@@ -111,8 +122,15 @@ const runUnder = async (lease: ExportLease, options: LeasedOptions): Promise<voi
         await renewExportLease(db, lease, options.lastError());
         renewedAt = startedAt;
       } catch (cause) {
-        if (cause instanceof ExportLeaseLost || clock.monotonic() - renewedAt > exportLeaseMs - renewMs)
-          ended.abort(cause instanceof ExportLeaseLost ? cause : new ExportLeaseLost("not renewed in time", { cause }));
+        if (
+          cause instanceof ExportLeaseLost ||
+          clock.monotonic() - renewedAt > exportLeaseMs - renewMs
+        )
+          ended.abort(
+            cause instanceof ExportLeaseLost
+              ? cause
+              : new ExportLeaseLost("not renewed in time", { cause }),
+          );
       }
     }
   };

@@ -30,11 +30,18 @@ export const readStreamBlock = (
   const { hostId, queueId, receivedAt } = block;
   try {
     const name = header("Svc-Encoding");
-    if (name === "") return [{ hostId, queueId, receivedAt, ...readEnvelope(header), payload: new Uint8Array(data) }];
+    if (name === "")
+      return [
+        { hostId, queueId, receivedAt, ...readEnvelope(header), payload: new Uint8Array(data) },
+      ];
     const rawBytes = Number(header("Svc-Raw-Bytes"));
-    if ((name !== "none" && name !== "zstd") || !(rawBytes <= rawBytesMax)) throw new BlockCorrupt(name);
+    if ((name !== "none" && name !== "zstd") || !(rawBytes <= rawBytesMax))
+      throw new BlockCorrupt(name);
     const own = name === "none" ? new Uint8Array(data) : data;
-    return readStoredBlock({ ...block, rawBytes, encoding: blockEncodings[name], data: own }, codec);
+    return readStoredBlock(
+      { ...block, rawBytes, encoding: blockEncodings[name], data: own },
+      codec,
+    );
   } catch {
     onDamaged(block);
     return [];
@@ -68,7 +75,8 @@ const readEnvelope = (
 ): Omit<StoredEnvelope, "hostId" | "queueId" | "receivedAt" | "payload"> => {
   const sequence = header("Svc-Sequence");
   const kind = header("Svc-Kind");
-  if (!/^\d{1,19}$/.test(sequence) || kind === "") throw new TypeError("a message has no sequence or kind");
+  if (!/^\d{1,19}$/.test(sequence) || kind === "")
+    throw new TypeError("a message has no sequence or kind");
   return {
     sequence: BigInt(sequence),
     kind,
@@ -83,5 +91,7 @@ const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})Z$/;
 /** Parses RFC 3339 in UTC with microseconds; undefined for another text. */
 const microsecondsOf = (text: string): bigint | undefined => {
   const [, seconds, micro = "0"] = time.exec(text) ?? [];
-  return seconds === undefined ? undefined : BigInt(Date.parse(`${seconds}Z`)) * 1000n + BigInt(micro);
+  return seconds === undefined
+    ? undefined
+    : BigInt(Date.parse(`${seconds}Z`)) * 1000n + BigInt(micro);
 };

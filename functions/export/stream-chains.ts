@@ -13,7 +13,9 @@ import { type StreamMessage, storedMessage } from "./stream-message.ts";
 /** Completes messages; see the invariants above. */
 export interface StreamChains {
   /** Returns the messages as the stream has them, and how many the leader lacks too. Rejects when the leader does not answer. */
-  complete(messages: readonly StreamMessage[]): Promise<{ messages: StreamMessage[]; lost: number }>;
+  complete(
+    messages: readonly StreamMessage[],
+  ): Promise<{ messages: StreamMessage[]; lost: number }>;
 }
 
 const subjectsMax = 200_000;
@@ -80,7 +82,8 @@ export const createStreamChains = ({
       };
       for (const message of messages) {
         const { subject, sequence: seq } = message;
-        if (isKnown(blockKey(message))) log.warn({ subject, seq }, "skipped a block that the replica has twice");
+        if (isKnown(blockKey(message)))
+          log.warn({ subject, seq }, "skipped a block that the replica has twice");
         else {
           const after = ends.get(subject) ?? checkedFrom;
           const { found, isLost } = await readMissing(message, after);
@@ -102,7 +105,8 @@ export const createStreamChains = ({
 const expectedHeader = "Nats-Expected-Last-Subject-Sequence";
 
 /** The sequence that a message expected as the last of its subject; 0 for none. */
-const expectedBy = ({ headers }: StreamMessage): number => Number(headers?.get(expectedHeader) || 0);
+const expectedBy = ({ headers }: StreamMessage): number =>
+  Number(headers?.get(expectedHeader) || 0);
 
 /** Names a block by its subject and its envelopes; undefined for a fence and what core did not write. */
 const blockKey = ({ subject, headers }: StreamMessage): string | undefined => {

@@ -7,10 +7,18 @@ const delivered = (reply: string) =>
 
 it.each([
   ["a server's", "$JS.ACK.SVC_INGEST.svc-export.2.107.9.1780315208290000000.3"],
-  ["one with a domain and an account", "$JS.ACK.hub.ACCOUNT.SVC_INGEST.svc-export.2.107.9.1780315208290999999.3.token"],
+  [
+    "one with a domain and an account",
+    "$JS.ACK.hub.ACCOUNT.SVC_INGEST.svc-export.2.107.9.1780315208290999999.3.token",
+  ],
 ])("reads sequence, delivery and the millisecond of storage from the reply: %s", (_, reply) => {
   // 1780315208290000000 is no number: the nearest ones are of the millisecond before, and later.
-  expect(delivered(reply)).toMatchObject({ deliveries: 2, sequence: 107, delivery: 9, storedAt: 1_780_315_208_290 });
+  expect(delivered(reply)).toMatchObject({
+    deliveries: 2,
+    sequence: 107,
+    delivery: 9,
+    storedAt: 1_780_315_208_290,
+  });
 });
 
 it("rejects another reply", () => {

@@ -17,7 +17,13 @@ const open = () => {
       asked = reply;
     },
   } as unknown as NatsConnection;
-  const of = { stream: "SVC", consumer: "svc-export", deliveries: async () => 0, bytes: 1, messageBytesMax: 1 };
+  const of = {
+    stream: "SVC",
+    consumer: "svc-export",
+    deliveries: async () => 0,
+    bytes: 1,
+    messageBytesMax: 1,
+  };
   const pulls = pullMessages({ ...of, connection, clock: createTestClock() });
   let delivery = 0;
   const deliver = (sequence: number, deliveries: number) => {

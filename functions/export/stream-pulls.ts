@@ -119,9 +119,13 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
       expires: expiresMs * nanosOfMs,
       idle_heartbeat: heartbeatMs * nanosOfMs,
     };
-    connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${options.stream}.${options.consumer}`, JSON.stringify(body), {
-      reply: `${inbox}.${requests}`,
-    });
+    connection.publish(
+      `$JS.API.CONSUMER.MSG.NEXT.${options.stream}.${options.consumer}`,
+      JSON.stringify(body),
+      {
+        reply: `${inbox}.${requests}`,
+      },
+    );
     await ended.promise;
   };
   const watch = async (): Promise<void> => {

@@ -6,7 +6,11 @@ import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nat
 import { createTestLog } from "../../tests/fakes/log.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import { streamSettings } from "../../tests/support/nats-sink.ts";
-import { type EnvelopeStore, openStreamStore, storedQueue } from "../../tests/support/stored-envelopes.ts";
+import {
+  type EnvelopeStore,
+  openStreamStore,
+  storedQueue,
+} from "../../tests/support/stored-envelopes.ts";
 import { noteExportLags } from "../ingest/nats-sink/export-lags.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
@@ -52,7 +56,8 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const source of sources.splice(0)) source.close();
   await store.close();
-  for (const name of [stream, `${stream}_QUEUES`]) await nats.manager.streams.delete(name).catch(() => undefined);
+  for (const name of [stream, `${stream}_QUEUES`])
+    await nats.manager.streams.delete(name).catch(() => undefined);
   await database.drop();
 });
 afterAll(() => nats.stop());
@@ -93,7 +98,8 @@ const readChunks = async (source: ClosableSource, envelopes: number): Promise<Ex
 };
 const textsOf = (chunks: readonly ExportChunk[]) =>
   chunks.flatMap(({ queues }) => queues.flat().map(({ payload }) => decoder.decode(payload)));
-const readLines = async (source: ClosableSource, count: number) => textsOf(await readChunks(source, count));
+const readLines = async (source: ClosableSource, count: number) =>
+  textsOf(await readChunks(source, count));
 
 describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("returns every column as it was committed", async () => {
@@ -128,8 +134,15 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("keeps the order of each queue, and skips fences and what core did not write", async () => {
     const { sink } = store as Awaited<ReturnType<typeof openStreamStore>>;
     for (let batch = 0; batch < 5; batch++)
-      for (const host of ["a", "b"]) await store.lines(host, [`${host}${batch * 2}`, `${host}${batch * 2 + 1}`]);
-    const claims = { hostId: "a", queueId: storedQueue, previousSessionIds: [], ackedThrough: 10n, sentThrough: 10n };
+      for (const host of ["a", "b"])
+        await store.lines(host, [`${host}${batch * 2}`, `${host}${batch * 2 + 1}`]);
+    const claims = {
+      hostId: "a",
+      queueId: storedQueue,
+      previousSessionIds: [],
+      ackedThrough: 10n,
+      sentThrough: 10n,
+    };
     await sink.open(create(OpenSchema, { ...claims, sessionId: new Uint8Array(16).fill(1) }));
     nats.connection.publish("svc.ingest.log_line.a.foreign", "not an envelope");
     await nats.connection.flush();
@@ -191,7 +204,12 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     for (let block = 0; block < 4; block++) await store.lines("a", [large.toString()]);
     const chunks = await readChunks(await openSource(), 4);
     expect(chunks.map(({ envelopes }) => envelopes)).toEqual([1, 1, 1, 1]);
-    expect(chunks.map(({ bytes }) => bytes > 900_000 && bytes < 1 << 20)).toEqual([true, true, true, true]);
+    expect(chunks.map(({ bytes }) => bytes > 900_000 && bytes < 1 << 20)).toEqual([
+      true,
+      true,
+      true,
+      true,
+    ]);
   });
 
   it("passes over a damaged block of core's, names it and counts its envelopes as lost", async () => {
@@ -200,7 +218,9 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     first?.header.delete("Nats-Expected-Last-Subject-Sequence");
     const send = (change: Record<string, string>, data = first?.data) => {
       const headers = MsgHdrsImpl.fromRecord(
-        Object.fromEntries((first?.header.keys() ?? []).map((name) => [name, [first?.header.get(name) ?? ""]])),
+        Object.fromEntries(
+          (first?.header.keys() ?? []).map((name) => [name, [first?.header.get(name) ?? ""]]),
+        ),
       );
       for (const [name, value] of Object.entries(change)) headers.set(name, value);
       nats.connection.publish("svc.ingest.log_line.a.b", data, { headers });
@@ -216,8 +236,12 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     for (const chunk of chunks) await source.commit(chunk, none);
     expect(log.text()).not.toContain("foreign");
     const damaged = log.lines.flatMap(({ level, fields }) => (level === "error" ? [fields] : []));
-    const named = expect.stringMatching(/^1 envelopes, 1 to 1 of queue 0707.*, host a, received at 20/);
-    expect(damaged).toEqual([2, 3, 4, 5].map((seq) => ({ subject: "svc.ingest.log_line.a.b", seq, damaged: named })));
+    const named = expect.stringMatching(
+      /^1 envelopes, 1 to 1 of queue 0707.*, host a, received at 20/,
+    );
+    expect(damaged).toEqual(
+      [2, 3, 4, 5].map((seq) => ({ subject: "svc.ingest.log_line.a.b", seq, damaged: named })),
+    );
     expect(await connection.sql`select lost::int from export_position`).toEqual([{ lost: 4 }]);
   });
 
@@ -245,7 +269,8 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const second = await openSource();
     await store.lines("a", ["4"]);
     expect(await readLines(second, 2)).toEqual(["3", "4"]);
-    const [stored] = await connection.sql`select reason, sequence::int, host_id from export_dead_letter`;
+    const [stored] =
+      await connection.sql`select reason, sequence::int, host_id from export_dead_letter`;
     expect(stored).toEqual({ reason: "HTTP 400", sequence: 2, host_id: "a" });
     const info = await nats.manager.consumers.info(stream, "svc-export-default");
     expect(info.num_ack_pending).toBe(2);
@@ -277,9 +302,13 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const again = await openSource();
     const inbox = nats.connection.subscribe("thief");
     // Its request is served before the source's next one.
-    nats.connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`, '{"batch":1}', {
-      reply: "thief",
-    });
+    nats.connection.publish(
+      `$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`,
+      '{"batch":1}',
+      {
+        reply: "thief",
+      },
+    );
     await nats.connection.flush();
     for (let line = 2; line < 6; line++) await store.lines("a", [String(line)]);
     const end = async (): Promise<string> => {
@@ -293,9 +322,13 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const source = await openSource();
     let taken = 0;
     const inbox = nats.connection.subscribe("thief", { callback: () => void taken++ });
-    nats.connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`, '{"batch":1}', {
-      reply: "thief",
-    });
+    nats.connection.publish(
+      `$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`,
+      '{"batch":1}',
+      {
+        reply: "thief",
+      },
+    );
     await nats.connection.flush();
     for (let line = 1; taken === 0; line++) await store.lines("a", [String(line)]);
     const end = async (): Promise<string> => {
@@ -349,9 +382,13 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("does not take a position of PostgreSQL for one of a stream, nor the reverse", async () => {
     await createExportPosition(connection.db, "default", "oldest");
     const of = { db: connection.db, manager: nats.manager, stream };
-    await expect(prepareStreamPosition(of, "default", "oldest")).rejects.toThrow(ExportPositionForeign);
+    await expect(prepareStreamPosition(of, "default", "oldest")).rejects.toThrow(
+      ExportPositionForeign,
+    );
     await prepareStreamPosition(of, "other", "oldest");
-    await expect(createExportPosition(connection.db, "other", "oldest")).rejects.toThrow(ExportPositionForeign);
+    await expect(createExportPosition(connection.db, "other", "oldest")).rejects.toThrow(
+      ExportPositionForeign,
+    );
   });
 
   it("is reported with its lag by every core, whether a process exports or not", async () => {

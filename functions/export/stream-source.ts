@@ -1,4 +1,9 @@
-import { AckPolicy, DeliverPolicy, type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
+import {
+  AckPolicy,
+  DeliverPolicy,
+  type JetStreamManager,
+  jetstreamManager,
+} from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
@@ -6,9 +11,18 @@ import { isReplaced } from "../ingest/nats-sink/export-lags.ts";
 import { type StreamState, streamStateOf } from "../ingest/nats-sink/stream-state.ts";
 import type { Database } from "../store/database/database.ts";
 import { findStreamExports } from "../store/export/lag.ts";
-import { createStreamPosition, type ExportLease, moveExportPosition, moveToStream } from "../store/export/positions.ts";
+import {
+  createStreamPosition,
+  type ExportLease,
+  moveExportPosition,
+  moveToStream,
+} from "../store/export/positions.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
-import { describeDamage, objectBytes, type StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import {
+  describeDamage,
+  objectBytes,
+  type StoredEnvelope,
+} from "../store/ingest/stored-envelope.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 import { readStreamBlock } from "./stream-block.ts";
 import { createStreamChains } from "./stream-chains.ts";
@@ -49,7 +63,10 @@ const consumerNotFound = 10_014;
 export const consumerNameOf = (exportName: string): string => `svc-export-${exportName}`;
 
 /** Returns JetStream's manager. Rejects while the stream does not exist: core creates it, and until then an export has nothing to read. */
-export const manageStream = async (connection: NatsConnection, stream: string): Promise<JetStreamManager> => {
+export const manageStream = async (
+  connection: NatsConnection,
+  stream: string,
+): Promise<JetStreamManager> => {
   const manager = await jetstreamManager(connection);
   await manager.streams.info(stream);
   return manager;
@@ -78,15 +95,28 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
   const consumer = consumerNameOf(lease.name);
   await replaceConsumer(manager, stream, consumer, lease.position);
   const messageBytesMax = (connection.info?.max_payload ?? 0) + headerBytesMax;
-  const deliveries = async () => (await manager.consumers.info(stream, consumer)).delivered.consumer_seq;
-  const pulls = pullMessages({ connection, stream, consumer, clock, deliveries, bytes: chunkBytes, messageBytesMax });
+  const deliveries = async () =>
+    (await manager.consumers.info(stream, consumer)).delivered.consumer_seq;
+  const pulls = pullMessages({
+    connection,
+    stream,
+    consumer,
+    clock,
+    deliveries,
+    bytes: chunkBytes,
+    messageBytesMax,
+  });
   const chains = createStreamChains({ manager, stream, position: Number(lease.position), log });
   const chunks = new WeakMap<ExportChunk, StreamChunk>();
   let last = Number(lease.position);
   // Messages before the first one of a stream that has just been found are not lost.
   let isBehindFirst = lease.position === 0n;
 
-  const toChunk = (messages: readonly StreamMessage[], end: StreamMessage, lacking: number): ExportChunk => {
+  const toChunk = (
+    messages: readonly StreamMessage[],
+    end: StreamMessage,
+    lacking: number,
+  ): ExportChunk => {
     const queues = new Map<string, StoredEnvelope[]>();
     let envelopes = 0;
     let bytes = 0;
@@ -151,13 +181,25 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
 
 /** Moves the lease to the beginning of the stream unless its position is one of it. */
 const followStream = async (
-  { db, manager, stream, lease, log }: Pick<StreamSourceOptions, "db" | "manager" | "stream" | "lease" | "log">,
+  {
+    db,
+    manager,
+    stream,
+    lease,
+    log,
+  }: Pick<StreamSourceOptions, "db" | "manager" | "stream" | "lease" | "log">,
   state: StreamState,
 ): Promise<void> => {
-  const [own] = (await findStreamExports(db, state.identity)).filter(({ name }) => name === lease.name);
+  const [own] = (await findStreamExports(db, state.identity)).filter(
+    ({ name }) => name === lease.name,
+  );
   const isOfStream = own !== undefined && lease.position <= state.lastSequence;
-  if (isOfStream && !(await isReplaced({ manager, stream }, { ...own, position: lease.position }))) return;
-  log.warn({ export: lease.name, was: lease.stream, stream: state.identity }, "another stream: exporting all it has");
+  if (isOfStream && !(await isReplaced({ manager, stream }, { ...own, position: lease.position })))
+    return;
+  log.warn(
+    { export: lease.name, was: lease.stream, stream: state.identity },
+    "another stream: exporting all it has",
+  );
   await moveToStream(db, lease, { stream: state.identity, position: state.firstSequence - 1n });
 };
 

@@ -29,7 +29,10 @@ export const createSuspects = (): Suspects => {
       const hosts = new Set(envelopes.map(({ hostId }) => hostId));
       for (const hostId of hosts)
         if (suspects.size < hostsMax)
-          suspects.set(hostId, { apart: hosts.size === 1 ? "envelope" : "host", left: envelopesApart });
+          suspects.set(hostId, {
+            apart: hosts.size === 1 ? "envelope" : "host",
+            left: envelopesApart,
+          });
     },
   };
 };

@@ -13,7 +13,9 @@ describe("a CSV record", () => {
   });
 
   it("quotes commas, quotes and line breaks by RFC 4180", () => {
-    expect(csvRecord(["a,b", 'say "x"', "two\nlines", "ünï"])).toBe('"a,b","say ""x""","two\nlines",ünï\r\n');
+    expect(csvRecord(["a,b", 'say "x"', "two\nlines", "ünï"])).toBe(
+      '"a,b","say ""x""","two\nlines",ünï\r\n',
+    );
     expect(csvRecord(['=HYPERLINK("https://x",1)'])).toBe(`"'=HYPERLINK(""https://x"",1)"\r\n`);
   });
 });

@@ -16,7 +16,9 @@ type Member<Row> = {
 }[keyof Row & string];
 
 /** Returns columns that have the names of members, and their values. */
-export const memberColumns = <Row>(...names: readonly (Member<Row> & keyof Row)[]): CsvColumn<Row>[] =>
+export const memberColumns = <Row>(
+  ...names: readonly (Member<Row> & keyof Row)[]
+): CsvColumn<Row>[] =>
   names.map((name) => [
     name,
     (row) => {
@@ -26,7 +28,8 @@ export const memberColumns = <Row>(...names: readonly (Member<Row> & keyof Row)[
   ]);
 
 /** Returns one record of RFC 4180 with its line break. Text that a spreadsheet would read as a formula gets a leading `'`. */
-export const csvRecord = (cells: readonly CsvCell[]): string => `${cells.map(cellText).join(",")}\r\n`;
+export const csvRecord = (cells: readonly CsvCell[]): string =>
+  `${cells.map(cellText).join(",")}\r\n`;
 
 /** Spreadsheets skip white space before a formula, and some read the full-width forms as the plain ones. */
 const formulaStart = /^[=+\-@＝＋－＠\t\r\n]/;
@@ -72,7 +75,10 @@ export const viewsOf = async function* <Row, View>(
 export const csvType = "text/csv; charset=utf-8; header=present";
 
 /** The documented response of a CSV file. */
-export const csvReply = { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" };
+export const csvReply = {
+  description: "RFC 4180, UTF-8, the first record names the columns",
+  type: "text/csv",
+};
 
 /** A CSV file: its rows, and what its name has. */
 export interface CsvFile<Row> {
@@ -96,7 +102,9 @@ export const csvRoute = <Row, Params extends Schema = undefined, Query extends S
     problems = [],
     ...described
   }: Pick<RouteDefinition<Operator, Params, Query>, Described> & {
-    open(input: Parameters<RouteDefinition<Operator, Params, Query>["handle"]>[0]): Promise<CsvFile<Row>>;
+    open(
+      input: Parameters<RouteDefinition<Operator, Params, Query>["handle"]>[0],
+    ): Promise<CsvFile<Row>>;
   },
 ): Route => {
   const download = createDownloads(core);
@@ -108,8 +116,18 @@ export const csvRoute = <Row, Params extends Schema = undefined, Query extends S
     problems: [...problems, "too_many_exports"],
     handle: (input) =>
       download(input.caller.userId, async () => {
-        const { name, asked, at = new Date(core.clock.now()), columns, batches } = await open(input);
-        return { type: csvType, fileName: downloadName(name, asked, at, "csv"), texts: csvTexts(columns, batches) };
+        const {
+          name,
+          asked,
+          at = new Date(core.clock.now()),
+          columns,
+          batches,
+        } = await open(input);
+        return {
+          type: csvType,
+          fileName: downloadName(name, asked, at, "csv"),
+          texts: csvTexts(columns, batches),
+        };
       }),
   });
 };

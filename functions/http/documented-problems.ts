@@ -35,7 +35,8 @@ export const problemsOf = (route: Route): PossibleProblem[] => {
   listed.push("internal", "database_unavailable");
   const possible = new Map<string, PossibleProblem>();
   for (const entry of listed) {
-    const { code, kind } = typeof entry === "string" ? { code: entry, kind: problemCatalog[entry].kind } : entry;
+    const { code, kind } =
+      typeof entry === "string" ? { code: entry, kind: problemCatalog[entry].kind } : entry;
     const { http: status } = transportStatus[kind];
     possible.set(`${status} ${code}`, { code, status });
   }

@@ -28,12 +28,14 @@ export const downloadName = (
   at: Date,
   extension: string,
 ): string => {
-  const plain = (text: string) => text.replaceAll(/[^A-Za-z0-9.]+/g, "-").replaceAll(/^[-.]+|(?<![-.])[-.]+$/g, "");
+  const plain = (text: string) =>
+    text.replaceAll(/[^A-Za-z0-9.]+/g, "-").replaceAll(/^[-.]+|(?<![-.])[-.]+$/g, "");
   const filters = Object.entries(asked)
     .filter(([, value]) => value !== undefined)
     .map(([parameter, value]) => `_${plain(`${parameter} ${[value].flat().join(" ")}`)}`)
     .join("");
-  const shortened = filters.length > filterCharactersMax ? `${filters.slice(0, filterCharactersMax)}...` : filters;
+  const shortened =
+    filters.length > filterCharactersMax ? `${filters.slice(0, filterCharactersMax)}...` : filters;
   const time = at.toISOString().replaceAll(/[-:]|\.\d+/g, "");
   return `${plain(name)}${shortened}_${time}.${extension}`;
 };
@@ -46,7 +48,8 @@ export const createDownloads = ({ clock }: { clock: Pick<Clock, "sleep"> }) => {
   const slots = createSlots(downloadsMax);
   return async (userId: string, open: () => Promise<Download>): Promise<Reply> => {
     const release = slots(userId);
-    if (release === null) throw new Problem("too_many_exports", { retryAfterSeconds: idleMs / 1000 });
+    if (release === null)
+      throw new Problem("too_many_exports", { retryAfterSeconds: idleMs / 1000 });
     const { type, fileName, texts } = await open().catch((error: unknown) => {
       release();
       throw error;

@@ -19,7 +19,10 @@ export const eventStream = (
   { clock }: { clock: Pick<Clock, "sleep"> },
 ): Reply => ({
   status: 200,
-  stream: { type: "text/event-stream", content: textStream(withComments(events, clock), { clock, idleMs }) },
+  stream: {
+    type: "text/event-stream",
+    content: textStream(withComments(events, clock), { clock, idleMs }),
+  },
   // Proxies such as nginx hold a response back unless told otherwise.
   headers: { "X-Accel-Buffering": "no" },
 });

@@ -1,6 +1,11 @@
 import type { Scope } from "../../proto/operator/scopes.ts";
 import type { Core } from "../core.ts";
-import { authenticateWeb, type Operator, operatorOf, type WebCaller } from "../domain/operator/authenticate.ts";
+import {
+  authenticateWeb,
+  type Operator,
+  operatorOf,
+  type WebCaller,
+} from "../domain/operator/authenticate.ts";
 import { Problem } from "../problems.ts";
 import type { HttpContext } from "./request.ts";
 import type { Guard } from "./route.ts";
@@ -21,7 +26,10 @@ const bearer = (c: HttpContext): string => {
 const holderOf = async (find: () => Promise<Operator>, needed: Scope): Promise<Operator> => {
   const operator = await find();
   if (!operator.scopes.includes(needed))
-    throw new Problem("forbidden", { detail: `This needs the scope ${needed}`, extensions: { scope: needed } });
+    throw new Problem("forbidden", {
+      detail: `This needs the scope ${needed}`,
+      extensions: { scope: needed },
+    });
   return operator;
 };
 
@@ -83,7 +91,8 @@ export const webPerson = (core: OperatorCore): Guard<Operator> => ({
   describe: { kind: "web_person" },
   admit: async (c, body) => {
     const person = await web(core).admit(c, body);
-    if (person === null) throw new Problem("forbidden", { detail: "Call this for a person who is signed in" });
+    if (person === null)
+      throw new Problem("forbidden", { detail: "Call this for a person who is signed in" });
     return person;
   },
 });

@@ -39,7 +39,12 @@ const chunked = (bytes: number) => {
     },
   });
   // The types of the DOM omit `duplex`, which undici requires.
-  const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: stream, duplex: "half" };
+  const init = {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: stream,
+    duplex: "half",
+  };
   const request = new Request("http://core.test/v1/echo", init);
   return { request, counter };
 };
@@ -77,7 +82,12 @@ describe("bodies", () => {
 
   it("accepts application/json with parameters and in any case, and no other type", async () => {
     expect(await send("{}", "Application/JSON; charset=utf-8")).toEqual({});
-    for (const type of ["text/plain", "application/jsonx", "application/x-www-form-urlencoded", "multipart/form-data"])
+    for (const type of [
+      "text/plain",
+      "application/jsonx",
+      "application/x-www-form-urlencoded",
+      "multipart/form-data",
+    ])
       expect(await send("{}", type)).toBe("415 unsupported_media_type");
   });
 
@@ -109,7 +119,9 @@ describe("bodies", () => {
   });
 
   it("I2: treats __proto__ in a body as an ordinary name", async () => {
-    expect(JSON.stringify(await send('{"__proto__": {"polluted": 1}}'))).toBe('{"__proto__":{"polluted":1}}');
+    expect(JSON.stringify(await send('{"__proto__": {"polluted": 1}}'))).toBe(
+      '{"__proto__":{"polluted":1}}',
+    );
     expect("polluted" in {}).toBe(false);
   });
 });

@@ -13,10 +13,15 @@ const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * Reads at most `bytesMax` bytes, with or without a Content-Length, within the program's limits of incomplete bodies. Throws
  * `payload_too_large`, `body_timeout`, `overloaded`, and `unsupported_media_type` for a compressed body (RFC 9110, 15.5.16).
  */
-export const readBody = async (c: HttpContext, bytesMax = bodyBytesMax): Promise<Uint8Array<ArrayBuffer>> => {
+export const readBody = async (
+  c: HttpContext,
+  bytesMax = bodyBytesMax,
+): Promise<Uint8Array<ArrayBuffer>> => {
   const { raw: request } = c.req;
   if (/^(?!identity$)./i.test(request.headers.get("content-encoding") ?? ""))
-    throw new Problem("unsupported_media_type", { detail: "Send the body without a content coding" });
+    throw new Problem("unsupported_media_type", {
+      detail: "Send the body without a content coding",
+    });
   const { listener, remoteAddress } = c.get("peer");
   const length = request.headers.get("content-length");
   // That listener has bounds of its own, and HTTP enforces a Content-Length: the platform's reader is safe, and three times as fast.
@@ -24,7 +29,10 @@ export const readBody = async (c: HttpContext, bytesMax = bodyBytesMax): Promise
     return new Uint8Array(await request.arrayBuffer());
   const body = await c.get("bodies").read(request, { remoteAddress, bytesMax });
   if (typeof body !== "string") return body;
-  throw new Problem(body, body === "overloaded" ? { detail: "Too many bodies are incomplete: send each at once" } : {});
+  throw new Problem(
+    body,
+    body === "overloaded" ? { detail: "Too many bodies are incomplete: send each at once" } : {},
+  );
 };
 
 /**
@@ -56,8 +64,10 @@ export const parseJson = (parse: () => ReturnType<ParseBody>): unknown => {
   } catch (cause) {
     // By name: the counter of JSON is none of the files that a route reaches.
     const { name, message } = cause as Error;
-    if (name === "JsonLimitError") throw new Problem("payload_too_large", { detail: `Send less at once: ${message}` });
-    if (name === "JsonDepthError") throw new Problem("malformed_json", { detail: `Nest less: ${message}` });
+    if (name === "JsonLimitError")
+      throw new Problem("payload_too_large", { detail: `Send less at once: ${message}` });
+    if (name === "JsonDepthError")
+      throw new Problem("malformed_json", { detail: `Nest less: ${message}` });
     // The engine's message quotes the text around the fault, so it stays in the log.
     throw new Problem("malformed_json", { cause });
   }
@@ -73,15 +83,19 @@ export const readText = async (c: HttpContext, bytesMax = bodyBytesMax): Promise
   try {
     return strictUtf8.decode(bytes);
   } catch (cause) {
-    throw new Problem("validation_failed", { errors: [{ path: "", message: "must be UTF-8 text" }], cause });
+    throw new Problem("validation_failed", {
+      errors: [{ path: "", message: "must be UTF-8 text" }],
+      cause,
+    });
   }
 };
 
 /** Returns the field errors of a request, by path. Unlike valibot's own messages, they never quote the received value. */
 export const fieldErrors = (issues: readonly v.BaseIssue<unknown>[]): FieldError[] =>
-  issues
-    .slice(0, 32)
-    .map((issue) => ({ path: (v.getDotPath(issue) ?? "").slice(0, 200), message: expectation(issue) }));
+  issues.slice(0, 32).map((issue) => ({
+    path: (v.getDotPath(issue) ?? "").slice(0, 200),
+    message: expectation(issue),
+  }));
 
 const expectation = (issue: v.BaseIssue<unknown>): string => {
   if (issue.type === "strict_object" && issue.expected === "never") return "is not a known field";
@@ -106,10 +120,15 @@ const countEntries = (value: unknown, most: number): number => {
 };
 
 /** Returns the parsed value. Throws 422 `validation_failed` with the path and expectation of every fault. */
-export const parse = <Schema extends v.GenericSchema>(schema: Schema, value: unknown): v.InferOutput<Schema> => {
+export const parse = <Schema extends v.GenericSchema>(
+  schema: Schema,
+  value: unknown,
+): v.InferOutput<Schema> => {
   // To valibot an array is an object too: `[]` would be a body without fields.
   if (Array.isArray(value))
-    throw new Problem("validation_failed", { errors: [{ path: "", message: "must be an object" }] });
+    throw new Problem("validation_failed", {
+      errors: [{ path: "", message: "must be an object" }],
+    });
   const abortEarly = countEntries(value, entriesNamedMax) > entriesNamedMax;
   const result = v.safeParse(schema, value, { abortEarly, abortPipeEarly: true });
   if (result.success) return result.output;

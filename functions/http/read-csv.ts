@@ -44,10 +44,15 @@ export const csvRecords = function* (text: string): Generator<ReadRecord, void, 
       }
       const after = text[at] ?? "\n";
       if (after !== "," && after !== "\n" && after !== "\r")
-        throw new CsvFault(line, "a cell with quotes must be quoted as a whole, with each quote doubled");
-      for (let index = cell.indexOf("\n"); index !== -1; index = cell.indexOf("\n", index + 1)) line += 1;
+        throw new CsvFault(
+          line,
+          "a cell with quotes must be quoted as a whole, with each quote doubled",
+        );
+      for (let index = cell.indexOf("\n"); index !== -1; index = cell.indexOf("\n", index + 1))
+        line += 1;
       record.cells.push(cell);
-      if (record.cells.length > cellsMax) throw new CsvFault(line, `has more than ${cellsMax} cells`);
+      if (record.cells.length > cellsMax)
+        throw new CsvFault(line, `has more than ${cellsMax} cells`);
       at += text.startsWith("\r\n", at) ? 2 : 1;
       ended = after !== ",";
     }

@@ -55,7 +55,11 @@ describe("the deadline of an operator's read", () => {
 
   it("applies to no other route: a host's request and a change have timeouts of their own", () => {
     const handle = async () => new Response();
-    for (const change of [{ method: "POST" }, { guard: { kind: "collector" } }, { guard: { kind: "ops" } }] as const) {
+    for (const change of [
+      { method: "POST" },
+      { guard: { kind: "collector" } },
+      { guard: { kind: "ops" } },
+    ] as const) {
       const route = routeOf(handle, change);
       expect(withReadDeadline(createTestClock())(route)).toBe(route);
     }

@@ -9,8 +9,10 @@ import { isScimPath, scimError } from "./scim-error.ts";
 /** Returns any error as a problem. An unknown error becomes `internal`, and only the log shows its cause. */
 export const toProblem = (error: unknown): Problem => {
   if (error instanceof Problem) return error;
-  if (error instanceof HTTPException && error.status === 413) return new Problem("payload_too_large", { cause: error });
-  if (error instanceof HTTPException && error.status === 400) return new Problem("malformed_json", { cause: error });
+  if (error instanceof HTTPException && error.status === 413)
+    return new Problem("payload_too_large", { cause: error });
+  if (error instanceof HTTPException && error.status === 400)
+    return new Problem("malformed_json", { cause: error });
   return databaseProblem(error) ?? new Problem("internal", { cause: error });
 };
 
@@ -23,7 +25,10 @@ export const renderProblem =
     const status = transportStatus[kind].http;
     const requestId = c.get("origin")?.requestId ?? "";
     const level = status >= 500 ? "error" : "debug";
-    log[level]({ request_id: requestId, code, status, detail: options.detail, err: options.cause }, "request rejected");
+    log[level](
+      { request_id: requestId, code, status, detail: options.detail, err: options.cause },
+      "request rejected",
+    );
     const { body, headers } = problemResponse(problem, requestId);
     if (!isScimPath(c.req.path)) return c.newResponse(body, status, headers);
     const scim = scimError(code, { status, detail: options.detail ?? problemCatalog[code].title });
@@ -34,5 +39,11 @@ export const renderProblem =
 export const problemResponse = (problem: Problem, requestId: string) => {
   const { title, action } = problemCatalog[problem.code];
   const status = transportStatus[problem.kind].http;
-  return problemDocument(problem, { status, title, action, requestId, challenge: 'Bearer realm="core"' });
+  return problemDocument(problem, {
+    status,
+    title,
+    action,
+    requestId,
+    challenge: 'Bearer realm="core"',
+  });
 };

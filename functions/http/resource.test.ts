@@ -8,25 +8,42 @@ const id = "01920000-0000-7000-8000-0000000000c1";
 
 const test = await createTestCore({
   routes: (core) => {
-    const things = resource(core, "/v1/things", { read: "audit", write: "admin" }, ({ list, get, remove, act }) => ({
-      listThings: list("", "The things", {
-        returns: ["A page of things", v.unknown()],
-        find: async ({ after, limit }) => ({ rows: [{ id: after ?? "first" }], next: `${limit}` }),
-        view: (row, { userId }) => ({ ...row, seenBy: userId.length }),
-        more: async (rows) => ({ count: rows.length }),
+    const things = resource(
+      core,
+      "/v1/things",
+      { read: "audit", write: "admin" },
+      ({ list, get, remove, act }) => ({
+        listThings: list("", "The things", {
+          returns: ["A page of things", v.unknown()],
+          find: async ({ after, limit }) => ({
+            rows: [{ id: after ?? "first" }],
+            next: `${limit}`,
+          }),
+          view: (row, { userId }) => ({ ...row, seenBy: userId.length }),
+          more: async (rows) => ({ count: rows.length }),
+        }),
+        getThing: get("/:id", "A thing", {
+          returns: ["The thing", Thing],
+          handle: async ({ params }) => params,
+        }),
+        deleteThing: remove("/:id", "Delete a thing", {
+          returns: ["Deleted"],
+          handle: async () => "of no use",
+        }),
+        closeThing: act("/:id/close", "Close a thing", {
+          ...reasonBody("done"),
+          by: "audit",
+          status: 202,
+          returns: ["The thing", Thing],
+          problems: ["conflict"],
+          handle: async ({ params }) => params,
+        }),
+        hiddenThing: get("/hidden", "Not mounted", {
+          returns: ["Nothing", Thing],
+          handle: async () => ({ id }),
+        }),
       }),
-      getThing: get("/:id", "A thing", { returns: ["The thing", Thing], handle: async ({ params }) => params }),
-      deleteThing: remove("/:id", "Delete a thing", { returns: ["Deleted"], handle: async () => "of no use" }),
-      closeThing: act("/:id/close", "Close a thing", {
-        ...reasonBody("done"),
-        by: "audit",
-        status: 202,
-        returns: ["The thing", Thing],
-        problems: ["conflict"],
-        handle: async ({ params }) => params,
-      }),
-      hiddenThing: get("/hidden", "Not mounted", { returns: ["Nothing", Thing], handle: async () => ({ id }) }),
-    }));
+    );
     return [things.listThings, things.getThing, things.deleteThing, things.closeThing];
   },
 });
@@ -52,8 +69,11 @@ it("documents not_found for a path with an id, before the problems of the route"
 });
 
 it("admits the readers to reads, the writers to changes, and to one route those that it names", async () => {
-  const status = async (method: "GET" | "DELETE" | "POST", path: string, as: "auditor" | "admin" | "reader") =>
-    (await test.api(method, `/v1/things/${path}`, { as })).status;
+  const status = async (
+    method: "GET" | "DELETE" | "POST",
+    path: string,
+    as: "auditor" | "admin" | "reader",
+  ) => (await test.api(method, `/v1/things/${path}`, { as })).status;
   expect(await status("GET", id, "reader")).toBe(403);
   expect(await status("GET", id, "auditor")).toBe(200);
   expect(await status("DELETE", id, "auditor")).toBe(403);
@@ -64,7 +84,9 @@ it("admits the readers to reads, the writers to changes, and to one route those 
 it("returns a page with a cursor of the list, and further members", async () => {
   const first = await test.api("GET", "/v1/things?limit=7", { as: "auditor" });
   expect(first.body).toMatchObject({ items: [{ id: "first", seenBy: 36 }], count: 1 });
-  const second = await test.api("GET", `/v1/things?cursor=${first.body.next_cursor}`, { as: "auditor" });
+  const second = await test.api("GET", `/v1/things?cursor=${first.body.next_cursor}`, {
+    as: "auditor",
+  });
   expect(second.body.items).toMatchObject([{ id: "7" }]);
   expect((await test.api("GET", "/v1/things?cursor=e30", { as: "auditor" })).status).toBe(422);
 });

@@ -8,7 +8,15 @@ import { Problem } from "../problems.ts";
 import type { Paged, PageRequest } from "../store/database/query-parts.ts";
 import { type OperatorCore, scope } from "./guards.ts";
 import { ReasonCode } from "./parse-request.ts";
-import { type Guard, type Input, type Parsed, type Reply, type Route, type RouteDefinition, route } from "./route.ts";
+import {
+  type Guard,
+  type Input,
+  type Parsed,
+  type Reply,
+  type Route,
+  type RouteDefinition,
+  route,
+} from "./route.ts";
 
 /** The parameter of `/{id}`. */
 export const IdParams = v.object({ id: Id });
@@ -44,17 +52,23 @@ interface Definition<Params, View> extends Pick<RouteDefinition<Operator>, Descr
 interface Handled<Params, View, Query, Body> extends Definition<Params, View> {
   query?: Query;
   body?: Body;
-  handle(input: Input<Parsed<Params>, Parsed<Query>, Parsed<Body>, Operator>): Promise<BodyOf<View>>;
+  handle(
+    input: Input<Parsed<Params>, Parsed<Query>, Parsed<Body>, Operator>,
+  ): Promise<BodyOf<View>>;
 }
 
 type Asked<Filter extends v.ObjectEntries> = v.InferOutput<v.StrictObjectSchema<Filter, undefined>>;
 
-interface Listed<Params, View, Filter extends v.ObjectEntries, Row> extends Definition<Params, View> {
+interface Listed<Params, View, Filter extends v.ObjectEntries, Row>
+  extends Definition<Params, View> {
   /** The query fields that select rows. */
   filter?: Filter;
   /** The list's name in its cursors, by default the last part of its path. */
   cursors?: string;
-  find(page: PageRequest, input: Input<Parsed<Params>, Asked<Filter>, undefined, Operator>): Promise<Paged<Row>>;
+  find(
+    page: PageRequest,
+    input: Input<Parsed<Params>, Asked<Filter>, undefined, Operator>,
+  ): Promise<Paged<Row>>;
   view(row: Row, caller: Operator): unknown;
   /** Returns further members of the response. */
   more?(rows: readonly Row[]): object | Promise<object>;
@@ -63,7 +77,11 @@ interface Listed<Params, View, Filter extends v.ObjectEntries, Row> extends Defi
 /** A route before its resource names it. */
 type Draft = Omit<Route, "operationId">;
 
-const verbsOf = (core: OperatorCore, at: string, { read, write }: Readonly<Record<"read" | "write", Callers>>) => {
+const verbsOf = (
+  core: OperatorCore,
+  at: string,
+  { read, write }: Readonly<Record<"read" | "write", Callers>>,
+) => {
   const verb =
     (method: Route["method"], usualStatus: number, callers = write) =>
     <
@@ -181,7 +199,10 @@ export const createList = (config: CursorSecrets, name: string) => {
     const [after = null] = query.cursor === undefined ? [] : await cursors.open(name, query.cursor);
     const { rows, next } = await find({ after, limit: query.limit });
     const nextCursor = next === null ? null : await cursors.seal(name, [next]);
-    return { status: 200, body: { items: rows.map(view), next_cursor: nextCursor, ...(await more(rows)) } };
+    return {
+      status: 200,
+      body: { items: rows.map(view), next_cursor: nextCursor, ...(await more(rows)) },
+    };
   };
 };
 
@@ -200,9 +221,13 @@ type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevio
 type Mac = (list: string, payload: string) => Promise<Uint8Array>;
 
 /** Authenticates cursors by HMAC-SHA-256. Opens those of the previous secret too. */
-export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: CursorSecrets): CursorSeal => {
+export const createCursorSeal = ({
+  authTokenSecret,
+  authTokenSecretPrevious,
+}: CursorSecrets): CursorSeal => {
   const macOf = createMac(authTokenSecret);
-  const macs = authTokenSecretPrevious === null ? [macOf] : [macOf, createMac(authTokenSecretPrevious)];
+  const macs =
+    authTokenSecretPrevious === null ? [macOf] : [macOf, createMac(authTokenSecretPrevious)];
   return {
     async seal(list, position) {
       const payload = JSON.stringify(position);
@@ -220,7 +245,8 @@ export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: C
         const payload = new TextDecoder("utf-8", { fatal: true }).decode(sealed.subarray(macBytes));
         const mac = sealed.subarray(0, macBytes);
         const expected = await Promise.all(macs.map((compute) => compute(list, payload)));
-        if (sealed.length <= macBytes || !expected.some((own) => equalInConstantTime(own, mac))) throw foreign();
+        if (sealed.length <= macBytes || !expected.some((own) => equalInConstantTime(own, mac)))
+          throw foreign();
         return JSON.parse(payload) as string[];
       } catch {
         throw foreign();
@@ -247,10 +273,13 @@ const createMac = (secret: Secret): Mac => {
   };
 };
 
-const textOf = (sealed: Uint8Array): string => sealed.toBase64({ alphabet: "base64url", omitPadding: true });
+const textOf = (sealed: Uint8Array): string =>
+  sealed.toBase64({ alphabet: "base64url", omitPadding: true });
 
 const foreign = (): Problem =>
-  new Problem("validation_failed", { errors: [{ path: "cursor", message: "is not a cursor of this list and order" }] });
+  new Problem("validation_failed", {
+    errors: [{ path: "cursor", message: "is not a cursor of this list and order" }],
+  });
 
 const equalInConstantTime = (a: Uint8Array, b: Uint8Array): boolean => {
   let difference = a.length ^ b.length;

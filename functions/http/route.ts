@@ -13,7 +13,16 @@ export interface Body {
 /** Decides who may call. `describe` feeds the OpenAPI document and the test that every route rejects an anonymous caller. */
 export interface Guard<Caller> {
   describe: {
-    kind: "open" | "scope" | "bootstrap_token" | "collector" | "web" | "web_itself" | "web_person" | "ops" | "scim";
+    kind:
+      | "open"
+      | "scope"
+      | "bootstrap_token"
+      | "collector"
+      | "web"
+      | "web_itself"
+      | "web_person"
+      | "ops"
+      | "scim";
     scope?: string;
   };
   /** The largest body that the guard reads; by default 1 MiB. */
@@ -110,7 +119,9 @@ export interface RouteDefinition<
 }
 
 const noFields = v.strictObject({});
-const unchanged = { description: "`If-None-Match` names the current `ETag`; `X-Generated-At` has its new time" };
+const unchanged = {
+  description: "`If-None-Match` names the current `ETag`; `X-Generated-At` has its new time",
+};
 
 /**
  * Creates a route from its definition. Order: guard, params, query, body, handler. An operator route without a query schema rejects every
@@ -126,7 +137,8 @@ export const route = <
 ): Route => {
   const isOfOperators = definition.guard.describe.kind === "scope";
   const querySchema = definition.query ?? (isOfOperators ? noFields : undefined);
-  const isReport = isOfOperators && definition.method === "GET" && definition.replies[200]?.schema !== undefined;
+  const isReport =
+    isOfOperators && definition.method === "GET" && definition.replies[200]?.schema !== undefined;
   return {
     method: definition.method,
     path: definition.path,
@@ -202,21 +214,34 @@ const bodyOf = (
 /** Returns a parameter given once as a string, given again as an array, so that a schema decides which it accepts. */
 const queryOf = (c: HttpContext): Record<string, string | string[]> =>
   Object.fromEntries(
-    Object.entries(c.req.queries()).map(([name, values]) => [name, values.length === 1 ? (values[0] ?? "") : values]),
+    Object.entries(c.req.queries()).map(([name, values]) => [
+      name,
+      values.length === 1 ? (values[0] ?? "") : values,
+    ]),
   );
 
 const render = async (c: HttpContext, reply: Reply, isReport: boolean): Promise<Response> => {
   const headers: Record<string, string> = { "Cache-Control": "no-store", ...reply.headers };
   const json = reply.body === undefined ? null : JSON.stringify(reply.body);
   // A body with an `etag` has one of its content, for `If-Match`.
-  const { generated_at: time = "", etag = isReport } = Object(reply.body) as { generated_at?: string; etag?: unknown };
+  const { generated_at: time = "", etag = isReport } = Object(reply.body) as {
+    generated_at?: string;
+    etag?: unknown;
+  };
   if (json !== null && etag === true) headers.ETag = await unchangedTag(json.replace(time, ""));
   if (headers.ETag !== undefined && matchesEtag(c.req.header("if-none-match"), headers.ETag))
     return c.newResponse(null, 304, { ...headers, "X-Generated-At": time });
   const text = reply.text ?? reply.stream;
-  if (text) return c.newResponse(text.content, reply.status as 200, { ...headers, "Content-Type": text.type });
+  if (text)
+    return c.newResponse(text.content, reply.status as 200, {
+      ...headers,
+      "Content-Type": text.type,
+    });
   if (json === null) return c.newResponse(null, reply.status as 204, headers);
-  return c.newResponse(json, reply.status as 200, { ...headers, "Content-Type": "application/json" });
+  return c.newResponse(json, reply.status as 200, {
+    ...headers,
+    "Content-Type": "application/json",
+  });
 };
 
 /** Returns a weak ETag: reports that differ in their time alone have the same. */

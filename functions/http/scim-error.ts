@@ -16,7 +16,10 @@ const scimTypes: Partial<Record<ProblemCode, string>> = {
 export const isScimPath = (path: string): boolean => path.startsWith(`${scimBasePath}/`);
 
 /** Returns the body and media type of a problem as SCIM's error message (RFC 7644, 3.12). */
-export const scimError = (code: ProblemCode, { status, detail }: { status: number; detail: string }) => {
+export const scimError = (
+  code: ProblemCode,
+  { status, detail }: { status: number; detail: string },
+) => {
   const scimType = scimTypes[code];
   return {
     body: JSON.stringify({

@@ -14,7 +14,8 @@ const setUp = () => {
   };
   return { clock, state, reader: textStream(texts(), { clock, idleMs: 60_000 }).getReader() };
 };
-const text = ({ value }: { value?: Uint8Array | undefined }) => value && new TextDecoder().decode(value);
+const text = ({ value }: { value?: Uint8Array | undefined }) =>
+  value && new TextDecoder().decode(value);
 
 describe("textStream", () => {
   it("reads the iterator at the reader's pace while it reads within the timeout", async () => {

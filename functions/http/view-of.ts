@@ -1,10 +1,16 @@
 import type * as v from "valibot";
 
 /** `created_at` as `createdAt`. */
-type CamelCase<Name> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelCase<Rest>>}` : Name;
+type CamelCase<Name> = Name extends `${infer First}_${infer Rest}`
+  ? `${First}${Capitalize<CamelCase<Rest>>}`
+  : Name;
 
 /** The value that a member of a response is written from: for a text also a time, or bytes. */
-type Source<Value> = Value extends string ? (string extends Value ? Value | Date | Uint8Array : Value) : Value;
+type Source<Value> = Value extends string
+  ? string extends Value
+    ? Value | Date | Uint8Array
+    : Value
+  : Value;
 
 /** The row that a view is made of. Its other members stay out of the response. */
 export type RowOf<View> = { [Name in keyof View as CamelCase<Name>]: Source<View[Name]> };
@@ -30,7 +36,8 @@ export const inCamelCase = <Body extends object>(body: Body) =>
     [Name in keyof Body as CamelCase<Name>]: Body[Name];
   };
 
-const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
+const camelCase = (name: string): string =>
+  name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
 
 const written = (value: unknown): unknown => {
   if (value instanceof Date) return value.toISOString();

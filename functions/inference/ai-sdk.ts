@@ -1,7 +1,15 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { type JSONValue, jsonSchema, type LanguageModel, type ModelMessage, streamText, type ToolSet, tool } from "ai";
+import {
+  type JSONValue,
+  jsonSchema,
+  type LanguageModel,
+  type ModelMessage,
+  streamText,
+  type ToolSet,
+  tool,
+} from "ai";
 import { fullJitterMs } from "../../kit/backoff.ts";
 import { withTimeout } from "../../kit/with-timeout.ts";
 import { isToolName } from "../../proto/chat/tools.ts";
@@ -27,7 +35,10 @@ const retryAfterSecondsMax = 20;
  * call whose input is no JSON object is yielded with an empty input, which the tool rejects, so that the model can correct it; a call of an
  * unknown tool is `inference_failed`. The causes of `inference_failed` name the fault and hold no key, prompt or response body.
  */
-export const createSdkInference = (config: SdkConfig, { clock, entropy, log }: InferenceDependencies): Inference => {
+export const createSdkInference = (
+  config: SdkConfig,
+  { clock, entropy, log }: InferenceDependencies,
+): Inference => {
   const model = createModel(config, createProviderFetch(clock));
   const { provider } = config;
   return {
@@ -50,12 +61,20 @@ export const createSdkInference = (config: SdkConfig, { clock, entropy, log }: I
             retryAfterSeconds === null
               ? fullJitterMs({ attempt, baseMs: 1_000, capMs: 8_000, entropy })
               : retryAfterSeconds * 1_000;
-          if (yielded || !fault.transient || attempt === retriesMax || wait > retryAfterSecondsMax * 1_000)
+          if (
+            yielded ||
+            !fault.transient ||
+            attempt === retriesMax ||
+            wait > retryAfterSecondsMax * 1_000
+          )
             throw new Problem("inference_failed", {
               cause: fault,
               ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
             });
-          log.warn({ provider, fault: fault.message, retry_in_ms: wait }, "the language model failed; core retries");
+          log.warn(
+            { provider, fault: fault.message, retry_in_ms: wait },
+            "the language model failed; core retries",
+          );
           await clock.sleep(wait, request.signal);
         }
       }
@@ -68,13 +87,24 @@ const createModel = (config: SdkConfig, fetch: typeof globalThis.fetch): Languag
   // Always explicit, since the SDK would otherwise read the base URL from variables of its own.
   switch (config.provider) {
     case "openai":
-      return createOpenAI({ apiKey, baseURL: config.baseUrl ?? "https://api.openai.com/v1", fetch }).chat(config.model);
+      return createOpenAI({
+        apiKey,
+        baseURL: config.baseUrl ?? "https://api.openai.com/v1",
+        fetch,
+      }).chat(config.model);
     case "anthropic":
-      return createAnthropic({ apiKey, baseURL: config.baseUrl ?? "https://api.anthropic.com/v1", fetch })(
-        config.model,
-      );
+      return createAnthropic({
+        apiKey,
+        baseURL: config.baseUrl ?? "https://api.anthropic.com/v1",
+        fetch,
+      })(config.model);
     default:
-      return createOpenAICompatible({ name: config.provider, apiKey, baseURL: config.baseUrl, fetch })(config.model);
+      return createOpenAICompatible({
+        name: config.provider,
+        apiKey,
+        baseURL: config.baseUrl,
+        fetch,
+      })(config.model);
   }
 };
 
@@ -124,8 +154,12 @@ const toToolSet = (tools: InferenceRequest["tools"]): ToolSet =>
   );
 
 /** Declares the tools that a conversation has used, without allowing them: providers reject tool calls in it that are not declared. */
-const withoutTools = (messages: readonly InferenceMessage[]): { tools?: ToolSet; toolChoice?: "none" } => {
-  const used = messages.flatMap((message) => (message.role === "tool" ? message.results.map(({ name }) => name) : []));
+const withoutTools = (
+  messages: readonly InferenceMessage[],
+): { tools?: ToolSet; toolChoice?: "none" } => {
+  const used = messages.flatMap((message) =>
+    message.role === "tool" ? message.results.map(({ name }) => name) : [],
+  );
   if (used.length === 0) return {};
   const parameters = { type: "object" };
   return {
@@ -134,7 +168,11 @@ const withoutTools = (messages: readonly InferenceMessage[]): { tools?: ToolSet;
   };
 };
 
-const toToolCall = (call: { toolCallId: string; toolName: string; input: unknown }): InferencePart => {
+const toToolCall = (call: {
+  toolCallId: string;
+  toolName: string;
+  input: unknown;
+}): InferencePart => {
   if (!isToolName(call.toolName)) throw new ProviderFault("the model called an unknown tool");
   const { input } = call;
   return {
@@ -142,7 +180,9 @@ const toToolCall = (call: { toolCallId: string; toolName: string; input: unknown
     callId: call.toolCallId,
     name: call.toolName,
     input:
-      typeof input === "object" && input !== null && !Array.isArray(input) ? (input as Record<string, unknown>) : {},
+      typeof input === "object" && input !== null && !Array.isArray(input)
+        ? (input as Record<string, unknown>)
+        : {},
   };
 };
 
@@ -156,7 +196,12 @@ const toModelMessage = (message: InferenceMessage): ModelMessage[] => {
         .map((part) =>
           part.type === "text"
             ? part
-            : { type: "tool-call" as const, toolCallId: part.callId, toolName: part.name, input: part.input },
+            : {
+                type: "tool-call" as const,
+                toolCallId: part.callId,
+                toolName: part.name,
+                input: part.input,
+              },
         );
       return content.length > 0 ? [{ role: "assistant", content }] : [];
     }

@@ -30,13 +30,21 @@ const ask = async (
   for (;;) {
     const parts: InferencePart[] = [];
     const signal = new AbortController().signal;
-    for await (const part of model.stream({ system: "", messages, tools: offered, signal })) parts.push(part);
+    for await (const part of model.stream({ system: "", messages, tools: offered, signal }))
+      parts.push(part);
     const calls = parts.filter((part) => part.type === "tool_call");
     if (calls.length === 0)
-      return { called, messages, answer: parts.map((part) => (part.type === "text" ? part.text : "")).join("") };
+      return {
+        called,
+        messages,
+        answer: parts.map((part) => (part.type === "text" ? part.text : "")).join(""),
+      };
     called.push(...calls);
     messages.push({ role: "assistant", parts });
-    messages.push({ role: "tool", results: calls.map(({ callId, name }) => ({ callId, name, result })) });
+    messages.push({
+      role: "tool",
+      results: calls.map(({ callId, name }) => ({ callId, name, result })),
+    });
   }
 };
 
@@ -63,7 +71,11 @@ describe("the mock", () => {
   });
 
   it("reports that a query failed, with the reason", async () => {
-    const { answer } = await ask("Hello", { kind: "error", code: "statement_timeout", message: "Too long." });
+    const { answer } = await ask("Hello", {
+      kind: "error",
+      code: "statement_timeout",
+      message: "Too long.",
+    });
     expect(answer).toBe("I cannot answer this: the query failed (statement_timeout). Too long.");
   });
 
@@ -76,7 +88,9 @@ describe("the mock", () => {
   it("throws the reason of its signal", async () => {
     const abort = new AbortController();
     const messages: InferenceMessage[] = [{ role: "user", text: "hello" }];
-    const round = model.stream({ system: "", messages, tools: [], signal: abort.signal })[Symbol.asyncIterator]();
+    const round = model
+      .stream({ system: "", messages, tools: [], signal: abort.signal })
+      [Symbol.asyncIterator]();
     await round.next();
     abort.abort(new Error("stopped by the person"));
     await expect(round.next()).rejects.toThrow("stopped by the person");

@@ -26,28 +26,41 @@ const script: readonly { name: ToolName; input: Record<string, unknown> }[] = [
   {
     name: "query_sql",
     input: {
-      statement: "select state, count(*) as hosts from collectors group by state order by hosts desc, state",
+      statement:
+        "select state, count(*) as hosts from collectors group by state order by hosts desc, state",
     },
   },
 ];
 
 const reply = (messages: readonly InferenceMessage[], toolsOffered: boolean): InferencePart[] => {
   const start = messages.findLastIndex(({ role }) => role === "user");
-  const results = messages.slice(start + 1).flatMap((message) => (message.role === "tool" ? message.results : []));
+  const results = messages
+    .slice(start + 1)
+    .flatMap((message) => (message.role === "tool" ? message.results : []));
   const last = results.at(-1)?.result;
-  if (last?.kind === "error") return words(`I cannot answer this: the query failed (${last.code}). ${last.message}`);
+  if (last?.kind === "error")
+    return words(`I cannot answer this: the query failed (${last.code}). ${last.message}`);
   const step = script[results.length];
   if (step === undefined) return words(answerOf(last));
   if (!toolsOffered)
-    return words("I cannot answer this: it needs the fleet's data, and the SQL tools are not available now.");
-  const call = { type: "tool_call", callId: `call_${start + 1}_${results.length + 1}`, ...step } as const;
+    return words(
+      "I cannot answer this: it needs the fleet's data, and the SQL tools are not available now.",
+    );
+  const call = {
+    type: "tool_call",
+    callId: `call_${start + 1}_${results.length + 1}`,
+    ...step,
+  } as const;
   return results.length === 0 ? [...words("I query the fleet's tables.\n"), call] : [call];
 };
 
 const isTrouble = (state: unknown): boolean => state !== "healthy" && state !== "enrolling";
 
 const answerOf = (result: ToolResult | undefined): string => {
-  const rows = result?.kind === "rows" ? result.rows.map(([state, hosts]) => ({ state, hosts: Number(hosts) })) : [];
+  const rows =
+    result?.kind === "rows"
+      ? result.rows.map(([state, hosts]) => ({ state, hosts: Number(hosts) }))
+      : [];
   const sum = (of: typeof rows) => of.reduce((total, { hosts }) => total + hosts, 0);
   const trouble = rows.filter(({ state }) => isTrouble(state));
   return [

@@ -12,7 +12,10 @@ export class ProviderFault extends Error {
   /** What the provider asks for by `Retry-After`; null when it does not. */
   readonly retryAfterSeconds: number | null;
 
-  constructor(message: string, { status, retryAfter }: { status?: number; retryAfter?: number | null } = {}) {
+  constructor(
+    message: string,
+    { status, retryAfter }: { status?: number; retryAfter?: number | null } = {},
+  ) {
     super(message);
     this.transient = status === 429 || (status !== undefined && status >= 500);
     this.retryAfterSeconds = retryAfter ?? null;
@@ -35,7 +38,8 @@ export const createProviderFetch =
 /** Returns the fault of the provider for an error of the SDK or of `fetch`. */
 export const providerFaultOf = (error: unknown, now: number): ProviderFault => {
   if (error instanceof ProviderFault) return error;
-  if (error instanceof TimedOut) return new ProviderFault(`the provider was silent: ${error.message}`);
+  if (error instanceof TimedOut)
+    return new ProviderFault(`the provider was silent: ${error.message}`);
   // A provider that fails after the status 200 reports it in its stream; the SDK turns it into a status.
   if (APICallError.isInstance(error) && error.statusCode !== undefined && error.statusCode !== 200)
     return statusFault(error.statusCode, error.responseHeaders?.["retry-after"] ?? null, now);
@@ -43,17 +47,22 @@ export const providerFaultOf = (error: unknown, now: number): ProviderFault => {
   if (cause instanceof JsonLimitError) return new ProviderFault(cause.message);
   const code = codeOf(error);
   return code === undefined
-    ? new ProviderFault(`the stream is not valid (${error instanceof Error ? error.name : typeof error})`)
+    ? new ProviderFault(
+        `the stream is not valid (${error instanceof Error ? error.name : typeof error})`,
+      )
     : new ProviderFault(`the connection failed (${code})`);
 };
 
 const statusFault = (status: number, retryAfter: string | null, now: number): ProviderFault => {
   // In workerd, `redirect: "manual"` returns the redirect; elsewhere a response of type `opaqueredirect` with status 0.
   const redirected = status === 0 || (status >= 300 && status < 400);
-  return new ProviderFault(redirected ? "the provider redirected" : `the provider answered HTTP ${status}`, {
-    status,
-    retryAfter: secondsOf(retryAfter, now),
-  });
+  return new ProviderFault(
+    redirected ? "the provider redirected" : `the provider answered HTTP ${status}`,
+    {
+      status,
+      retryAfter: secondsOf(retryAfter, now),
+    },
+  );
 };
 
 /** Reads `Retry-After` (RFC 9110, 10.2.3): seconds or a date. */
@@ -65,4 +74,5 @@ const secondsOf = (value: string | null, now: number): number | null => {
 };
 
 const codeOf = (error: unknown, depth = 0): string | undefined =>
-  errorCode(error) ?? (error instanceof Error && depth < 5 ? codeOf(error.cause, depth + 1) : undefined);
+  errorCode(error) ??
+  (error instanceof Error && depth < 5 ? codeOf(error.cause, depth + 1) : undefined);

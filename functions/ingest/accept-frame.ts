@@ -10,7 +10,12 @@ import type { Sink } from "./sink.ts";
 /** Receives facts about ingest. Labels never contain a host. */
 export interface IngestObserver extends LossObserver {
   /** A frame was committed. All figures count what this commit consumed: a resend counts nothing. */
-  committed(facts: { envelopes: number; bytes: number; discarded: number; rejected: readonly string[] }): void;
+  committed(facts: {
+    envelopes: number;
+    bytes: number;
+    discarded: number;
+    rejected: readonly string[];
+  }): void;
   /** A frame or a stream was rejected. */
   refused(reason: string): void;
 }
@@ -56,7 +61,10 @@ const withUnstored = ({ frame, rejected, discarded }: ExaminedFrame): FrameToCom
     : { ...frame, unstored: { rejected: rejected.map(({ sequence }) => sequence), discarded } };
 
 /** Counts what of a frame was above the cursor, and so was consumed by this commit and by no earlier one. */
-const consumedBy = ({ before, storedRows, storedBytes }: FrameOutcome, { rejected, discarded }: ExaminedFrame) => ({
+const consumedBy = (
+  { before, storedRows, storedBytes }: FrameOutcome,
+  { rejected, discarded }: ExaminedFrame,
+) => ({
   envelopes: storedRows,
   bytes: storedBytes,
   discarded: discarded.filter((sequence) => sequence > before).length,

@@ -10,7 +10,10 @@ const stored: AccountStream["lastFrame"] = Promise.resolve(undefined);
 const open = (accept: AccountRegister["accept"], lastFrame = stored) => {
   const failures: unknown[] = [];
   const stream = { queue: undefined, lastFrame };
-  const handle = createAccountHandlers({ accept }, (cause) => failures.push(cause))(caller, () => stream);
+  const handle = createAccountHandlers({ accept }, (cause) => failures.push(cause))(
+    caller,
+    () => stream,
+  );
   return { handle, failures };
 };
 

@@ -4,7 +4,12 @@
  * One that fails by a fault of core's own ends no stream, since telemetry does not depend on it.
  */
 import { create } from "@bufbuild/protobuf";
-import { type Account, type AccountAck, AccountAckSchema, type Ack } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import {
+  type Account,
+  type AccountAck,
+  AccountAckSchema,
+  type Ack,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 import type { Caller } from "./admission.ts";
@@ -57,7 +62,8 @@ export const createAccountHandlers = (
   return (caller, stream) => {
     let isWaiting = false;
     return async (account) => {
-      if (register === undefined) throw new Problem("frame_invalid", { detail: "this core takes no account" });
+      if (register === undefined)
+        throw new Problem("frame_invalid", { detail: "this core takes no account" });
       if (isWaiting) throw new Problem("frame_invalid", { detail: "an account is unanswered" });
       isWaiting = true;
       const { queue, lastFrame } = stream();

@@ -15,7 +15,10 @@ const register: CertificateRegister = {
 it("records an expired certificate as the identity's last auth failure", async () => {
   const clock = createTestClock();
   const refusals: unknown[] = [];
-  const certificates = { ...register, refused: async (refusal: unknown) => void refusals.push(refusal) };
+  const certificates = {
+    ...register,
+    refused: async (refusal: unknown) => void refusals.push(refusal),
+  };
   const admission = createAdmission({ clock, certificates, requireEnrollment: false });
   const identity = { ok: true, kind: "uri", identity: "spiffe://fleet.test/a" } as const;
   const certificate = { identity, fingerprintSha256: "00", notAfter: clock.now() - 1000 };
@@ -25,19 +28,36 @@ it("records an expired certificate as the identity's last auth failure", async (
 
 it("looks up the certificates of connections that open together with few queries", async () => {
   const queries: (readonly string[])[] = [];
-  const state = { certificateId: "c", identityId: "i", status: "active", identityRevoked: false, used: true } as const;
+  const state = {
+    certificateId: "c",
+    identityId: "i",
+    status: "active",
+    identityRevoked: false,
+    used: true,
+  } as const;
   const certificates = {
     ...register,
     find: async (fingerprints: readonly string[]) => {
       queries.push(fingerprints);
-      return new Map(fingerprints.filter((fingerprint) => fingerprint !== "03").map((known) => [known, state]));
+      return new Map(
+        fingerprints.filter((fingerprint) => fingerprint !== "03").map((known) => [known, state]),
+      );
     },
   };
   const waiting = Promise.withResolvers<void>();
   const pause = () => waiting.promise;
-  const admission = createAdmission({ clock: createTestClock(), certificates, requireEnrollment: true, pause });
+  const admission = createAdmission({
+    clock: createTestClock(),
+    certificates,
+    requireEnrollment: true,
+    pause,
+  });
   const check = (fingerprintSha256: string) =>
-    admission.check({ identity: { ok: true, kind: "uri", identity: "a" }, fingerprintSha256, notAfter: 0 });
+    admission.check({
+      identity: { ok: true, kind: "uri", identity: "a" },
+      fingerprintSha256,
+      notAfter: 0,
+    });
   const checks = ["01", "02", "03", "04", "04", "05"].map(check);
   await checks[0];
   expect(queries).toEqual([["01"]]);
@@ -45,12 +65,27 @@ it("looks up the certificates of connections that open together with few queries
   const found = await Promise.all(checks);
   expect(queries).toEqual([["01"], ["02", "03", "04", "05"]]);
   const unknown = "certificate_unknown";
-  expect(found.map(({ fault }) => fault)).toEqual([undefined, undefined, unknown, undefined, undefined, undefined]);
+  expect(found.map(({ fault }) => fault)).toEqual([
+    undefined,
+    undefined,
+    unknown,
+    undefined,
+    undefined,
+    undefined,
+  ]);
 });
 
 it("rechecks streams that are new to it, and those whose certificate ended since", async () => {
-  const active = { certificateId: "c", identityId: "i", status: "active", identityRevoked: false, used: true } as const;
-  const states = new Map<string, CertificateState>(["01", "02", "03"].map((fingerprint) => [fingerprint, active]));
+  const active = {
+    certificateId: "c",
+    identityId: "i",
+    status: "active",
+    identityRevoked: false,
+    used: true,
+  } as const;
+  const states = new Map<string, CertificateState>(
+    ["01", "02", "03"].map((fingerprint) => [fingerprint, active]),
+  );
   const calls: string[] = [];
   let server = "a";
   let ends: readonly string[] = [];
@@ -72,7 +107,11 @@ it("rechecks streams that are new to it, and those whose certificate ended since
       return { read, ended: since?.server === server ? new Set(ends) : undefined };
     },
   };
-  const admission = createAdmission({ clock: createTestClock(), certificates, requireEnrollment: true });
+  const admission = createAdmission({
+    clock: createTestClock(),
+    certificates,
+    requireEnrollment: true,
+  });
   const callers = ["01", "01", "02", "03"].map((fingerprintSha256) => ({
     identity: "a",
     fingerprintSha256,
@@ -121,8 +160,13 @@ it("misses no end when rechecks overlap and the earlier one is answered last", a
         asked.push({ since: since?.xid, answer });
       }),
   };
-  const admission = createAdmission({ clock: createTestClock(), certificates, requireEnrollment: true });
-  const recheck = () => admission.recheck([{ identity: "a", fingerprintSha256: "01", notAfter: 0 }]);
+  const admission = createAdmission({
+    clock: createTestClock(),
+    certificates,
+    requireEnrollment: true,
+  });
+  const recheck = () =>
+    admission.recheck([{ identity: "a", fingerprintSha256: "01", notAfter: 0 }]);
   const earlier = recheck();
   const later = recheck();
   asked[1]?.answer("2");

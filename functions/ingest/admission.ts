@@ -40,7 +40,9 @@ export interface Caller {
 }
 
 /** Set by the gate once the caller is admitted. */
-export const callerKey = createContextKey<Caller | undefined>(undefined, { description: "the admitted caller" });
+export const callerKey = createContextKey<Caller | undefined>(undefined, {
+  description: "the admitted caller",
+});
 
 /** A certificate of core, and its identity. */
 export interface UsedCertificate {
@@ -62,11 +64,17 @@ export interface CertificateRegister {
   /** Returns whether all of them are active and their identities not revoked; none may be given twice. */
   areActive(fingerprints: readonly string[]): Promise<boolean>;
   /** Returns the fingerprints of the certificates that ended since an earlier call, `read`; undefined when that is not known. */
-  ended(since: EndsRead | undefined): Promise<{ read: EndsRead; ended: ReadonlySet<string> | undefined }>;
+  ended(
+    since: EndsRead | undefined,
+  ): Promise<{ read: EndsRead; ended: ReadonlySet<string> | undefined }>;
   /** Records the first use of a certificate, which replaces its predecessor (docs/api.md). */
   use(certificate: UsedCertificate): Promise<void>;
   /** Records a refusal as the last auth failure of the identity, if core knows it. */
-  refused(failure: { identity: string; reason: ProblemCode; certificateId?: string }): Promise<void>;
+  refused(failure: {
+    identity: string;
+    reason: ProblemCode;
+    certificateId?: string;
+  }): Promise<void>;
 }
 
 /** Decides who may send. */
@@ -77,7 +85,9 @@ export interface Admission {
    * Returns why a certificate has no active row, and the Problem with which ingest rejects it for that. For a connection; `admit` decides
    * on each call.
    */
-  check(certificate: CallerCertificate): Promise<{ fault: ProblemCode | undefined; refuse: Problem | undefined }>;
+  check(
+    certificate: CallerCertificate,
+  ): Promise<{ fault: ProblemCode | undefined; refuse: Problem | undefined }>;
   /**
    * Records an expired certificate, of which TLS has not checked the chain, as the last auth failure of its identity: only if core has
    * issued it. Never rejects.
@@ -111,8 +121,16 @@ export const createAdmission = ({
   const expiryFault = (caller: Caller): Problem | undefined =>
     clock.now() < caller.notAfter + 1000 ? undefined : new Problem("certificate_expired");
 
-  const recordRefusal = (identity: string, reason: ProblemCode, state: CertificateState | undefined) =>
-    certificates.refused({ identity, reason, ...(state ? { certificateId: state.certificateId } : {}) });
+  const recordRefusal = (
+    identity: string,
+    reason: ProblemCode,
+    state: CertificateState | undefined,
+  ) =>
+    certificates.refused({
+      identity,
+      reason,
+      ...(state ? { certificateId: state.certificateId } : {}),
+    });
   // Calls that arrive together share a query, however many there are, and whether of one certificate or of several.
   const findInGroup = groupCalls<string, CertificateState | undefined>({
     run: async (fingerprints) => {
@@ -136,7 +154,8 @@ export const createAdmission = ({
       if (!identity.ok) return { fault: undefined, refuse: undefined };
       const state = await findState(fingerprintSha256);
       const fault = faultOf(state);
-      if (fault === undefined || !requireEnrollment) return { fault: fault?.code, refuse: undefined };
+      if (fault === undefined || !requireEnrollment)
+        return { fault: fault?.code, refuse: undefined };
       await recordRefusal(identity.identity, fault.code, state);
       return { fault: fault.code, refuse: fault };
     },
@@ -174,7 +193,8 @@ export const createAdmission = ({
       // Before the lookup: what ends after a caller was looked up is read the next time.
       const { read, ended } = await certificates.ended(endsRead);
       const suspects = callers.filter(
-        (caller) => ended === undefined || !confirmed.has(caller) || ended.has(caller.fingerprintSha256),
+        (caller) =>
+          ended === undefined || !confirmed.has(caller) || ended.has(caller.fingerprintSha256),
       );
       const fingerprints = [...new Set(suspects.map(({ fingerprintSha256 }) => fingerprintSha256))];
       if (fingerprints.length > 0 && !(await certificates.areActive(fingerprints))) {

@@ -33,7 +33,8 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
   };
   return {
     untilReadable(hostId, ...signals) {
-      if (used - incomplete < readableBelow && (ofHosts.get(hostId) ?? 0) < hostBelow) return undefined;
+      if (used - incomplete < readableBelow && (ofHosts.get(hostId) ?? 0) < hostBelow)
+        return undefined;
       const signal = AbortSignal.any(signals);
       return new Promise((resolve, reject) => {
         if (signal.aborted) return reject(signal.reason);
@@ -71,7 +72,10 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
 };
 
 /** Reserves bytes of frames. Returns their release, which may be called again, or null if they do not fit. */
-export const reserveOnce = (budget: Pick<ByteBudget, "reserve" | "release">, bytes: number): (() => void) | null => {
+export const reserveOnce = (
+  budget: Pick<ByteBudget, "reserve" | "release">,
+  bytes: number,
+): (() => void) | null => {
   if (!budget.reserve(bytes)) return null;
   let isReserved = true;
   return () => {

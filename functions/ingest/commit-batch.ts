@@ -9,7 +9,10 @@ import type { Pending } from "./waiting-frames.ts";
  * - "first": it commits as soon as the server has its rows. It ends with its commit or its failure.
  * - "yielded": its frames are in a later batch. It ends, and settles none of them.
  */
-export type BatchState = { name: "behind"; yield(): void } | { name: "first"; since: number } | { name: "yielded" };
+export type BatchState =
+  | { name: "behind"; yield(): void }
+  | { name: "first"; since: number }
+  | { name: "yielded" };
 
 /** How long a batch has run: it begins "prompt", then becomes "slow" and then "stuck", unless it ends. */
 export type BatchPace = "prompt" | "slow" | "stuck";
@@ -60,12 +63,14 @@ export const beginBatch = (
 ): Batch => {
   const group = groupFrames(frames, expected);
   const earlier = [...running].filter(({ keys }) => !keys.isDisjointFrom(group.keys));
-  const batch = earlier.length === 0 ? beginFirst(group, clock) : beginBehind(group, earlier, clock);
+  const batch =
+    earlier.length === 0 ? beginFirst(group, clock) : beginBehind(group, earlier, clock);
   if (group.expected === undefined) return batch;
   for (const { frame } of frames) {
     const key = queueKey(frame.hostId, frame.queueId);
     const cursor = expected.get(key) ?? 0n;
-    if (frame.previousSequence <= cursor && frame.lastSequence > cursor) expected.set(key, frame.lastSequence);
+    if (frame.previousSequence <= cursor && frame.lastSequence > cursor)
+      expected.set(key, frame.lastSequence);
   }
   return batch;
 };
@@ -78,7 +83,11 @@ const beginFirst = (group: FrameGroup, clock: Pick<Clock, "monotonic">): Batch =
   ended: Promise.resolve(),
 });
 
-const beginBehind = (group: FrameGroup, earlier: readonly Batch[], clock: Pick<Clock, "monotonic">): Batch => {
+const beginBehind = (
+  group: FrameGroup,
+  earlier: readonly Batch[],
+  clock: Pick<Clock, "monotonic">,
+): Batch => {
   const yielded = Promise.withResolvers<never>();
   const turn = Promise.race([Promise.all(earlier.map(({ ended }) => ended)), yielded.promise]);
   const behind: BatchState = {

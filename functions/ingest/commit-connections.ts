@@ -62,7 +62,9 @@ export const createCommitConnections = ({
       } catch (cause) {
         destroyClient(client);
         if (!isLate) throw cause;
-        throw Object.assign(new Error("the server did not finish in time", { cause }), { code: "DEADLINE_EXCEEDED" });
+        throw Object.assign(new Error("the server did not finish in time", { cause }), {
+          code: "DEADLINE_EXCEEDED",
+        });
       } finally {
         active.delete(client);
         // With a reason: without one, each batch would build an error and its stack trace.

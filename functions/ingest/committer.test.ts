@@ -21,7 +21,9 @@ afterEach(async () => {
   await database.drop();
 });
 
-const start = (options: Partial<CommitterOptions> = {}): { committer: Committer; batches: number[] } => {
+const start = (
+  options: Partial<CommitterOptions> = {},
+): { committer: Committer; batches: number[] } => {
   const batches: number[] = [];
   const committer = createCommitter({
     connect: () => openCommitClient(database.url),
@@ -40,7 +42,13 @@ const queue = (byte: number): Uint8Array => new Uint8Array(16).fill(byte);
 const frame = (
   from: number,
   to: number,
-  { hostId = "host-a", queueId = queue(1), payload = "p", kind = "log_line", without = [] as number[] } = {},
+  {
+    hostId = "host-a",
+    queueId = queue(1),
+    payload = "p",
+    kind = "log_line",
+    without = [] as number[],
+  } = {},
 ): FrameToCommit => {
   const sequences = Array.from({ length: to - from + 1 }, (_, index) => from + index);
   const rows = sequences
@@ -92,7 +100,11 @@ describe("committer", () => {
       storedRows: 3,
       storedBytes: 3,
     });
-    expect(await committer.commit(frame(1, 3), 3)).toMatchObject({ outcome: "committed", cursor: 3n, storedRows: 0 });
+    expect(await committer.commit(frame(1, 3), 3)).toMatchObject({
+      outcome: "committed",
+      cursor: 3n,
+      storedRows: 0,
+    });
     expect(await committer.commit(frame(2, 5), 3)).toMatchObject({
       outcome: "committed",
       cursor: 5n,
@@ -121,7 +133,9 @@ describe("committer", () => {
     const sent: Promise<unknown>[] = [];
     for (let round = 0; round < 20; round++)
       for (let host = 0; host < 10; host++)
-        sent.push(committer.commit(frame(round * 2 + 1, round * 2 + 2, { hostId: `host-${host}` }), 2));
+        sent.push(
+          committer.commit(frame(round * 2 + 1, round * 2 + 2, { hostId: `host-${host}` }), 2),
+        );
     for (const outcome of await Promise.all(sent))
       expect(outcome).toMatchObject({ outcome: "committed", storedRows: 2 });
     expect((await stored()).length).toBe(400);
@@ -134,7 +148,9 @@ describe("committer", () => {
     const hosts = Array.from({ length: 30 }, (_, index) => `host-${index}`);
     const sent = cores.flatMap(({ committer }, index) => {
       const order = index % 2 === 0 ? hosts : hosts.toReversed();
-      return order.flatMap((hostId) => [1, 2, 3].map((n) => committer.commit(frame(n, n, { hostId }), 1)));
+      return order.flatMap((hostId) =>
+        [1, 2, 3].map((n) => committer.commit(frame(n, n, { hostId }), 1)),
+      );
     });
     const outcomes = (await Promise.all(sent)) as { outcome: string }[];
     expect(outcomes.some(({ outcome }) => outcome === "committed")).toBe(true);
@@ -155,7 +171,9 @@ describe("committer", () => {
     expect((await refused).code).toBe("23505");
     expect(await other).toMatchObject({ outcome: "committed" });
     expect(await stored()).toEqual(["host-a 01 1", "host-a 01 2", "host-a 01 3", "host-b 01 1"]);
-    expect(await sql`select cursor::int from ingest_cursor where host_id = 'host-a'`).toEqual([{ cursor: 0 }]);
+    expect(await sql`select cursor::int from ingest_cursor where host_id = 'host-a'`).toEqual([
+      { cursor: 0 },
+    ]);
     await sql`update ingest_cursor set cursor = 3 where host_id = 'host-a'`;
     expect(await committer.commit(frame(4, 4), 1)).toMatchObject({ cursor: 4n });
   });
@@ -259,7 +277,9 @@ describe("committer", () => {
       again.catch(() => undefined);
     });
     expect(Math.max(...longest)).toBeLessThan(5_000);
-    expect(await committer.commit(frame(2, 3, { hostId: locked }), 1)).toMatchObject({ cursor: 3n });
+    expect(await committer.commit(frame(2, 3, { hostId: locked }), 1)).toMatchObject({
+      cursor: 3n,
+    });
     expect((await stored()).filter((row) => row.startsWith("host-0 "))).toEqual([
       "host-0 01 1",
       "host-0 01 2",
@@ -292,7 +312,9 @@ describe("committer", () => {
     await sql`alter table ingest_cursor rename to renamed`;
     const { committer } = start();
     const outcomes = await Promise.all(
-      Array.from({ length: 20 }, (_, at) => failure(committer.commit(frame(1, 1, { hostId: `h-${at}` }), 1))),
+      Array.from({ length: 20 }, (_, at) =>
+        failure(committer.commit(frame(1, 1, { hostId: `h-${at}` }), 1)),
+      ),
     );
     expect(outcomes.every(({ code }) => code === "42P01")).toBe(true);
     const connections = () => sql<{ count: number }[]>`select count(*)::int from pg_stat_activity
@@ -323,7 +345,9 @@ describe("committer", () => {
       return openCommitClient(database.url);
     };
     const { committer } = start({ connect });
-    expect(await failure(committer.commit(frame(1, 1), 1))).toMatchObject({ code: "database_unavailable" });
+    expect(await failure(committer.commit(frame(1, 1), 1))).toMatchObject({
+      code: "database_unavailable",
+    });
     expect(committer.health().healthy).toBe(false);
     isDown = false;
     await expect.poll(() => committer.health().healthy, { timeout: 5_000 }).toBe(true);
@@ -376,7 +400,10 @@ describe("committer", () => {
     const send = (hostId: string, sequence: number) =>
       committer.commit(frame(sequence, sequence, { hostId }), parallelBytes / 16);
     /** One frame is in a batch of its own, and the others are in the next ones. */
-    const round = (sequence: number) => [send(first, sequence), ...others.map((hostId) => send(hostId, sequence))];
+    const round = (sequence: number) => [
+      send(first, sequence),
+      ...others.map((hostId) => send(hostId, sequence)),
+    ];
     await Promise.all(round(1));
     expect(sizes.splice(0)).toEqual([1, 15]);
     const { sql } = database.connect();
@@ -385,7 +412,8 @@ describe("committer", () => {
       const failed = round(2).slice(1).map(failure);
       await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
       await clock.advance(commitDeadlineMs);
-      for (const cause of await Promise.all(failed)) expect(cause).toMatchObject({ code: "database_unavailable" });
+      for (const cause of await Promise.all(failed))
+        expect(cause).toMatchObject({ code: "database_unavailable" });
     });
     sizes.splice(0);
     await Promise.all([send(first, 3), ...others.map((hostId) => send(hostId, 2))]);
@@ -398,9 +426,12 @@ describe("committer", () => {
     const { committer } = start();
     await committer.commit(frame(1, 1), 1);
     const sent = [];
-    for (let n = 1; n <= 40; n++) sent.push(committer.commit(frame(n * 2, n * 2 + 1), parallelBytes));
+    for (let n = 1; n <= 40; n++)
+      sent.push(committer.commit(frame(n * 2, n * 2 + 1), parallelBytes));
     const outcomes = await Promise.all(sent);
-    expect(outcomes.map(({ cursor }) => cursor)).toEqual(outcomes.map((_, index) => BigInt(index * 2 + 3)));
+    expect(outcomes.map(({ cursor }) => cursor)).toEqual(
+      outcomes.map((_, index) => BigInt(index * 2 + 3)),
+    );
     expect((await stored()).length).toBe(81);
   });
 
@@ -424,15 +455,20 @@ describe("committer", () => {
     for (let n = 1; n <= 60; n += 3) {
       await here.commit(frame(n, n), parallelBytes);
       await there.commit(frame(n + 1, n + 1), parallelBytes);
-      const both = [here, there].map((committer) => committer.commit(frame(n + 1, n + 2), parallelBytes));
-      expect((await Promise.all(both)).reduce((sum, { storedRows }) => sum + storedRows, 0)).toBe(1);
+      const both = [here, there].map((committer) =>
+        committer.commit(frame(n + 1, n + 2), parallelBytes),
+      );
+      expect((await Promise.all(both)).reduce((sum, { storedRows }) => sum + storedRows, 0)).toBe(
+        1,
+      );
     }
     expect((await stored()).length).toBe(60);
   });
 
   it("keeps the 16 newest cursors of a host", async () => {
     const { committer } = start();
-    for (let n = 1; n <= cursorsOfHostMax + 3; n++) await committer.commit(frame(1, 1, { queueId: queue(n) }), 1);
+    for (let n = 1; n <= cursorsOfHostMax + 3; n++)
+      await committer.commit(frame(1, 1, { queueId: queue(n) }), 1);
     await committer.commit(frame(1, 1, { hostId: "host-b" }), 1);
     const rows = await database.connect().sql<{ host_id: string; queues: string[] }[]>`
       select host_id, count(*)::int as cursors, min(get_byte(queue_id, 0)) as oldest from ingest_cursor group by host_id
@@ -449,7 +485,8 @@ describe("committer", () => {
     const discarded = frame(1, 4, { without: [1, 2, 3, 4] });
     await committer.commit(discarded, 1);
     const { sql } = database.connect();
-    const read = async () => (await sql`select last_envelope_at from ingest_host`)[0]?.last_envelope_at;
+    const read = async () =>
+      (await sql`select last_envelope_at from ingest_host`)[0]?.last_envelope_at;
     const first = await read();
     now += 5_000;
     await committer.commit(discarded, 1);

@@ -23,9 +23,20 @@ import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
 import { commitConnectionsMax } from "../store/database/call-limits.ts";
 import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";
-import { type CommitNeeds, commitDeadlineMs, commitFrames, commitFramesAhead } from "../store/ingest/commit-frames.ts";
+import {
+  type CommitNeeds,
+  commitDeadlineMs,
+  commitFrames,
+  commitFramesAhead,
+} from "../store/ingest/commit-frames.ts";
 import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
-import { type Batch, type BatchPace, beginBatch, type FrameGroup, groupFrames } from "./commit-batch.ts";
+import {
+  type Batch,
+  type BatchPace,
+  beginBatch,
+  type FrameGroup,
+  groupFrames,
+} from "./commit-batch.ts";
 import { createCommitConnections } from "./commit-connections.ts";
 import { createWaitingFrames, type Pending } from "./waiting-frames.ts";
 
@@ -83,7 +94,8 @@ const stuckAfterMs = 1_000;
 /** A batch of at most this size is not too large, however slow. */
 const batchBytesMin = 256 * 1024;
 
-const bytesOf = (frames: FrameGroup["frames"]): number => frames.reduce((sum, { bytes }) => sum + bytes, 0);
+const bytesOf = (frames: FrameGroup["frames"]): number =>
+  frames.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Makes a committer; it connects with the first frame. */
 export const createCommitter = ({
@@ -188,7 +200,8 @@ export const createCommitter = ({
       if (isLockTimeout(cause) && keys.size > 1) {
         yieldBehind();
         putBack(group);
-      } else if (frames.length > 1 && canRetryIndividually(cause)) await retryIndividually(batch, frames);
+      } else if (frames.length > 1 && canRetryIndividually(cause))
+        await retryIndividually(batch, frames);
       else {
         // A lock says nothing about the server.
         if (!isLockTimeout(cause)) fail();
@@ -206,11 +219,15 @@ export const createCommitter = ({
     }
   };
 
-  const attempt = ({ turn }: Batch, { frames, keys, expected: cursors }: FrameGroup): Promise<FrameOutcome[]> =>
+  const attempt = (
+    { turn }: Batch,
+    { frames, keys, expected: cursors }: FrameGroup,
+  ): Promise<FrameOutcome[]> =>
     pool.run(async (client) => {
       const startedAt = clock.monotonic();
       const some = frames.map(({ frame }) => frame);
-      let outcomes = cursors && (await commitFramesAhead(client, some, { ...commits, expected: cursors, turn }));
+      let outcomes =
+        cursors && (await commitFramesAhead(client, some, { ...commits, expected: cursors, turn }));
       if (outcomes === undefined) {
         forget(keys);
         await turn;
@@ -265,9 +282,11 @@ export const createCommitter = ({
         pump();
       }),
     health() {
-      if (state.name === "failing") return { healthy: false, detail: "the last batch did not commit" };
+      if (state.name === "failing")
+        return { healthy: false, detail: "the last batch did not commit" };
       let oldest = waiting.oldest() ?? clock.monotonic();
-      for (const batch of batches) if (batch.state.name === "first") oldest = Math.min(oldest, batch.state.since);
+      for (const batch of batches)
+        if (batch.state.name === "first") oldest = Math.min(oldest, batch.state.since);
       const waited = clock.monotonic() - oldest;
       return waited > stalledAfterMs
         ? { healthy: false, detail: `a frame has been waiting for ${Math.round(waited / 1000)} s` }
@@ -286,10 +305,12 @@ const createBatchLimit = ({ bytesMax, timeoutMs }: { bytesMax: number; timeoutMs
   return {
     bytes: () => limit,
     failed(bytes: number, cause: unknown): void {
-      if (bytes > batchBytesMin && errorCode(cause) === "DEADLINE_EXCEEDED") limit = Math.max(batchBytesMin, bytes / 2);
+      if (bytes > batchBytesMin && errorCode(cause) === "DEADLINE_EXCEEDED")
+        limit = Math.max(batchBytesMin, bytes / 2);
     },
     committed(bytes: number, ms: number): void {
-      if (limit < bytesMax && ms < timeoutMs / 2 && bytes > limit / 2) limit = Math.min(bytesMax, limit * 2);
+      if (limit < bytesMax && ms < timeoutMs / 2 && bytes > limit / 2)
+        limit = Math.min(bytesMax, limit * 2);
     },
   };
 };

@@ -15,6 +15,10 @@ const received = (problem: Problem): GrpcError => {
 
 it("says in google.rpc.RetryInfo when to retry, where the problem does", () => {
   const error = received(new Problem("shutting_down", { retryAfterSeconds: 7.6 }));
-  expect([error.code, error.reason(), error.retryAfterSeconds()]).toEqual(["unavailable", "shutting_down", 7]);
+  expect([error.code, error.reason(), error.retryAfterSeconds()]).toEqual([
+    "unavailable",
+    "shutting_down",
+    7,
+  ]);
   expect(received(new Problem("shutting_down")).retryAfterSeconds()).toBe(0);
 });

@@ -16,12 +16,20 @@ export const errorDomain = "svc.ingest.v1";
 export const toConnectError = (error: unknown): ConnectError => {
   if (error instanceof ConnectError) return fromConnect(error);
   const problem =
-    error instanceof Problem ? error : (databaseProblem(error) ?? new Problem("internal", { cause: error }));
+    error instanceof Problem
+      ? error
+      : (databaseProblem(error) ?? new Problem("internal", { cause: error }));
   const { detail = problem.code, extensions = {}, retryAfterSeconds, cause } = problem.options;
   const metadata: Record<string, string> = {};
   for (const [name, value] of Object.entries(extensions)) metadata[name] = String(value);
-  const info = { desc: ErrorInfoSchema, value: { reason: problem.code, domain: errorDomain, metadata } };
-  const retryDelay = retryAfterSeconds === undefined ? undefined : durationFromMs(Math.round(retryAfterSeconds * 1000));
+  const info = {
+    desc: ErrorInfoSchema,
+    value: { reason: problem.code, domain: errorDomain, metadata },
+  };
+  const retryDelay =
+    retryAfterSeconds === undefined
+      ? undefined
+      : durationFromMs(Math.round(retryAfterSeconds * 1000));
   const retry = retryDelay ? [{ desc: RetryInfoSchema, value: { retryDelay } }] : [];
   const code = Code[transportStatus[problem.kind].connect];
   return new ConnectError(detail, code, undefined, [info, ...retry], cause);
@@ -29,9 +37,11 @@ export const toConnectError = (error: unknown): ConnectError => {
 
 const fromConnect = (error: ConnectError): ConnectError => {
   if (error.details.length > 0) return error;
-  if (error.code === Code.ResourceExhausted) return toConnectError(new Problem("frame_too_large", { cause: error }));
+  if (error.code === Code.ResourceExhausted)
+    return toConnectError(new Problem("frame_too_large", { cause: error }));
   // Connect reports bytes that are no protobuf as an internal error.
-  const malformed = error.code === Code.InvalidArgument || error.rawMessage.startsWith("parse binary");
+  const malformed =
+    error.code === Code.InvalidArgument || error.rawMessage.startsWith("parse binary");
   if (malformed) return toConnectError(new Problem("frame_invalid", { cause: error }));
   return error;
 };

@@ -17,7 +17,10 @@ import { createStatuses, type StatusRegister } from "./statuses.ts";
 
 /** The parts of core that ingest uses. */
 export interface IngestNeeds {
-  config: Pick<IngestConfig, "frameBytesMax" | "payloadBytesMax" | "discardSpanNames" | "requireEnrollment">;
+  config: Pick<
+    IngestConfig,
+    "frameBytesMax" | "payloadBytesMax" | "discardSpanNames" | "requireEnrollment"
+  >;
   hostIdBytesMax: number;
   /** Where frames are stored. */
   sink: Sink;
@@ -28,7 +31,9 @@ export interface IngestNeeds {
   log: Log;
   observe: IngestObserver;
   /** `use` is given several certificates, each of another identity. */
-  certificates: Omit<CertificateRegister, "use"> & { use(certificates: readonly UsedCertificate[]): Promise<void> };
+  certificates: Omit<CertificateRegister, "use"> & {
+    use(certificates: readonly UsedCertificate[]): Promise<void>;
+  };
   /**
    * Listens for what other replicas commit. Without it ingest rechecks within 2 s what may be revoked, and hosts learn of a config with
    * their next heartbeat.
@@ -78,7 +83,10 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     await needs.certificates.use(used);
     return used;
   };
-  const useInGroup = inGroups(useAll, { keyOf: ({ identityId }) => identityId, pause: needs.pauseUses });
+  const useInGroup = inGroups(useAll, {
+    keyOf: ({ identityId }) => identityId,
+    pause: needs.pauseUses,
+  });
   const use = async (certificate: UsedCertificate) => void (await useInGroup(certificate));
   const admission = createAdmission({
     clock,
@@ -94,7 +102,11 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
   });
   const { inFlightBytesMax = 64 * 1024 * 1024 } = needs;
   const budget = createByteBudget(inFlightBytesMax);
-  const incomplete = createIncompleteMessages({ budget, clock, identityBytesMax: inFlightBytesMax / 8 });
+  const incomplete = createIncompleteMessages({
+    budget,
+    clock,
+    identityBytesMax: inFlightBytesMax / 8,
+  });
   const statuses = createStatuses({
     register: needs.statuses,
     budget,
@@ -127,7 +139,9 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     async watch(signal) {
       await needs
         .listen?.({ revoked: streams.triggerRecheck, directive: statuses.direct })
-        .catch((err: unknown) => log.warn({ err }, "notifications failed; streams are rechecked every 2 s"));
+        .catch((err: unknown) =>
+          log.warn({ err }, "notifications failed; streams are rechecked every 2 s"),
+        );
       await Promise.all([streams.watch(signal), incomplete.watch(signal)]);
     },
     reopenStreams: streams.reopen,

@@ -28,14 +28,20 @@ export const decodeForward = (bytes: Uint8Array): ForwardRequest["message"] => {
 };
 
 /** Decodes a SubmitRequest into the context's values. Returns an empty one for Connect to decode. */
-export const decodeSubmit = (message: Uint8Array<ArrayBuffer>, codec: string, values: ContextValues | undefined) => {
+export const decodeSubmit = (
+  message: Uint8Array<ArrayBuffer>,
+  codec: string,
+  values: ContextValues | undefined,
+) => {
   if (values === undefined) return message;
   try {
     const isJson = codec === "json";
     values.set(
       submittedKey,
       isJson
-        ? fromJsonString(SubmitRequestSchema, strictUtf8.decode(message), { ignoreUnknownFields: true })
+        ? fromJsonString(SubmitRequestSchema, strictUtf8.decode(message), {
+            ignoreUnknownFields: true,
+          })
         : fromBinary(SubmitRequestSchema, message, { readUnknownFields: false }),
     );
     return isJson ? Uint8Array.of(0x7b, 0x7d) : new Uint8Array();

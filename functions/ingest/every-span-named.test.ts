@@ -11,7 +11,12 @@ const request = (resources: string[][][]): Uint8Array =>
     create(ExportTraceServiceRequestSchema, {
       resourceSpans: resources.map((scopes) => ({
         resource: {
-          attributes: [{ key: "service.name", value: { value: { case: "stringValue" as const, value: "health" } } }],
+          attributes: [
+            {
+              key: "service.name",
+              value: { value: { case: "stringValue" as const, value: "health" } },
+            },
+          ],
         },
         schemaUrl: "https://example.test/health",
         scopeSpans: scopes.map((spans) => ({
@@ -22,7 +27,9 @@ const request = (resources: string[][][]): Uint8Array =>
             startTimeUnixNano: 2n ** 63n,
             flags: 257,
             events: [{ name: "health", timeUnixNano: 1n }],
-            attributes: [{ key: "d", value: { value: { case: "doubleValue" as const, value: 0.5 } } }],
+            attributes: [
+              { key: "d", value: { value: { case: "doubleValue" as const, value: 0.5 } } },
+            ],
           })),
         })),
       })),
@@ -34,7 +41,9 @@ const names = new Set(["health", "GET /ready"]);
 describe("everySpanNamed", () => {
   it("G7: is true only when there is a span and every name matches exactly", () => {
     expect(everySpanNamed(request([[["health"]]]), names)).toBe(true);
-    expect(everySpanNamed(request([[["health", "GET /ready"]], [["health"], []]]), names)).toBe(true);
+    expect(everySpanNamed(request([[["health", "GET /ready"]], [["health"], []]]), names)).toBe(
+      true,
+    );
     expect(everySpanNamed(request([[["health", "health "]]]), names)).toBe(false);
     expect(everySpanNamed(request([[["health"]], [["Health"]]]), names)).toBe(false);
     expect(everySpanNamed(request([[[""]]]), names)).toBe(false);
@@ -54,16 +63,23 @@ describe("everySpanNamed", () => {
     expect(everySpanNamed(group, names)).toBe(false);
     expect(everySpanNamed(Uint8Array.of(...whole, 0x08, 0x01), names)).toBe(false);
     // A name that is not UTF-8: ff inside resource_spans { scope_spans { spans { name } } }.
-    expect(everySpanNamed(Uint8Array.of(0x0a, 7, 0x12, 5, 0x12, 3, 0x2a, 1, 0xff), new Set(["\ufffd"]))).toBe(false);
+    expect(
+      everySpanNamed(Uint8Array.of(0x0a, 7, 0x12, 5, 0x12, 3, 0x2a, 1, 0xff), new Set(["\ufffd"])),
+    ).toBe(false);
   });
 
   it("agrees with a full decoder on every tree of spans", () => {
     const name = fc.constantFrom("health", "GET /ready", "other", "");
     fc.assert(
-      fc.property(fc.array(fc.array(fc.array(name, { maxLength: 3 }), { maxLength: 3 }), { maxLength: 3 }), (tree) => {
-        const all = tree.flat(2);
-        expect(everySpanNamed(request(tree), names)).toBe(all.length > 0 && all.every((one) => names.has(one)));
-      }),
+      fc.property(
+        fc.array(fc.array(fc.array(name, { maxLength: 3 }), { maxLength: 3 }), { maxLength: 3 }),
+        (tree) => {
+          const all = tree.flat(2);
+          expect(everySpanNamed(request(tree), names)).toBe(
+            all.length > 0 && all.every((one) => names.has(one)),
+          );
+        },
+      ),
     );
   });
 
@@ -73,6 +89,8 @@ describe("everySpanNamed", () => {
   });
 
   it("never throws, on any bytes", () => {
-    fc.assert(fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => void everySpanNamed(bytes, names)));
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => void everySpanNamed(bytes, names)),
+    );
   });
 });

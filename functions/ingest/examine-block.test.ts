@@ -8,7 +8,13 @@ import {
   EnvelopesSchema,
   FrameSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { describeFrame, sentFrames, sentIdentity, sentLimits, sentQueue } from "../../tests/support/sent-frames.ts";
+import {
+  describeFrame,
+  sentFrames,
+  sentIdentity,
+  sentLimits,
+  sentQueue,
+} from "../../tests/support/sent-frames.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { Problem } from "../problems.ts";
 import { examineBlock } from "./examine-block.ts";
@@ -49,7 +55,11 @@ const blockOf = (frame: FrameInit, encoding = BlockEncoding.ZSTD): Block => {
 const lines = (count: number, more: object = {}) => ({
   hostId: sentIdentity,
   queueId: sentQueue,
-  envelopes: Array.from({ length: count }, (_, index) => ({ sequence: BigInt(index + 1), kind: "log_line", ...more })),
+  envelopes: Array.from({ length: count }, (_, index) => ({
+    sequence: BigInt(index + 1),
+    kind: "log_line",
+    ...more,
+  })),
 });
 const health = Uint8Array.of(10, 12, 18, 10, 18, 8, 42, 6, 104, 101, 97, 108, 116, 104);
 
@@ -59,8 +69,11 @@ describe("examineBlock", () => {
     const property = fc.property(sentFrames, fc.boolean(), (frame, isCompressed) => {
       const block = blockOf(frame, isCompressed ? BlockEncoding.ZSTD : BlockEncoding.NONE);
       const ofBlock = settle(() => examine(block));
-      const ofFrame = settle(() => examineFrame(create(FrameSchema, frame), sentIdentity, limits, receivedAt));
-      if (typeof ofBlock === "string" || typeof ofFrame === "string") return void expect(ofBlock).toBe(ofFrame);
+      const ofFrame = settle(() =>
+        examineFrame(create(FrameSchema, frame), sentIdentity, limits, receivedAt),
+      );
+      if (typeof ofBlock === "string" || typeof ofFrame === "string")
+        return void expect(ofBlock).toBe(ofFrame);
       expect(describeFrame(ofBlock)).toEqual(describeFrame(ofFrame));
       if (ofBlock.frame.run.compressed) {
         expect(ofBlock.frame.run.compressed).toBe(block.data);
@@ -110,7 +123,11 @@ describe("examineBlock", () => {
     const never = { ...zstdCodec, decompress: () => expect.fail("it was decompressed") };
     const large = { ...blockOf(lines(1)), rawBytes: 100_001 };
     expect(settle(() => examine(large, never))).toBe("frame_too_large");
-    const bomb = { ...blockOf(lines(1)), rawBytes: 1_000, data: zstdCodec.compress(new Uint8Array(50_000_000)) };
+    const bomb = {
+      ...blockOf(lines(1)),
+      rawBytes: 1_000,
+      data: zstdCodec.compress(new Uint8Array(50_000_000)),
+    };
     const before = process.memoryUsage().arrayBuffers;
     expect(settle(() => examine(bomb))).toBe("frame_invalid");
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(1_000_000);
@@ -125,10 +142,16 @@ describe("examineBlock", () => {
     ["an encoding that core does not know", { encoding: 9 as BlockEncoding }],
     ["the other encoding", { encoding: BlockEncoding.NONE }],
     ["data that are cut off", ({ data }) => ({ data: data.subarray(0, -1) })],
-    ["data that are not zstd", ({ data }) => ({ data: Uint8Array.from(data, (byte) => byte ^ 0x55) })],
+    [
+      "data that are not zstd",
+      ({ data }) => ({ data: Uint8Array.from(data, (byte) => byte ^ 0x55) }),
+    ],
     ["bytes behind its data", ({ data }) => ({ data: Buffer.concat([data, Uint8Array.of(1)]) })],
     ["two frames of zstd", ({ data }) => ({ data: Buffer.concat([data, data]) })],
-    ["data that are no envelopes", { rawBytes: 3, encoding: BlockEncoding.NONE, data: Uint8Array.of(0x22, 9, 9) }],
+    [
+      "data that are no envelopes",
+      { rawBytes: 3, encoding: BlockEncoding.NONE, data: Uint8Array.of(0x22, 9, 9) },
+    ],
     ["sequences that do not rise", { previousSequence: 2n }],
     ["a queue id of 15 bytes", { queueId: new Uint8Array(15) }],
   ])("rejects a block with %s", (_, change) => {
@@ -154,7 +177,8 @@ describe("examineBlock", () => {
     expect(unpacked.map((bytes) => bytes?.length)).toEqual([0]);
     for (const rawBytes of [89_999, 90_001]) {
       const before = process.memoryUsage().arrayBuffers;
-      for (let time = 0; time < 50; time++) expect(settle(() => examine({ ...block, rawBytes }))).toBe("frame_invalid");
+      for (let time = 0; time < 50; time++)
+        expect(settle(() => examine({ ...block, rawBytes }))).toBe("frame_invalid");
       expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(20 * raw.length);
     }
   });
@@ -163,7 +187,12 @@ describe("examineBlock", () => {
     const wide = { ...limits, frameBytesMax: 10_000_000 };
     const of = (count: number) =>
       settle(() =>
-        examineBlock(blockOf(lines(count)), { identity: sentIdentity, limits: wide, receivedAt, codec: zstdCodec }),
+        examineBlock(blockOf(lines(count)), {
+          identity: sentIdentity,
+          limits: wide,
+          receivedAt,
+          codec: zstdCodec,
+        }),
       );
     expect(of(100_001)).toBe("frame_too_large");
     expect(of(100_000)).not.toBe("frame_too_large");

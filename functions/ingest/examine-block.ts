@@ -10,7 +10,13 @@ import {
 import { createWireCheck } from "../../proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
-import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits, heldBytes } from "./examine-frame.ts";
+import {
+  checkClaims,
+  type ExaminedFrame,
+  examineFrame,
+  type FrameLimits,
+  heldBytes,
+} from "./examine-frame.ts";
 import { checkLimits } from "./limit-messages.ts";
 import { frameOf, scanEnvelopes } from "./scan-envelopes.ts";
 
@@ -51,7 +57,11 @@ export const examineBlock = (sent: Block, examination: Examination): ExaminedFra
   }
 };
 
-const examineContent = (sent: Block, bytes: Uint8Array, examination: Examination): ExaminedFrame => {
+const examineContent = (
+  sent: Block,
+  bytes: Uint8Array,
+  examination: Examination,
+): ExaminedFrame => {
   const { identity, limits, receivedAt, codec } = examination;
   const { previousSequence } = sent;
   // Outlives the message that it is a part of.
@@ -59,7 +69,12 @@ const examineContent = (sent: Block, bytes: Uint8Array, examination: Examination
   const read = scanEnvelopes(bytes, limits, previousSequence);
   const examined = read
     ? frameOf(read, { hostId: identity, queueId, previousSequence, receivedAt })
-    : examineFrame({ ...sent, queueId, envelopes: decodeEnvelopes(bytes) }, identity, limits, receivedAt);
+    : examineFrame(
+        { ...sent, queueId, envelopes: decodeEnvelopes(bytes) },
+        identity,
+        limits,
+        receivedAt,
+      );
   const { frame, rejected, discarded } = examined;
   if (
     frame.lastSequence !== sent.lastSequence ||
@@ -78,7 +93,11 @@ const examineContent = (sent: Block, bytes: Uint8Array, examination: Examination
   };
 };
 
-const decode = ({ rawBytes, encoding, data }: Block, bytesMax: number, codec: Pick<BlockCodec, "decompress">) => {
+const decode = (
+  { rawBytes, encoding, data }: Block,
+  bytesMax: number,
+  codec: Pick<BlockCodec, "decompress">,
+) => {
   if (rawBytes > bytesMax) throw new Problem("frame_too_large");
   if (encoding === BlockEncoding.NONE && data.length === rawBytes) return data;
   const bytes = encoding === BlockEncoding.ZSTD ? codec.decompress(data, rawBytes) : null;
@@ -97,4 +116,5 @@ const decodeEnvelopes = (bytes: Uint8Array): Envelope[] => {
   }
 };
 
-const invalid = (detail: string, cause?: unknown): Problem => new Problem("frame_invalid", { detail, cause });
+const invalid = (detail: string, cause?: unknown): Problem =>
+  new Problem("frame_invalid", { detail, cause });

@@ -46,7 +46,8 @@ const nul = "\0";
 /** The memory of an envelope beside its bytes: the objects of protobuf decoding and the overhead of a row. */
 export const envelopeOverheadBytes = 256;
 /** Returns what an ack counts in memory until it is sent, beside a few bytes. */
-export const ackBytes = ({ rejected }: Pick<Ack, "rejected">): number => rejected.length * envelopeOverheadBytes;
+export const ackBytes = ({ rejected }: Pick<Ack, "rejected">): number =>
+  rejected.length * envelopeOverheadBytes;
 /** The same of an attribute. */
 export const attributeOverheadBytes = 96;
 /** 0001-01-01, as google.protobuf.Timestamp has it. */
@@ -68,7 +69,8 @@ export const checkClaims = (
     throw new Problem(bytes > hostIdBytesMax ? "host_id_too_long" : "host_identity_mismatch");
   }
   if (claims.hostId.length > hostIdBytesMax) throw new Problem("host_id_too_long");
-  if (claims.queueId.length !== queueIdBytes) throw invalid(`queue_id must be ${queueIdBytes} bytes`);
+  if (claims.queueId.length !== queueIdBytes)
+    throw invalid(`queue_id must be ${queueIdBytes} bytes`);
 };
 
 /**
@@ -166,8 +168,10 @@ const faultOf = (
 ): Omit<Rejected, "sequence"> | undefined => {
   if (payload.length > payloadBytesMax)
     return { code: "payload_too_large", message: `the payload is over ${payloadBytesMax} bytes` };
-  if (!kindPattern.test(kind)) return { code: "kind_invalid", message: "kind must be 1 to 64 characters of [a-z0-9_]" };
-  if (source.includes(nul)) return { code: "envelope_invalid", message: "source contains a NUL character" };
+  if (!kindPattern.test(kind))
+    return { code: "kind_invalid", message: "kind must be 1 to 64 characters of [a-z0-9_]" };
+  if (source.includes(nul))
+    return { code: "envelope_invalid", message: "source contains a NUL character" };
   for (const name in attributes)
     if (name.includes(nul) || attributes[name]?.includes(nul))
       return { code: "envelope_invalid", message: "attributes contain a NUL character" };

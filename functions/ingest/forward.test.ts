@@ -3,7 +3,12 @@ import { describe, expect, it } from "vitest";
 import { OpenSchema, StatusSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { runOf } from "../store/ingest/envelope-run.ts";
-import { createPushedAnswers, type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
+import {
+  createPushedAnswers,
+  type DecodeMessage,
+  type ForwardMessage,
+  forward,
+} from "./forward.ts";
 
 const open: ForwardMessage = { case: "open", value: create(OpenSchema) };
 const status: ForwardMessage = { case: "status", value: create(StatusSchema) };
@@ -12,7 +17,13 @@ const frame = (previousSequence: number, rejections = 0): ForwardMessage => {
   const sequence = BigInt(previousSequence);
   const rejection = { sequence, code: "kind_invalid" as const, message: "" };
   const rejected = Array.from({ length: rejections }, () => rejection);
-  const value = { ...queue, previousSequence: sequence, lastSequence: sequence, receivedAt: 0, run: runOf([]) };
+  const value = {
+    ...queue,
+    previousSequence: sequence,
+    lastSequence: sequence,
+    receivedAt: 0,
+    run: runOf([]),
+  };
   return { case: "frame", value: { frame: value, rejected, discarded: [], bytes: 1 } };
 };
 

@@ -3,7 +3,12 @@
  * from when it is decoded until it is committed or rejected; after the first rejected message nothing more is read. Behind an Open that is
  * rejected no frame is accepted: it would have no session, and so would be stored in that of another fork.
  */
-import type { Account, ForwardResponse, Open, Status } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type {
+  Account,
+  ForwardResponse,
+  Open,
+  Status,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 
@@ -52,7 +57,9 @@ export interface PushedAnswers<Answer> {
 }
 
 /** Creates an empty one. `send` sends a message at once and returns true, or returns false if it cannot: then it waits to be taken. */
-export const createPushedAnswers = <Answer>(send: (answer: Answer) => boolean = () => false): PushedAnswers<Answer> => {
+export const createPushedAnswers = <Answer>(
+  send: (answer: Answer) => boolean = () => false,
+): PushedAnswers<Answer> => {
   const unsent = new Map<string, Answer>();
   const pushed: PushedAnswers<Answer> = {
     push(answer, kind) {
@@ -84,7 +91,11 @@ type Entry<Answer> = { rejections: number } & (
 export async function* forward<Answer>(
   requests: AsyncIterable<readonly DecodeMessage[]>,
   steps: ForwardSteps<Answer>,
-  { abort, disconnected, pushed }: { abort: AbortSignal; disconnected: AbortSignal; pushed: PushedAnswers<Answer> },
+  {
+    abort,
+    disconnected,
+    pushed,
+  }: { abort: AbortSignal; disconnected: AbortSignal; pushed: PushedAnswers<Answer> },
 ): AsyncGenerator<Answer[]> {
   const entries: Entry<Answer>[] = [];
   const changed = createSignal();
@@ -127,7 +138,8 @@ export async function* forward<Answer>(
   };
   const read = async (): Promise<void> => {
     const isOver = () => abort.aborted || disconnected.aborted;
-    const hasRoom = () => isOver() || (entries.length < framesInFlightMax && rejections < rejectionsInFlightMax);
+    const hasRoom = () =>
+      isOver() || (entries.length < framesInFlightMax && rejections < rejectionsInFlightMax);
     const iterator = requests[Symbol.asyncIterator]();
     const pause = () => steps.untilReadable(abort, disconnected);
     while (!isOver()) {
@@ -163,7 +175,11 @@ export async function* forward<Answer>(
       if (abort.aborted) throw abort.reason;
       const answers: Answer[] = [];
       let rejection: { cause: unknown } | undefined;
-      for (let entry = entries[0]; entry !== undefined && entry.state !== "pending"; entry = entries[0]) {
+      for (
+        let entry = entries[0];
+        entry !== undefined && entry.state !== "pending";
+        entry = entries[0]
+      ) {
         if (entry.state === "rejected") {
           rejection = entry;
           break;

@@ -20,7 +20,10 @@ describe.each(ingestPaths)("a host that has sent its budget, on the $path", ({ f
   let test: TestIngest;
   let client: ForeignClient;
   beforeAll(async () => {
-    test = await startTestIngest({ needs: { fastPath }, sink: (needs) => holdBack(createPostgresSink(needs), held) });
+    test = await startTestIngest({
+      needs: { fastPath },
+      sink: (needs) => holdBack(createPostgresSink(needs), held),
+    });
     client = connectForeign(test, await test.client({}));
   });
   afterAll(async () => {
@@ -29,7 +32,8 @@ describe.each(ingestPaths)("a host that has sent its budget, on the $path", ({ f
   });
   beforeEach(() => held.set([]));
 
-  const hold = (hostId = testHost) => held.set([{ hostId, budget: "small", until: new Date(clock.now() + 90_000) }]);
+  const hold = (hostId = testHost) =>
+    held.set([{ hostId, budget: "small", until: new Date(clock.now() + 90_000) }]);
   const exceeded = { code: status.RESOURCE_EXHAUSTED, reason: "budget_exceeded" };
   const storedOf = async (queue: Buffer) =>
     (await findStored(test.connection.sql))
@@ -39,7 +43,10 @@ describe.each(ingestPaths)("a host that has sent its budget, on the $path", ({ f
   it("cannot open its queue, nor submit, and stores nothing", async () => {
     const queue = newQueue();
     hold();
-    const { error, messages } = await forwardAll(client, [open(queue), { frame: frame(queue, 1, 2) }]);
+    const { error, messages } = await forwardAll(client, [
+      open(queue),
+      { frame: frame(queue, 1, 2) },
+    ]);
     expect([messages, error]).toMatchObject([[], exceeded]);
     expect((await submit(client, frame(queue, 1, 2))).error).toMatchObject(exceeded);
     expect(await storedOf(queue)).toEqual([]);
@@ -60,7 +67,9 @@ describe.each(ingestPaths)("a host that has sent its budget, on the $path", ({ f
     await clock.advance(90_000);
     const next = openSession(queue, { session_id: newQueue(), previous_session_ids: [session] });
     const later = await forwardAll(client, [next, { frame: frame(queue, 3, 4) }]);
-    expect(later).toMatchObject({ messages: [{ opened: { cursor: "2" } }, { ack: { acked_through: "4" } }] });
+    expect(later).toMatchObject({
+      messages: [{ opened: { cursor: "2" } }, { ack: { acked_through: "4" } }],
+    });
     expect(await storedOf(queue)).toEqual([1, 2, 3, 4]);
   });
 
@@ -80,7 +89,9 @@ it("is held no longer once its hour has ended, also if nothing says so", async (
   held.set([{ hostId: "host", budget: "small", until: new Date(until) }]);
   expect(held.faultOf("host")).toMatchObject({
     code: "budget_exceeded",
-    options: { detail: `core holds the host by its budget small until ${new Date(until).toISOString()}` },
+    options: {
+      detail: `core holds the host by its budget small until ${new Date(until).toISOString()}`,
+    },
   });
   await clock.advance(90_000);
   expect(held.faultOf("host")).toBeUndefined();

@@ -13,7 +13,9 @@ it("runs so many calls at once, the others in their order, and a failure rejects
     },
     (name) => name,
   );
-  const results = ["a", "b", "c", "d"].map((name) => call(name).catch((error: Error) => error.message));
+  const results = ["a", "b", "c", "d"].map((name) =>
+    call(name).catch((error: Error) => error.message),
+  );
   expect(begun).toEqual(["a", "b"]);
   ends.get("a")?.reject(new Error("refused"));
   await expect.poll(() => begun).toEqual(["a", "b", "c"]);

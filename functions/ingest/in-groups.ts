@@ -26,11 +26,22 @@ export const inGroups = <Item, Result>(
   run: (items: readonly Item[]) => Promise<readonly Result[]>,
   { keyOf, ...rest }: { keyOf(item: Item): string; pause?: (() => Promise<void>) | undefined },
 ): ((item: Item) => Promise<Result>) =>
-  groupCalls({ ...limits, run, keyOf, itemsMax: groupItemsMax, ...(rest.pause && { pause: rest.pause }) });
+  groupCalls({
+    ...limits,
+    run,
+    keyOf,
+    itemsMax: groupItemsMax,
+    ...(rest.pause && { pause: rest.pause }),
+  });
 
 /** Returns `call`, two at a time, in their order. Throws `overloaded` when a thousand wait. */
 export const inTurn = <Item, Result>(
   call: (item: Item) => Promise<Result>,
   keyOf: (item: Item) => string,
 ): ((item: Item) => Promise<Result>) =>
-  groupCalls<Item, Result>({ ...limits, run: (items) => Promise.all(items.map(call)), keyOf, itemsMax: 1 });
+  groupCalls<Item, Result>({
+    ...limits,
+    run: (items) => Promise.all(items.map(call)),
+    keyOf,
+    itemsMax: 1,
+  });

@@ -51,7 +51,10 @@ export const createIncompleteMessages = ({
   identityBytesMax,
   silentMs = 15_000,
   bytesPerSecondMin = 16 * 1024,
-}: IncompleteLimits & { budget: ByteBudget; clock: Pick<Clock, "monotonic" | "sleep"> }): IncompleteMessages => {
+}: IncompleteLimits & {
+  budget: ByteBudget;
+  clock: Pick<Clock, "monotonic" | "sleep">;
+}): IncompleteMessages => {
   const heldBy = new Map<string, number>();
   const waiting = new Set<Waiting>();
 
@@ -94,7 +97,10 @@ export const createIncompleteMessages = ({
           const entry: Waiting = {
             isOverdue(now) {
               const waited = now - since;
-              return waited >= silentMs || waitedMs + waited > silentMs + (held / bytesPerSecondMin) * 1_000;
+              return (
+                waited >= silentMs ||
+                waitedMs + waited > silentMs + (held / bytesPerSecondMin) * 1_000
+              );
             },
             fail,
           };

@@ -20,21 +20,31 @@ beforeAll(async () => {
   const { db } = connection;
   const clock = systemClock;
   const log = createTestLog();
-  const observe = { gap: (sequences: bigint) => void gaps.push(sequences), implausibleGap: () => undefined };
+  const observe = {
+    gap: (sequences: bigint) => void gaps.push(sequences),
+    implausibleGap: () => undefined,
+  };
   const register = createPostgresRegister({ db, clock, entropy: systemEntropy, log });
   opener = createQueueOpener({ register, clock, observe, log });
 });
 afterAll(() => database.drop());
 
 const bytes = (fill: number) => new Uint8Array(16).fill(fill);
-const left = (fill: number, storedThrough: number) => ({ queueId: bytes(fill), storedThrough: BigInt(storedThrough) });
+const left = (fill: number, storedThrough: number) => ({
+  queueId: bytes(fill),
+  storedThrough: BigInt(storedThrough),
+});
 /** Opens queue `fill` of a host in a session of its own. */
 const cursorsOf = ({ left: named }: OpenedQueue) => named?.map(({ cursor }) => cursor);
 const open = (hostId: string, fill: number, claims: MessageInitShape<typeof OpenSchema> = {}) =>
-  opener.open(create(OpenSchema, { hostId, queueId: bytes(fill), sessionId: bytes(fill), ...claims }));
+  opener.open(
+    create(OpenSchema, { hostId, queueId: bytes(fill), sessionId: bytes(fill), ...claims }),
+  );
 const moveTo = (hostId: string, fill: number, cursor: number) =>
   connection.sql`update ingest_cursor set cursor = ${cursor} where host_id = ${hostId} and queue_id = ${bytes(fill)}`;
-const rowsOf = (hostId: string) => connection.sql<{ fill: string; cursor: string; session: string | null }[]>`
+const rowsOf = (hostId: string) => connection.sql<
+  { fill: string; cursor: string; session: string | null }[]
+>`
   select left(encode(queue_id, 'hex'), 2) as fill, cursor, left(encode(session_id, 'hex'), 2) as session
   from ingest_cursor where host_id = ${hostId} order by queue_id`;
 const eventsOf = async (hostId: string) =>
@@ -54,7 +64,8 @@ it("Q12: records once what the database lost of queues that were left, and leave
   expect(cursorsOf(await open("a", 5, claims))).toEqual([30n, 0n, 20n, 10n]);
   expect(await eventsOf("a")).toEqual(["ingest.gap 03 31 45", "ingest.gap 04 1 5"]);
   expect(gaps).toEqual([15n, 5n]);
-  const [row] = await connection.sql`select ranges, records_max as records from ingest_gap where host_id = 'a'`;
+  const [row] =
+    await connection.sql`select ranges, records_max as records from ingest_gap where host_id = 'a'`;
   expect(row).toEqual({ ranges: "2", records: "20" });
   expect(await rowsOf("a")).toEqual([
     { fill: "01", cursor: "10", session: "01" },
@@ -85,7 +96,8 @@ it("Q12: counts nothing as lost of a queue id that was acknowledged under those 
   const opened = await open("h", 3, { leftQueues, ackedThrough: 15n });
   expect([opened.cursor, cursorsOf(opened)]).toEqual([15n, [0n, 10n]]);
   expect((await eventsOf("h")).toSorted()).toEqual(["ingest.gap 02 11 12", "ingest.gap 03 13 15"]);
-  const [row] = await connection.sql`select range_lost::int from ingest_cursor where host_id = 'h' and cursor = 15`;
+  const [row] =
+    await connection.sql`select range_lost::int from ingest_cursor where host_id = 'h' and cursor = 15`;
   expect(row).toEqual({ range_lost: 3 });
   // A copy has sent through 10 under the first id, and this queue from 6 on under its next one.
   await open("h", 4, { leftQueues: [{ ...left(1, 10), ackedThrough: 5n }], ackedThrough: 9n });
@@ -101,7 +113,8 @@ it("Q12: reports no queue as lost whose cursor may have been trimmed", async () 
     Array.from({ length: 16 }, (_, index) => index + 5),
   );
   const all = Array.from({ length: 20 }, (_, index) => left(index + 1, 100));
-  for (let first = 0; first < 20; first += 8) await open("c", 30 + first, { leftQueues: all.slice(first, first + 8) });
+  for (let first = 0; first < 20; first += 8)
+    await open("c", 30 + first, { leftQueues: all.slice(first, first + 8) });
   expect(await eventsOf("c")).toEqual([]);
   // One more than the queues that it names, and none was ever trimmed.
   for (let fill = 1; fill <= 15; fill++) await open("d", fill);
@@ -146,6 +159,12 @@ it("rejects left queues that are malformed or named twice", async () => {
   const short = { queueId: bytes(2).subarray(1), storedThrough: 1n };
   const beyond = { queueId: bytes(2), storedThrough: 2n ** 63n };
   const ackedBeyond = { queueId: bytes(2), ackedThrough: 2n ** 63n };
-  for (const leftQueues of [[short], [beyond], [ackedBeyond], [left(2, 1), left(2, 1)], [left(1, 1)]])
+  for (const leftQueues of [
+    [short],
+    [beyond],
+    [ackedBeyond],
+    [left(2, 1), left(2, 1)],
+    [left(1, 1)],
+  ])
     await expect(open("g", 1, { leftQueues })).rejects.toMatchObject(invalid);
 });

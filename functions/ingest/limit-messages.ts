@@ -1,5 +1,9 @@
 import type { ContextValues } from "@connectrpc/connect";
-import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
+import type {
+  Compression,
+  UniversalHandler,
+  UniversalServerRequest,
+} from "@connectrpc/connect/protocol";
 import { unpooled } from "../../kit/buffer-pool.ts";
 import { readBytes } from "../../kit/bytes.ts";
 import { freeBytes } from "../../kit/free-bytes.ts";
@@ -33,7 +37,10 @@ export interface MessageLimits {
  * more than `messageLimits`, as a few kilobytes of gzip can hold two million empty values, which core would decode for a second.
  * Compressed messages reach the handler decompressed. Connect rejects other encodings than gzip, without reading the body.
  */
-export const limitMessages = (handler: UniversalHandler, limits: MessageLimits): UniversalHandler => {
+export const limitMessages = (
+  handler: UniversalHandler,
+  limits: MessageLimits,
+): UniversalHandler => {
   const checks = {
     json: createJsonCheck(handler.method.input),
     proto: createWireCheck(handler.method.input).check,
@@ -59,11 +66,16 @@ export const limitMessages = (handler: UniversalHandler, limits: MessageLimits):
         throw toConnectError(error);
       }
     };
-    if (prefix !== undefined) return handler({ ...request, body: checkStream(body, check, begin, limits) });
+    if (prefix !== undefined)
+      return handler({ ...request, body: checkStream(body, check, begin, limits) });
     const plain = new Headers(header);
     plain.delete(encodingHeader);
     plain.delete("content-length");
-    return handler({ ...request, header: plain, body: checkBody(body, check, encoding === "gzip", begin, limits) });
+    return handler({
+      ...request,
+      header: plain,
+      body: checkBody(body, check, encoding === "gzip", begin, limits),
+    });
   };
   return Object.assign(limited, handler);
 };
@@ -110,7 +122,9 @@ async function* checkStream(
     throw translate(error);
   }
   if (reader.incompleteBytes() > 0)
-    throw toConnectError(new Problem("frame_invalid", { detail: "the body ends inside a message" }));
+    throw toConnectError(
+      new Problem("frame_invalid", { detail: "the body ends inside a message" }),
+    );
 }
 
 async function* checkBody(
@@ -138,7 +152,8 @@ async function* checkBody(
 }
 
 /** Leaves the failures of the connection to Connect. */
-const translate = (error: unknown): unknown => (error instanceof Problem ? toConnectError(error) : error);
+const translate = (error: unknown): unknown =>
+  error instanceof Problem ? toConnectError(error) : error;
 
 const tooLarge = () => toConnectError(new Problem("frame_too_large"));
 
@@ -156,6 +171,9 @@ export const checkLimits = (check: (message: Uint8Array) => unknown, message: Ui
     if (!(cause instanceof ProtobufError)) throw cause;
     const isLimit = cause instanceof WireLimitError;
     const detail = isLimit ? cause.message : "the message is not plain protobuf";
-    throw new Problem(isLimit && divisible.has(cause.field) ? "frame_too_large" : "frame_invalid", { detail, cause });
+    throw new Problem(isLimit && divisible.has(cause.field) ? "frame_too_large" : "frame_invalid", {
+      detail,
+      cause,
+    });
   }
 };

@@ -28,12 +28,20 @@ const superseded = { code: status.FAILED_PRECONDITION, reason: "session_supersed
 const forked = { code: status.FAILED_PRECONDITION, reason: "queue_forked" };
 
 /** Returns the cursors that a stream reported. */
-const cursorsOf = ({ messages }: { messages: { opened?: { cursor: string } | null; ack?: object | null }[] }) =>
-  messages.map((message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through);
+const cursorsOf = ({
+  messages,
+}: {
+  messages: { opened?: { cursor: string } | null; ack?: object | null }[];
+}) =>
+  messages.map(
+    (message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through,
+  );
 
 const storedSequences = async (queue: Buffer): Promise<number[]> => {
   const found = await findStored(test.connection.sql);
-  return found.filter((each) => each.queue === queue.toString("hex")).map(({ sequence }) => Number(sequence));
+  return found
+    .filter((each) => each.queue === queue.toString("hex"))
+    .map(({ sequence }) => Number(sequence));
 };
 
 /** Returns the audit events of a queue, by their action. */
@@ -45,7 +53,8 @@ const eventsOf = (queue: Buffer) => test.connection.sql<
 
 /** Sets a queue to the state that a restore of the database to before `cursor` leaves. */
 const restoreDatabase = async (queue: Buffer, cursor: number, session: Buffer): Promise<void> => {
-  await test.connection.sql`delete from ingest_block where queue_id = ${queue} and last_sequence > ${cursor}`;
+  await test.connection
+    .sql`delete from ingest_block where queue_id = ${queue} and last_sequence > ${cursor}`;
   await test.connection
     .sql`update ingest_cursor set cursor = ${cursor}, session_id = ${session} where queue_id = ${queue}`;
 };
@@ -62,9 +71,15 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const first = newQueue();
     const lost = newQueue();
     const third = newQueue();
-    await forwardAll(client, [openSession(queue, { session_id: first }), { frame: frame(queue, 1, 2) }]);
+    await forwardAll(client, [
+      openSession(queue, { session_id: first }),
+      { frame: frame(queue, 1, 2) },
+    ]);
     const next = openSession(queue, { session_id: third, previous_session_ids: [first, lost] });
-    expect(cursorsOf(await forwardAll(client, [next, { frame: frame(queue, 3, 4) }]))).toEqual(["2", "4"]);
+    expect(cursorsOf(await forwardAll(client, [next, { frame: frame(queue, 3, 4) }]))).toEqual([
+      "2",
+      "4",
+    ]);
     expect(cursorsOf(await forwardAll(client, [next]))).toEqual(["4"]);
     expect(await eventsOf(queue)).toEqual([]);
   });
@@ -75,11 +90,16 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const shared = newQueue();
     const mine = newQueue();
     const copy = newQueue();
-    await forwardAll(client, [openSession(queue, { session_id: shared }), { frame: frame(queue, 1, 2) }]);
+    await forwardAll(client, [
+      openSession(queue, { session_id: shared }),
+      { frame: frame(queue, 1, 2) },
+    ]);
     const own = openSession(queue, { session_id: mine, previous_session_ids: [shared] });
     await forwardAll(client, [own, { frame: frame(queue, 3, 6) }]);
     const other = openSession(queue, { session_id: copy, previous_session_ids: [shared] });
-    expect((await forwardAll(client, [other, { frame: frame(queue, 3, 4) }])).error).toMatchObject(forked);
+    expect((await forwardAll(client, [other, { frame: frame(queue, 3, 4) }])).error).toMatchObject(
+      forked,
+    );
     expect((await submit(client, frame(queue, 3, 4), other.open)).error).toMatchObject(forked);
     expect(await storedSequences(queue)).toEqual([1, 2, 3, 4, 5, 6]);
     const event = {
@@ -124,12 +144,17 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const queue = newQueue();
     const session = newQueue();
     const restored = newQueue();
-    await forwardAll(client, [openSession(queue, { session_id: session }), { frame: frame(queue, 1, 6) }]);
+    await forwardAll(client, [
+      openSession(queue, { session_id: session }),
+      { frame: frame(queue, 1, 6) },
+    ]);
     const claims = { session_id: restored, previous_session_ids: [session] };
-    expect((await forwardAll(client, [openSession(queue, { ...claims, sent_through: 5 })])).error).toMatchObject(
-      forked,
-    );
-    expect(cursorsOf(await forwardAll(client, [openSession(queue, { ...claims, sent_through: 6 })]))).toEqual(["6"]);
+    expect(
+      (await forwardAll(client, [openSession(queue, { ...claims, sent_through: 5 })])).error,
+    ).toMatchObject(forked);
+    expect(
+      cursorsOf(await forwardAll(client, [openSession(queue, { ...claims, sent_through: 6 })])),
+    ).toEqual(["6"]);
   });
 
   it("Q12: moves the cursor over what a restored database lost, and records the range once", async () => {
@@ -138,7 +163,10 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const before = newQueue();
     const after = newQueue();
     const again = newQueue();
-    await forwardAll(client, [openSession(queue, { session_id: before }), { frame: frame(queue, 1, 3) }]);
+    await forwardAll(client, [
+      openSession(queue, { session_id: before }),
+      { frame: frame(queue, 1, 3) },
+    ]);
     const claims = { session_id: after, previous_session_ids: [before] };
     await forwardAll(client, [openSession(queue, claims), { frame: frame(queue, 4, 10) }]);
     await restoreDatabase(queue, 3, before);
@@ -150,9 +178,13 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     });
     const answer = await forwardAll(client, [reopened, { frame: frame(queue, 9, 11) }]);
     expect(cursorsOf(answer)).toEqual(["8", "11"]);
-    expect(cursorsOf(await forwardAll(client, [{ open: { ...reopened.open, sent_through: 11 } }]))).toEqual(["11"]);
+    expect(
+      cursorsOf(await forwardAll(client, [{ open: { ...reopened.open, sent_through: 11 } }])),
+    ).toEqual(["11"]);
     expect(await storedSequences(queue)).toEqual([1, 2, 3, 9, 10, 11]);
-    expect(await eventsOf(queue)).toMatchObject([{ action: "ingest.gap", details: { from: 4, through: 8 } }]);
+    expect(await eventsOf(queue)).toMatchObject([
+      { action: "ingest.gap", details: { from: 4, through: 8 } },
+    ]);
     expect(test.observed).toContainEqual({ name: "gap", facts: 5n });
   });
 
@@ -162,11 +194,21 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const lost = newQueue();
     const queue = newQueue();
     for (const each of [known, lost])
-      await forwardAll(client, [openSession(each, { session_id: newQueue() }), { frame: frame(each, 1, 3) }]);
-    const leftQueues = [lost, known].map((queue_id) => ({ queue_id, stored_through: queue_id === lost ? 5 : 2 }));
-    const opened = await forwardAll(client, [openSession(queue, { session_id: newQueue(), left_queues: leftQueues })]);
+      await forwardAll(client, [
+        openSession(each, { session_id: newQueue() }),
+        { frame: frame(each, 1, 3) },
+      ]);
+    const leftQueues = [lost, known].map((queue_id) => ({
+      queue_id,
+      stored_through: queue_id === lost ? 5 : 2,
+    }));
+    const opened = await forwardAll(client, [
+      openSession(queue, { session_id: newQueue(), left_queues: leftQueues }),
+    ]);
     expect(opened.messages).toMatchObject([{ opened: { cursor: "0", left_cursors: ["3", "3"] } }]);
-    expect(await eventsOf(lost)).toMatchObject([{ action: "ingest.gap", details: { from: 4, through: 5 } }]);
+    expect(await eventsOf(lost)).toMatchObject([
+      { action: "ingest.gap", details: { from: 4, through: 5 } },
+    ]);
     expect(await eventsOf(known)).toEqual([]);
   });
 
@@ -176,7 +218,10 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const unknown = newQueue();
     const before = newQueue();
     const after = newQueue();
-    await forwardAll(client, [openSession(known, { session_id: before }), { frame: frame(known, 1, 3) }]);
+    await forwardAll(client, [
+      openSession(known, { session_id: before }),
+      { frame: frame(known, 1, 3) },
+    ]);
     const { db, sql } = test.connection;
     await sql`delete from ingest_gap`;
     await noteSink(db, "postgres", new Date(Date.now() - 60_000));
@@ -184,8 +229,14 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     await noteSink(db, "nats", new Date(Date.now() + 1_000));
     await noteSink(db, "postgres", new Date(Date.now() + 2_000));
     for (const queue of [known, unknown]) {
-      const reopened = openSession(queue, { session_id: after, previous_session_ids: [before], acked_through: 8 });
-      expect(cursorsOf(await forwardAll(client, [reopened, { frame: frame(queue, 9, 10) }]))).toEqual(["8", "10"]);
+      const reopened = openSession(queue, {
+        session_id: after,
+        previous_session_ids: [before],
+        acked_through: 8,
+      });
+      expect(
+        cursorsOf(await forwardAll(client, [reopened, { frame: frame(queue, 9, 10) }])),
+      ).toEqual(["8", "10"]);
       expect(await eventsOf(queue)).toEqual([]);
     }
     expect(await sql`select 1 from ingest_gap`).toHaveLength(0);
@@ -200,7 +251,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     await test.connection.sql`delete from ingest_gap`;
     const client = await connect();
     const claim = (acked_through: number | string) =>
-      forwardAll(client, [openSession(newQueue(), { session_id: newQueue(), acked_through: acked_through as number })]);
+      forwardAll(client, [
+        openSession(newQueue(), { session_id: newQueue(), acked_through: acked_through as number }),
+      ]);
     await claim(3);
     expect(await gaps()).toEqual([{ ranges: "1", most: "3" }]);
     await claim(4);
@@ -214,10 +267,15 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const observed = (name: string) => test.observed.filter((one) => one.name === name).length;
     await test.connection.sql`delete from ingest_gap`;
     const before = { gap: observed("gap"), implausible: observed("implausibleGap") };
-    const claims = [{ acked_through: "9223372036854775807" as never }, { acked_through: 10_000_000_001 }];
+    const claims = [
+      { acked_through: "9223372036854775807" as never },
+      { acked_through: 10_000_000_001 },
+    ];
     for (const claim of claims) {
       const queue = newQueue();
-      const opened = await forwardAll(client, [openSession(queue, { session_id: newQueue(), ...claim })]);
+      const opened = await forwardAll(client, [
+        openSession(queue, { session_id: newQueue(), ...claim }),
+      ]);
       expect(cursorsOf(opened)).toEqual([String(claim.acked_through)]);
       const [event] = await test.connection.sql`
         select action, reason_code, details->>'through' as through from audit_event
@@ -234,7 +292,10 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const client = await connect();
     const queue = newQueue();
     const session = newQueue();
-    await forwardAll(client, [openSession(queue, { session_id: session }), { frame: frame(queue, 1, 3) }]);
+    await forwardAll(client, [
+      openSession(queue, { session_id: session }),
+      { frame: frame(queue, 1, 3) },
+    ]);
     const other = openSession(queue, { session_id: newQueue(), acked_through: 7 });
     expect((await forwardAll(client, [other])).error).toMatchObject(forked);
     expect(await eventsOf(queue)).toMatchObject([
@@ -256,7 +317,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     expect((await stream.ended).error).toMatchObject({ reason: "sequence_gap", cursor: "0" });
     const again = { session_id: newQueue(), previous_session_ids: [session], acked_through: 3 };
     expect(cursorsOf(await forwardAll(client, [openSession(queue, again)]))).toEqual(["3"]);
-    expect(await eventsOf(queue)).toMatchObject([{ action: "ingest.gap", details: { from: 1, through: 3 } }]);
+    expect(await eventsOf(queue)).toMatchObject([
+      { action: "ingest.gap", details: { from: 1, through: 3 } },
+    ]);
   });
 
   it("fences a Submit that carries an Open, and not one without", async () => {
@@ -264,7 +327,11 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const queue = newQueue();
     const session = newQueue();
     const next = newQueue();
-    const first = await submit(client, frame(queue, 1, 2), openSession(queue, { session_id: session }).open);
+    const first = await submit(
+      client,
+      frame(queue, 1, 2),
+      openSession(queue, { session_id: session }).open,
+    );
     expect(cursorsOf(first)).toEqual(["2"]);
     const second = openSession(queue, { session_id: next, previous_session_ids: [session] }).open;
     expect(cursorsOf(await submit(client, frame(queue, 3, 4), second))).toEqual(["4"]);
@@ -290,15 +357,22 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const other = [openSession(queue, { session_id: session }), { frame: frame(newQueue(), 1, 1) }];
     expect((await forwardAll(client, other)).error).toMatchObject(invalid);
     expect(
-      (await submit(client, frame(newQueue(), 1, 1), other[0] && openSession(queue, { session_id: session }).open))
-        .error,
+      (
+        await submit(
+          client,
+          frame(newQueue(), 1, 1),
+          other[0] && openSession(queue, { session_id: session }).open,
+        )
+      ).error,
     ).toMatchObject(invalid);
   });
 
   it("Q12: adds up no more claims of a host than it records, however many queues it names", async () => {
     const client = await connect();
     for (let opened = 0; opened < 101; opened++)
-      await forwardAll(client, [openSession(newQueue(), { session_id: newQueue(), acked_through: 1_000_000_000 })]);
+      await forwardAll(client, [
+        openSession(newQueue(), { session_id: newQueue(), acked_through: 1_000_000_000 }),
+      ]);
     const [row] = await test.connection.sql<{ events: number; ranges: number }[]>`
       select (select count(*)::int from audit_event where action in ('ingest.gap', 'queue.forked')) as events,
         (select ranges::int from ingest_gap) as ranges`;
@@ -311,7 +385,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const client = await connect();
     for (let opened = 0; opened < 20; opened++)
       await forwardAll(client, [openSession(newQueue(), { session_id: newQueue() })]);
-    const [row] = await test.connection.sql<{ cursors: number }[]>`select count(*)::int as cursors from ingest_cursor`;
+    const [row] = await test.connection.sql<
+      { cursors: number }[]
+    >`select count(*)::int as cursors from ingest_cursor`;
     expect(row).toEqual({ cursors: 16 });
   });
 });

@@ -55,11 +55,18 @@ export interface QueueOpener {
 /** The cursors and sessions of queues, and what is recorded of them, in transactions of `Tx`. */
 export interface QueueRegister<Tx> {
   /** Runs `work` in a transaction. Its waits for locks are short where it is `shared` by several queues. */
-  transaction<Result>(work: (tx: Tx) => Promise<Result>, options?: { isShared: boolean }): Promise<Result>;
+  transaction<Result>(
+    work: (tx: Tx) => Promise<Result>,
+    options?: { isShared: boolean },
+  ): Promise<Result>;
   /** Locks queues of different hosts until the transaction ends, and inserts at 0 those that are new. */
   lock(tx: Tx, queues: readonly QueueName[], now: Date): Promise<readonly LockedCursor[]>;
   /** Locks those of a host's queues that are named, before `lock` does one of them. A `null` may have been trimmed. */
-  lockLeft(tx: Tx, queue: QueueName, leftIds: readonly Uint8Array[]): Promise<readonly (LockedCursor | null)[]>;
+  lockLeft(
+    tx: Tx,
+    queue: QueueName,
+    leftIds: readonly Uint8Array[],
+  ): Promise<readonly (LockedCursor | null)[]>;
   update(tx: Tx, queues: readonly StoredQueue[], now: Date): Promise<void>;
   /** Notes that queues, each of another host, are open. */
   note(tx: Tx, queues: readonly SeenQueue[], now: Date): Promise<void>;
@@ -93,7 +100,13 @@ export interface QueueOpenerNeeds<Tx> {
 const lostSequencesMax = 10_000_000_000n;
 
 /** Makes the opener. */
-export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: QueueOpenerNeeds<Tx>): QueueOpener => {
+export const createQueueOpener = <Tx>({
+  register,
+  clock,
+  observe,
+  log,
+  pause,
+}: QueueOpenerNeeds<Tx>): QueueOpener => {
   const recordedLosses = createRecordedLosses();
   const decideAll = async (tx: Tx, opens: readonly Open[], now: Date) => {
     const rows = await register.lock(tx, opens, now);
@@ -112,7 +125,11 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
     const isNew = ({ row }: Decision) => row.sessionId === null && row.cursor === 0n;
     const hosts = decisions.filter(isNew).map(({ claims }) => claims.hostId);
     const opens = decisions.map(({ claims }) => claims);
-    await Promise.all([register.update(tx, states, now), register.note(tx, opens, now), register.trim(tx, hosts)]);
+    await Promise.all([
+      register.update(tx, states, now),
+      register.note(tx, opens, now),
+      register.trim(tx, hosts),
+    ]);
   };
 
   /** Opens those that have nothing to record, and returns undefined for the others: to record takes locks of other tables. */
@@ -121,7 +138,9 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       async (tx) => {
         const now = new Date(clock.now());
         const decisions = await decideAll(tx, opens, now);
-        const quiet = decisions.map((decision) => (decision.isForked || decision.lost ? undefined : decision));
+        const quiet = decisions.map((decision) =>
+          decision.isForked || decision.lost ? undefined : decision,
+        );
         await store(
           tx,
           quiet.filter((decision) => decision !== undefined),
@@ -139,7 +158,12 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
   const recordLoss = async (
     tx: Tx,
     queue: QueueName,
-    { row, lost, others = [], now }: { row: LockedCursor; lost: Loss | undefined; others?: QueueEvent[]; now: Date },
+    {
+      row,
+      lost,
+      others = [],
+      now,
+    }: { row: LockedCursor; lost: Loss | undefined; others?: QueueEvent[]; now: Date },
   ): Promise<LossOfQueue[]> => {
     const isElsewhere = lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
     if (isElsewhere)
@@ -162,14 +186,22 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
   };
 
   /** Records what the database has lost of left queues; returns their cursors, which stay. */
-  const settleLeft = async (tx: Tx, open: Open, rows: readonly (LockedCursor | null)[], now: Date) => {
+  const settleLeft = async (
+    tx: Tx,
+    open: Open,
+    rows: readonly (LockedCursor | null)[],
+    now: Date,
+  ) => {
     const left: LeftCursor[] = [];
     const losses: LossOfQueue[] = [];
     for (const [index, { queueId, storedThrough }] of open.leftQueues.entries()) {
       const row = rows[index] ?? null;
-      const lost = row ? lossOf(row.cursor, storedThrough, ackedUnder(open.leftQueues.slice(index + 1))) : undefined;
+      const lost = row
+        ? lossOf(row.cursor, storedThrough, ackedUnder(open.leftQueues.slice(index + 1)))
+        : undefined;
       const queue = { hostId: open.hostId, queueId };
-      const isElsewhere = row !== null && lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
+      const isElsewhere =
+        row !== null && lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
       // Of what core does not judge, the host keeps what it knows.
       left.push({ queueId, cursor: row === null || isElsewhere ? storedThrough : row.cursor });
       const unrecorded = lost && recordedLosses.without(queue, lost);
@@ -183,7 +215,8 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
     register.transaction(async (tx) => {
       const now = new Date(clock.now());
       const leftIds = open.leftQueues.map(({ queueId }) => queueId);
-      const leftRows = leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
+      const leftRows =
+        leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
       const { isForked, lost, row } = decision;
       if (isForked && isGone()) throw new Problem("queue_forked");
@@ -209,7 +242,12 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       if (sessionId === undefined && claims.ackedThrough === 0n)
         return { ...queue, sessionId, cursor: await findInTurn(queue) };
       const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
-      const { isForked, losses = [], cursor, left } = opened ?? (await openInTurn({ open: claims, isGone }));
+      const {
+        isForked,
+        losses = [],
+        cursor,
+        left,
+      } = opened ?? (await openInTurn({ open: claims, isGone }));
       for (const lost of losses) {
         recordedLosses.add(lost.queue, lost);
         if (lost.isPlausible) observe.gap(sequencesOf(lost));
@@ -234,12 +272,16 @@ type Decision = ReturnType<typeof decideOpen> & {
 };
 
 /** Whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */
-const isOfOtherSink = ({ cursor, sessionId, updatedAt }: LockedCursor, changedAt: number | null): boolean =>
+const isOfOtherSink = (
+  { cursor, sessionId, updatedAt }: LockedCursor,
+  changedAt: number | null,
+): boolean =>
   changedAt !== null && ((cursor === 0n && sessionId === null) || updatedAt < changedAt);
 
 const queueOf = ({ hostId, queueId }: Open): QueueName => ({ hostId, queueId });
 /** A client need not name a session; its frames are not fenced. */
-const sessionOf = ({ sessionId }: Open): Uint8Array | undefined => (sessionId.length > 0 ? sessionId : undefined);
+const sessionOf = ({ sessionId }: Open): Uint8Array | undefined =>
+  sessionId.length > 0 ? sessionId : undefined;
 
 /** The claims that decide whether a queue may be opened. */
 type OpenClaims = Pick<Open, "sessionId" | "previousSessionIds" | "ackedThrough"> & {
@@ -258,7 +300,9 @@ export const decideOpen = (
 ): { isForked: boolean; cursor: bigint; lost: Loss | undefined } => {
   const { sessionId: held } = row;
   const isOwn =
-    sessionId.length === 0 || held === null || [sessionId, ...previousSessionIds].some((id) => equalBytes(id, held));
+    sessionId.length === 0 ||
+    held === null ||
+    [sessionId, ...previousSessionIds].some((id) => equalBytes(id, held));
   const isForked = !isOwn || (sentThrough !== undefined && row.cursor > sentThrough);
   const lost = lossOf(row.cursor, ackedThrough, ackedUnder(leftQueues));
   return { isForked, cursor: isForked ? row.cursor : highest(row.cursor, ackedThrough), lost };
@@ -274,10 +318,18 @@ export const ackedUnder = (left: readonly LeftAcks[]): bigint =>
  * Returns what is lost of a queue whose sender knows that everything through `storedThrough` was stored, and through `ackedBefore` under
  * earlier ids.
  */
-export const lossOf = (cursor: bigint, storedThrough: bigint, ackedBefore: bigint): Loss | undefined => {
+export const lossOf = (
+  cursor: bigint,
+  storedThrough: bigint,
+  ackedBefore: bigint,
+): Loss | undefined => {
   const known = highest(cursor, ackedBefore);
   return storedThrough > known
-    ? { from: known + 1n, through: storedThrough, isPlausible: storedThrough - known <= lostSequencesMax }
+    ? {
+        from: known + 1n,
+        through: storedThrough,
+        isPlausible: storedThrough - known <= lostSequencesMax,
+      }
     : undefined;
 };
 
@@ -288,7 +340,10 @@ export const checkOpen = ({
   previousSessionIds,
   ackedThrough,
   leftQueues,
-}: Pick<Open, "queueId" | "sessionId" | "previousSessionIds" | "ackedThrough" | "leftQueues">): void => {
+}: Pick<
+  Open,
+  "queueId" | "sessionId" | "previousSessionIds" | "ackedThrough" | "leftQueues"
+>): void => {
   const invalid = (detail: string) => new Problem("frame_invalid", { detail });
   if (sessionId.length !== 0 && sessionId.length !== queueIdBytes)
     throw invalid(`session_id must be ${queueIdBytes} bytes`);
@@ -299,7 +354,9 @@ export const checkOpen = ({
     throw invalid(`the id of a left queue must be ${queueIdBytes} bytes`);
   if (leftQueues.some(({ storedThrough }) => storedThrough > sequenceMax))
     throw invalid("stored_through is above 2^63-1");
-  if (ackedUnder(leftQueues) > sequenceMax) throw invalid("acked_through of a left queue is above 2^63-1");
+  if (ackedUnder(leftQueues) > sequenceMax)
+    throw invalid("acked_through of a left queue is above 2^63-1");
   const ids = [queueId, ...leftQueues.map((left) => left.queueId)].map((id) => id.toHex());
-  if (new Set(ids).size < ids.length) throw invalid("left_queues names a queue twice, or the one that is opened");
+  if (new Set(ids).size < ids.length)
+    throw invalid("left_queues names a queue twice, or the one that is opened");
 };

@@ -20,9 +20,12 @@ afterAll(() => database.drop());
 const bytes = (fill: number) => new Uint8Array(16).fill(fill);
 const openOf = (
   hostId: string,
-  claims: Partial<Pick<Open, "queueId" | "sessionId" | "previousSessionIds" | "ackedThrough" | "sentThrough">> = {},
+  claims: Partial<
+    Pick<Open, "queueId" | "sessionId" | "previousSessionIds" | "ackedThrough" | "sentThrough">
+  > = {},
 ): Open => create(OpenSchema, { hostId, queueId: bytes(1), sessionId: bytes(2), ...claims });
-const hostsOf = (prefix: string, hosts: number) => Array.from({ length: hosts }, (_, index) => `${prefix}-${index}`);
+const hostsOf = (prefix: string, hosts: number) =>
+  Array.from({ length: hosts }, (_, index) => `${prefix}-${index}`);
 
 /** Returns an opener, and how many transactions it has begun. */
 const createCountedOpener = () => {
@@ -34,9 +37,17 @@ const createCountedOpener = () => {
       return db.transaction(...args);
     },
   });
-  const observe = { gap: (sequences: bigint) => void counted.gaps.push(sequences), implausibleGap: () => undefined };
+  const observe = {
+    gap: (sequences: bigint) => void counted.gaps.push(sequences),
+    implausibleGap: () => undefined,
+  };
   const log = createTestLog();
-  const register = createPostgresRegister({ db: countedDb, clock: systemClock, entropy: systemEntropy, log });
+  const register = createPostgresRegister({
+    db: countedDb,
+    clock: systemClock,
+    entropy: systemEntropy,
+    log,
+  });
   const opener = createQueueOpener({ register, clock: systemClock, observe, log });
   return { ...opener, counted };
 };
@@ -63,14 +74,16 @@ it("Q11: reports no copy for an Open whose stream has ended, which may be older 
   const { open } = createCountedOpener();
   const claims = { sessionId: bytes(3), previousSessionIds: [bytes(2)], sentThrough: 9n };
   await open(openOf("late", claims));
-  const eventsOf = () => connection.sql`select 1 from audit_event where details->>'host_id' = 'late'`;
+  const eventsOf = () =>
+    connection.sql`select 1 from audit_event where details->>'host_id' = 'late'`;
   const late = openOf("late", { ackedThrough: 5n, sentThrough: 9n });
   const isGone = () => true;
   await expect(open(late, isGone)).rejects.toMatchObject({ code: "queue_forked" });
   expect(await eventsOf()).toHaveLength(0);
   await expect(open(late)).rejects.toMatchObject({ code: "queue_forked" });
   expect(await eventsOf()).toHaveLength(2);
-  const [row] = await connection.sql`select session_id, cursor::int from ingest_cursor where host_id = 'late'`;
+  const [row] =
+    await connection.sql`select session_id, cursor::int from ingest_cursor where host_id = 'late'`;
   expect(row).toMatchObject({ session_id: Buffer.from(bytes(3)), cursor: 0 });
 });
 
@@ -119,7 +132,9 @@ it("opens the others when a batch holds one queue, which fails alone", async () 
 it("opens two queues of one host one after the other", async () => {
   const { open } = createCountedOpener();
   const opened = await Promise.all(
-    [1, 2, 3].map((queue) => open(openOf("one-host", { queueId: bytes(queue), sessionId: bytes(queue) }))),
+    [1, 2, 3].map((queue) =>
+      open(openOf("one-host", { queueId: bytes(queue), sessionId: bytes(queue) })),
+    ),
   );
   expect(opened.map(({ queueId }) => queueId[0])).toEqual([1, 2, 3]);
 });

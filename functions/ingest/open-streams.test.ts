@@ -70,7 +70,8 @@ const start = () => {
 
 const enterMany = (streams: OpenStreams, count: number) =>
   Array.from({ length: count }, (_, index) => streams.enter(caller(`host ${index}`)));
-const countEnded = (open: readonly OpenStream[]) => open.filter(({ signal }) => signal.aborted).length;
+const countEnded = (open: readonly OpenStream[]) =>
+  open.filter(({ signal }) => signal.aborted).length;
 
 describe("open streams", () => {
   it("Q12: reopen with database_unavailable once the database was restored, and others open meanwhile", async () => {
@@ -78,7 +79,10 @@ describe("open streams", () => {
     const ended = streams.enter(caller("before"));
     streams.reopen();
     const opened = streams.enter(caller("after"));
-    expect([ended.signal.reason, opened.signal.aborted]).toMatchObject([{ code: "database_unavailable" }, false]);
+    expect([ended.signal.reason, opened.signal.aborted]).toMatchObject([
+      { code: "database_unavailable" },
+      false,
+    ]);
     await stop();
   });
 
@@ -87,21 +91,32 @@ describe("open streams", () => {
     const open = enterMany(streams, 2_000);
     streams.reopen();
     await clock.advance(20);
-    const delays = open.map(({ signal }) => Number((signal.reason as Problem).options.retryAfterSeconds));
-    const perSecond = Array.from({ length: 10 }, (_, at) => delays.filter((delay) => Math.floor(delay) === at).length);
+    const delays = open.map(({ signal }) =>
+      Number((signal.reason as Problem).options.retryAfterSeconds),
+    );
+    const perSecond = Array.from(
+      { length: 10 },
+      (_, at) => delays.filter((delay) => Math.floor(delay) === at).length,
+    );
     expect(Math.min(...perSecond)).toBeGreaterThan(150);
     await stop();
   });
 
   it("G8: limits an identity to 8 streams, whatever its certificates, and other identities are independent", async () => {
     const { streams, stop } = start();
-    const open = Array.from({ length: 8 }, (_, index) => streams.enter(caller("a", `certificate ${index}`)));
-    expect(() => streams.enter(caller("a"))).toThrow(expect.objectContaining({ code: "too_many_streams" }));
+    const open = Array.from({ length: 8 }, (_, index) =>
+      streams.enter(caller("a", `certificate ${index}`)),
+    );
+    expect(() => streams.enter(caller("a"))).toThrow(
+      expect.objectContaining({ code: "too_many_streams" }),
+    );
     streams.enter(caller("b"));
     open[0]?.leave();
     open[0]?.leave();
     streams.enter(caller("a"));
-    expect(() => streams.enter(caller("a"))).toThrow(expect.objectContaining({ code: "too_many_streams" }));
+    expect(() => streams.enter(caller("a"))).toThrow(
+      expect.objectContaining({ code: "too_many_streams" }),
+    );
     expect(streams.count()).toBe(9);
     await stop();
   });
@@ -233,7 +248,10 @@ describe("open streams", () => {
     expect([countEnded(open), open.every((stream) => stream.mayAccept())]).toEqual([0, true]);
     await clock.advance(1);
     expect([countEnded(open), open[0]?.mayAccept()]).toEqual([100, false]);
-    expect([open[249]?.mayAccept(), open[249]?.signal.reason.code]).toEqual([false, "database_unavailable"]);
+    expect([open[249]?.mayAccept(), open[249]?.signal.reason.code]).toEqual([
+      false,
+      "database_unavailable",
+    ]);
     const later = streams.enter(caller("later"));
     await clock.advance(1);
     expect(countEnded(open)).toBe(201);
@@ -252,7 +270,11 @@ describe("open streams", () => {
     await clock.advance(2_000);
     expect(countEnded(open)).toBe(100);
     await clock.advance(10);
-    expect([countEnded(open), later.signal.aborted, open[249]?.mayAccept()]).toEqual([100, true, true]);
+    expect([countEnded(open), later.signal.aborted, open[249]?.mayAccept()]).toEqual([
+      100,
+      true,
+      true,
+    ]);
     await clock.advance(1_989);
     expect(countEnded(open)).toBe(100);
     await clock.advance(3);

@@ -89,7 +89,9 @@ export const createOpenStreams = ({
   let returnSeconds = 0;
   /** The caller connects again at a time of its own, to another core if this one's pool is at fault. */
   const end = (caller: Caller, code: ProblemCode): void =>
-    open.get(caller)?.abort(new Problem(code, { retryAfterSeconds: fraction(entropy) * returnSeconds }));
+    open
+      .get(caller)
+      ?.abort(new Problem(code, { retryAfterSeconds: fraction(entropy) * returnSeconds }));
   /** Ends streams and removes them from `callers`, in turns, until it is empty. */
   const endInTurns = async (callers: Set<Caller>, code: ProblemCode): Promise<void> => {
     returnSeconds = callers.size / returnsPerSecond;
@@ -112,7 +114,9 @@ export const createOpenStreams = ({
       const { identity } = admitted;
       const streams = counts.get(identity) ?? 0;
       if (streams >= streamsOfIdentityMax)
-        throw new Problem("too_many_streams", { detail: `an identity may have ${streamsOfIdentityMax} open streams` });
+        throw new Problem("too_many_streams", {
+          detail: `an identity may have ${streamsOfIdentityMax} open streams`,
+        });
       counts.set(identity, streams + 1);
       const caller = { ...admitted };
       const controller = new AbortController();
@@ -151,7 +155,8 @@ export const createOpenStreams = ({
       const recheck = async (since: number): Promise<void> => {
         try {
           const callers = [...open.keys()];
-          for (const [caller, fault] of await admission.recheck(callers)) open.get(caller)?.abort(fault);
+          for (const [caller, fault] of await admission.recheck(callers))
+            open.get(caller)?.abort(fault);
           isPending = false;
           if (unconfirmed.size === 0) confirmedAt = Math.max(confirmedAt, since);
           else if (clock.monotonic() - since < unconfirmedMsMax) {

@@ -1,7 +1,13 @@
 import type { Database, Executor } from "../store/database/database.ts";
 import { limitLockWaits, planByIndex } from "../store/database/execute-prepared.ts";
 import { openCommitClient } from "../store/ingest/commit-frames.ts";
-import { findCursor, lockCursors, lockLeftCursors, trimCursors, updateCursors } from "../store/ingest/cursors.ts";
+import {
+  findCursor,
+  lockCursors,
+  lockLeftCursors,
+  trimCursors,
+  updateCursors,
+} from "../store/ingest/cursors.ts";
 import { addGap } from "../store/ingest/gaps.ts";
 import { endQueues, noteFork, noteQueues } from "../store/ingest/queues.ts";
 import { findSinkChange } from "../store/ingest/sinks.ts";
@@ -11,7 +17,9 @@ import { createQueueEventRecorder, type QueueEventNeeds } from "./queue-events.t
 import type { Sink } from "./sink.ts";
 
 /** The dependencies of the sink. */
-export interface PostgresSinkNeeds extends QueueEventNeeds, Pick<QueueOpenerNeeds<Executor>, "pause"> {
+export interface PostgresSinkNeeds
+  extends QueueEventNeeds,
+    Pick<QueueOpenerNeeds<Executor>, "pause"> {
   db: Database;
   /** Returns the URL of the server to commit to, for the committer's own connections. */
   databaseUrl(): Promise<string>;
@@ -33,7 +41,9 @@ export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
 });
 
 /** Makes the register of queues that PostgreSQL holds. */
-export const createPostgresRegister = (needs: QueueEventNeeds & { db: Database }): QueueRegister<Executor> => ({
+export const createPostgresRegister = (
+  needs: QueueEventNeeds & { db: Database },
+): QueueRegister<Executor> => ({
   transaction: (work, { isShared } = { isShared: false }) =>
     needs.db.transaction(async (tx) => {
       if (!isShared) return work(tx);

@@ -111,7 +111,10 @@ const recordedLossesMax = 10_000;
 
 /** Makes it, empty. */
 export const createRecordedLosses = (): RecordedLosses => {
-  const recorded = new LRUCache<string, Loss>({ maxSize: recordedLossesMax, sizeCalculation: () => 1 });
+  const recorded = new LRUCache<string, Loss>({
+    maxSize: recordedLossesMax,
+    sizeCalculation: () => 1,
+  });
   const keyOf = ({ hostId, queueId }: QueueName) => `${hostId}\0${queueId.toHex()}`;
   return {
     without(queue, lost) {
@@ -137,7 +140,8 @@ const gapCauses = {
     reasonCode: "database_restored",
   },
   replica: {
-    reason: "the replica that now leads the stream lacks envelopes that the stream had acknowledged",
+    reason:
+      "the replica that now leads the stream lacks envelopes that the stream had acknowledged",
     reasonCode: "replica_differs",
   },
 };
@@ -150,14 +154,18 @@ export const gapEvent = (loss: Loss, cause: GapCause = "database"): QueueEvent =
   action: "ingest.gap",
   ...(loss.isPlausible
     ? gapCauses[cause]
-    : { reason: "the host claims to have lost more than it can have sent", reasonCode: "implausible_claim" }),
+    : {
+        reason: "the host claims to have lost more than it can have sent",
+        reasonCode: "implausible_claim",
+      }),
   details: { from: sequenceOf(loss.from), through: sequenceOf(loss.through) },
 });
 
 /** The event of a range that the replica that leads a stream has in place of what the stream had acknowledged. */
 export const repeatEvent = ({ from, through }: Pick<Loss, "from" | "through">): QueueEvent => ({
   action: "ingest.repeat",
-  reason: "the replica that now leads the stream has envelopes in place of others: they may be stored twice",
+  reason:
+    "the replica that now leads the stream has envelopes in place of others: they may be stored twice",
   reasonCode: "replica_differs",
   details: { from: sequenceOf(from), through: sequenceOf(through) },
 });

@@ -17,19 +17,31 @@ interface Answer {
 }
 
 /** Asks the service of a version, with a client that shares no code with ours. */
-const ask = async (version: string, requests: readonly object[]): Promise<{ answers: Answer[]; code: number }> => {
-  const path = fileURLToPath(new URL(`../../proto/grpc/reflection/${version}/reflection.proto`, import.meta.url));
+const ask = async (
+  version: string,
+  requests: readonly object[],
+): Promise<{ answers: Answer[]; code: number }> => {
+  const path = fileURLToPath(
+    new URL(`../../proto/grpc/reflection/${version}/reflection.proto`, import.meta.url),
+  );
+  const definition = loadSync(path, { keepCase: true, oneofs: true });
   // biome-ignore lint/suspicious/noExplicitAny: what the loader makes has no static type
-  const loaded = grpc.loadPackageDefinition(loadSync(path, { keepCase: true, oneofs: true })) as any;
+  const loaded = grpc.loadPackageDefinition(definition) as any;
   const client = new loaded.grpc.reflection[version].ServerReflection(
     `localhost:${test.port}`,
-    grpc.credentials.createSsl(Buffer.from(test.caPem), Buffer.from(certificate.key), Buffer.from(certificate.cert)),
+    grpc.credentials.createSsl(
+      Buffer.from(test.caPem),
+      Buffer.from(certificate.key),
+      Buffer.from(certificate.cert),
+    ),
   );
   const call = client.ServerReflectionInfo();
   const answers: Answer[] = [];
   call.on("data", (answer: Answer) => answers.push(answer));
   call.on("error", () => undefined);
-  const ended = new Promise<number>((resolve) => call.on("status", ({ code }: { code: number }) => resolve(code)));
+  const ended = new Promise<number>((resolve) =>
+    call.on("status", ({ code }: { code: number }) => resolve(code)),
+  );
   for (const request of requests) call.write(request);
   call.end();
   const code = await ended;
@@ -72,7 +84,9 @@ describe.each(["v1", "v1alpha"])("server reflection %s", (version) => {
       { all_extension_numbers_of_type: "svc.ingest.v1.Open" },
       {},
     ]);
-    expect(unknown.answers.map(({ error_response }) => error_response?.error_code)).toEqual([5, 5, 5, 5]);
+    expect(unknown.answers.map(({ error_response }) => error_response?.error_code)).toEqual([
+      5, 5, 5, 5,
+    ]);
     const many = await ask(version, Array<object>(101).fill({ list_services: "" }));
     expect([many.answers.length, many.code]).toEqual([100, grpc.status.RESOURCE_EXHAUSTED]);
     const large = await ask(version, [{ list_services: "x".repeat(5_000) }]);

@@ -19,8 +19,16 @@ const streamMs = 30_000;
 /** Serves reflection, in the version of today's clients and in the one before. */
 export const serveReflection = (router: ConnectRouter, clock: Pick<Clock, "sleep">): void => {
   const options = { readMaxBytes: requestBytesMax };
-  router.service(ServerReflection, { serverReflectionInfo: (requests) => answerAll(requests, clock) }, options);
-  router.service(EarlierReflection, { serverReflectionInfo: (requests) => answerAll(requests, clock) }, options);
+  router.service(
+    ServerReflection,
+    { serverReflectionInfo: (requests) => answerAll(requests, clock) },
+    options,
+  );
+  router.service(
+    EarlierReflection,
+    { serverReflectionInfo: (requests) => answerAll(requests, clock) },
+    options,
+  );
 };
 
 const served = [IngestService, ServerReflection, EarlierReflection, Health];
@@ -38,16 +46,26 @@ const answerAll = async function* <Request extends Asked>(
   const reading = requests[Symbol.asyncIterator]();
   const over = new AbortController();
   const late = clock.sleep(streamMs, over.signal).then(() => {
-    throw new ConnectError(`a reflection stream ends after ${streamMs / 1000} s`, Code.DeadlineExceeded);
+    throw new ConnectError(
+      `a reflection stream ends after ${streamMs / 1000} s`,
+      Code.DeadlineExceeded,
+    );
   });
   late.catch(() => undefined);
   try {
     for (let answered = 0; answered < requestsMax; answered++) {
       const { done, value } = await Promise.race([reading.next(), late]);
       if (done) return;
-      yield { validHost: value.host, originalRequest: value, messageResponse: answerOf(value.messageRequest) };
+      yield {
+        validHost: value.host,
+        originalRequest: value,
+        messageResponse: answerOf(value.messageRequest),
+      };
     }
-    throw new ConnectError(`a reflection stream answers ${requestsMax} requests`, Code.ResourceExhausted);
+    throw new ConnectError(
+      `a reflection stream answers ${requestsMax} requests`,
+      Code.ResourceExhausted,
+    );
   } finally {
     over.abort();
   }
@@ -64,9 +82,13 @@ const answerOf = ({ case: kind, value }: Asked["messageRequest"]) => {
     );
     const fileDescriptorProto =
       file && withImports(file).map(({ proto }) => toBinary(FileDescriptorProtoSchema, proto));
-    if (fileDescriptorProto) return { case: "fileDescriptorResponse" as const, value: { fileDescriptorProto } };
+    if (fileDescriptorProto)
+      return { case: "fileDescriptorResponse" as const, value: { fileDescriptorProto } };
   }
-  return { case: "errorResponse" as const, value: { errorCode: Code.NotFound, errorMessage: "not found" } };
+  return {
+    case: "errorResponse" as const,
+    value: { errorCode: Code.NotFound, errorMessage: "not found" },
+  };
 };
 
 /** Returns a file and what it imports, each once, after what it imports itself. */
@@ -80,4 +102,7 @@ const files = [...new Set(served.flatMap(({ file }) => withImports(file)))];
 const defines = ({ services, messages, enums }: DescFile, symbol: string): boolean =>
   services.some(({ typeName, methods }) =>
     [typeName, ...methods.map(({ name }) => `${typeName}.${name}`)].includes(symbol),
-  ) || [...messages, ...enums].some(({ typeName }) => symbol === typeName || symbol.startsWith(`${typeName}.`));
+  ) ||
+  [...messages, ...enums].some(
+    ({ typeName }) => symbol === typeName || symbol.startsWith(`${typeName}.`),
+  );

@@ -29,9 +29,14 @@ beforeAll(async () => {
   core = await createTestCore();
   core.clock.set(systemClock.now());
   const policy = { name: "all", allowed_identity_prefixes: [identityPrefix] };
-  const { body } = await core.api("POST", "/v1/collector/enrollment-policies", { as: "admin", body: policy });
+  const { body } = await core.api("POST", "/v1/collector/enrollment-policies", {
+    as: "admin",
+    body: policy,
+  });
   const tokens = `/v1/collector/enrollment-policies/${body.id}/tokens`;
-  token = String((await core.api("POST", tokens, { as: "admin", body: { max_uses: 0 } })).body.token);
+  token = String(
+    (await core.api("POST", tokens, { as: "admin", body: { max_uses: 0 } })).body.token,
+  );
 });
 afterAll(() => core.close());
 
@@ -77,7 +82,10 @@ const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) =
     },
   });
   onTestEnd(() => replica.close());
-  return { replica, connections: { notifications: notifications.proxy, pool: pool.proxy } satisfies Connections };
+  return {
+    replica,
+    connections: { notifications: notifications.proxy, pool: pool.proxy } satisfies Connections,
+  };
 };
 
 const faults: Record<string, (connections: Connections) => void> = {
@@ -86,7 +94,8 @@ const faults: Record<string, (connections: Connections) => void> = {
     notifications.target("/nowhere");
     notifications.reset();
   },
-  "receives no notifications on a connection that stays open": ({ notifications }) => notifications.swallow(true),
+  "receives no notifications on a connection that stays open": ({ notifications }) =>
+    notifications.swallow(true),
   "has a pool whose connections are half-open": ({ pool, notifications }) => {
     pool.swallowOpen();
     notifications.swallow(true);

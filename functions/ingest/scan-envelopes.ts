@@ -117,7 +117,9 @@ class EnvelopeScanner {
         firstSequence: BigInt(this.#first),
         lastSequence: BigInt(this.#lastStored),
         kinds: new Map(
-          this.#kinds.flatMap(({ name, ...count }) => (count.envelopes > 0 ? [[decodeText(name), count]] : [])),
+          this.#kinds.flatMap(({ name, ...count }) =>
+            count.envelopes > 0 ? [[decodeText(name), count]] : [],
+          ),
         ),
         observed: this.#observed,
       },
@@ -189,7 +191,8 @@ class EnvelopeScanner {
     if (this.#discarded.length === 0) return this.#bytes;
     const ends = [...this.#kept, this.#bytes.length];
     const parts: Uint8Array[] = [];
-    for (let index = 0; index < ends.length; index += 2) parts.push(this.#bytes.subarray(ends[index], ends[index + 1]));
+    for (let index = 0; index < ends.length; index += 2)
+      parts.push(this.#bytes.subarray(ends[index], ends[index + 1]));
     return Buffer.concat(parts);
   }
 

@@ -114,14 +114,19 @@ export interface IngestRoutes {
 const wrapperBytesMax = 16;
 
 /** Set by the gate for a Submit, which is rejected once its stream ends. */
-const submitStreamKey = createContextKey<OpenStream | undefined>(undefined, { description: "the stream of a Submit" });
+const submitStreamKey = createContextKey<OpenStream | undefined>(undefined, {
+  description: "the stream of a Submit",
+});
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
-  const { admission, streams, budget, incomplete, sink, statuses, limits, codec, clock, observe } = needs;
+  const { admission, streams, budget, incomplete, sink, statuses, limits, codec, clock, observe } =
+    needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, sink, observe });
-  const openDesk = createAccountHandlers(needs.accounts, (err) => needs.log.error({ err }, "an account failed"));
+  const openDesk = createAccountHandlers(needs.accounts, (err) =>
+    needs.log.error({ err }, "an account failed"),
+  );
   const offered = {
     blockEncodings: acceptedEncodings,
     statusIntervalSeconds: statuses.intervalSeconds,
@@ -131,29 +136,43 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const count = (error: unknown): ConnectError => {
     const refusal = toConnectError(error);
     // Without a reason it is a protocol error of Connect's own.
-    observe.refused(refusal.findDetails(ErrorInfoSchema)[0]?.reason ?? Code[refusal.code].toLowerCase());
-    if (refusal.code === Code.Internal) needs.log.error({ err: refusal.cause ?? error }, "ingest failed");
+    observe.refused(
+      refusal.findDetails(ErrorInfoSchema)[0]?.reason ?? Code[refusal.code].toLowerCase(),
+    );
+    if (refusal.code === Code.Internal)
+      needs.log.error({ err: refusal.cause ?? error }, "ingest failed");
     return refusal;
   };
 
   /** Counts and translates an error. After `disconnected` aborts, what is no Problem is the failure of the connection. */
   const refuse = (error: unknown, disconnected?: AbortSignal): never => {
-    const isOurs = error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
-    if (disconnected?.aborted && !isOurs) throw new ConnectError("the client disconnected", Code.Canceled);
+    const isOurs =
+      error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
+    if (disconnected?.aborted && !isOurs)
+      throw new ConnectError("the client disconnected", Code.Canceled);
     throw count(error);
   };
 
   const examine = (sent: Frame | Block, { identity }: Caller): ExaminedFrame =>
     examineSent(sent, { identity, limits, receivedAt: clock.now(), codec });
 
-  const decode = ({ case: kind, value }: ForwardRequest["message"], caller: Caller): ForwardMessage => {
-    if (kind === "open" || kind === "status" || kind === "account") return { case: kind, value } as ForwardMessage;
+  const decode = (
+    { case: kind, value }: ForwardRequest["message"],
+    caller: Caller,
+  ): ForwardMessage => {
+    if (kind === "open" || kind === "status" || kind === "account")
+      return { case: kind, value } as ForwardMessage;
     if (value) return { case: "frame", value: examine(value, caller) };
-    throw new Problem("frame_invalid", { detail: "a message is neither open, frame, block, status nor account" });
+    throw new Problem("frame_invalid", {
+      detail: "a message is neither open, frame, block, status nor account",
+    });
   };
 
   /** Commits a frame of an opened queue. */
-  const acceptOf = async (queue: OpenedQueue | undefined, examined: ExaminedFrame): Promise<Ack> => {
+  const acceptOf = async (
+    queue: OpenedQueue | undefined,
+    examined: ExaminedFrame,
+  ): Promise<Ack> => {
     if (queue?.sessionId === undefined) return accept(examined);
     const { queueId, sessionId } = queue;
     if (!equalBytes(examined.frame.queueId, queueId)) {
@@ -211,11 +230,17 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
           },
           status: channel.receive,
           account: openDesk(caller, () => ({ queue, lastFrame })),
-          untilReadable: (...signals: AbortSignal[]) => budget.untilReadable(caller.identity, ...signals),
+          untilReadable: (...signals: AbortSignal[]) =>
+            budget.untilReadable(caller.identity, ...signals),
         };
-        for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected, pushed })) {
+        for await (const answers of forward(requests, steps, {
+          abort: stream.signal,
+          disconnected,
+          pushed,
+        })) {
           yield answers;
-          for (const { case: kind, value } of answers) if (kind === "ack") unsentBytes -= ackBytes(value);
+          for (const { case: kind, value } of answers)
+            if (kind === "ack") unsentBytes -= ackBytes(value);
           unsent.hold(unsentBytes, false);
         }
       } finally {
@@ -252,7 +277,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       const decoding = async function* (): AsyncGenerator<DecodeMessage[]> {
         for await (const { message } of requests) yield [() => decode(message, caller)];
       };
-      for await (const group of run(decoding(), caller, context.signal)) for (const message of group) yield { message };
+      for await (const group of run(decoding(), caller, context.signal))
+        for (const message of group) yield { message };
     },
     async submit(request, context) {
       try {
@@ -261,7 +287,9 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         if (stream?.mayAccept() === false) throw stream.signal.reason;
         const sent = frame ?? block;
         if (sent === undefined || (frame && block))
-          throw new Problem("frame_invalid", { detail: "a frame or a block is missing, or there are both" });
+          throw new Problem("frame_invalid", {
+            detail: "a frame or a block is missing, or there are both",
+          });
         const caller = callerOf(context);
         const examined = examine(sent, caller);
         if (open === undefined) return { ack: await accept(examined) };
@@ -284,8 +312,17 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         const ofKind = isForward ? { isUnary: false } : { isUnary: true, decode: decodeSubmit };
         const plain = limitMessages(handler, { ...shared, begin, ...ofKind });
         if (!isForward || needs.fastPath === undefined) return plain;
-        const decodeBytes = (message: Uint8Array, caller: Caller) => decode(decodeForward(message), caller);
-        return needs.fastPath(plain, { ...shared, admit, run, decode: decodeBytes, incomplete, limits, clock });
+        const decodeBytes = (message: Uint8Array, caller: Caller) =>
+          decode(decodeForward(message), caller);
+        return needs.fastPath(plain, {
+          ...shared,
+          admit,
+          run,
+          decode: decodeBytes,
+          incomplete,
+          limits,
+          clock,
+        });
       });
       router.handlers.splice(0, router.handlers.length, ...handlers);
       serveReflection(router, clock);

@@ -56,7 +56,11 @@ const clientOf = ({ certificate, key }: TestCollector) => ({
 });
 
 /** Opens a stream of a host, or of `identity` with the certificate of one that nobody enrolled. */
-const open = async (host: TestCollector | { identity: string }, at = ingest, takes_directives = false) => {
+const open = async (
+  host: TestCollector | { identity: string },
+  at = ingest,
+  takes_directives = false,
+) => {
   const { identity } = host;
   const credentials = "key" in host ? clientOf(host) : await at.client({ uri: identity });
   const client = connectForeign(at, credentials);
@@ -84,7 +88,11 @@ const open = async (host: TestCollector | { identity: string }, at = ingest, tak
     },
     /** Sends an envelope and returns the ack's sequence. */
     forward: async (sequence: number) => {
-      const frame = { ...queue, previous_sequence: sequence - 1, envelopes: [{ sequence, kind: "log_line" }] };
+      const frame = {
+        ...queue,
+        previous_sequence: sequence - 1,
+        envelopes: [{ sequence, kind: "log_line" }],
+      };
       call.write({ frame });
       return (await next()).ack?.acked_through;
     },
@@ -94,14 +102,21 @@ const open = async (host: TestCollector | { identity: string }, at = ingest, tak
 let configs = 0;
 const publish = async () => {
   const yaml = `buffer: {dir: data-${++configs}}\nforwarder: {endpoint: a:1, mtls: {cert_file: a, key_file: b, ca_file: c}}\nsources: []\n`;
-  const { body } = await core.api<{ id: string; config_hash: string }>("POST", "/v1/collector/configs", {
-    as: "admin",
-    body: { yaml },
-  });
+  const { body } = await core.api<{ id: string; config_hash: string }>(
+    "POST",
+    "/v1/collector/configs",
+    {
+      as: "admin",
+      body: { yaml },
+    },
+  );
   return { id: body.id, hash: body.config_hash };
 };
 const assign = ({ identityId }: TestCollector, config_id: string) =>
-  core.api("PUT", `/v1/collector/identities/${identityId}/desired-config`, { as: "admin", body: { config_id } });
+  core.api("PUT", `/v1/collector/identities/${identityId}/desired-config`, {
+    as: "admin",
+    body: { config_id },
+  });
 
 const digest = (byte: number) => Buffer.alloc(32, byte);
 const reportOf = (host: TestCollector, over: Readonly<Record<string, unknown>> = {}) =>
@@ -110,11 +125,14 @@ let hosts = 0;
 const enroll = () => enrollTestCollector(core, { token, deviceId: `host-${++hosts}` });
 const healthOf = async (hostId: string) =>
   (
-    await ingest.connection.sql`select h.* from collector_health h join collector_identity i on i.id = identity_id
+    await ingest.connection
+      .sql`select h.* from collector_health h join collector_identity i on i.id = identity_id
     where i.identity = ${hostId}`
   )[0];
 const seen = async (host: TestCollector) =>
-  (await ingest.connection.sql`select * from fleet_status where identity_id = ${host.identityId}`)[0];
+  (
+    await ingest.connection.sql`select * from fleet_status where identity_id = ${host.identityId}`
+  )[0];
 const timeOf = (text: unknown) => Date.parse(String(text));
 const atNext = () => ({ sent_at: new Date(core.clock.now() + 1).toISOString() });
 const failureOf = async (hostId: string) =>
@@ -123,7 +141,13 @@ const failureOf = async (hostId: string) =>
       .sql`select last_auth_failure_reason as reason from collector_identity where identity = ${hostId}`
   )[0]?.reason;
 
-const accepted = { seq: "7", report_needed: false, refused: "", next_status_seconds: 60, renew_now: false };
+const accepted = {
+  seq: "7",
+  report_needed: false,
+  refused: "",
+  next_status_seconds: 60,
+  renew_now: false,
+};
 
 describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
   beforeAll(async () => {
@@ -145,7 +169,11 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
       subscription = listen(at, ingestChannels(on));
       return subscription.listening;
     };
-    ingest = await startTestIngest({ ca, database, needs: { ...needs, statuses, listen: listenFor } });
+    ingest = await startTestIngest({
+      ca,
+      database,
+      needs: { ...needs, statuses, listen: listenFor },
+    });
     cut = await startTestIngest({ ca, database, needs: { ...needs, statuses } });
     withoutSigner = await startTestIngest({ ca, database, needs });
     token = (await createTestToken(core)).token;
@@ -170,10 +198,27 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const other = await enroll();
     const report = { config: { valid: false, errors: ["line 1"], running_config_hash: null } };
     const stream = await open(one);
-    expect(await stream.status({ report: reportOf(one, report) })).toMatchObject({ ...accepted, desired_config: null });
-    const { body } = await manage(core, other, "heartbeat", heartbeatBody(core.clock.now(), report));
-    expect(body).toMatchObject({ next_heartbeat_seconds: 60, renew_now: false, desired_config: null });
-    const ofHost = { identity_id: null, certificate_id: null, report_digest: null, digest_reported_at: null };
+    expect(await stream.status({ report: reportOf(one, report) })).toMatchObject({
+      ...accepted,
+      desired_config: null,
+    });
+    const { body } = await manage(
+      core,
+      other,
+      "heartbeat",
+      heartbeatBody(core.clock.now(), report),
+    );
+    expect(body).toMatchObject({
+      next_heartbeat_seconds: 60,
+      renew_now: false,
+      desired_config: null,
+    });
+    const ofHost = {
+      identity_id: null,
+      certificate_id: null,
+      report_digest: null,
+      digest_reported_at: null,
+    };
     expect({ ...(await healthOf(one.identity)), ...ofHost }).toEqual({
       ...(await healthOf(other.identity)),
       ...ofHost,
@@ -203,7 +248,9 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const { id, hash } = await publish();
     await assign(host, id);
     expect((await stream.next()).directive).toEqual({ spread_ms: 0, config_assigned: {} });
-    await core.api("DELETE", `/v1/collector/identities/${host.identityId}/desired-config`, { as: "admin" });
+    await core.api("DELETE", `/v1/collector/identities/${host.identityId}/desired-config`, {
+      as: "admin",
+    });
     expect((await stream.next()).directive).toEqual({ spread_ms: 0, config_assigned: {} });
     await assign(host, id);
     // The notification is lost here: the next status brings the same.
@@ -217,9 +264,14 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const host = await enroll();
     const stream = await open(host, ingest, true);
     const late = await open(host, cut, true);
-    expect(await late.status({ report: reportOf(host) })).toMatchObject({ ...accepted, send_diag: null });
+    expect(await late.status({ report: reportOf(host) })).toMatchObject({
+      ...accepted,
+      send_diag: null,
+    });
     await core.clock.advance(1_000);
-    const { body } = await core.api("POST", `/v1/collector/hosts/${host.identityId}/diags`, { as: "admin" });
+    const { body } = await core.api("POST", `/v1/collector/hosts/${host.identityId}/diags`, {
+      as: "admin",
+    });
     const send_diag = { request_id: body.id };
     expect((await stream.next()).directive).toEqual({ spread_ms: 0, send_diag });
     expect(await late.status({})).toMatchObject({ ...accepted, send_diag });
@@ -230,7 +282,10 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const host = await enroll();
     const stream = await open(host, ingest, true);
     const late = await open(host, cut, true);
-    expect(await late.status({ report: reportOf(host) })).toMatchObject({ ...accepted, renew_now: false });
+    expect(await late.status({ report: reportOf(host) })).toMatchObject({
+      ...accepted,
+      renew_now: false,
+    });
     const nudge = (action: string, as: "admin" | "auditor" = "admin") =>
       core.api("POST", `/v1/collector/hosts/${host.identityId}/nudges`, { as, body: { action } });
     expect((await nudge("report_now")).status).toBe(204);
@@ -241,10 +296,17 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await late.status({})).toMatchObject({ ...accepted, renew_now: true });
     const key = await createTestKey();
     const csr_pem = await createTestCsr({ key, uri: host.identity });
-    const { body } = await manage(core, host, "renew", { ...atNext(), csr_pem, collector_version: "1.1.0" });
+    const { body } = await manage(core, host, "renew", {
+      ...atNext(),
+      csr_pem,
+      collector_version: "1.1.0",
+    });
     const successor = collectorOf(key, { ...body, identity_id: host.identityId });
     const renewed = await open(successor, cut);
-    expect(await renewed.status({ report: reportOf(successor) })).toMatchObject({ ...accepted, renew_now: false });
+    expect(await renewed.status({ report: reportOf(successor) })).toMatchObject({
+      ...accepted,
+      renew_now: false,
+    });
     expect(await nudge("renew_now", "auditor")).toMatchObject({ status: 403 });
     expect(await nudge("config_assigned")).toMatchObject({ status: 422 });
     await core.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin" });
@@ -275,10 +337,15 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
       await ingest.connection.sql`select pg_notify('svc_directive', ${payload})`;
     const notified: string[] = [];
     const at = { url: core.databaseUrl, servers: createDatabaseServers(core.databaseUrl) };
-    const others = listen(at, { svc_directive: (payload) => payload === undefined || notified.push(payload) });
+    const others = listen(at, {
+      svc_directive: (payload) => payload === undefined || notified.push(payload),
+    });
     await others.listening;
     const identity_ids = many.map(({ identityId }) => identityId).sort();
-    await core.api("POST", `/v1/collector/configs/${id}/assignments`, { as: "admin", body: { identity_ids } });
+    await core.api("POST", `/v1/collector/configs/${id}/assignments`, {
+      as: "admin",
+      body: { identity_ids },
+    });
     for (const stream of streams)
       expect((await stream.next()).directive).toEqual({ spread_ms: 3, config_assigned: {} });
     await expect.poll(() => notified).toEqual([`config_assigned 3 ${identity_ids.join()}`]);
@@ -306,7 +373,9 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(row).toMatchObject({ queue_records: 17, queue_bytes: "4096" });
     expect(timeOf(row?.last_heartbeat_at)).toBe(core.clock.now());
     // The report's row is as it was.
-    expect(timeOf((await healthOf(host.identity))?.last_heartbeat_at)).toBe(core.clock.now() - 30_000);
+    expect(timeOf((await healthOf(host.identity))?.last_heartbeat_at)).toBe(
+      core.clock.now() - 30_000,
+    );
     // On another stream, of another replica, and with another digest.
     const other = await open(host, cut);
     expect(await other.status({})).toMatchObject({ ...accepted, desired_config });
@@ -318,7 +387,11 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const stream = await open(host);
     expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
     await core.clock.advance(1_000);
-    const figures = { dropped_records_total: 1, last_ack_age_seconds: 10 ** 12, oldest_record_age_seconds: 10 ** 15 };
+    const figures = {
+      dropped_records_total: 1,
+      last_ack_age_seconds: 10 ** 12,
+      oldest_record_age_seconds: 10 ** 15,
+    };
     expect(await stream.status({ figures })).toMatchObject(accepted);
     expect(await healthOf(host.identity)).toMatchObject({ dropped_records_total: "1" });
   });
@@ -328,7 +401,10 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await (await open(host)).status({ report: reportOf(host) })).toMatchObject(accepted);
     await core.clock.advance(1_000);
     const { heartbeats } = core.core;
-    const record = createStatusRecorder({ ...core.core, heartbeats: { ...heartbeats, hasOlderCore: () => true } });
+    const record = createStatusRecorder({
+      ...core.core,
+      heartbeats: { ...heartbeats, hasOlderCore: () => true },
+    });
     const figures = {
       queueRecords: 0,
       queueBytes: 0,
@@ -340,9 +416,16 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     };
     const fingerprintSha256 = hash("sha256", host.certificate);
     const remoteAddress = "127.0.0.1";
-    const caller = { identity: host.identity, fingerprintSha256, notAfter: Number.POSITIVE_INFINITY, remoteAddress };
+    const caller = {
+      identity: host.identity,
+      fingerprintSha256,
+      notAfter: Number.POSITIVE_INFINITY,
+      remoteAddress,
+    };
     const origin = { requestId: uuidv7(core.core), remoteAddress };
-    expect(await record(caller, { digest: digest(1), figures }, () => origin)).toMatchObject({ desiredConfig: null });
+    expect(await record(caller, { digest: digest(1), figures }, () => origin)).toMatchObject({
+      desiredConfig: null,
+    });
     expect(timeOf((await healthOf(host.identity))?.last_heartbeat_at)).toBe(core.clock.now());
   });
 
@@ -395,7 +478,9 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await refused(Buffer.from("{}"))).toBe("validation_failed");
     expect(await refused(Buffer.from("not json"))).toBe("malformed_json");
     expect(await refused(Buffer.alloc(65_537, 32))).toBe("payload_too_large");
-    expect(await refused(Buffer.from(`{"x":[${"{},".repeat(20_000)}{}]}`))).toBe("payload_too_large");
+    expect(await refused(Buffer.from(`{"x":[${"{},".repeat(20_000)}{}]}`))).toBe(
+      "payload_too_large",
+    );
     expect(await stream.forward(1)).toBe("1");
   });
 
@@ -413,7 +498,8 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect((await stream.status({ report: reportOf(host) }))?.refused).toBe(code);
     expect((await stream.status({}))?.refused).toBe(code);
     expect(await failureOf(host.identity)).toBe(code);
-    if (code !== "certificate_replaced") expect((await healthOf(host.identity))?.last_heartbeat_at).toEqual(at);
+    if (code !== "certificate_replaced")
+      expect((await healthOf(host.identity))?.last_heartbeat_at).toEqual(at);
   });
 
   it("refuses the status of a certificate that core has not issued, whose telemetry it takes", async () => {
@@ -467,14 +553,19 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
   });
 });
 
-const revoke = (what: string) => core.api("POST", `/v1/collector/${what}/revoke`, { as: "admin", body: {} });
+const revoke = (what: string) =>
+  core.api("POST", `/v1/collector/${what}/revoke`, { as: "admin", body: {} });
 
 /** Renews a host's certificate and uses the new one. */
 async function replace(host: TestCollector): Promise<void> {
   const key = await createTestKey();
   const csr_pem = await createTestCsr({ key, uri: host.identity });
   const sent_at = new Date(core.clock.now()).toISOString();
-  const { body } = await manage(core, host, "renew", { sent_at, csr_pem, collector_version: "1.0.0" });
+  const { body } = await manage(core, host, "renew", {
+    sent_at,
+    csr_pem,
+    collector_version: "1.0.0",
+  });
   await core.clock.advance(1_000);
   await manage(core, collectorOf(key, body), "heartbeat", heartbeatBody(core.clock.now()));
 }

@@ -31,13 +31,19 @@ export interface StatusRegister {
   /** How often a host sends one. */
   intervalSeconds: number;
   /** Accepts a signed report as `POST /v1/collector/heartbeat` does, and keeps its digest. Throws a Problem. */
-  accept(caller: Caller, report: Uint8Array<ArrayBuffer>, digest: Uint8Array<ArrayBuffer>): Promise<HeartbeatAnswer>;
+  accept(
+    caller: Caller,
+    report: Uint8Array<ArrayBuffer>,
+    digest: Uint8Array<ArrayBuffer>,
+  ): Promise<HeartbeatAnswer>;
   /** Counts a status without a report, or returns that core needs one. Throws a Problem. */
   record(caller: Caller, status: BriefStatus): Promise<HeartbeatAnswer | "report_needed">;
 }
 
 /** What core sends to a host beside acks. */
-export type StatusMessage = { case: "statusAnswer"; value: StatusAnswer } | { case: "directive"; value: Directive };
+export type StatusMessage =
+  | { case: "statusAnswer"; value: StatusAnswer }
+  | { case: "directive"; value: Directive };
 
 /** Sends a message on a stream, in place of an unsent one of the same kind. */
 type SendAside = (message: StatusMessage, kind: string) => void;
@@ -66,7 +72,10 @@ const actions = {
   report_now: () => ({ case: "reportNow", value: {} }),
   send_diag: ({ requestId = "" }) => ({ case: "sendDiag", value: { requestId } }),
 } as const satisfies Readonly<
-  Record<HostDirective["action"], (directive: HostDirective) => MessageInitShape<typeof DirectiveSchema>["action"]>
+  Record<
+    HostDirective["action"],
+    (directive: HostDirective) => MessageInitShape<typeof DirectiveSchema>["action"]
+  >
 >;
 
 type AnswerFields = MessageInitShape<typeof StatusAnswerSchema>;
@@ -108,7 +117,9 @@ export const createStatuses = ({
     if (report.length > managementBytesMax) throw new Problem("payload_too_large");
     if (!budget.reserve(report.length)) throw new Problem("overloaded");
     try {
-      return answerOf(await accept(caller, report as Uint8Array<ArrayBuffer>, digest as Uint8Array<ArrayBuffer>));
+      return answerOf(
+        await accept(caller, report as Uint8Array<ArrayBuffer>, digest as Uint8Array<ArrayBuffer>),
+      );
     } finally {
       budget.release(report.length);
     }
@@ -135,8 +146,12 @@ export const createStatuses = ({
           else channels.set(identityId, new Set([send]));
         },
         receive(status) {
-          if (register === undefined) throw new Problem("frame_invalid", { detail: "this core takes no status" });
-          if (isWaiting) throw new Problem("frame_invalid", { detail: "a status before the answer to the last one" });
+          if (register === undefined)
+            throw new Problem("frame_invalid", { detail: "this core takes no status" });
+          if (isWaiting)
+            throw new Problem("frame_invalid", {
+              detail: "a status before the answer to the last one",
+            });
           if (status.digest.length !== digestBytes)
             throw new Problem("frame_invalid", { detail: `a digest has ${digestBytes} bytes` });
           isWaiting = true;
@@ -145,7 +160,9 @@ export const createStatuses = ({
             const value = create(StatusAnswerSchema, { seq: status.seq, ...fields });
             send({ case: "statusAnswer", value }, "answer");
           };
-          void decide(register, caller, status).then(answer, (error: unknown) => answer(refusalOf(error)));
+          void decide(register, caller, status).then(answer, (error: unknown) =>
+            answer(refusalOf(error)),
+          );
         },
         close() {
           isClosed = true;
@@ -163,7 +180,12 @@ export const createStatuses = ({
   };
 };
 
-const answerOf = ({ nextHeartbeatSeconds, desiredConfig, renewNow, sendDiag }: HeartbeatAnswer): AnswerFields => ({
+const answerOf = ({
+  nextHeartbeatSeconds,
+  desiredConfig,
+  renewNow,
+  sendDiag,
+}: HeartbeatAnswer): AnswerFields => ({
   nextStatusSeconds: nextHeartbeatSeconds,
   renewNow,
   ...(desiredConfig ? { desiredConfig } : {}),
@@ -172,8 +194,14 @@ const answerOf = ({ nextHeartbeatSeconds, desiredConfig, renewNow, sendDiag }: H
 
 /** Returns the figures of a status; throws `validation_failed` for one that no JSON could hold. */
 const figuresOf = (figures: StatusFigures | undefined): BriefStatus["figures"] => {
-  const { queueRecords, queueBytes, oldestRecordAgeSeconds, droppedRecordsTotal, deadLetters, ...others } =
-    figures ?? create(StatusFiguresSchema);
+  const {
+    queueRecords,
+    queueBytes,
+    oldestRecordAgeSeconds,
+    droppedRecordsTotal,
+    deadLetters,
+    ...others
+  } = figures ?? create(StatusFiguresSchema);
   const { lastAckAgeSeconds } = others;
   return {
     queueRecords: counter(queueRecords),
@@ -190,7 +218,8 @@ const figuresOf = (figures: StatusFigures | undefined): BriefStatus["figures"] =
 const age = (seconds: bigint | undefined): number | null =>
   seconds === undefined ? null : Math.min(Number(seconds), ageSecondsMax);
 
-const counterOrNull = (value: bigint | undefined): number | null => (value === undefined ? null : counter(value));
+const counterOrNull = (value: bigint | undefined): number | null =>
+  value === undefined ? null : counter(value);
 
 const counter = (value: bigint): number => {
   if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw new Problem("validation_failed");

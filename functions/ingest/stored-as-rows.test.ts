@@ -107,12 +107,19 @@ const microseconds = ({ observedAt }: Envelope) =>
 /** Checks the figures of a block, and returns its envelopes. */
 const readBlock = (block: FoundBlock) => {
   const { host_id: hostId, queue_id: queueId, raw_bytes: rawBytes, encoding, data } = block;
-  const envelopes = readStoredBlock({ hostId, queueId, receivedAt: 0n, rawBytes, encoding, data }, zstdCodec);
+  const envelopes = readStoredBlock(
+    { hostId, queueId, receivedAt: 0n, rawBytes, encoding, data },
+    zstdCodec,
+  );
   const seconds = envelopes.flatMap(({ observedAt }) =>
     observedAt === null ? [] : Math.floor(Number(observedAt) / 1e6),
   );
   const at = (ms: number) => (seconds.length === 0 ? null : ms);
-  expect({ ...block, digest: Buffer.from(block.digest).toString("hex"), kinds: block.kinds.toSorted() }).toMatchObject({
+  expect({
+    ...block,
+    digest: Buffer.from(block.digest).toString("hex"),
+    kinds: block.kinds.toSorted(),
+  }).toMatchObject({
     digest: `01${hash("sha256", data)}`,
     first_sequence: String(envelopes[0]?.sequence),
     last_sequence: String(envelopes.at(-1)?.sequence),
@@ -129,14 +136,20 @@ const readBlock = (block: FoundBlock) => {
 };
 
 /** Checks that the blocks of queues have what their rows have, and counts and cursors as well. */
-const expectStored = async (queues: readonly RowQueue[], whole: readonly Uint8Array[], storedBefore: number) => {
+const expectStored = async (
+  queues: readonly RowQueue[],
+  whole: readonly Uint8Array[],
+  storedBefore: number,
+) => {
   const hosts = [...new Set(queues.map(({ hostId }) => hostId))];
   const blocks = await sql<FoundBlock[]>`
     select *, xid::text, first_sequence::text, last_sequence::text,
       (extract(epoch from observed_from) * 1000)::float8 as observed_from, (extract(epoch from observed_to) * 1000)::float8 as observed_to
     from ingest_block where host_id in ${sql(hosts)} order by host_id, queue_id, ingest_block.first_sequence`;
   for (const { hostId, queueId, rows, cursor, session } of queues) {
-    const own = blocks.filter((block) => block.host_id === hostId && equalBytes(block.queue_id, queueId));
+    const own = blocks.filter(
+      (block) => block.host_id === hostId && equalBytes(block.queue_id, queueId),
+    );
     expect(own.flatMap(readBlock)).toEqual(
       rows.map(({ envelope }) => ({
         hostId,
@@ -156,18 +169,23 @@ const expectStored = async (queues: readonly RowQueue[], whole: readonly Uint8Ar
     expect(BigInt(found?.cursor ?? 0)).toBe(cursor);
     expect(found?.session_id ?? null).toEqual(session ? Buffer.from(session) : null);
   }
-  for (const data of whole) expect(blocks.filter((block) => equalBytes(block.data, data))).toHaveLength(1);
+  for (const data of whole)
+    expect(blocks.filter((block) => equalBytes(block.data, data))).toHaveLength(1);
   const counts =
     await sql`select host_id, kind, (extract(epoch from hour) * 1000)::float8 as hour, envelopes::int, payload_bytes::int
     from ingest_hour where host_id in ${sql(hosts)}`;
-  expect(counts.map((count) => JSON.stringify(Object.values(count))).sort()).toEqual(countRows(queues));
+  expect(counts.map((count) => JSON.stringify(Object.values(count))).sort()).toEqual(
+    countRows(queues),
+  );
   const all = queues.reduce((sum, { rows }) => sum + rows.length, 0);
   expect((await countStored()) - storedBefore).toBe(all);
 };
 
 /** Counts rows by host, kind and hour, as `ingest_hour` has them. */
 const countRows = (queues: readonly RowQueue[]): string[] => {
-  const rows = queues.flatMap((queue) => queue.rows.map((row) => ({ ...row, hostId: queue.hostId })));
+  const rows = queues.flatMap((queue) =>
+    queue.rows.map((row) => ({ ...row, hostId: queue.hostId })),
+  );
   const kindOf = ({ envelope: { kind } }: StoredRow) => (kind === "own_kind" ? "other" : kind);
   return [...Map.groupBy(rows, (row) => JSON.stringify([row.hostId, kindOf(row), row.hour]))]
     .map(([key, some]) => {
@@ -222,11 +240,23 @@ const sendTo = async (
       previous,
       made.map(({ envelope }) => envelope),
     );
-    const sessions = { own: model.session, earlier: model.sessions.at(-2) ?? stranger, none: undefined };
-    return { previous, made, form, sessionId: isToBoth ? undefined : sessions[session], ...examined };
+    const sessions = {
+      own: model.session,
+      earlier: model.sessions.at(-2) ?? stranger,
+      none: undefined,
+    };
+    return {
+      previous,
+      made,
+      form,
+      sessionId: isToBoth ? undefined : sessions[session],
+      ...examined,
+    };
   });
   const commitTo = (to: 0 | 1) =>
-    frames.map(({ examined, sessionId }) => cores[to].commit({ ...examined.frame, sessionId }, examined.bytes));
+    frames.map(({ examined, sessionId }) =>
+      cores[to].commit({ ...examined.frame, sessionId }, examined.bytes),
+    );
   const outcomes = await Promise.all(isToBoth ? [...commitTo(0), ...commitTo(1)] : commitTo(core));
   return frames.map(({ previous, made, sessionId, data }, index) => {
     const before = model.cursor;
@@ -240,26 +270,29 @@ const sendTo = async (
 it("stores of any mix of frames and blocks what the same envelopes as rows would have stored", async () => {
   const seen: Record<string, number> = {};
   let runs = 0;
-  const property = fc.asyncProperty(fc.array(ingestSteps, { minLength: 1, maxLength: 12 }), async (steps) => {
-    const run = ++runs;
-    const storedBefore = await countStored();
-    const queues = [0, 1, 2].map(
-      (index) => new RowQueue(`host-${run}-${index % 2}`, new Uint8Array(16).fill(index + 1)),
-    );
-    const whole: Uint8Array[] = [];
-    for (const each of steps) {
-      now += 20 * 60_000;
-      const model = queues[each.queue] as RowQueue;
-      if (each.does === "open") await openQueue(model, each.core, each.isCopy);
-      else
-        for (const sent of await sendTo(model, each)) {
-          seen[sent.what] = (seen[sent.what] ?? 0) + 1;
-          if (sent.whole) whole.push(sent.whole);
-        }
-    }
-    await expectStored(queues, whole, storedBefore);
-    seen.whole = (seen.whole ?? 0) + whole.length;
-  });
+  const property = fc.asyncProperty(
+    fc.array(ingestSteps, { minLength: 1, maxLength: 12 }),
+    async (steps) => {
+      const run = ++runs;
+      const storedBefore = await countStored();
+      const queues = [0, 1, 2].map(
+        (index) => new RowQueue(`host-${run}-${index % 2}`, new Uint8Array(16).fill(index + 1)),
+      );
+      const whole: Uint8Array[] = [];
+      for (const each of steps) {
+        now += 20 * 60_000;
+        const model = queues[each.queue] as RowQueue;
+        if (each.does === "open") await openQueue(model, each.core, each.isCopy);
+        else
+          for (const sent of await sendTo(model, each)) {
+            seen[sent.what] = (seen[sent.what] ?? 0) + 1;
+            if (sent.whole) whole.push(sent.whole);
+          }
+      }
+      await expectStored(queues, whole, storedBefore);
+      seen.whole = (seen.whole ?? 0) + whole.length;
+    },
+  );
   await fc.assert(property, { numRuns: 120, seed: 1 });
   for (const what of ["cut", "committed", "sequence_gap", "session_superseded", "whole"])
     expect(seen[what] ?? 0, what).toBeGreaterThan(25);

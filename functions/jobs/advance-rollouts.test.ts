@@ -32,19 +32,32 @@ describe("a rollout over 40 hosts", async () => {
   it("reaches all of them, and no wave starts before the one before has soaked", async () => {
     const { id, config } = await start({ waves });
     const done = await runUntil(id, "completed");
-    expect(done).toMatchObject({ targets: 40, applied: 40, failed: 0, assigned: 0, breach: null, reason: null });
+    expect(done).toMatchObject({
+      targets: 40,
+      applied: 40,
+      failed: 0,
+      assigned: 0,
+      breach: null,
+      reason: null,
+    });
     expect(done.waves.map(({ targets }) => targets)).toEqual([4, 12, 24]);
     done.waves.forEach((wave, index) => {
       const next = done.waves[index + 1];
       const startedAt = Date.parse(wave.started_at ?? "");
       const soakUntil = Date.parse(wave.soak_until ?? "");
-      expect(soakUntil).toBeGreaterThanOrEqual(startedAt + (index === 0 ? soakMs : soak_seconds * 1000));
+      expect(soakUntil).toBeGreaterThanOrEqual(
+        startedAt + (index === 0 ? soakMs : soak_seconds * 1000),
+      );
       expect(Date.parse(wave.completed_at ?? "")).toBeGreaterThanOrEqual(soakUntil);
       if (next) expect(Date.parse(next.started_at ?? "")).toBeGreaterThanOrEqual(soakUntil);
     });
     expect(lab.fleet.hosts.every(({ running }) => running === config.config_hash)).toBe(true);
     expect(await assignmentsOf(config.id)).toEqual([[1, 40]]);
-    expect(await eventsOf(id)).toEqual(["rollout.create", ...Array(3).fill("rollout.wave_start"), "rollout.complete"]);
+    expect(await eventsOf(id)).toEqual([
+      "rollout.create",
+      ...Array(3).fill("rollout.wave_start"),
+      "rollout.complete",
+    ]);
   });
 
   it("pauses when more hosts of a wave fail than the gate allows, with evidence, and assigns no other host", async () => {
@@ -55,7 +68,10 @@ describe("a rollout over 40 hosts", async () => {
       wave: 1,
       pending: 36,
       failed: 4,
-      reason: { code: "gate_breached", detail: "4 of 4 hosts of wave 1 failed (100 %, allowed 5 %)" },
+      reason: {
+        code: "gate_breached",
+        detail: "4 of 4 hosts of wave 1 failed (100 %, allowed 5 %)",
+      },
       breach: { wave: 1, failed: 4, failed_percent: 100 },
     });
     expect(paused.breach?.evidence).toHaveLength(4);
@@ -67,27 +83,46 @@ describe("a rollout over 40 hosts", async () => {
   it("rolls back by itself to what each host had before, except where somebody else has assigned another config", async () => {
     const { id, config } = await start({ waves, on_breach: "roll_back" });
     await tick();
-    const assigned = (await targetsOf(id, "&status=assigned")).map(({ identity_id }) => identity_id);
+    const assigned = (await targetsOf(id, "&status=assigned")).map(
+      ({ identity_id }) => identity_id,
+    );
     expect(assigned).toHaveLength(4);
     const [taken = "", cleared = "", ...rest] = assigned;
     const other = await publishTestConfig(test, 7);
-    await api("PUT", `/v1/collector/identities/${taken}/desired-config`, { as: "admin", body: { config_id: other } });
+    await api("PUT", `/v1/collector/identities/${taken}/desired-config`, {
+      as: "admin",
+      body: { config_id: other },
+    });
     await api("DELETE", `/v1/collector/identities/${cleared}/desired-config`, { as: "admin" });
     lab.fleet.react("rolls_back");
     const done = await runUntil(id, "rolled_back");
     expect(done).toMatchObject({ reverted: 2, skipped: 2, pending: 36, failed: 0, applied: 0 });
     // That they were failed is not forgotten with their status.
-    expect([done.reverted_failed, done.waves.map((wave) => wave.reverted_failed)]).toEqual([2, [2, 0, 0]]);
+    expect([done.reverted_failed, done.waves.map((wave) => wave.reverted_failed)]).toEqual([
+      2,
+      [2, 0, 0],
+    ]);
     expect(await desiredOf(rest)).toEqual([before]);
     expect([await desiredOf([taken]), await desiredOf([cleared])]).toEqual([[other], [null]]);
-    expect((await targetsOf(id, "&status=skipped")).map(({ reason }) => reason)).toEqual(["reassigned", "reassigned"]);
+    expect((await targetsOf(id, "&status=skipped")).map(({ reason }) => reason)).toEqual([
+      "reassigned",
+      "reassigned",
+    ]);
     expect(await assignmentsOf(config.id)).toEqual([[1, 4]]);
-    expect((await eventsOf(id)).slice(-3)).toEqual(["rollout.breach", "rollout.roll_back", "rollout.rolled_back"]);
+    expect((await eventsOf(id)).slice(-3)).toEqual([
+      "rollout.breach",
+      "rollout.roll_back",
+      "rollout.rolled_back",
+    ]);
   });
 
   it("takes each step once when two cores run the job", async () => {
     const { id, config } = await start({ waves });
-    const others = [core, { ...core, db: test.database.connect().db }, { ...core, db: test.database.connect().db }];
+    const others = [
+      core,
+      { ...core, db: test.database.connect().db },
+      { ...core, db: test.database.connect().db },
+    ];
     const both = await createTwoTicks(others);
     for (let minutes = 0; minutes < 20 && (await lab.get(id)).state !== "completed"; minutes += 1) {
       await both();
@@ -95,7 +130,11 @@ describe("a rollout over 40 hosts", async () => {
     }
     expect(await lab.get(id)).toMatchObject({ state: "completed", applied: 40 });
     expect(await assignmentsOf(config.id)).toEqual([[1, 40]]);
-    expect(await eventsOf(id)).toEqual(["rollout.create", ...Array(3).fill("rollout.wave_start"), "rollout.complete"]);
+    expect(await eventsOf(id)).toEqual([
+      "rollout.create",
+      ...Array(3).fill("rollout.wave_start"),
+      "rollout.complete",
+    ]);
   });
 });
 
@@ -104,20 +143,28 @@ it("a rollout of more hosts than a batch resumes where core was killed, at any s
   await lab.fleet.beat();
   const { id, config } = await lab.start({ waves: [{ percent: 100, soak_seconds: 0 }] });
   for (let statements = 1; ; statements += 1) {
-    const killed = await advanceRollouts({ ...core, db: killedAfter(db, statements) }).catch(() => "killed");
+    const killed = await advanceRollouts({ ...core, db: killedAfter(db, statements) }).catch(
+      () => "killed",
+    );
     const { pending, assigned } = await lab.get(id);
     expect(pending + assigned).toBe(220);
     if (killed !== "killed") break;
   }
   await lab.runUntil(id, "completed");
   expect(await lab.assignmentsOf(config.id)).toEqual([[1, 220]]);
-  expect(await lab.eventsOf(id)).toEqual(["rollout.create", "rollout.wave_start", "rollout.complete"]);
+  expect(await lab.eventsOf(id)).toEqual([
+    "rollout.create",
+    "rollout.wave_start",
+    "rollout.complete",
+  ]);
 });
 
 /** Runs the job of several cores at once, several times. */
-const createTwoTicks = async (cores: readonly Parameters<typeof advanceRollouts>[0][]) => async () => {
-  for (let times = 0; times < 3; times += 1) await Promise.all(cores.map((each) => advanceRollouts(each)));
-};
+const createTwoTicks =
+  async (cores: readonly Parameters<typeof advanceRollouts>[0][]) => async () => {
+    for (let times = 0; times < 3; times += 1)
+      await Promise.all(cores.map((each) => advanceRollouts(each)));
+  };
 
 /** A database that loses its connection after a number of statements in transactions. */
 const killedAfter = (database: Database, statements: number): Database => {
@@ -176,22 +223,32 @@ describe("a rollout", async () => {
     ["fills_its_queue", "queue_at_risk", "the queue holds 4096 of 104857600 bytes"],
     ["falls_silent", "stale", "last heartbeat at"],
     ["ignores", "not_applied", "600 s after the assignment"],
-  ] as const)("finds that a host which %s is %s, and since when", async (reaction, condition, detail) => {
-    const { id } = await start({ waves });
-    lab.fleet.react(reaction);
-    const { breach } = await runUntil(id, "paused");
-    const [evidence] = breach?.evidence ?? [];
-    expect(evidence).toMatchObject({ condition, detail: expect.stringContaining(detail) });
-    const target = (await targetsOf(id, "&status=failed")).find((each) => each.identity_id === evidence?.identity_id);
-    expect(Date.parse(evidence?.began_at ?? "")).toBeGreaterThanOrEqual(Date.parse(target?.assigned_at ?? ""));
-  });
+  ] as const)(
+    "finds that a host which %s is %s, and since when",
+    async (reaction, condition, detail) => {
+      const { id } = await start({ waves });
+      lab.fleet.react(reaction);
+      const { breach } = await runUntil(id, "paused");
+      const [evidence] = breach?.evidence ?? [];
+      expect(evidence).toMatchObject({ condition, detail: expect.stringContaining(detail) });
+      const target = (await targetsOf(id, "&status=failed")).find(
+        (each) => each.identity_id === evidence?.identity_id,
+      );
+      expect(Date.parse(evidence?.began_at ?? "")).toBeGreaterThanOrEqual(
+        Date.parse(target?.assigned_at ?? ""),
+      );
+    },
+  );
 
   it("ignores a condition that began before the assignment, and one that the gate does not have", async () => {
     lab.fleet.react("fills_its_queue");
     const troubled = lab.fleet.hosts[0];
     if (troubled) troubled.isSilent = true;
     for (let minutes = 0; minutes < 4; minutes += 1) await lab.fleet.beat();
-    const { id } = await start({ waves, gate: { max_failed_percent: 0, states: ["stale", "rolled_back"] } });
+    const { id } = await start({
+      waves,
+      gate: { max_failed_percent: 0, states: ["stale", "rolled_back"] },
+    });
     const done = await runUntil(id, "completed");
     expect(done).toMatchObject({ failed: 0, applied: 19, assigned: 1 });
   });
@@ -205,7 +262,10 @@ describe("a rollout", async () => {
     await clock.advance(20_000);
     await correctTimes(core);
     lab.fleet.react("rolls_back");
-    expect((await runUntil(id, "paused")).breach).toMatchObject({ failed: 20, failed_percent: 100 });
+    expect((await runUntil(id, "paused")).breach).toMatchObject({
+      failed: 20,
+      failed_percent: 100,
+    });
     expect(Date.parse((await get(id)).created_at)).toBeLessThan(clock.now());
   });
 
@@ -220,7 +280,11 @@ describe("a rollout", async () => {
     await correctTimes(core);
     await clock.advance(1000);
     await control(id, "resume");
-    expect(await runUntil(id, "completed", "paused")).toMatchObject({ state: "completed", failed: 1, applied: 19 });
+    expect(await runUntil(id, "completed", "paused")).toMatchObject({
+      state: "completed",
+      failed: 1,
+      applied: 19,
+    });
   });
 
   it("Q12: pauses once core finds that its database was restored, until an operator resumes it", async () => {
@@ -229,7 +293,10 @@ describe("a rollout", async () => {
     await holdAccess(core);
     await confirmAccess(core, { emails: null, operator: "root" });
     await tick();
-    expect(await get(id)).toMatchObject({ state: "paused", reason: { code: "database_restored", detail: null } });
+    expect(await get(id)).toMatchObject({
+      state: "paused",
+      reason: { code: "database_restored", detail: null },
+    });
     expect((await lab.eventsOf(id)).at(-1)).toBe("rollout.pause");
     await control(id, "resume");
     expect(await runUntil(id, "completed")).toMatchObject({ applied: 20 });
@@ -249,7 +316,10 @@ describe("a rollout", async () => {
     const { id } = await start({ waves });
     await runUntil(id, "soaking");
     await control(id, "pause", { reason: "lunch" });
-    expect(await get(id)).toMatchObject({ state: "paused", reason: { code: "operator", detail: "lunch" } });
+    expect(await get(id)).toMatchObject({
+      state: "paused",
+      reason: { code: "operator", detail: "lunch" },
+    });
     for (let minutes = 0; minutes < 3; minutes += 1) {
       await lab.fleet.beat();
       await tick();
@@ -258,8 +328,14 @@ describe("a rollout", async () => {
     await control(id, "resume");
     const resumedAt = clock.now();
     const soaking = await runUntil(id, "soaking");
-    expect(Date.parse(soaking.waves[0]?.soak_until ?? "")).toBeGreaterThanOrEqual(resumedAt + soak_seconds * 1000);
-    expect((await control(id, "abort")).body).toMatchObject({ state: "aborted", applied: 4, pending: 16 });
+    expect(Date.parse(soaking.waves[0]?.soak_until ?? "")).toBeGreaterThanOrEqual(
+      resumedAt + soak_seconds * 1000,
+    );
+    expect((await control(id, "abort")).body).toMatchObject({
+      state: "aborted",
+      applied: 4,
+      pending: 16,
+    });
     await tick();
     expect(await get(id)).toMatchObject({ state: "aborted", applied: 4, pending: 16 });
   });
@@ -267,7 +343,9 @@ describe("a rollout", async () => {
   it("is rolled back in mid-wave by an operator, and refuses what its state does not allow", async () => {
     const { id } = await start({ waves });
     await tick();
-    expect((await control(id, "roll-back", { reason: "wrong config" })).body.state).toBe("rolling_back");
+    expect((await control(id, "roll-back", { reason: "wrong config" })).body.state).toBe(
+      "rolling_back",
+    );
     expect((await control(id, "roll-back")).status).toBe(200);
     expect([(await control(id, "pause")).body, (await control(id, "resume")).body]).toMatchObject([
       { code: "rollout_state", state: "rolling_back" },
@@ -294,11 +372,20 @@ describe("a rollout", async () => {
       reason: { code: "operator", detail: "wrong config" },
     });
     await tick();
-    expect(await get(id)).toMatchObject({ state: "rolled_back", reverted: 3, skipped: 1, pending: 16 });
+    expect(await get(id)).toMatchObject({
+      state: "rolled_back",
+      reverted: 3,
+      skipped: 1,
+      pending: 16,
+    });
     const [host] = await db.execute(sql`select config_id from config_assignment
       where identity_id = ${kept?.identity_id}::uuid and ended_at is null`);
     expect(host?.config_id).toBe(kept?.previous_config_id);
-    expect((await lab.eventsOf(id)).slice(-3)).toEqual(["rollout.abort", "rollout.roll_back", "rollout.rolled_back"]);
+    expect((await lab.eventsOf(id)).slice(-3)).toEqual([
+      "rollout.abort",
+      "rollout.roll_back",
+      "rollout.rolled_back",
+    ]);
     expect((await control(id, "abort")).status).toBe(409);
   });
 
@@ -318,7 +405,10 @@ describe("a rollout", async () => {
   });
 
   it("V3: skips a host that is revoked, also once it has failed, and one that stops applying configs before its wave", async () => {
-    const { id } = await start({ waves, gate: { max_failed_percent: 25, states: ["rolled_back"] } });
+    const { id } = await start({
+      waves,
+      gate: { max_failed_percent: 25, states: ["rolled_back"] },
+    });
     const [bad] = await targetsOf(id, "&wave=1");
     lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
     expect(await runUntil(id, "soaking")).toMatchObject({ failed: 1, skipped: 0 });
@@ -335,7 +425,10 @@ describe("a rollout", async () => {
     for (const host of silent) host.isSilent = true;
     await api("POST", `/v1/collector/identities/${revoked}/revoke`, { as: "admin" });
     expect(await runUntil(id, "completed")).toMatchObject({ applied: 17, skipped: 3 });
-    const reasons = (await targetsOf(id, "&status=skipped")).map(({ identity_id, reason }) => [identity_id, reason]);
+    const reasons = (await targetsOf(id, "&status=skipped")).map(({ identity_id, reason }) => [
+      identity_id,
+      reason,
+    ]);
     expect(reasons).toEqual([
       [bad?.identity_id, "revoked"],
       [revoked, "revoked"],

@@ -41,7 +41,11 @@ describe("a rollout over 60 hosts", async () => {
     expect(measureOf(done, "memory")).toMatchObject({ verdict: "same", changed: 20, control: 40 });
     expect(measureOf(done, "cpu")).toMatchObject({ verdict: "same", changed: 20, control: 40 });
     // No host is left that the last wave did not change.
-    expect(done.waves[1]?.comparison).toMatchObject({ verdict: "too_few", control: 0, unmatched: 40 });
+    expect(done.waves[1]?.comparison).toMatchObject({
+      verdict: "too_few",
+      control: 0,
+      unmatched: 40,
+    });
     expect(await db.execute(sql`select from rollout_sample`)).toHaveLength(0);
   });
 
@@ -49,16 +53,30 @@ describe("a rollout over 60 hosts", async () => {
     const { id } = await lab.start({ waves, gate });
     lab.fleet.react("takes_memory");
     const paused = await lab.runUntil(id, "paused", "completed");
-    expect(paused).toMatchObject({ state: "paused", wave: 1, failed: 0, applied: 20, breach: null });
+    expect(paused).toMatchObject({
+      state: "paused",
+      wave: 1,
+      failed: 0,
+      applied: 20,
+      breach: null,
+    });
     expect(paused.reason?.code).toBe("worse_than_control");
     expect(paused.reason?.detail).toMatch(
       /^Wave 1: Worse: memory \+\S+ % \(\S+ to \S+\), 20 changed hosts against 40 similar unchanged ones\.$/,
     );
     expect(measureOf(paused, "memory")?.difference?.value).toBeCloseTo(0.5, 1);
-    expect(await lab.eventsOf(id)).toEqual(["rollout.create", "rollout.wave_start", "rollout.breach", "rollout.pause"]);
+    expect(await lab.eventsOf(id)).toEqual([
+      "rollout.create",
+      "rollout.wave_start",
+      "rollout.breach",
+      "rollout.pause",
+    ]);
     await lab.control(id, "resume");
     lab.fleet.react("applies");
-    expect(await lab.runUntil(id, "completed", "paused")).toMatchObject({ state: "completed", applied: 60 });
+    expect(await lab.runUntil(id, "completed", "paused")).toMatchObject({
+      state: "completed",
+      applied: 60,
+    });
   });
 
   it("only shows it where the gate does not ask for it", async () => {
@@ -74,7 +92,11 @@ describe("a rollout over 60 hosts", async () => {
     lab.fleet.react("falls_silent", ({ host }) => host.identityId.charCodeAt(35) % 2 === 0);
     const paused = await lab.runUntil(id, "paused", "completed");
     expect(paused.reason?.code).toBe("worse_than_control");
-    expect(measureOf(paused, "silent")).toMatchObject({ verdict: "worse", changed: 20, control: 40 });
+    expect(measureOf(paused, "silent")).toMatchObject({
+      verdict: "worse",
+      changed: 20,
+      control: 40,
+    });
     const { changed = 0 } = measureOf(paused, "memory") ?? {};
     expect(changed).toBeLessThan(20);
   });
@@ -100,7 +122,9 @@ describe("a rollout over 60 hosts", async () => {
 it("keeps the figures of three days", async () => {
   await db.execute(sql`delete from fleet_hour`);
   const hosts = await db.execute(sql`select from fleet_status`);
-  await db.execute(sql`update fleet_status set last_heartbeat_at = ${now().toISOString()}::timestamptz`);
+  await db.execute(
+    sql`update fleet_status set last_heartbeat_at = ${now().toISOString()}::timestamptz`,
+  );
   expect([await sampleHosts(db, now()), await sampleHosts(db, now())]).toEqual([true, false]);
   expect(await db.execute(sql`select from fleet_hour`)).toHaveLength(hosts.length);
   expect(await deleteOldFigures(db, new Date(clock.now() + 72 * hourMs))).toBe(0);

@@ -27,13 +27,21 @@ export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] =
   const completeness = { owner: uuidv7(core), retentionDays: core.config.accountRetentionDays };
   return [
     ["audit chain", 1_000, () => chainAuditEvents(core).then(() => undefined)],
-    ["refused enrollments", 10_000, async () => counted("events", await flushEnrollmentRefusals(core))],
+    [
+      "refused enrollments",
+      10_000,
+      async () => counted("events", await flushEnrollmentRefusals(core)),
+    ],
     ["counted refusals", 10_000, async () => counted("events", await flushRefusals(core))],
     ["audit verification", 10_000, () => verifyAuditChain(core)],
     // In the log, so that a copy of it can confirm the chain.
     ["audit head", hourMs, () => describeHead(core)],
     // A host may report another set each time.
-    ["unused label sets", hourMs, async () => counted("deleted", await deleteUnusedLabelSets(core.db))],
+    [
+      "unused label sets",
+      hourMs,
+      async () => counted("deleted", await deleteUnusedLabelSets(core.db)),
+    ],
     ["old diagnostics", 10 * minuteMs, async () => counted("deleted", await deleteOldDiags(core))],
     ["fleet history", minuteMs, createHistoryKeeper(core)],
     ["fleet changes", minuteMs, () => judgeChanges(core)],
@@ -47,7 +55,11 @@ export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] =
         return counted("dropped", await expireWatches(core));
       },
     ],
-    ["watch messages", 2_000, async (signal) => counted("sent", await deliverMessages(core, send, signal))],
+    [
+      "watch messages",
+      2_000,
+      async (signal) => counted("sent", await deliverMessages(core, send, signal)),
+    ],
     // An hour at a time after an outage: a clock that jumps ahead is noticed (retention-clock.ts) before many unfinished hours are settled.
     ["completeness", 10_000, () => settleHours(core, completeness)],
     ["times ahead of the clock", minuteMs, () => correctTimes(core)],
@@ -56,7 +68,8 @@ export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] =
 
 /** Returns the job that writes the statement of each hour, 15 minutes after its end; after an outage one at a time, as `settleHours` does. */
 export const statementJobOf = (core: StatementCore & Pick<Core, "log">): Job => {
-  if (core.logSigner) core.log.info({ log_key: formatNoteKey(core.logSigner.key) }, "statements are signed");
+  if (core.logSigner)
+    core.log.info({ log_key: formatNoteKey(core.logSigner.key) }, "statements are signed");
   const owner = uuidv7(core);
   return ["statement", minuteMs, () => writeStatement(core, owner)];
 };
@@ -67,7 +80,10 @@ const counted = (name: string, count: number) => (count === 0 ? undefined : { [n
 const verifyAuditChain = async (core: Core): Promise<undefined> => {
   const { fault = null } = (await verifyChain(core)) ?? {};
   if (fault !== null)
-    core.log.error({ ...fault }, "the audit log's hash chain has a fault: run svc-server verify-audit");
+    core.log.error(
+      { ...fault },
+      "the audit log's hash chain has a fault: run svc-server verify-audit",
+    );
 };
 
 const describeHead = async ({ db }: Core) => {

@@ -38,14 +38,24 @@ describe("an outage of core", async () => {
     () => true,
     () => undefined,
   );
-  const running = { ...test, clock: { ...clock, now: clock.now, advance: (ms: number) => pass(ms, keep) } };
-  const lab = await createRolloutLab(running, { count: 25, name: "web", tick: () => advanceRollouts(core) });
+  const running = {
+    ...test,
+    clock: { ...clock, now: clock.now, advance: (ms: number) => pass(ms, keep) },
+  };
+  const lab = await createRolloutLab(running, {
+    count: 25,
+    name: "web",
+    tick: () => advanceRollouts(core),
+  });
 
   it("V1: makes no host stale, breaches no gate and changes no figure of an alert, for 80 s and for 3 h", async () => {
     await db.execute(sql`truncate core_session, core_outage`);
     await keep();
     await lab.settle();
-    const { id } = await lab.start({ waves: [{ percent: 100, soak_seconds: 600 }], on_breach: "roll_back" });
+    const { id } = await lab.start({
+      waves: [{ percent: 100, soak_seconds: 600 }],
+      on_breach: "roll_back",
+    });
     const soakUntil = ({ waves: [wave] }: Rollout) => Date.parse(wave?.soak_until ?? "");
     const planned = soakUntil(await lab.runUntil(id, "soaking"));
     const [dead] = lab.fleet.hosts;
@@ -54,7 +64,10 @@ describe("an outage of core", async () => {
       // The worst order: everything is evaluated before the core that has just resumed extends its session.
       await advanceRollouts(core);
       const during = await report("?limit=1");
-      expect(during.summary).toMatchObject({ by_state: { stale: 0, healthy: 25 }, active_recent_heartbeats: 25 });
+      expect(during.summary).toMatchObject({
+        by_state: { stale: 0, healthy: 25 },
+        active_recent_heartbeats: 25,
+      });
       expect(during.outages?.at(-1)).toMatchObject({ ended_at: null, counted_from: null });
       await keep();
       await pass(50_000, keep);
@@ -66,7 +79,9 @@ describe("an outage of core", async () => {
         ),
       ).toEqual([{ n: 0 }]);
       expect((await report("?state=stale")).items).toEqual([]);
-      const facets = (await api<FleetFacets>("GET", "/v1/collector/health/facets", { as: "auditor" })).body;
+      const facets = (
+        await api<FleetFacets>("GET", "/v1/collector/health/facets", { as: "auditor" })
+      ).body;
       expect(facets.exports.stale).toBe(0);
       const rollout = await lab.get(id);
       expect(rollout).toMatchObject({ state: "soaking", failed: 0, applied: 25, breach: null });
@@ -83,9 +98,13 @@ describe("an outage of core", async () => {
     await lab.fleet.beat();
     await advanceRollouts(core);
     expect(await lab.get(id)).toMatchObject({ failed: 1, applied: 24 });
-    const { body } = await api<FleetHealthDetail>("GET", `/v1/collector/health/${dead?.host.identityId}`, {
-      as: "auditor",
-    });
+    const { body } = await api<FleetHealthDetail>(
+      "GET",
+      `/v1/collector/health/${dead?.host.identityId}`,
+      {
+        as: "auditor",
+      },
+    );
     expect(body.item.conditions).toMatchObject([
       {
         state: "stale",
@@ -94,9 +113,11 @@ describe("an outage of core", async () => {
         ),
       },
     ]);
-    expect(body.outages?.map(({ began_at, ended_at }) => Date.parse(ended_at ?? "") - Date.parse(began_at))).toEqual([
-      80_000, 10_800_000,
-    ]);
+    expect(
+      body.outages?.map(
+        ({ began_at, ended_at }) => Date.parse(ended_at ?? "") - Date.parse(began_at),
+      ),
+    ).toEqual([80_000, 10_800_000]);
     await lab.abortAll();
   });
 });
@@ -137,7 +158,10 @@ describe("the sessions of cores", () => {
     await keep();
     const suspended = clock.now();
     await clock.advance(80_000);
-    expect(await keep()).toEqual({ outage_seconds: 80, began_at: new Date(suspended).toISOString() });
+    expect(await keep()).toEqual({
+      outage_seconds: 80,
+      began_at: new Date(suspended).toISOString(),
+    });
     isReady.value = false;
     const stopped = clock.now();
     await pass(40_000, keep);
@@ -181,7 +205,11 @@ describe("the sessions of cores", () => {
   });
 
   it("count a core of an earlier version by the heartbeats that it stored", async () => {
-    const lab = await createRolloutLab(test, { count: 2, name: "earlier", tick: async () => undefined });
+    const lab = await createRolloutLab(test, {
+      count: 2,
+      name: "earlier",
+      tick: async () => undefined,
+    });
     await keeper()();
     for (let minutes = 0; minutes < 3; minutes += 1) {
       await lab.fleet.beat();

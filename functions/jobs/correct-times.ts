@@ -1,5 +1,10 @@
 import type { Core } from "../core.ts";
-import { correctHistory, correctHostTimes, correctOperatorTimes, correctRollouts } from "../store/fleet/times-ahead.ts";
+import {
+  correctHistory,
+  correctHostTimes,
+  correctOperatorTimes,
+  correctRollouts,
+} from "../store/fleet/times-ahead.ts";
 import { recordClock } from "../store/retention/retention-clock.ts";
 import { correctMessages, correctSilences } from "../store/watch/messages.ts";
 

@@ -9,7 +9,9 @@ export const abandonedCopiesIntervalMs = 10_000;
  * network to it, is gone. PostgreSQL would keep them for hours, because none of its timeouts applies to a COPY, and they hold up every
  * export. It compares what it saw, so that no clock matters. Returns undefined when it ended none.
  */
-export const createCopyCleanup = ({ db }: Pick<Core, "db">): (() => Promise<{ ended: number } | undefined>) => {
+export const createCopyCleanup = ({
+  db,
+}: Pick<Core, "db">): (() => Promise<{ ended: number } | undefined>) => {
   let seen: readonly string[] = [];
   return async () => {
     const waiting = await endWaitingCopies(db, seen);

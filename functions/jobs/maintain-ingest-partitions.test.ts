@@ -69,7 +69,8 @@ describe("maintainIngestPartitions", () => {
       { partition: "ingest_block_20260601", day: "20260601" },
       { partition: "ingest_envelope_20260601", day: "20260601" },
     ]);
-    const storage = await connection.sql`select attname as name, attstorage as storage from pg_attribute
+    const storage =
+      await connection.sql`select attname as name, attstorage as storage from pg_attribute
       where attrelid in ('ingest_block_20260601'::regclass, 'ingest_envelope_20260601'::regclass) and attname in ('data', 'payload')
       order by attname`;
     expect(storage).toEqual([
@@ -81,7 +82,10 @@ describe("maintainIngestPartitions", () => {
   it("stores a row without a partition in the default one, and moves it when its partition is created", async () => {
     await store(clock.now());
     await store(clock.now() + 100 * day);
-    expect((await held()).map(({ partition }) => partition)).toEqual(["ingest_block_default", "ingest_block_default"]);
+    expect((await held()).map(({ partition }) => partition)).toEqual([
+      "ingest_block_default",
+      "ingest_block_default",
+    ]);
     await tick();
     expect(await held()).toEqual([
       { partition: "ingest_block_20260601", day: "20260601" },
@@ -101,14 +105,15 @@ describe("maintainIngestPartitions", () => {
     await tick(30);
     expect((await tick(30))?.dropped).toEqual(["2026-06-01"]);
     const drops = await dropped();
-    expect(drops.map(({ details }) => (details as { not_exported?: object }).not_exported)).toEqual([
-      undefined,
-      { behind: 24 },
-    ]);
-    expect(await connection.sql`select name, lost::int from export_position order by name`).toEqual([
-      { name: "behind", lost: 24 },
-      { name: "done", lost: 0 },
-    ]);
+    expect(drops.map(({ details }) => (details as { not_exported?: object }).not_exported)).toEqual(
+      [undefined, { behind: 24 }],
+    );
+    expect(await connection.sql`select name, lost::int from export_position order by name`).toEqual(
+      [
+        { name: "behind", lost: 24 },
+        { name: "done", lost: 0 },
+      ],
+    );
   });
 
   it("moves blocks to their day, with its index by host, and drops them with the rows of that day", async () => {
@@ -128,9 +133,15 @@ describe("maintainIngestPartitions", () => {
     await passTo(Date.UTC(2026, 6, 2));
     await tick(30);
     expect((await tick(30))?.dropped).toEqual(["2026-06-01"]);
-    expect((await dropped()).at(-1)?.details).toMatchObject({ rows: 401, exact: true, not_exported: { behind: 401 } });
+    expect((await dropped()).at(-1)?.details).toMatchObject({
+      rows: 401,
+      exact: true,
+      not_exported: { behind: 401 },
+    });
     expect(await connection.sql`select lost::int from export_position`).toEqual([{ lost: 401 }]);
-    expect(await connection.sql`select count(*)::int as left from ingest_block`).toEqual([{ left: 0 }]);
+    expect(await connection.sql`select count(*)::int as left from ingest_block`).toEqual([
+      { left: 0 },
+    ]);
   });
 
   it("drops a day when its last envelope is older than the retention, and drops nothing for 0", async () => {
@@ -169,8 +180,14 @@ describe("maintainIngestPartitions", () => {
     clock.set(clock.now() + day);
     expect((await tick())?.dropped).toEqual(["2026-06-01"]);
     expect(await dropped()).toEqual([
-      { target: "2026-05-31", details: { rows: 5, exact: true, partition: "day", retention_days: 30 } },
-      { target: "2026-06-01", details: { rows: 11, exact: true, partition: "day", retention_days: 30 } },
+      {
+        target: "2026-05-31",
+        details: { rows: 5, exact: true, partition: "day", retention_days: 30 },
+      },
+      {
+        target: "2026-06-01",
+        details: { rows: 11, exact: true, partition: "day", retention_days: 30 },
+      },
     ]);
     clock.set(clock.now() + day);
     expect((await tick())?.dropped).toEqual(["2026-06-02"]);
@@ -216,7 +233,9 @@ describe("maintainIngestPartitions", () => {
         from: new Date(before - 1).toISOString(),
         to: new Date(clock.now()).toISOString(),
       });
-      expect(await findRetentionPause(connection.db)).toMatchObject({ until: new Date(clock.now() + day) });
+      expect(await findRetentionPause(connection.db)).toMatchObject({
+        until: new Date(clock.now() + day),
+      });
       clock.set(before + hour);
       expect((await tick())?.paused).toBeUndefined();
       expect(await findRetentionPause(connection.db)).toBeNull();

@@ -57,7 +57,8 @@ export const maintainIngestPartitions = async (
   }
   await deleteOldVolume(db, now);
   if (retentionDays === 0) return created.length === 0 ? undefined : { created, dropped: [] };
-  if (Math.abs(clock.now() - now) > clockDifferenceMsMax) return { created, dropped: [], clocks_differ: true };
+  if (Math.abs(clock.now() - now) > clockDifferenceMsMax)
+    return { created, dropped: [], clocks_differ: true };
   const dropped = await withinDayLimit(() => dropOldest(core, { now, present, retentionDays }));
   if (created.length === 0 && dropped === undefined) return undefined;
   return { created, dropped: dropped === undefined ? [] : [nameOf(dropped)] };
@@ -77,13 +78,22 @@ const withinDayLimit = async <Result>(drop: () => Promise<Result>): Promise<Resu
 
 const dropOldest = async (
   core: Pick<Core, "db" | "clock" | "entropy">,
-  { now, present, retentionDays }: { now: number; present: readonly number[]; retentionDays: number },
+  {
+    now,
+    present,
+    retentionDays,
+  }: { now: number; present: readonly number[]; retentionDays: number },
 ): Promise<number | undefined> => {
   const { db } = core;
   const keptFrom = now - retentionDays * dayMs;
   type Details = { rows: number; exact: boolean; partition: "day" | "default" };
   // Retention wins over an export that is behind: the loss is counted and audited.
-  const record = async (tx: Executor, day: number, details: Details, lost: Readonly<Record<string, number>>) => {
+  const record = async (
+    tx: Executor,
+    day: number,
+    details: Details,
+    lost: Readonly<Record<string, number>>,
+  ) => {
     if (details.rows > 0 && !(await claimDrop(tx, new Date(now)))) throw new DayLimitReached();
     await addLostEnvelopes(tx, lost);
     await recordAudit(tx, core, {

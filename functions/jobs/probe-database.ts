@@ -7,7 +7,10 @@ import type { DatabaseClock } from "./database-clock.ts";
  */
 export const createDatabaseProbe = (
   { log }: Pick<Core, "log">,
-  { clock, checkRestore }: { clock: Pick<DatabaseClock, "measure">; checkRestore(): Promise<unknown> },
+  {
+    clock,
+    checkRestore,
+  }: { clock: Pick<DatabaseClock, "measure">; checkRestore(): Promise<unknown> },
 ): (() => Promise<undefined>) => {
   let isAvailable = true;
   return async () => {

@@ -13,14 +13,17 @@ export const runChatRoleJob = (
   signal: AbortSignal,
 ): Promise<void> => {
   let warned = "";
-  return runEvery({ name: "chat roles", intervalMs, clock: core.clock, signal, log: core.log }, async () => {
-    const roles = (await admitRoles()).join(", ");
-    if (roles !== warned && roles !== "")
-      core.log.warn(
-        { roles },
-        "core could not give these roles the privileges that it took from PUBLIC: docs/chat-sql.md has the statement",
-      );
-    warned = roles;
-    return undefined;
-  });
+  return runEvery(
+    { name: "chat roles", intervalMs, clock: core.clock, signal, log: core.log },
+    async () => {
+      const roles = (await admitRoles()).join(", ");
+      if (roles !== warned && roles !== "")
+        core.log.warn(
+          { roles },
+          "core could not give these roles the privileges that it took from PUBLIC: docs/chat-sql.md has the statement",
+        );
+      warned = roles;
+      return undefined;
+    },
+  );
 };

@@ -50,7 +50,9 @@ it("syncs at once and at every interval, sooner after a failure, and uses a corr
     return [outcomes.at(-1), (await findDirectorySync(test.db))?.reasonCode];
   };
   expect(await nextAfter(0)).toEqual(["failed", "key_file_unusable"]);
-  expect(test.log.text()).toContain("SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: cannot be read (ENOENT)");
+  expect(test.log.text()).toContain(
+    "SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: cannot be read (ENOENT)",
+  );
   await writeFile(keyFile, "hunter2", { mode: 0o600 });
   expect(await nextAfter(31_000)).toEqual(["failed", "key_file_unusable"]);
   await directory.writeKeyFile(folder);
@@ -63,7 +65,8 @@ it("syncs at once and at every interval, sooner after a failure, and uses a corr
   stop.abort();
   await running;
   expect(outcomes).toEqual(["failed", "failed", "failed", "synced", "synced"]);
-  for (const secret of ["hunter2", "PRIVATE KEY", "ya29."]) expect(test.log.text()).not.toContain(secret);
+  for (const secret of ["hunter2", "PRIVATE KEY", "ya29."])
+    expect(test.log.text()).not.toContain(secret);
 });
 
 it("applies a directory file within seconds of a change, and a faulty one leaves people unchanged", async () => {
@@ -87,8 +90,12 @@ it("applies a directory file within seconds of a change, and a faulty one leaves
     return last?.reasonCode ?? last?.outcome;
   };
   const scopes = async () =>
-    (await core.db.select().from(person).orderBy(person.primaryEmail)).map((row) => [row.primaryEmail, row.scopes]);
-  const people = "people:\n- { id: ada, email: ada@example.test }\n- { id: grace, email: grace@example.test }\n";
+    (await core.db.select().from(person).orderBy(person.primaryEmail)).map((row) => [
+      row.primaryEmail,
+      row.scopes,
+    ]);
+  const people =
+    "people:\n- { id: ada, email: ada@example.test }\n- { id: grace, email: grace@example.test }\n";
 
   expect(await nextRead(1)).toBe("file_unusable");
   await writeFile(path, `${people}groups: { svc-admin: [ada] }`, { mode: 0o644 });
@@ -97,7 +104,9 @@ it("applies a directory file within seconds of a change, and a faulty one leaves
   expect(await scopes()).toEqual(expect.arrayContaining([ada, ["grace@example.test", ["read"]]]));
   await writeFile(path, `${people}groups: { svc-admin: [ade] }`);
   expect(await nextRead(3)).toBe("file_invalid");
-  expect(core.log.text()).toContain("SVC_DIRECTORY_FILE: line 4: groups.svc-admin.0 is not the id or email");
+  expect(core.log.text()).toContain(
+    "SVC_DIRECTORY_FILE: line 4: groups.svc-admin.0 is not the id or email",
+  );
   expect(await scopes()).toContainEqual(ada);
   await chmod(path, 0o666);
   expect(await nextRead(4)).toBe("file_unusable");

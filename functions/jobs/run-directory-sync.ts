@@ -46,15 +46,25 @@ export const runDirectorySync = (needs: DirectoryJobNeeds, signal: AbortSignal):
   const { domain, provider, syncIntervalSeconds } = config.directory;
 
   const sync: Sync = async (read, { isFirst }) => {
-    const report = await syncDirectory({ ...core, read, exclusively, observe }, { isFirst, signal });
+    const report = await syncDirectory(
+      { ...core, read, exclusively, observe },
+      { isFirst, signal },
+    );
     if (report?.suspectSetting != null)
-      log.warn(report, `most people are outside ${report.suspectSetting} (${domain}): check that setting`);
+      log.warn(
+        report,
+        `most people are outside ${report.suspectSetting} (${domain}): check that setting`,
+      );
     else if (report?.outcome === "held")
-      log.warn(report, "more than half of all people are missing from the directory; they stay active for now");
+      log.warn(
+        report,
+        "more than half of all people are missing from the directory; they stay active for now",
+      );
     return report;
   };
   const retryMs = (failures: number): number =>
-    retryMsMin + fullJitterMs({ attempt: failures - 1, baseMs: retryBaseMs, capMs: retryCapMs, entropy });
+    retryMsMin +
+    fullJitterMs({ attempt: failures - 1, baseMs: retryBaseMs, capMs: retryCapMs, entropy });
   const job: JobOptions = {
     name: "directory sync",
     intervalMs: syncIntervalSeconds * 1000,
@@ -73,7 +83,10 @@ export const runDirectorySync = (needs: DirectoryJobNeeds, signal: AbortSignal):
   }
 };
 
-type ProviderOf<Kind extends DirectoryProvider["kind"]> = Extract<DirectoryProvider, { kind: Kind }>;
+type ProviderOf<Kind extends DirectoryProvider["kind"]> = Extract<
+  DirectoryProvider,
+  { kind: Kind }
+>;
 type JobNeeds = DirectoryJobNeeds & { sync: Sync; job: JobOptions };
 
 /** Reads the key file for each sync, so that a new key needs no restart. */
@@ -98,7 +111,10 @@ const syncGoogle = (
 };
 
 /** Syncs when the file, or the reason why it cannot be read, has changed, and at every interval. */
-const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, job }: JobNeeds): Promise<void> => {
+const syncFile = (
+  { path }: ProviderOf<"file">,
+  { core, readTrustedFile, sync, job }: JobNeeds,
+): Promise<void> => {
   const { clock } = core;
   let tried: { found: string; at: number } | undefined;
   return runEvery({ ...job, intervalMs: fileIntervalMs }, async () => {
@@ -128,7 +144,10 @@ const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, j
  * Compares people with everything that was pushed, under the rules for a snapshot: what the configuration changed, such as the domain or
  * the provider, takes effect here. Before the first push there is nothing to compare.
  */
-const syncScim = ({ subject }: ProviderOf<"scim">, { core, sync, job }: JobNeeds): Promise<void> => {
+const syncScim = (
+  { subject }: ProviderOf<"scim">,
+  { core, sync, job }: JobNeeds,
+): Promise<void> => {
   let isFirst = true;
   return runEvery(job, async () => {
     if (!(await hasScimUsers(core.db))) return undefined;
@@ -142,7 +161,10 @@ const readDirectoryFile = (read: () => string): { contents: string; fault?: Dire
   try {
     return { contents: read() };
   } catch (error) {
-    return { contents: "", fault: new DirectoryFault("file_unusable", `SVC_DIRECTORY_FILE: ${fileFault(error)}`) };
+    return {
+      contents: "",
+      fault: new DirectoryFault("file_unusable", `SVC_DIRECTORY_FILE: ${fileFault(error)}`),
+    };
   }
 };
 
@@ -150,6 +172,9 @@ const readKey = (read: () => string): string => {
   try {
     return read();
   } catch (error) {
-    throw new DirectoryFault("key_file_unusable", `SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: ${fileFault(error)}`);
+    throw new DirectoryFault(
+      "key_file_unusable",
+      `SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: ${fileFault(error)}`,
+    );
   }
 };

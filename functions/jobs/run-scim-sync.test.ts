@@ -74,7 +74,10 @@ it("Y2: a changed domain is held, and a push takes effect at once meanwhile", as
     });
   expect((await whoami("person3")).status).toBe(401);
   expect((await whoami("person11")).status).toBe(200);
-  expect(await findDirectorySync(db)).toMatchObject({ outcome: "held", reasonCode: "mass_unverified" });
+  expect(await findDirectorySync(db)).toMatchObject({
+    outcome: "held",
+    reasonCode: "mass_unverified",
+  });
   expect(await runOnce()).toEqual(["synced"]);
   const active = await db.select().from(person).where(ne(person.status, "active"));
   expect(active.filter(({ missedSyncs }) => missedSyncs > 0)).toEqual([]);

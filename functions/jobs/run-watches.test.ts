@@ -42,7 +42,9 @@ const keepSession = createSessionKeeper(
 await createHistoryKeeper(core)();
 const { token } = await createTestToken(test);
 const hosts = await Promise.all(
-  Array.from({ length: 14 }, (_, n) => enrollTestCollector(test, { token, deviceId: `host-${n}`, kind: "ed25519" })),
+  Array.from({ length: 14 }, (_, n) =>
+    enrollTestCollector(test, { token, deviceId: `host-${n}`, kind: "ed25519" }),
+  ),
 );
 /** Sends a heartbeat of each host: the first `dark` of them are in the zone that is watched. */
 const beat = (dark: number) =>
@@ -52,7 +54,9 @@ const beat = (dark: number) =>
         test,
         host,
         "heartbeat",
-        heartbeatBody(clock.now(), { labels: { zone: n < dark ? "dark" : "light", rack: n < 5 ? "7" : "8" } }),
+        heartbeatBody(clock.now(), {
+          labels: { zone: n < dark ? "dark" : "light", rack: n < 5 ? "7" : "8" },
+        }),
       ),
     ),
   );
@@ -71,7 +75,13 @@ const tick = async (times = 1) => {
 
 let watches = 0;
 const create = async (fields: object = {}) => {
-  const body = { filter: "label.zone:dark", more_than: 2, for_seconds: 20, receivers: ["hook"], ...fields };
+  const body = {
+    filter: "label.zone:dark",
+    more_than: 2,
+    for_seconds: 20,
+    receivers: ["hook"],
+    ...fields,
+  };
   const made = await api<WatchDetail>("POST", "/v1/collector/watches", {
     as: "admin",
     body: { name: `watch ${++watches}`, ...body },
@@ -85,7 +95,8 @@ const post = (id: string, verb: string, body?: object) =>
   api("POST", `/v1/collector/watches/${id}/${verb}`, { as: "admin", ...(body ? { body } : {}) });
 const remove = (id: string) => api("DELETE", `/v1/collector/watches/${id}`, { as: "admin" });
 const messages = () => webhook.received.map(({ body }) => JSON.parse(body) as WatchMessageBody);
-const typesOf = (id: string) => messages().flatMap(({ type, data }) => (data.watch.id === id ? [type] : []));
+const typesOf = (id: string) =>
+  messages().flatMap(({ type, data }) => (data.watch.id === id ? [type] : []));
 const kindsOf = async (id: string) => (await show(id)).history.map(({ kind }) => kind).toReversed();
 
 /** Verifies a message as Standard Webhooks says, with nothing of core's. */
@@ -97,7 +108,9 @@ const isSignedBy = (secret: string, { headers, body }: Received): boolean => {
 };
 
 beforeEach(async () => {
-  const { body } = await api<{ items: WatchDetail[] }>("GET", "/v1/collector/watches?limit=200", { as: "auditor" });
+  const { body } = await api<{ items: WatchDetail[] }>("GET", "/v1/collector/watches?limit=200", {
+    as: "auditor",
+  });
   for (const { id } of body.items) await remove(id);
   await core.db.execute(sql`truncate core_session, core_outage`);
   await beat(0);
@@ -121,7 +134,10 @@ describe("receivers that have changed", () => {
     };
     await clock.advance(60_000);
     await deliverMessages({ ...core, watches: () => moved ?? null }, send);
-    expect([webhook.received.length, alertmanager.received.map(({ path }) => path)]).toEqual([1, ["/moved"]]);
+    expect([webhook.received.length, alertmanager.received.map(({ path }) => path)]).toEqual([
+      1,
+      ["/moved"],
+    ]);
   });
 });
 
@@ -139,7 +155,13 @@ describe("a watch", () => {
       type: "watch.firing",
       timestamp: firedAt,
       data: {
-        watch: { id, name: `watch ${watches}`, filter: "label.zone:dark", more_than: 2, for_seconds: 20 },
+        watch: {
+          id,
+          name: `watch ${watches}`,
+          filter: "label.zone:dark",
+          more_than: 2,
+          for_seconds: 20,
+        },
         count: 3,
         since,
         common_factor: null,
@@ -149,7 +171,9 @@ describe("a watch", () => {
     });
     expect(received?.path).toBe("/in");
     expect(secrets.map((secret) => received && isSignedBy(secret, received))).toEqual([true, true]);
-    expect(received && isSignedBy(secrets[0] ?? "", { ...received, body: `${received.body} ` })).toBe(false);
+    expect(
+      received && isSignedBy(secrets[0] ?? "", { ...received, body: `${received.body} ` }),
+    ).toBe(false);
     expect(Number(received?.headers["webhook-timestamp"])).toBe(Math.floor(clock.now() / 1000));
     await tick(5);
     expect(typesOf(id)).toEqual(["watch.firing"]);
@@ -163,14 +187,23 @@ describe("a watch", () => {
     );
     expect((await Promise.all(totals)).map(({ body }) => body.total)).toEqual([2, 3]);
     expect(await kindsOf(id)).toEqual(["firing", "delivered", "resolved", "delivered"]);
-    expect(await show(id)).toMatchObject({ state: "inactive", count: 2, since: null, waiting_messages: 0 });
+    expect(await show(id)).toMatchObject({
+      state: "inactive",
+      count: 2,
+      since: null,
+      waiting_messages: 0,
+    });
   });
 
   it("has one sender and one message, however many cores run", async () => {
     const id = await create({ for_seconds: 0 });
     await beat(8);
     await clock.advance(10_000);
-    const evaluated = await Promise.all([evaluateWatches(core), evaluateWatches(core), evaluateWatches(core)]);
+    const evaluated = await Promise.all([
+      evaluateWatches(core),
+      evaluateWatches(core),
+      evaluateWatches(core),
+    ]);
     expect(evaluated.reduce((sum, each) => sum + each, 0)).toBe(1);
     const sent = await Promise.all([1, 2, 3].map(() => deliverMessages(core, send)));
     expect([sent.reduce((sum, each) => sum + each, 0), typesOf(id)]).toEqual([1, ["watch.firing"]]);
@@ -271,7 +304,10 @@ describe("a watch", () => {
     // It still fires: a receiver that comes back is to know.
     expect(await expireWatches(core)).toBe(0);
     const { name, filter, revision } = await show(id);
-    await api("PUT", `/v1/collector/watches/${id}`, { as: "admin", body: { name, filter, more_than: 99, revision } });
+    await api("PUT", `/v1/collector/watches/${id}`, {
+      as: "admin",
+      body: { name, filter, more_than: 99, revision },
+    });
     expect(await expireWatches(core)).toBe(1);
     expect((await show(id)).history[0]).toMatchObject({
       kind: "dropped",
@@ -305,7 +341,9 @@ describe("a watch", () => {
     await tick();
     const { revision, name } = await show(changes);
     const body = { name, filter: "label.zone:dark", more_than: 99, receivers: ["hook"], revision };
-    expect(await api("PUT", `/v1/collector/watches/${changes}`, { as: "admin", body })).toMatchObject({ status: 200 });
+    expect(
+      await api("PUT", `/v1/collector/watches/${changes}`, { as: "admin", body }),
+    ).toMatchObject({ status: 200 });
     for (const id of [fires, waits]) expect((await remove(id)).status).toBe(204);
     await tick(2);
     expect([typesOf(fires), typesOf(changes), typesOf(waits)]).toEqual([
@@ -313,7 +351,9 @@ describe("a watch", () => {
       ["watch.firing", "watch.resolved"],
       [],
     ]);
-    expect(messages().flatMap(({ data }) => data.reason ?? [])).toEqual(expect.arrayContaining(["changed", "deleted"]));
+    expect(messages().flatMap(({ data }) => data.reason ?? [])).toEqual(
+      expect.arrayContaining(["changed", "deleted"]),
+    );
     expect(await show(changes)).toMatchObject({ state: "inactive", revision: revision + 1 });
   });
 
@@ -325,9 +365,14 @@ describe("a watch", () => {
     expect(await show(id)).toMatchObject({ state: "inactive", held_by: { ended_at: null } });
     await keepSession();
     await tick();
-    expect(await show(id)).toMatchObject({ state: "inactive", held_by: { counted_from: expect.any(String) } });
+    expect(await show(id)).toMatchObject({
+      state: "inactive",
+      held_by: { counted_from: expect.any(String) },
+    });
     // Hosts have 96 s to come back; one does not.
-    await Promise.all(hosts.slice(1).map((host) => manage(test, host, "heartbeat", heartbeatBody(clock.now()))));
+    await Promise.all(
+      hosts.slice(1).map((host) => manage(test, host, "heartbeat", heartbeatBody(clock.now()))),
+    );
     await tick(10);
     expect(await show(id)).toMatchObject({ state: "firing", count: 1 });
     expect(typesOf(id)).toEqual(["watch.firing"]);
@@ -336,13 +381,23 @@ describe("a watch", () => {
   it("says one cause once: another watch of the same hosts waits until that has ended", async () => {
     const stale = await create({ filter: "state:stale", more_than: 2, for_seconds: 0 });
     const silent = await create({ filter: "hb>4m", more_than: 2, for_seconds: 0 });
-    const elsewhere = await create({ filter: "hb>4m", more_than: 2, for_seconds: 0, receivers: ["hook", "am"] });
+    const elsewhere = await create({
+      filter: "hb>4m",
+      more_than: 2,
+      for_seconds: 0,
+      receivers: ["hook", "am"],
+    });
     const beatRack8 = () =>
       Promise.all(
         hosts
           .slice(5)
           .map((host) =>
-            manage(test, host, "heartbeat", heartbeatBody(clock.now(), { labels: { zone: "light", rack: "8" } })),
+            manage(
+              test,
+              host,
+              "heartbeat",
+              heartbeatBody(clock.now(), { labels: { zone: "light", rack: "8" } }),
+            ),
           ),
       );
     for (let passed = 0; passed < 5; passed += 1) {
@@ -354,7 +409,11 @@ describe("a watch", () => {
       ["watch.firing", stale, factor],
       ["watch.firing", elsewhere, factor],
     ]);
-    expect(await show(silent)).toMatchObject({ state: "firing", explained_by: stale, common_factor: factor });
+    expect(await show(silent)).toMatchObject({
+      state: "firing",
+      explained_by: stale,
+      common_factor: factor,
+    });
     await remove(stale);
     await remove(elsewhere);
     await tick();
@@ -363,7 +422,11 @@ describe("a watch", () => {
   });
 
   it("has no time in its link where the filter has no history", async () => {
-    const id = await create({ filter: "incomplete<24h -device:host-0", more_than: 0, for_seconds: 0 });
+    const id = await create({
+      filter: "incomplete<24h -device:host-0",
+      more_than: 0,
+      for_seconds: 0,
+    });
     await post(id, "test");
     await tick();
     expect(messages()[0]?.data.url).toBe(
@@ -377,14 +440,19 @@ describe("a watch", () => {
     await core.db.execute(sql`update watch set filter = 'stat:stale' where id = ${broken}`);
     await beat(8);
     await tick();
-    expect(await show(broken)).toMatchObject({ count: null, fault: expect.stringContaining("There is no stat:") });
+    expect(await show(broken)).toMatchObject({
+      count: null,
+      fault: expect.stringContaining("There is no stat:"),
+    });
     expect(typesOf(id)).toEqual(["watch.firing"]);
   });
 
   it("is evaluated behind one whose evaluation fails", async () => {
     const created = [await create({ for_seconds: 0 }), await create({ for_seconds: 0 })];
     const [broken = "", id = ""] = created.toSorted();
-    await core.db.execute(sql.raw(`alter table watch add constraint broken check (id <> '${broken}') not valid`));
+    await core.db.execute(
+      sql.raw(`alter table watch add constraint broken check (id <> '${broken}') not valid`),
+    );
     await beat(8);
     await clock.advance(10_000);
     await expect(evaluateWatches(core)).rejects.toThrow();
@@ -394,7 +462,8 @@ describe("a watch", () => {
 });
 
 describe("Alertmanager", () => {
-  const alerts = () => alertmanager.received.flatMap(({ body }) => JSON.parse(body) as Record<string, string>[]);
+  const alerts = () =>
+    alertmanager.received.flatMap(({ body }) => JSON.parse(body) as Record<string, string>[]);
 
   it("is told every minute that a watch fires, until it has ended, and not while it is silenced", async () => {
     const id = await create({ for_seconds: 0, receivers: ["am"] });
@@ -402,10 +471,18 @@ describe("Alertmanager", () => {
     await tick();
     const startsAt = new Date(clock.now()).toISOString();
     const [received] = alertmanager.received;
-    expect([received?.path, received?.headers.authorization]).toEqual(["/api/v2/alerts", "Bearer abc"]);
+    expect([received?.path, received?.headers.authorization]).toEqual([
+      "/api/v2/alerts",
+      "Bearer abc",
+    ]);
     expect(alerts()).toEqual([
       {
-        labels: { severity: "page", alertname: "SvcWatch", watch: `watch ${watches}`, watch_id: id },
+        labels: {
+          severity: "page",
+          alertname: "SvcWatch",
+          watch: `watch ${watches}`,
+          watch_id: id,
+        },
         annotations: { summary: "8 hosts match label.zone:dark, more than 2" },
         startsAt,
         endsAt: new Date(clock.now() + 240_000).toISOString(),
@@ -426,10 +503,20 @@ describe("Alertmanager", () => {
     expect(alerts()).toHaveLength(4);
     await beat(0);
     await tick();
-    expect(alerts().at(-1)).toMatchObject({ startsAt, endsAt: new Date(clock.now()).toISOString() });
+    expect(alerts().at(-1)).toMatchObject({
+      startsAt,
+      endsAt: new Date(clock.now()).toISOString(),
+    });
     await tick(12);
     expect(alerts()).toHaveLength(5);
-    expect(await kindsOf(id)).toEqual(["firing", "delivered", "delivered", "silenced", "resolved", "delivered"]);
+    expect(await kindsOf(id)).toEqual([
+      "firing",
+      "delivered",
+      "delivered",
+      "silenced",
+      "resolved",
+      "delivered",
+    ]);
   });
 
   it("is not told that a watch fires which ended while it was down for more than a day", async () => {

@@ -10,12 +10,22 @@ describe("the guard", () => {
   it("Y2: holds a mass absence until three syncs agree, and applies suspensions and lost groups at once", async () => {
     directory.set({ users: crowd(17) });
     await sync();
-    const left = [{ ...usualDirectory.users[0], suspended: true } as LabUser, ...usualDirectory.users.slice(1)];
-    directory.set({ users: left, groups: [{ email: adminGroup, members: ["20", people.auditor.subject] }] });
+    const left = [
+      { ...usualDirectory.users[0], suspended: true } as LabUser,
+      ...usualDirectory.users.slice(1),
+    ];
+    directory.set({
+      users: left,
+      groups: [{ email: adminGroup, members: ["20", people.auditor.subject] }],
+    });
     expect(await sync()).toMatchObject({ outcome: "held", held: 17 });
-    expect((await peopleInDatabase()).filter(([, personStatus]) => personStatus === "active").length).toBe(19);
+    expect(
+      (await peopleInDatabase()).filter(([, personStatus]) => personStatus === "active").length,
+    ).toBe(19);
     expect((await peopleInDatabase())[0]).toEqual(["ada@example.test", "suspended", []]);
-    expect((await fixture.test.api("GET", "/v1/whoami", { as: "auditor" })).body.scopes).toContain("admin");
+    expect((await fixture.test.api("GET", "/v1/whoami", { as: "auditor" })).body.scopes).toContain(
+      "admin",
+    );
     const report = (await fixture.test.api("GET", "/v1/directory/status", { as: "auditor" })).body;
     expect(report).toMatchObject({
       last_sync: { outcome: "held", reason_code: "mass_absence" },
@@ -23,11 +33,17 @@ describe("the guard", () => {
     });
     expect(await sync()).toMatchObject({ outcome: "held" });
     expect(await sync()).toMatchObject({ outcome: "synced", changed: 17 });
-    expect((await peopleInDatabase()).filter(([, personStatus]) => personStatus === "absent").length).toBe(17);
+    expect(
+      (await peopleInDatabase()).filter(([, personStatus]) => personStatus === "absent").length,
+    ).toBe(17);
     expect(fixture.observed).toEqual(["synced", "held", "held", "synced"]);
-    const { body } = await fixture.test.api<{ items: object[] }>("GET", "/v1/audit-events?action=directory.refuse", {
-      as: "auditor",
-    });
+    const { body } = await fixture.test.api<{ items: object[] }>(
+      "GET",
+      "/v1/audit-events?action=directory.refuse",
+      {
+        as: "auditor",
+      },
+    );
     expect(body.items).toMatchObject([
       { reason: "mass_absence", details: { held: 17, users: 3 } },
       { reason: "mass_absence", details: { held: 17, users: 3 } },
@@ -37,20 +53,35 @@ describe("the guard", () => {
   it("holds a mass outside the domain until three syncs agree, and names the setting that looks wrong", async () => {
     directory.set({ users: crowd(17) });
     await sync();
-    const moved = crowd(17).map((user) => ({ ...user, primaryEmail: user.primaryEmail.replace("@", "@new.") }));
+    const moved = crowd(17).map((user) => ({
+      ...user,
+      primaryEmail: user.primaryEmail.replace("@", "@new."),
+    }));
     directory.set({ users: moved, groups: usualDirectory.groups });
     for (const _ of [1, 2]) {
       await fixture.test.clock.advance(3_600_000);
-      expect(await sync()).toMatchObject({ outcome: "held", held: 20, suspectSetting: "SVC_DIRECTORY_DOMAIN" });
-      expect((await fixture.test.api("GET", "/v1/directory/status", { as: "reader" })).body).toMatchObject({
+      expect(await sync()).toMatchObject({
+        outcome: "held",
+        held: 20,
+        suspectSetting: "SVC_DIRECTORY_DOMAIN",
+      });
+      expect(
+        (await fixture.test.api("GET", "/v1/directory/status", { as: "reader" })).body,
+      ).toMatchObject({
         last_sync: { outcome: "held", reason_code: "mass_unverified" },
         suspect_setting: "SVC_DIRECTORY_DOMAIN",
         counts: { people: { active: 20 }, scopes: { admin: 1 }, absences_held: 20 },
       });
     }
-    expect((await events())[0]).toMatchObject({ action: "directory.refuse", reason: "mass_unverified" });
+    expect((await events())[0]).toMatchObject({
+      action: "directory.refuse",
+      reason: "mass_unverified",
+    });
     await fixture.test.clock.advance(3_600_000);
-    expect(await sync()).toMatchObject({ outcome: "synced", suspectSetting: "SVC_DIRECTORY_DOMAIN" });
+    expect(await sync()).toMatchObject({
+      outcome: "synced",
+      suspectSetting: "SVC_DIRECTORY_DOMAIN",
+    });
     expect(new Set((await peopleInDatabase()).map(([, personStatus]) => personStatus))).toEqual(
       new Set(["unverified"]),
     );
@@ -89,7 +120,9 @@ describe("several cores", () => {
       read: async () => {
         await sync({ exclusively });
         return {
-          users: [{ id: "9", primaryEmail: "x@y", displayName: "", suspended: false, archived: false }],
+          users: [
+            { id: "9", primaryEmail: "x@y", displayName: "", suspended: false, archived: false },
+          ],
           admins: null,
           auditors: null,
         };
@@ -120,7 +153,10 @@ describe("Y4: a database connection that is killed while a snapshot is written",
         await expect(killed).rejects.toThrow();
       });
       expect(await stored()).toEqual(before);
-      expect(await status()).toMatchObject({ last_sync: { outcome: "synced" }, failures_in_a_row: 0 });
+      expect(await status()).toMatchObject({
+        last_sync: { outcome: "synced" },
+        failures_in_a_row: 0,
+      });
       expect((await events()).length).toBe(1);
       expect(fixture.observed).toEqual(["synced", "failed"]);
       await sync();

@@ -1,7 +1,12 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { authenticationIdentity } from "../../drizzle/schema/operator.ts";
-import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../../scripts/lab/directory-people.ts";
+import {
+  adminGroup,
+  auditorGroup,
+  directoryDomain,
+  usualDirectory,
+} from "../../scripts/lab/directory-people.ts";
 import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/support/set-up-directory-sync.ts";
 import { holdAccess } from "../domain/directory/restored.ts";
@@ -15,7 +20,12 @@ describe("a sync", () => {
     directory.set({
       users: [
         ...usualDirectory.users,
-        { id: "31", primaryEmail: "Barbara@Example.test", fullName: "Barbara Liskov", aliases: ["ada@example.test"] },
+        {
+          id: "31",
+          primaryEmail: "Barbara@Example.test",
+          fullName: "Barbara Liskov",
+          aliases: ["ada@example.test"],
+        },
         { id: "32", primaryEmail: "left@example.test", suspended: true },
         { id: "33", primaryEmail: "guest@partner.test" },
       ],
@@ -47,12 +57,16 @@ describe("a sync", () => {
       .select()
       .from(authenticationIdentity)
       .where(eq(authenticationIdentity.subject, "31"));
-    expect(identities).toEqual([{ tenantId: fixture.test.config.tenantId, subject: "31", userId: barbara?.userId }]);
+    expect(identities).toEqual([
+      { tenantId: fixture.test.config.tenantId, subject: "31", userId: barbara?.userId },
+    ]);
     expect(fixture.observed).toEqual(["synced"]);
   });
 
   it("reports outcome, age, counts and changed access", async () => {
-    directory.set({ groups: [{ email: adminGroup, members: [people.admin.subject, people.reader.subject] }] });
+    directory.set({
+      groups: [{ email: adminGroup, members: [people.admin.subject, people.reader.subject] }],
+    });
     await sync();
     await fixture.test.clock.advance(90_000);
     expect(await status()).toEqual({
@@ -100,10 +114,17 @@ describe("a sync", () => {
 
   it("names in its event those who get most access, also of more new people than it names", async () => {
     const users = [...crowd(210), { id: "99", primaryEmail: "zoe@example.test" }];
-    directory.set({ users, groups: [{ email: adminGroup, members: [people.admin.subject, "99"] }] });
+    directory.set({
+      users,
+      groups: [{ email: adminGroup, members: [people.admin.subject, "99"] }],
+    });
     await sync();
     const [event] = await events();
-    const zoe = { subject: "99", from: null, to: { email: "zoe@example.test", scopes: ["read", "audit", "admin"] } };
+    const zoe = {
+      subject: "99",
+      from: null,
+      to: { email: "zoe@example.test", scopes: ["read", "audit", "admin"] },
+    };
     expect(event?.details).toMatchObject({ added: 211, people: [zoe, {}, ...Array(198).fill({})] });
   });
 
@@ -122,10 +143,14 @@ describe("a sync", () => {
   it("Y5: a person who receives a reused address inherits nothing of its former owner", async () => {
     await sync();
     directory.set({
-      users: usualDirectory.users.map((user) => (user.id === people.admin.subject ? { ...user, id: "77" } : user)),
+      users: usualDirectory.users.map((user) =>
+        user.id === people.admin.subject ? { ...user, id: "77" } : user,
+      ),
     });
     await sync();
-    expect((await stored()).filter(({ primaryEmail }) => primaryEmail === people.admin.email)).toMatchObject([
+    expect(
+      (await stored()).filter(({ primaryEmail }) => primaryEmail === people.admin.email),
+    ).toMatchObject([
       { userId: people.admin.userId, status: "absent", scopes: [] },
       { status: "active", scopes: ["read"] },
     ]);
@@ -153,25 +178,34 @@ describe("a sync that fails", () => {
     ["page 2 fails", { on: "users", page: 2, how: { status: 403 } }, "access_denied"],
     ["page 2 is truncated", { on: "users", page: 2, how: "truncated" }, "answer_malformed"],
     ["page 2 ends in the middle", { on: "users", page: 2, how: "cut" }, "directory_unreachable"],
-  ] as const)("Y1: after %s no person changes, and log and status report the failure", async (_, fault, code) => {
-    directory.set({ users: crowd(9) });
-    await sync();
-    const before = await stored();
-    directory.set({ users: [{ id: "1", primaryEmail: "aaa@example.test" }, ...crowd(9)], groups: [] });
-    directory.fail(fault);
-    await fixture.test.clock.advance(1000);
-    for (const _ of [1, 2]) await expect(sync()).rejects.toMatchObject({ code });
-    expect(await stored()).toEqual(before);
-    expect(await status()).toMatchObject({
-      last_sync: { outcome: "failed", reason_code: code },
-      failures_in_a_row: 2,
-      snapshot_at: "2026-06-01T12:00:00.000Z",
-    });
-    expect(fixture.observed).toEqual(["synced", "failed", "failed"]);
-    directory.fail();
-    await sync();
-    expect(await status()).toMatchObject({ last_sync: { outcome: "synced" }, failures_in_a_row: 0 });
-  });
+  ] as const)(
+    "Y1: after %s no person changes, and log and status report the failure",
+    async (_, fault, code) => {
+      directory.set({ users: crowd(9) });
+      await sync();
+      const before = await stored();
+      directory.set({
+        users: [{ id: "1", primaryEmail: "aaa@example.test" }, ...crowd(9)],
+        groups: [],
+      });
+      directory.fail(fault);
+      await fixture.test.clock.advance(1000);
+      for (const _ of [1, 2]) await expect(sync()).rejects.toMatchObject({ code });
+      expect(await stored()).toEqual(before);
+      expect(await status()).toMatchObject({
+        last_sync: { outcome: "failed", reason_code: code },
+        failures_in_a_row: 2,
+        snapshot_at: "2026-06-01T12:00:00.000Z",
+      });
+      expect(fixture.observed).toEqual(["synced", "failed", "failed"]);
+      directory.fail();
+      await sync();
+      expect(await status()).toMatchObject({
+        last_sync: { outcome: "synced" },
+        failures_in_a_row: 0,
+      });
+    },
+  );
 
   it("Y1: rejects a directory without users, audits it once, and recovers with the next good snapshot", async () => {
     await sync();
@@ -185,7 +219,10 @@ describe("a sync that fails", () => {
       last_sync: { outcome: "refused", reason_code: "no_users" },
       failures_in_a_row: 3,
     });
-    expect(await events()).toMatchObject([{ action: "directory.refuse", outcome: "failure", reason: "no_users" }, {}]);
+    expect(await events()).toMatchObject([
+      { action: "directory.refuse", outcome: "failure", reason: "no_users" },
+      {},
+    ]);
     directory.set(usualDirectory);
     expect(await sync()).toMatchObject({ outcome: "synced" });
   });
@@ -210,8 +247,15 @@ it("Q12: nobody has access between a restore and the next snapshot, which alone 
     status: 401,
     body: { code: "access_held" },
   });
-  directory.set({ ...usualDirectory, groups: [{ email: adminGroup, members: [people.reader.subject] }] });
+  directory.set({
+    ...usualDirectory,
+    groups: [{ email: adminGroup, members: [people.reader.subject] }],
+  });
   await sync();
-  expect((await api("GET", "/v1/whoami", { as: "reader" })).body.scopes).toEqual(["read", "audit", "admin"]);
+  expect((await api("GET", "/v1/whoami", { as: "reader" })).body.scopes).toEqual([
+    "read",
+    "audit",
+    "admin",
+  ]);
   expect((await api("GET", "/v1/whoami", { as: "admin" })).body.scopes).toEqual(["read"]);
 });

@@ -49,12 +49,17 @@ export const syncDirectory = async (
   }
 };
 
-const sync = async (needs: DirectorySyncNeeds, syncsBefore: number, signal: AbortSignal): Promise<SnapshotReport> => {
+const sync = async (
+  needs: DirectorySyncNeeds,
+  syncsBefore: number,
+  signal: AbortSignal,
+): Promise<SnapshotReport> => {
   try {
     const snapshot = await needs.read(signal);
     return await applyDirectorySnapshot(needs, snapshot, { syncsBefore });
   } catch (error) {
-    if (error instanceof DirectoryFault && !signal.aborted) await recordDirectoryFailure(needs, error.code);
+    if (error instanceof DirectoryFault && !signal.aborted)
+      await recordDirectoryFailure(needs, error.code);
     throw error;
   }
 };
@@ -66,4 +71,5 @@ const publishSnapshot = async ({ db, observe }: DirectorySyncNeeds): Promise<voi
 
 /** Whether a sync is so recent that none is due: of several cores, one reads the directory per interval. */
 const isRecent = (last: DirectorySync | undefined, { clock, config }: DirectoryCore): boolean =>
-  last?.failures === 0 && clock.now() - last.finishedAt.getTime() < (config.directory.syncIntervalSeconds * 1000) / 2;
+  last?.failures === 0 &&
+  clock.now() - last.finishedAt.getTime() < (config.directory.syncIntervalSeconds * 1000) / 2;

@@ -1,10 +1,23 @@
 import { X509Certificate } from "node:crypto";
-import { chmodSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { decodePem } from "../../proto/pem.ts";
-import { createTestCa, createTestKey, issueTestCertificate, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  type TestCa,
+} from "../../scripts/lab/ca/test-pki.ts";
 import { createTestLog, type TestLog } from "../../tests/fakes/log.ts";
 import type { CoreConfig, IngestConfig } from "../config/core-config.ts";
 import { watchesFileOf } from "../config/watch-config.ts";
@@ -37,7 +50,10 @@ beforeEach(async () => {
   put("ca.key", ca.key.pem);
 });
 
-const follow = (ingest: IngestConfig | null = null, watchesFile: CoreConfig["watchesFile"] = null) =>
+const follow = (
+  ingest: IngestConfig | null = null,
+  watchesFile: CoreConfig["watchesFile"] = null,
+) =>
   followFiles(
     { signer: local, ingest, watchesFile },
     { cryptography, log, clock: { now: () => now }, path: "/usr/bin:/bin" },
@@ -50,9 +66,14 @@ describe("files that change while core runs", () => {
     const spki = (await createTestKey()).spki;
     const request = { csrPem: "", spki, identity: "https://fleet.test/d/1", ttlSeconds: 600, now };
     const issuer = async () => {
-      const { certificatePem } = await signing.signer.sign({ ...request, serial: new Uint8Array(16).fill(1) });
+      const { certificatePem } = await signing.signer.sign({
+        ...request,
+        serial: new Uint8Array(16).fill(1),
+      });
       const certificate = new X509Certificate(certificatePem);
-      return [ca, next].findIndex(({ pem }) => certificate.verify(new X509Certificate(pem).publicKey));
+      return [ca, next].findIndex(({ pem }) =>
+        certificate.verify(new X509Certificate(pem).publicKey),
+      );
     };
     const reads = async (from: TestCa) => {
       const der = await issueTestCertificate({ ca: from, key: await createTestKey() });
@@ -80,7 +101,9 @@ describe("files that change while core runs", () => {
     const { signing, check } = await follow();
     chmodSync(at("ca.key"), 0o640);
     await check();
-    expect(signing?.files.fault()).toContain("SVC_ENROLLMENT_CA_KEY_FILE: the key file is open to group or world");
+    expect(signing?.files.fault()).toContain(
+      "SVC_ENROLLMENT_CA_KEY_FILE: the key file is open to group or world",
+    );
     chmodSync(at("ca.key"), 0o600);
     await check();
     expect(signing?.files.fault()).toBeUndefined();
@@ -90,7 +113,9 @@ describe("files that change while core runs", () => {
     rmSync(at("ca.pem"));
     await check();
     expect(signing?.files.fault()).toBe("SVC_ENROLLMENT_CA_CERT_FILE: cannot be read (ENOENT)");
-    expect(signing?.authorities().map(({ der }) => der)).toEqual([decodePem(ca.pem, "CERTIFICATE")]);
+    expect(signing?.authorities().map(({ der }) => der)).toEqual([
+      decodePem(ca.pem, "CERTIFICATE"),
+    ]);
   });
 
   it("K6: uses a new CA after its files could not even be looked at for a while", async () => {
@@ -103,7 +128,9 @@ describe("files that change while core runs", () => {
     put("ca.key", next.key.pem);
     await check();
     expect(signing?.files.fault()).toBeUndefined();
-    expect(signing?.authorities().map(({ der }) => der)).toEqual([decodePem(next.pem, "CERTIFICATE")]);
+    expect(signing?.authorities().map(({ der }) => der)).toEqual([
+      decodePem(next.pem, "CERTIFICATE"),
+    ]);
   });
 
   it("rejects a CA that the ingest listener would not trust, until the listener's bundle holds it", async () => {
@@ -111,7 +138,11 @@ describe("files that change while core runs", () => {
     put("tls.crt", server.pem);
     put("tls.key", server.key.pem);
     put("clients.pem", ca.pem);
-    const files = { serverCertFile: at("tls.crt"), serverKeyFile: at("tls.key"), clientCaFile: at("clients.pem") };
+    const files = {
+      serverCertFile: at("tls.crt"),
+      serverKeyFile: at("tls.key"),
+      clientCaFile: at("clients.pem"),
+    };
     const { signing, tls, check } = await follow(files as IngestConfig);
     const seen: string[] = [];
     tls?.subscribe(({ ca: bundle }) => seen.push(bundle.toString()));
@@ -135,7 +166,9 @@ describe("files that change while core runs", () => {
       `web_url: https://fleet.test\nreceivers: [{kind: webhook, name: ${name}, url: 'https://hooks.test', secret: ${secret}${more}}]\n`;
     put("receivers.yaml", receiver("on-call"));
     const path = at("receivers.yaml");
-    const file = watchesFileOf({ SVC_WATCH_RECEIVERS_FILE: path }, (named) => readFileSync(named, "utf8"));
+    const file = watchesFileOf({ SVC_WATCH_RECEIVERS_FILE: path }, (named) =>
+      readFileSync(named, "utf8"),
+    );
     const { watches, check } = await follow(null, file);
     const names = () => watches?.current().receivers.map(({ name }) => name);
     put("receivers.yaml", receiver("night"));
@@ -152,7 +185,10 @@ describe("files that change while core runs", () => {
     }
     rmSync(path);
     await check();
-    expect([names(), watches?.fault()]).toEqual([["night"], expect.stringContaining("SVC_WATCH_RECEIVERS_FILE")]);
+    expect([names(), watches?.fault()]).toEqual([
+      ["night"],
+      expect.stringContaining("SVC_WATCH_RECEIVERS_FILE"),
+    ]);
     put("receivers.yaml", receiver("day"));
     await check();
     expect([names(), watches?.fault()]).toEqual([["day"], undefined]);

@@ -8,12 +8,20 @@ import type { SignerConfig } from "../config/signer-config.ts";
 import type { WatchConfig } from "../config/watch-config.ts";
 import type { OwnCertificate } from "../ops/figures.ts";
 import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
-import { type ClientCertificateReader, createClientCertificateReader } from "../signer/certificate.ts";
+import {
+  type ClientCertificateReader,
+  createClientCertificateReader,
+} from "../signer/certificate.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
 import type { Signer } from "../signer/signer.ts";
 import { type SignerNeeds, signerLoader } from "./load-signer.ts";
 import { readTrustedFile } from "./read-key-file.ts";
-import { loadFiles, type Reloaded, type ReloadedFiles, type ReloadOptions } from "./reload-files.ts";
+import {
+  loadFiles,
+  type Reloaded,
+  type ReloadedFiles,
+  type ReloadOptions,
+} from "./reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "./tls-files.ts";
 import { createConfigLoads, withConfigError } from "./with-config-error.ts";
 
@@ -52,7 +60,8 @@ export const followFiles = async (
   const loads = createConfigLoads();
   const signing = signer && ((await loads.run(() => followSigner(signer, ingest, needs))) ?? null);
   const tls = ingest && ((await loads.run(() => followTls(ingest, signing, needs))) ?? null);
-  const watches = watchesFile && ((await loads.run(() => followWatches(watchesFile, needs))) ?? null);
+  const watches =
+    watchesFile && ((await loads.run(() => followWatches(watchesFile, needs))) ?? null);
   loads.end();
   return {
     signing,
@@ -81,14 +90,21 @@ export const reloadChangedFiles = async (
 ): Promise<void> => {
   const checkNow = () => void check();
   process.on("SIGHUP", checkNow);
-  await runEvery({ name: "changed files", intervalMs: filesIntervalMs, clock, signal, log }, async () => {
-    await check();
-    return undefined;
-  });
+  await runEvery(
+    { name: "changed files", intervalMs: filesIntervalMs, clock, signal, log },
+    async () => {
+      await check();
+      return undefined;
+    },
+  );
   process.off("SIGHUP", checkNow);
 };
 
-const followSigner = async (config: SignerConfig, ingest: IngestConfig | null, needs: FollowNeeds) => {
+const followSigner = async (
+  config: SignerConfig,
+  ingest: IngestConfig | null,
+  needs: FollowNeeds,
+) => {
   const { cryptography, log } = needs;
   const load = await signerLoader(config, needs);
   const files = await loadFiles({
@@ -98,7 +114,11 @@ const followSigner = async (config: SignerConfig, ingest: IngestConfig | null, n
     load: async () => {
       const { signer, authorities } = await load();
       if (ingest) await checkIngestTrust(ingest.clientCaFile, authorities, cryptography);
-      return { signer, authorities, reader: createClientCertificateReader({ authorities, cryptography }) };
+      return {
+        signer,
+        authorities,
+        reader: createClientCertificateReader({ authorities, cryptography }),
+      };
     },
   });
   const { current } = files;
@@ -150,8 +170,14 @@ const checkIngestTrust = async (
   );
   for (const authority of signing) {
     for (const anchor of trusted) {
-      if (equalBytes(anchor.der, authority.der) || (await hasIssued(anchor, authority, cryptography))) return;
+      if (
+        equalBytes(anchor.der, authority.der) ||
+        (await hasIssued(anchor, authority, cryptography))
+      )
+        return;
     }
   }
-  throw new ConfigError([{ variable, message: "trusts no certificate that the enrollment signer issues" }]);
+  throw new ConfigError([
+    { variable, message: "trusts no certificate that the enrollment signer issues" },
+  ]);
 };

@@ -34,10 +34,18 @@ describe("loadLocalCa", () => {
   });
 
   it("C2: rejects a mismatch, a weak or foreign key and text that is no key, and quotes none of it", async () => {
-    await expect(load(ca.pem, (await createTestKey()).pem)).rejects.toThrow("matches no certificate");
-    await expect(load(ca.pem, (await createTestKey("rsa1024")).pem)).rejects.toThrow("at least 2048 bits");
-    await expect(load(ca.pem, (await createTestKey("p521")).pem)).rejects.toThrow("must be ECDSA P-256 or P-384");
-    await expect(load(ca.pem, "hunter2")).rejects.toThrow(/^not an unencrypted private key in PEM$/);
+    await expect(load(ca.pem, (await createTestKey()).pem)).rejects.toThrow(
+      "matches no certificate",
+    );
+    await expect(load(ca.pem, (await createTestKey("rsa1024")).pem)).rejects.toThrow(
+      "at least 2048 bits",
+    );
+    await expect(load(ca.pem, (await createTestKey("p521")).pem)).rejects.toThrow(
+      "must be ECDSA P-256 or P-384",
+    );
+    await expect(load(ca.pem, "hunter2")).rejects.toThrow(
+      /^not an unencrypted private key in PEM$/,
+    );
     await expect(load("hunter2", ca.key.pem)).rejects.toThrow(/^the CA file holds no certificate$/);
   });
 });

@@ -29,7 +29,10 @@ export interface SignerNeeds {
  * Returns a function that loads the configured signer from its files, each time it is called. An external command is created once, so
  * that its limits hold across reloads. Both throw `ConfigError` with the variable; the message quotes no file.
  */
-export const signerLoader = async (config: SignerConfig, needs: SignerNeeds): Promise<() => Promise<LoadedSigner>> => {
+export const signerLoader = async (
+  config: SignerConfig,
+  needs: SignerNeeds,
+): Promise<() => Promise<LoadedSigner>> => {
   const { cryptography, clock, log, path } = needs;
   const readBundle = () =>
     withConfigError("SVC_ENROLLMENT_CA_CERT_FILE", () =>
@@ -39,7 +42,9 @@ export const signerLoader = async (config: SignerConfig, needs: SignerNeeds): Pr
     const files = { certificateFile: config.caCertFile, keyFile: config.caKeyFile };
     return async () => {
       await readBundle();
-      return withConfigError("SVC_ENROLLMENT_CA_KEY_FILE", () => loadLocalCa({ ...files, cryptography }));
+      return withConfigError("SVC_ENROLLMENT_CA_KEY_FILE", () =>
+        loadLocalCa({ ...files, cryptography }),
+      );
     };
   }
   const command = await withConfigError("SVC_ENROLLMENT_SIGNER_COMMAND", () =>
@@ -47,7 +52,10 @@ export const signerLoader = async (config: SignerConfig, needs: SignerNeeds): Pr
   );
   return async () => {
     const authorities = await readBundle();
-    return { signer: createExternalCommand({ command, authorities, cryptography, clock }), authorities };
+    return {
+      signer: createExternalCommand({ command, authorities, cryptography, clock }),
+      authorities,
+    };
   };
 };
 
@@ -62,5 +70,8 @@ export const loadLocalCa = async (options: {
 }): Promise<LoadedSigner> => {
   const authorities = readAuthorities(readTrustedFile(options.certificateFile).toString("utf8"));
   const key = createNodeSigningKey(readKeyFile(options.keyFile));
-  return { signer: await createLocalCa({ authorities, key, cryptography: options.cryptography }), authorities };
+  return {
+    signer: await createLocalCa({ authorities, key, cryptography: options.cryptography }),
+    authorities,
+  };
 };

@@ -23,7 +23,9 @@ export interface Metrics {
 }
 
 /** Seconds: from a cached response to the timeout of a statement, 30 s. */
-const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const durationBuckets = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+];
 
 /** Creates the metrics, with those of the process and of the event loop. Labels never hold a host (docs/operate.md). */
 export const createMetrics = (log: Log): Metrics => {
@@ -31,7 +33,8 @@ export const createMetrics = (log: Log): Metrics => {
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
   // Gauges with a counter's suffix, each the sum of `nodejs_active_*` by type.
-  for (const name of ["handles", "requests", "resources"]) registry.removeSingleMetric(`nodejs_active_${name}_total`);
+  for (const name of ["handles", "requests", "resources"])
+    registry.removeSingleMetric(`nodejs_active_${name}_total`);
   const requests = new Histogram({
     name: "core_http_request_duration_seconds",
     help: "Time from a request's head to its response's, by route pattern, method and status",
@@ -73,7 +76,10 @@ export const createMetrics = (log: Log): Metrics => {
       ...createChatObserver(registers),
       watchMessage: (receiver, outcome) => watchMessages.inc({ receiver, outcome }),
     },
-    render: singleFlight(async () => ({ type: registry.contentType, content: await registry.metrics() })),
+    render: singleFlight(async () => ({
+      type: registry.contentType,
+      content: await registry.metrics(),
+    })),
   };
 };
 
@@ -95,7 +101,9 @@ const addFigure = ({ name, help, labels, read }: Figure, registers: Registry[], 
   });
 };
 
-const createChatObserver = (registers: Registry[]): Pick<Observer, "chatTurn" | "chatToolCall" | "chatFirstEvent"> => {
+const createChatObserver = (
+  registers: Registry[],
+): Pick<Observer, "chatTurn" | "chatToolCall" | "chatFirstEvent"> => {
   const turns = new Counter({
     name: "core_chat_turns_total",
     help: "Answers of chat that have ended, by outcome: complete, aborted, or the problem code of the failure",
@@ -156,7 +164,8 @@ const createDirectoryObserver = (registers: Registry[]): DirectoryObserver => {
 };
 
 const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObserver => {
-  const total = (name: string, help: string) => new Counter({ name: `core_ingest_${name}_total`, help, registers });
+  const total = (name: string, help: string) =>
+    new Counter({ name: `core_ingest_${name}_total`, help, registers });
   const labelled = (name: string, help: string, label: string) =>
     new Counter({ name: `core_ingest_${name}_total`, help, labelNames: [label], registers });
   const frames = total("frames", "Frames committed; a resend of a committed frame counts nothing");
@@ -169,8 +178,14 @@ const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObs
   const rows = total("rows", "Rows written");
   const rejected = labelled("rejected", "Envelopes rejected, by code", "code");
   const refused = labelled("refused", "Frames and streams rejected, by reason", "reason");
-  const gaps = total("gaps", "Times that a collector had deleted acknowledged envelopes which the database lacks");
-  const lost = total("gap_sequences", "Sequences in these gaps; those that never had an envelope count too");
+  const gaps = total(
+    "gaps",
+    "Times that a collector had deleted acknowledged envelopes which the database lacks",
+  );
+  const lost = total(
+    "gap_sequences",
+    "Sequences in these gaps; those that never had an envelope count too",
+  );
   const implausible = total(
     "implausible_gaps",
     "Claims of more lost envelopes than a host can have sent; added to no total",

@@ -7,7 +7,12 @@ describe("createNodeCryptography", () => {
     const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     const spki = new Uint8Array(publicKey.export({ format: "der", type: "spki" }));
     const data = new Uint8Array(100);
-    const check = { spki, algorithm: "ecdsa-sha256", data, signature: sign("sha256", data, privateKey) } as const;
+    const check = {
+      spki,
+      algorithm: "ecdsa-sha256",
+      data,
+      signature: sign("sha256", data, privateKey),
+    } as const;
     const { verify } = createNodeCryptography({ pooledMax: 1_000 });
     const results = Array.from({ length: 1_000 }, () => verify(check));
     expect(results[0]).toBe(true);

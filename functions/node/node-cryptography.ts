@@ -20,7 +20,10 @@ const loopShare = 0.2;
  * requests arrive together. Parsed public keys are cached by the identity of their byte array, for as long as the caller keeps it; the
  * bytes must not change.
  */
-export const createNodeCryptography = ({ pooledMax = 256, loopAheadMs = 25 } = {}): Cryptography => {
+export const createNodeCryptography = ({
+  pooledMax = 256,
+  loopAheadMs = 25,
+} = {}): Cryptography => {
   const keys = new WeakMap<Uint8Array, { parts: PublicKeyParts; key: KeyObject }>();
   let pooled = 0;
   /** When the event loop has made up for its verifications. */
@@ -34,7 +37,12 @@ export const createNodeCryptography = ({ pooledMax = 256, loopAheadMs = 25 } = {
     keys.set(spki, { parts, key });
     return { parts, key };
   };
-  const verifyInPool = (digest: string | null, data: Uint8Array, key: KeyObject, signature: Uint8Array) =>
+  const verifyInPool = (
+    digest: string | null,
+    data: Uint8Array,
+    key: KeyObject,
+    signature: Uint8Array,
+  ) =>
     new Promise<boolean>((resolve) => {
       pooled += 1;
       verify(digest, data, key, signature, (error, isGood) => {
@@ -42,7 +50,12 @@ export const createNodeCryptography = ({ pooledMax = 256, loopAheadMs = 25 } = {
         resolve(error === null && isGood);
       });
     });
-  const verifyOnLoop = (digest: string | null, data: Uint8Array, key: KeyObject, signature: Uint8Array) => {
+  const verifyOnLoop = (
+    digest: string | null,
+    data: Uint8Array,
+    key: KeyObject,
+    signature: Uint8Array,
+  ) => {
     const start = performance.now();
     const isGood = verify(digest, data, key, signature);
     evenAt = Math.max(evenAt, start) + (performance.now() - start) / loopShare;
@@ -80,7 +93,8 @@ export const createNodeSigningKey = (pem: Uint8Array | string): SigningKey => {
   const key = parsePrivateKey(pem);
   const spki = createPublicKey(key).export({ format: "der", type: "spki" });
   const parts = readPublicKey(spki);
-  if (parts === undefined) throw new TypeError("the key must be ECDSA P-256 or P-384, Ed25519, or RSA");
+  if (parts === undefined)
+    throw new TypeError("the key must be ECDSA P-256 or P-384, Ed25519, or RSA");
   if (parts.algorithm === "rsa" && (key.asymmetricKeyDetails?.modulusLength ?? 0) < 2048) {
     throw new TypeError("an RSA key must have at least 2048 bits");
   }

@@ -1,4 +1,12 @@
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -21,16 +29,21 @@ const file = (mode: number) => {
 
 describe("readTrustedFile", () => {
   it("C1: reads what others may read, and rejects what group or world may write", () => {
-    for (const mode of [0o600, 0o644, 0o444, 0o755]) expect(readTrustedFile(file(mode)).toString()).toBe("key bytes");
+    for (const mode of [0o600, 0o644, 0o444, 0o755])
+      expect(readTrustedFile(file(mode)).toString()).toBe("key bytes");
     for (const mode of [0o620, 0o602, 0o664, 0o666, 0o777])
-      expect(() => readTrustedFile(file(mode))).toThrow(/^the file is writable for group or world; chmod it to 0644$/);
+      expect(() => readTrustedFile(file(mode))).toThrow(
+        /^the file is writable for group or world; chmod it to 0644$/,
+      );
   });
 
   it("C1: is how core and web read every file that the configuration names", () => {
     const reader = /\breadFile(?:Sync)?\(/;
     const readers = repositoryFiles("functions", "ui/bff")
       .filter((path) => /(?<!\.test)\.ts$/.test(path))
-      .filter((path) => reader.test(readFileSync(path, "utf8").replaceAll(/^ *(?:\*|\/\/).*$/gm, "")));
+      .filter((path) =>
+        reader.test(readFileSync(path, "utf8").replaceAll(/^ *(?:\*|\/\/).*$/gm, "")),
+      );
     expect(readers.sort()).toEqual([
       // The parser, which the program gives a reader.
       "functions/config/workload-config.ts",
@@ -48,9 +61,12 @@ describe("readTrustedFile", () => {
 
 describe("readKeyFile", () => {
   it("C1: reads 0600 and 0400, rejects any bit of group and world, and quotes nothing", () => {
-    for (const mode of [0o600, 0o400, 0o700]) expect(readKeyFile(file(mode)).toString()).toBe("key bytes");
+    for (const mode of [0o600, 0o400, 0o700])
+      expect(readKeyFile(file(mode)).toString()).toBe("key bytes");
     for (const mode of [0o640, 0o604, 0o620, 0o610, 0o601, 0o644, 0o660, 0o777]) {
-      expect(() => readKeyFile(file(mode))).toThrow(/^the key file is open to group or world; chmod it to 0600$/);
+      expect(() => readKeyFile(file(mode))).toThrow(
+        /^the key file is open to group or world; chmod it to 0600$/,
+      );
     }
   });
 

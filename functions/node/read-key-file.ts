@@ -7,16 +7,25 @@ import { GuardedFileError } from "../../kit/env.ts";
  * evades the check.
  */
 export const readKeyFile = (path: string): Buffer =>
-  readGuardedFile(path, { mask: 0o077, fault: "the key file is open to group or world; chmod it to 0600" });
+  readGuardedFile(path, {
+    mask: 0o077,
+    fault: "the key file is open to group or world; chmod it to 0600",
+  });
 
 /**
  * Returns the contents of a file whose author core trusts: authorities, issuers, people, a license, a secret. Throws as `readKeyFile`
  * does, if group or world may write it.
  */
 export const readTrustedFile = (path: string): Buffer =>
-  readGuardedFile(path, { mask: 0o022, fault: "the file is writable for group or world; chmod it to 0644" });
+  readGuardedFile(path, {
+    mask: 0o022,
+    fault: "the file is writable for group or world; chmod it to 0644",
+  });
 
-const readGuardedFile = (path: string, { mask, fault }: { mask: number; fault: string }): Buffer => {
+const readGuardedFile = (
+  path: string,
+  { mask, fault }: { mask: number; fault: string },
+): Buffer => {
   // Without O_NONBLOCK, opening a FIFO blocks until a process writes to it.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {

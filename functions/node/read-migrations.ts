@@ -21,16 +21,22 @@ const drizzleFolder = new URL("../../drizzle/", import.meta.url);
  */
 export const readMigrations = async (folder: URL = drizzleFolder): Promise<SchemaFiles> => {
   const migrations = new URL("migrations/", folder);
-  const journal = await readJson<{ entries: { tag: string }[] }>(new URL("meta/_journal.json", migrations));
+  const journal = await readJson<{ entries: { tag: string }[] }>(
+    new URL("meta/_journal.json", migrations),
+  );
   const history = await readJson<SchemaHistory>(new URL("history.json", migrations));
-  const definitions = (await readdir(new URL("sql/", folder))).filter((name) => name.endsWith(".sql")).sort();
+  const definitions = (await readdir(new URL("sql/", folder)))
+    .filter((name) => name.endsWith(".sql"))
+    .sort();
   return {
     migrations: await Promise.all(journal.entries.map(({ tag }) => readSqlFile(migrations, tag))),
     baselineEdits: {
       ...(await readSqlFile(migrations, "0000_baseline_edits")),
       from: Object.keys(history.earlier_baselines),
     },
-    definitions: await Promise.all(definitions.map((name) => readSqlFile(new URL("sql/", folder), name.slice(0, -4)))),
+    definitions: await Promise.all(
+      definitions.map((name) => readSqlFile(new URL("sql/", folder), name.slice(0, -4))),
+    ),
     definitionsRevision: history.definitions.length,
     version: packageJson.version,
     recompute: "fleet_host_recompute",
@@ -39,7 +45,8 @@ export const readMigrations = async (folder: URL = drizzleFolder): Promise<Schem
   };
 };
 
-const readJson = async <Content>(file: URL): Promise<Content> => JSON.parse(await readFile(file, "utf8"));
+const readJson = async <Content>(file: URL): Promise<Content> =>
+  JSON.parse(await readFile(file, "utf8"));
 
 const readSqlFile = async (folder: URL, name: string): Promise<SqlFile> => {
   const text = await readFile(new URL(`${name}.sql`, folder), "utf8");

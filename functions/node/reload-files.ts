@@ -33,7 +33,12 @@ export interface ReloadOptions<Value> {
 }
 
 /** Loads the value for the first time; throws what `load` throws. */
-export const loadFiles = async <Value>({ name, paths, load, log }: ReloadOptions<Value>): Promise<Reloaded<Value>> => {
+export const loadFiles = async <Value>({
+  name,
+  paths,
+  load,
+  log,
+}: ReloadOptions<Value>): Promise<Reloaded<Value>> => {
   // Taken before the load, so that the next check notices a change during it.
   let stamp = stampOf(paths);
   let value = await load();
@@ -53,7 +58,10 @@ export const loadFiles = async <Value>({ name, paths, load, log }: ReloadOptions
     } catch (err) {
       const message = describe(err);
       if (message !== fault)
-        log.warn({ files: name, err }, "files have changed and cannot be used; the old ones are kept");
+        log.warn(
+          { files: name, err },
+          "files have changed and cannot be used; the old ones are kept",
+        );
       fault = message;
     }
   };
@@ -82,6 +90,7 @@ const stampOf = (paths: readonly string[]): string =>
     .join(" ");
 
 const describe = (error: unknown): string => {
-  if (error instanceof ConfigError) return error.faults.map((one) => `${one.variable}: ${one.message}`).join("; ");
+  if (error instanceof ConfigError)
+    return error.faults.map((one) => `${one.variable}: ${one.message}`).join("; ");
   return error instanceof Error ? error.message : "they cannot be loaded";
 };

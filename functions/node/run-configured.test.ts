@@ -27,7 +27,9 @@ it.each([
   ["EACCES", ConfigError],
   ["EADDRINUSE", StartFault],
 ])("an address refused with %s names its variable", async (code, kind) => {
-  const refused = listenFor("PORT", () => Promise.reject(Object.assign(new Error("listen"), { code })));
+  const refused = listenFor("PORT", () =>
+    Promise.reject(Object.assign(new Error("listen"), { code })),
+  );
   await expect(refused).rejects.toThrow(kind);
   await expect(refused).rejects.toThrow("PORT: ");
 });

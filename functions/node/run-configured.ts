@@ -15,7 +15,10 @@ const logEndMs = 1_000;
 /** A program that the environment configures. */
 export interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> {
   usage: string;
-  parse(env: Environment, readFile: (path: string) => string): { config: Config; warnings: readonly string[] };
+  parse(
+    env: Environment,
+    readFile: (path: string) => string,
+  ): { config: Config; warnings: readonly string[] };
   /**
    * Loads the files that the configuration names, without the network. The start does it first and `check-config` does it alone, so that
    * both refuse the same. Throws `ConfigError`.
@@ -92,14 +95,21 @@ const listenFaults: Readonly<Record<string, string>> = {
 };
 
 /** Runs `listen`. Turns a refusal of the address into an error that names `variable` and ends the program with 1; for the user's rights with 78. */
-export const listenFor = async <Listener>(variable: string, listen: () => Promise<Listener>): Promise<Listener> => {
+export const listenFor = async <Listener>(
+  variable: string,
+  listen: () => Promise<Listener>,
+): Promise<Listener> => {
   try {
     return await listen();
   } catch (cause) {
     const code = errorCode(cause) ?? "";
     if (code === "EACCES")
-      throw new ConfigError([{ variable, message: "is an address that this user may not listen on" }]);
+      throw new ConfigError([
+        { variable, message: "is an address that this user may not listen on" },
+      ]);
     const fault = listenFaults[code];
-    throw fault === undefined ? cause : new StartFault(`${variable}: the address ${fault}`, { cause });
+    throw fault === undefined
+      ? cause
+      : new StartFault(`${variable}: the address ${fault}`, { cause });
   }
 };

@@ -32,8 +32,11 @@ const script = (text: string, mode = 0o755): string => {
 const commandOf = (text: string, options: Partial<SignerCommandOptions> = {}) =>
   createSignerCommand({ command: script(text), path: "/usr/bin:/bin", log, ...options });
 
-const run = async (text: string, options: Partial<SignerCommandOptions> = {}, request = "request"): Promise<string> =>
-  new TextDecoder().decode(await commandOf(text, options).run(request));
+const run = async (
+  text: string,
+  options: Partial<SignerCommandOptions> = {},
+  request = "request",
+): Promise<string> => new TextDecoder().decode(await commandOf(text, options).run(request));
 
 /** Whether a process exists and is no zombie. */
 const isRunning = (pid: number): boolean => {
@@ -49,7 +52,8 @@ const ended = (pid: number) => expect.poll(() => isRunning(pid)).toBe(false);
 /** Returns the `count` numbers of a file's first line, once a program has written them. */
 const numbersIn = async (path: string, count: number): Promise<number[]> => {
   const numbers = () =>
-    (existsSync(path) ? readFileSync(path, "utf8") : "").split("\n")[0]?.split(" ").map(Number) ?? [];
+    (existsSync(path) ? readFileSync(path, "utf8") : "").split("\n")[0]?.split(" ").map(Number) ??
+    [];
   await expect.poll(() => numbers().length).toBe(count);
   return numbers();
 };
@@ -131,7 +135,13 @@ describe("the signer command", () => {
       const answer = await createSignerCommand({ ...options, log: console }).run("");
       process.stdout.write(answer);`;
     const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
-      stdio: ["ignore", "pipe", "pipe", ...Array.from({ length: 37 }, () => "ignore" as const), given],
+      stdio: [
+        "ignore",
+        "pipe",
+        "pipe",
+        ...Array.from({ length: 37 }, () => "ignore" as const),
+        given,
+      ],
       encoding: "utf8",
       timeout: 60_000,
     });

@@ -52,7 +52,8 @@ const executableFault = (path: string): string | undefined => {
   try {
     const status = statSync(path);
     if (!status.isFile()) return "the signer command is not a regular file";
-    if ((status.mode & 0o022) !== 0) return "the signer command may be written by group or world; chmod it to 0755";
+    if ((status.mode & 0o022) !== 0)
+      return "the signer command may be written by group or world; chmod it to 0755";
     accessSync(path, constants.X_OK);
     return undefined;
   } catch (error) {
@@ -91,7 +92,11 @@ const createSlots = (count: number, waitMs: number, clock: Pick<Clock, "sleep">)
   };
 };
 
-const startTimer = (clock: Pick<Clock, "sleep">, ms: number, fire: () => void): { stop(): void } => {
+const startTimer = (
+  clock: Pick<Clock, "sleep">,
+  ms: number,
+  fire: () => void,
+): { stop(): void } => {
   const stopped = new AbortController();
   clock.sleep(ms, stopped.signal).then(fire, () => undefined);
   return { stop: () => stopped.abort() };
@@ -130,7 +135,8 @@ const inheritedDescriptors = (): number[] => {
 
 const isInherited = (descriptor: number): boolean => {
   try {
-    const flags = /^flags:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, "utf8"))?.[1] ?? "0";
+    const flags =
+      /^flags:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, "utf8"))?.[1] ?? "0";
     return (Number.parseInt(flags, 8) & closeOnExec) === 0;
   } catch {
     // The descriptor of the listing itself, closed by now.
@@ -138,11 +144,20 @@ const isInherited = (descriptor: number): boolean => {
   }
 };
 
-const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): Promise<Uint8Array> => {
+const runOnce = (
+  options: SignerCommandOptions,
+  stdio: Stdio,
+  request: string,
+): Promise<Uint8Array> => {
   const { command, path, log, timeoutMs = 30_000, clock = systemClock } = options;
   return new Promise((resolve, reject) => {
     // `detached` makes it the leader of a process group.
-    const child = spawn(command, [], { cwd: "/", env: { PATH: path }, detached: true, stdio }) as SignerProcess;
+    const child = spawn(command, [], {
+      cwd: "/",
+      env: { PATH: path },
+      detached: true,
+      stdio,
+    }) as SignerProcess;
     const stdout: Buffer[] = [];
     let stdoutBytes = 0;
     const stderr = keepHead(child.stderr, stderrBytesMax);
@@ -156,7 +171,8 @@ const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): 
       if (child.exitCode === null && child.signalCode === null) killGroup(child);
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
       const written = stderr();
-      if (written !== "") log.warn({ signer_stderr: written }, "the signer command wrote to stderr");
+      if (written !== "")
+        log.warn({ signer_stderr: written }, "the signer command wrote to stderr");
       if (fault === undefined) resolve(Buffer.concat(stdout));
       else reject(fault);
     };
@@ -168,12 +184,18 @@ const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): 
       if (stdoutBytes <= stdoutBytesMax) stdout.push(chunk);
       else settle(new SignerFault(`the signer command answered more than ${stdoutBytesMax} bytes`));
     });
-    child.on("error", (cause) => settle(new SignerFault("the signer command could not be run", { cause })));
+    child.on("error", (cause) =>
+      settle(new SignerFault("the signer command could not be run", { cause })),
+    );
     // A process that it left running may keep the pipes open. Once that is killed, the rest of the output is still read.
     child.on("exit", () => killGroup(child));
     child.on("close", (code, signal) => {
       if (code === 0) return settle(undefined);
-      settle(new SignerFault(`the signer command ${signal === null ? `exited with ${code}` : `died of ${signal}`}`));
+      settle(
+        new SignerFault(
+          `the signer command ${signal === null ? `exited with ${code}` : `died of ${signal}`}`,
+        ),
+      );
     });
     // A program that closes stdin early may still return a good certificate.
     child.stdin.on("error", () => undefined);
@@ -185,7 +207,8 @@ const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): 
 const keepHead = (stream: Readable, bytesMax: number): (() => string) => {
   let head = Buffer.alloc(0);
   stream.on("data", (chunk: Buffer) => {
-    if (head.length < bytesMax) head = Buffer.concat([head, chunk.subarray(0, bytesMax - head.length)]);
+    if (head.length < bytesMax)
+      head = Buffer.concat([head, chunk.subarray(0, bytesMax - head.length)]);
   });
   stream.on("error", () => undefined);
   return () => head.toString("utf8").trim();

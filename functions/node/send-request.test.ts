@@ -35,8 +35,10 @@ const resolvesTo = (...addresses: string[]) =>
     )) as unknown as typeof lookup;
 
 const clock = { ...systemClock, now: createTestClock().now };
-const send = (url: string, { allowPrivate = true, resolve = resolvesTo("127.0.0.1"), msMax = 5000 } = {}) =>
-  createSendRequest({ clock, msMax, resolve })({ url, allowPrivate, headers: {}, body: "{}" });
+const send = (
+  url: string,
+  { allowPrivate = true, resolve = resolvesTo("127.0.0.1"), msMax = 5000 } = {},
+) => createSendRequest({ clock, msMax, resolve })({ url, allowPrivate, headers: {}, body: "{}" });
 const failed = (reason: string, more: object = {}) => ({
   status: "failed",
   reason,
@@ -56,16 +58,24 @@ describe("the sender of messages", () => {
     [410, {}, failed("HTTP 410: the receiver is gone", { isFinal: true })],
     [429, { "retry-after": "30" }, failed("HTTP 429", { afterMs: 30_000 })],
     [503, { "retry-after": "999999" }, failed("HTTP 503", { afterMs: 3_600_000 })],
-    [503, { "retry-after": new Date(clock.now() + 7000).toUTCString() }, failed("HTTP 503", { afterMs: 7000 })],
+    [
+      503,
+      { "retry-after": new Date(clock.now() + 7000).toUTCString() },
+      failed("HTTP 503", { afterMs: 7000 }),
+    ],
   ])("takes %i for what it is, and sends no second request", async (status, headers, outcome) => {
-    const { seen, port } = await startReceiver((_, response) => response.writeHead(status, headers).end());
+    const { seen, port } = await startReceiver((_, response) =>
+      response.writeHead(status, headers).end(),
+    );
     expect(await send(`http://receiver.test:${port}/hook`)).toEqual(outcome);
     expect(seen.requests).toBe(1);
   });
 
   it("waits no longer than it may for a receiver that accepts and is silent", async () => {
     const { port } = await startReceiver(() => undefined);
-    expect(await send(`http://receiver.test:${port}/`, { msMax: 50 })).toEqual(failed("no response in time"));
+    expect(await send(`http://receiver.test:${port}/`, { msMax: 50 })).toEqual(
+      failed("no response in time"),
+    );
   });
 
   it("needs no end of the response", async () => {
@@ -76,7 +86,9 @@ describe("the sender of messages", () => {
   it("says by its code why there was no connection", async () => {
     const { port } = await startReceiver(() => undefined);
     for (const close of closers.splice(0)) close();
-    expect(await send(`http://receiver.test:${port}/`)).toEqual(failed("no response: ECONNREFUSED"));
+    expect(await send(`http://receiver.test:${port}/`)).toEqual(
+      failed("no response: ECONNREFUSED"),
+    );
   });
 
   it.each([
@@ -91,25 +103,35 @@ describe("the sender of messages", () => {
     "fd00::1",
     "::ffff:127.0.0.1",
     "64:ff9b::7f00:1",
-  ])("reaches %s only if the receiver allows private addresses, as a name and as an address", async (address) => {
-    const { seen, port } = await startReceiver((_, response) => response.end());
-    const host = address.includes(":") ? `[${address}]` : address;
-    expect(await send(`https://receiver.test:${port}/`, { allowPrivate: false, resolve: resolvesTo(address) })).toEqual(
-      refused,
-    );
-    expect(await send(`https://${host}:${port}/`, { allowPrivate: false })).toEqual(refused);
-    expect(seen.requests).toBe(0);
-  });
+  ])(
+    "reaches %s only if the receiver allows private addresses, as a name and as an address",
+    async (address) => {
+      const { seen, port } = await startReceiver((_, response) => response.end());
+      const host = address.includes(":") ? `[${address}]` : address;
+      expect(
+        await send(`https://receiver.test:${port}/`, {
+          allowPrivate: false,
+          resolve: resolvesTo(address),
+        }),
+      ).toEqual(refused);
+      expect(await send(`https://${host}:${port}/`, { allowPrivate: false })).toEqual(refused);
+      expect(seen.requests).toBe(0);
+    },
+  );
 
   it("sends nothing in the clear to a public address", async () => {
-    expect(await send("http://receiver.test/", { resolve: resolvesTo("203.0.114.9") })).toEqual(refused);
+    expect(await send("http://receiver.test/", { resolve: resolvesTo("203.0.114.9") })).toEqual(
+      refused,
+    );
     expect(await send("http://203.0.114.9/")).toEqual(refused);
   });
 
   it("goes to the allowed addresses of a name, and to no other", async () => {
     const { seen, port } = await startReceiver((_, response) => response.end());
     const resolve = resolvesTo("203.0.114.9", "127.0.0.1");
-    expect(await send(`http://receiver.test:${port}/`, { resolve })).toEqual({ status: "delivered" });
+    expect(await send(`http://receiver.test:${port}/`, { resolve })).toEqual({
+      status: "delivered",
+    });
     expect(seen.requests).toBe(1);
   });
 });

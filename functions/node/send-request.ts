@@ -71,7 +71,12 @@ export const createSendRequest =
     const cancel = callAfter(clock, msMax, () => late.abort());
     try {
       const lookup = createLookup(reach, resolve);
-      const { status, retryAfter } = await post(url, { headers, body, lookup, signal: late.signal });
+      const { status, retryAfter } = await post(url, {
+        headers,
+        body,
+        lookup,
+        signal: late.signal,
+      });
       if (status >= 200 && status < 300) return { status: "delivered" };
       if (status === 410) return { ...retry("HTTP 410: the receiver is gone"), isFinal: true };
       if (status >= 300 && status < 400) return retry(`HTTP ${status}: redirects are not followed`);
@@ -97,7 +102,12 @@ const post = (
   {
     body,
     ...options
-  }: { headers: Readonly<Record<string, string>>; body: string; lookup: LookupFunction; signal: AbortSignal },
+  }: {
+    headers: Readonly<Record<string, string>>;
+    body: string;
+    lookup: LookupFunction;
+    signal: AbortSignal;
+  },
 ): Promise<{ status: number; retryAfter: string | undefined }> =>
   new Promise((resolve, reject) => {
     const { request } = url.protocol === "https:" ? https : http;

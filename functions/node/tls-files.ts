@@ -24,11 +24,17 @@ export interface TlsMaterial {
  * Reads the files of the ingest listener. Throws `ConfigError` with the variable at fault when one cannot be read or holds no
  * certificate, when the key is open to group or world, or when it is not the certificate's.
  */
-export const readTlsFiles = async ({ serverCertFile, serverKeyFile, clientCaFile }: TlsFiles): Promise<TlsMaterial> => {
+export const readTlsFiles = async ({
+  serverCertFile,
+  serverKeyFile,
+  clientCaFile,
+}: TlsFiles): Promise<TlsMaterial> => {
   const { pem: cert, notAfter } = await withConfigError("SVC_INGEST_SERVER_CERT_FILE", () =>
     readCertificates(serverCertFile),
   );
-  const { pem: ca } = await withConfigError("SVC_INGEST_CLIENT_CA_FILE", () => readCertificates(clientCaFile));
+  const { pem: ca } = await withConfigError("SVC_INGEST_CLIENT_CA_FILE", () =>
+    readCertificates(clientCaFile),
+  );
   const key = await withConfigError("SVC_INGEST_SERVER_KEY_FILE", () => {
     const pem = readKeyFile(serverKeyFile);
     checkPair(cert, pem);
@@ -41,7 +47,8 @@ export const readTlsFiles = async ({ serverCertFile, serverKeyFile, clientCaFile
 const readCertificates = (path: string): { pem: Buffer; notAfter: number } => {
   const pem = readTrustedFile(path);
   const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");
-  if (certificates === undefined || certificates.length === 0) throw new Error("holds no certificate in PEM");
+  if (certificates === undefined || certificates.length === 0)
+    throw new Error("holds no certificate in PEM");
   return { pem, notAfter: Math.min(...certificates.map((der) => readCertificate(der).notAfter)) };
 };
 

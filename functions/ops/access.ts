@@ -10,13 +10,18 @@ const loopback = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
 
 /** Whether a proxy forwarded the request: one on this machine makes every caller look local (I8). */
 const isForwarded = (headers: Headers): boolean =>
-  [...headers.keys()].some((name) => name === "forwarded" || name === "via" || name.startsWith("x-forwarded-"));
+  [...headers.keys()].some(
+    (name) => name === "forwarded" || name === "via" || name.startsWith("x-forwarded-"),
+  );
 
 /**
  * Returns why a caller has no ops access, or undefined if it has (docs/operate.md). A configured bearer token decides alone; without one,
  * only loopback is trusted, and only if the configuration allows it.
  */
-const opsRefusal = async ({ bearerToken, trustLoopback }: OpsConfig, c: HttpContext): Promise<Problem | undefined> => {
+const opsRefusal = async (
+  { bearerToken, trustLoopback }: OpsConfig,
+  c: HttpContext,
+): Promise<Problem | undefined> => {
   if (bearerToken !== null) {
     const received = /^Bearer (\S+)$/i.exec(c.req.header("authorization") ?? "")?.[1];
     return received !== undefined && (await isSame(received, bearerToken.reveal()))

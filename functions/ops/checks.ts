@@ -22,7 +22,8 @@ const ready = (detail: string): CheckResult => ({ status: "ready", detail });
 const notReady = (detail: string): CheckResult => ({ status: "not_ready", detail });
 const disabled = (detail: string): CheckResult => ({ status: "disabled", detail });
 
-const acceptsNoWrites = "the server accepts no writes: it is a standby, or default_transaction_read_only is on";
+const acceptsNoWrites =
+  "the server accepts no writes: it is a standby, or default_transaction_read_only is on";
 
 /** The oldest supported major version. */
 const serverVersionMin = 15;
@@ -30,7 +31,8 @@ const serverVersionMin = 15;
 /** Core was told to stop: balancers must choose another one before it closes its listeners. */
 export const stoppingCheck = (isStopping: () => boolean): Check => ({
   name: "stopping",
-  find: () => (isStopping() ? notReady("core stops and accepts requests for a moment") : ready("core serves")),
+  find: () =>
+    isStopping() ? notReady("core stops and accepts requests for a moment") : ready("core serves"),
 });
 
 /** The database answers, accepts writes, is recent enough, and has no setting that core cannot use. */
@@ -39,9 +41,12 @@ export const databaseCheck = (db: Database): Check => ({
   find: () =>
     withDatabase(async () => {
       const { version, writable, faults } = await readServerSettings(db);
-      if (version < serverVersionMin) return notReady(`PostgreSQL ${version}; ${serverVersionMin} or later is needed`);
+      if (version < serverVersionMin)
+        return notReady(`PostgreSQL ${version}; ${serverVersionMin} or later is needed`);
       if (!writable) return notReady(acceptsNoWrites);
-      return faults[0] === undefined ? ready(`PostgreSQL ${version}`) : notReady(`the URL leads to ${faults[0]}`);
+      return faults[0] === undefined
+        ? ready(`PostgreSQL ${version}`)
+        : notReady(`the URL leads to ${faults[0]}`);
     }),
 });
 
@@ -50,7 +55,9 @@ export const durabilityCheck = (db: Database): Check => ({
   name: "durability",
   find: () =>
     withDatabase(async () =>
-      (await readServerSettings(db)).fsync ? ready("fsync is on") : notReady("fsync is off: commits may be lost"),
+      (await readServerSettings(db)).fsync
+        ? ready("fsync is on")
+        : notReady("fsync is off: commits may be lost"),
     ),
 });
 
@@ -60,7 +67,9 @@ export const migrationsCheck = (pending: () => Promise<readonly string[]>): Chec
   find: () =>
     withDatabase(async () => {
       const missing = await pending();
-      return missing.length === 0 ? ready("all applied") : notReady(`not applied: ${missing.join(", ")}`);
+      return missing.length === 0
+        ? ready("all applied")
+        : notReady(`not applied: ${missing.join(", ")}`);
     }),
 });
 
@@ -68,7 +77,11 @@ export const migrationsCheck = (pending: () => Promise<readonly string[]>): Chec
  * Reports the age of the newest directory snapshot and the faults of the sync. Always ready: serving with older scopes is better than
  * taking every core out of rotation at once (docs/decisions/directory.md).
  */
-export const directoryCheck = ({ db, clock, config }: Pick<Core, "db" | "clock" | "config">): Check => ({
+export const directoryCheck = ({
+  db,
+  clock,
+  config,
+}: Pick<Core, "db" | "clock" | "config">): Check => ({
   name: "directory",
   find: () =>
     withDatabase(async () => {
@@ -77,13 +90,17 @@ export const directoryCheck = ({ db, clock, config }: Pick<Core, "db" | "clock" 
         countHeld(db),
         restoreFacts({ db, clock }),
       ]);
-      const ageOf = (at: Date) => `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
+      const ageOf = (at: Date) =>
+        `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
       const found = [
         config.directory.provider.kind === "scim"
           ? (last?.pushedAt && `last push ${ageOf(last.pushedAt)} ago`) || "nothing was pushed yet"
-          : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) || "no directory snapshot yet",
+          : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) ||
+            "no directory snapshot yet",
         ...(last && last.failures > 0
-          ? [`${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`]
+          ? [
+              `${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`,
+            ]
           : []),
         ...facts,
         ...(held > 0 ? [heldFact(held, last?.reasonCode)] : []),
@@ -123,7 +140,10 @@ const heldFact = (held: number, reasonCode: string | null | undefined): string =
 };
 
 /** Core's clock agrees with the database's, by which retention goes. Warns, and stays ready, while a jump of that pauses retention. */
-export const clockCheck = (clock: { measure(): Promise<number>; aheadMs(): number }, db: Database): Check => ({
+export const clockCheck = (
+  clock: { measure(): Promise<number>; aheadMs(): number },
+  db: Database,
+): Check => ({
   name: "clock",
   find: () =>
     withDatabase(async () => {
@@ -134,7 +154,9 @@ export const clockCheck = (clock: { measure(): Promise<number>; aheadMs(): numbe
         return ready(`agrees with the database's${pause === null ? "" : `; ${pauseFact(pause)}`}`);
       }
       const seconds = Math.round(Math.abs(ahead) / 1000);
-      return notReady(`core's clock is ${seconds} s ${ahead > 0 ? "ahead of" : "behind"} the database's`);
+      return notReady(
+        `core's clock is ${seconds} s ${ahead > 0 ? "ahead of" : "behind"} the database's`,
+      );
     }),
 });
 
@@ -163,16 +185,22 @@ export const signerCheck = ({ signer, clock }: { signer: Signer | null; clock: C
 /** Reports whether a revocation ends ingest. Always ready: the setting is the operator's. */
 export const revocationCheck = ({ revocationGap }: Pick<CoreConfig, "revocationGap">): Check => ({
   name: "revocation",
-  find: () => ready(revocationGap === null ? "a revoked host cannot forward" : `warning: ${revocationGap}`),
+  find: () =>
+    ready(revocationGap === null ? "a revoked host cannot forward" : `warning: ${revocationGap}`),
 });
 
 /** Reports what chat lacks. Always ready: it answers without it. */
-export const chatCheck = ({ signer, sqlOffReason }: Pick<Chat, "signer" | "sqlOffReason">): Check => ({
+export const chatCheck = ({
+  signer,
+  sqlOffReason,
+}: Pick<Chat, "signer" | "sqlOffReason">): Check => ({
   name: "chat",
   find: () => {
     const warnings = [
       ...(signer.key.svc_ephemeral
-        ? ["warning: receipts are signed with an ephemeral key; set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH"]
+        ? [
+            "warning: receipts are signed with an ephemeral key; set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
+          ]
         : []),
       ...(sqlOffReason === null ? [] : [`the SQL tools are off: ${sqlOffReason}`]),
     ];
@@ -185,12 +213,19 @@ export const filesCheck = (name: string, files: { fault(): string | undefined })
   name,
   find: () => {
     const fault = files.fault();
-    return ready(fault === undefined ? "the newest are in use" : `changed but invalid, older ones serve: ${fault}`);
+    return ready(
+      fault === undefined
+        ? "the newest are in use"
+        : `changed but invalid, older ones serve: ${fault}`,
+    );
   },
 });
 
 /** The license is valid and covers the enrolled collectors; without one, the community edition. */
-export const licenseCheck = (license: LicenseSource | null, { db, clock }: { db: Database; clock: Clock }): Check => ({
+export const licenseCheck = (
+  license: LicenseSource | null,
+  { db, clock }: { db: Database; clock: Clock },
+): Check => ({
   name: "license",
   find: () =>
     withDatabase(async () => {
@@ -203,7 +238,10 @@ export const licenseCheck = (license: LicenseSource | null, { db, clock }: { db:
 });
 
 /** The only check of a part that is not configured. */
-export const disabledCheck = (name: string, detail: string): Check => ({ name, find: () => disabled(detail) });
+export const disabledCheck = (name: string, detail: string): Check => ({
+  name,
+  find: () => disabled(detail),
+});
 
 const causes: Readonly<Record<string, string>> = {
   SERVER_REFUSED: acceptsNoWrites,
@@ -217,6 +255,8 @@ const withDatabase = async (find: () => Promise<CheckResult>): Promise<CheckResu
     if (cause instanceof SchemaMismatch) return notReady(cause.message);
     const problem = databaseProblem(cause);
     if (problem === undefined) throw cause;
-    return notReady(causes[errorCode(problem.options.cause) ?? ""] ?? "the database cannot be reached");
+    return notReady(
+      causes[errorCode(problem.options.cause) ?? ""] ?? "the database cannot be reached",
+    );
   }
 };

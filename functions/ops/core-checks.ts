@@ -22,7 +22,11 @@ export interface CheckedParts {
   pendingMigrations(): Promise<readonly string[]>;
   clock: Parameters<typeof clockCheck>[0];
   ingest: { health(): { healthy: boolean; detail: string } } | null;
-  files: { signing: { files: ReloadedFiles } | null; tls: ReloadedFiles | null; watches: ReloadedFiles | null };
+  files: {
+    signing: { files: ReloadedFiles } | null;
+    tls: ReloadedFiles | null;
+    watches: ReloadedFiles | null;
+  };
   license: LicenseSource | null;
   isStopping(): boolean;
 }

@@ -47,26 +47,37 @@ const waitingHosts = "heartbeat:recent queue>0% -forwarding:forwarding -budget:h
 /** Returns the figures that alerts and the dashboard need (docs/alerts.md): readiness, own certificates, hosts, rollouts. */
 export const figuresOf = (
   core: Pick<Core, "db" | "reports" | "clock" | "config" | "log">,
-  parts: { checks: Readonly<Record<string, readonly Check[]>>; certificates(): readonly OwnCertificate[] },
+  parts: {
+    checks: Readonly<Record<string, readonly Check[]>>;
+    certificates(): readonly OwnCertificate[];
+  },
 ): readonly Figure[] => [
   {
     name: "core_check_ready",
     help: "Checks of the readiness endpoints: 1 ready, 0 not ready; absent when not configured",
     labels: ["endpoint", "check"],
-    read: async () => (await Promise.all(Object.entries(parts.checks).map(readChecks(core)))).flat(),
+    read: async () =>
+      (await Promise.all(Object.entries(parts.checks).map(readChecks(core)))).flat(),
   },
   {
     name: "core_certificate_expiry_timestamp_seconds",
     help: "When a certificate that core uses expires",
     labels: ["certificate"],
-    read: () => parts.certificates().map(({ name, notAfter }) => sample({ certificate: name }, notAfter / 1000)),
+    read: () =>
+      parts
+        .certificates()
+        .map(({ name, notAfter }) => sample({ certificate: name }, notAfter / 1000)),
   },
   {
     name: "core_hosts",
     help: "Hosts of the fleet, by state as on /fleet",
     labels: ["state"],
     read: async () => {
-      const { byState } = await summarizeFleet(core.reports, await readFleetRules({ ...core, db: core.reports }), {});
+      const { byState } = await summarizeFleet(
+        core.reports,
+        await readFleetRules({ ...core, db: core.reports }),
+        {},
+      );
       return fleetStates.map((state) => sample({ state }, byState.get(state) ?? 0));
     },
   },
@@ -103,7 +114,8 @@ export const figuresOf = (
     read: async () => {
       const toMs = core.clock.now();
       const hours = await findHourCounts(core.reports, { fromMs: toMs - dayMs, toMs });
-      const count = (state: HourState) => hours.reduce((sum, { hosts }) => sum + (hosts.get(state) ?? 0), 0);
+      const count = (state: HourState) =>
+        hours.reduce((sum, { hosts }) => sum + (hosts.get(state) ?? 0), 0);
       return hourStates.map((state) => sample({ state }, count(state)));
     },
   },
@@ -113,7 +125,9 @@ export const figuresOf = (
     labels: ["status"],
     read: async () => {
       const counts = await countAgainstFleet({ ...core, db: core.reports });
-      return counts === null ? [] : inventoryStatuses.map((status) => sample({ status }, counts[status]));
+      return counts === null
+        ? []
+        : inventoryStatuses.map((status) => sample({ status }, counts[status]));
     },
   },
   {
@@ -156,13 +170,17 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
       name: "core_watch_messages_waiting",
       help: "Messages of watches that their receiver has not acknowledged",
       labels: ["receiver"],
-      read: async () => (await waiting()).map(({ receiver, messages }) => sample({ receiver }, messages)),
+      read: async () =>
+        (await waiting()).map(({ receiver, messages }) => sample({ receiver }, messages)),
     },
     {
       name: "core_watch_message_age_seconds",
       help: "Age of the oldest of them",
       labels: ["receiver"],
-      read: async () => (await waiting()).map(({ receiver, oldestAt }) => sample({ receiver }, secondsSince(oldestAt))),
+      read: async () =>
+        (await waiting()).map(({ receiver, oldestAt }) =>
+          sample({ receiver }, secondsSince(oldestAt)),
+        ),
     },
   ];
 };
@@ -177,7 +195,11 @@ const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
     read: async () => (await lags()).map((lag) => sample({ export: lag.name }, read(lag))),
   });
   return [
-    figure("lag_seconds", "Age of the oldest committed envelope that is not exported", ({ ageSeconds }) => ageSeconds),
+    figure(
+      "lag_seconds",
+      "Age of the oldest committed envelope that is not exported",
+      ({ ageSeconds }) => ageSeconds,
+    ),
     figure(
       "lag_envelopes",
       "Committed envelopes that are not exported; estimated above 100,000",
@@ -188,7 +210,11 @@ const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
       "Stored envelopes that an export has passed over without reading them",
       (lag) => lag.unaccounted,
     ),
-    figure("dead_letters", "Envelopes that the backend of an export rejected for good", (lag) => lag.deadLetters),
+    figure(
+      "dead_letters",
+      "Envelopes that the backend of an export rejected for good",
+      (lag) => lag.deadLetters,
+    ),
     figure("running", "Whether a process exports", ({ isRunning }) => (isRunning ? 1 : 0)),
   ];
 };

@@ -21,7 +21,9 @@ export interface Ops {
 const Status = v.picklist(["ready", "not_ready", "disabled"]);
 const ReadinessView = v.strictObject({
   status: Status,
-  checks: v.array(v.strictObject({ name: v.string(), status: Status, detail: v.nullable(v.string()) })),
+  checks: v.array(
+    v.strictObject({ name: v.string(), status: Status, detail: v.nullable(v.string()) }),
+  ),
 });
 
 const replies = {

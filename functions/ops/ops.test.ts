@@ -10,7 +10,14 @@ import { createDatabaseClock } from "../jobs/database-clock.ts";
 import { createMetrics } from "../node/metrics.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { SchemaMismatch } from "../store/database/migrate.ts";
-import { clockCheck, databaseCheck, durabilityCheck, migrationsCheck, revocationCheck, signerCheck } from "./checks.ts";
+import {
+  clockCheck,
+  databaseCheck,
+  durabilityCheck,
+  migrationsCheck,
+  revocationCheck,
+  signerCheck,
+} from "./checks.ts";
 import { opsRoutesOf } from "./index.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
@@ -31,7 +38,10 @@ describe("access to the ops endpoints", () => {
   });
 
   it("a configured bearer token decides alone, trusted loopback or not", async () => {
-    const { api } = await coreWith({ SVC_OPS_BEARER_TOKEN: "let-me-see", SVC_TRUST_LOOPBACK_OPS: "true" });
+    const { api } = await coreWith({
+      SVC_OPS_BEARER_TOKEN: "let-me-see",
+      SVC_TRUST_LOOPBACK_OPS: "true",
+    });
     const status = async (bearer?: string) =>
       (await api("GET", "/metrics", bearer === undefined ? {} : { as: { bearer } })).status;
     expect([
@@ -46,17 +56,38 @@ describe("access to the ops endpoints", () => {
     const { api } = await coreWith({ SVC_TRUST_LOOPBACK_OPS: "true" });
     const status = async (from: string, headers: Record<string, string> = {}) =>
       (await api("GET", "/metrics", { from, headers })).status;
-    for (const from of ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"]) expect(await status(from)).toBe(200);
-    for (const from of ["10.0.0.1", "128.0.0.1", "::2", "::ffff:10.0.0.1", "127.0.0.1.example", "unix", ""])
+    for (const from of ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"])
+      expect(await status(from)).toBe(200);
+    for (const from of [
+      "10.0.0.1",
+      "128.0.0.1",
+      "::2",
+      "::ffff:10.0.0.1",
+      "127.0.0.1.example",
+      "unix",
+      "",
+    ])
       expect({ from, status: await status(from) }).toEqual({ from, status: 403 });
-    for (const name of ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Anything", "Via"])
-      expect({ name, status: await status("127.0.0.1", { [name]: "127.0.0.1" }) }).toEqual({ name, status: 403 });
+    for (const name of [
+      "Forwarded",
+      "X-Forwarded-For",
+      "x-forwarded-host",
+      "X-Forwarded-Anything",
+      "Via",
+    ])
+      expect({ name, status: await status("127.0.0.1", { [name]: "127.0.0.1" }) }).toEqual({
+        name,
+        status: 403,
+      });
   });
 
   it("/readyz is not ready while migrations are missing, and says why it cannot use a database that was put in place", async () => {
     const found = (pending: () => Promise<string[]>) => migrationsCheck(pending).find();
     expect(await found(async () => [])).toEqual({ status: "ready", detail: "all applied" });
-    expect(await found(async () => ["0001"])).toEqual({ status: "not_ready", detail: "not applied: 0001" });
+    expect(await found(async () => ["0001"])).toEqual({
+      status: "not_ready",
+      detail: "not applied: 0001",
+    });
     const another = found(() => Promise.reject(new SchemaMismatch("another line")));
     expect(await another).toEqual({ status: "not_ready", detail: "another line" });
   });
@@ -73,9 +104,9 @@ describe("access to the ops endpoints", () => {
       opsRoutesOf({ ...core, metrics: null, checks: { core: [check], ingest: [], licensing: [] } });
     const { api } = await coreWith({}, routes);
     const ask = () => api("GET", "/readyz");
-    expect((await Promise.all(Array.from({ length: 50 }, ask))).map(({ status }) => status)).toEqual(
-      Array(50).fill(200),
-    );
+    expect(
+      (await Promise.all(Array.from({ length: 50 }, ask))).map(({ status }) => status),
+    ).toEqual(Array(50).fill(200));
     expect(runs).toBe(1);
     await ask();
     expect(runs).toBe(2);
@@ -83,12 +114,16 @@ describe("access to the ops endpoints", () => {
 
   it("/readyz is open and shows details only with ops access", async () => {
     const { api } = await coreWith({ SVC_OPS_BEARER_TOKEN: "let-me-see" });
-    const anonymous = await api<{ status: string; checks: { name: string; detail: string | null }[] }>(
-      "GET",
-      "/readyz",
-    );
+    const anonymous = await api<{
+      status: string;
+      checks: { name: string; detail: string | null }[];
+    }>("GET", "/readyz");
     expect(anonymous.status).toBe(200);
-    expect(anonymous.body.checks.map(({ name }) => name)).toEqual(["database", "directory", "signer"]);
+    expect(anonymous.body.checks.map(({ name }) => name)).toEqual([
+      "database",
+      "directory",
+      "signer",
+    ]);
     expect(anonymous.body.checks.every(({ detail }) => detail === null)).toBe(true);
     const known = await api("GET", "/readyz", { as: { bearer: "let-me-see" } });
     expect(JSON.stringify(known.body)).toContain("PostgreSQL 1");
@@ -101,8 +136,12 @@ describe("readiness", () => {
     const { sql } = database.connect();
     const role = new URL(database.url).pathname.slice(1);
     await sql.unsafe(`create role ${role} login connection limit 0`);
-    const limited = connectDatabase({ url: Object.assign(new URL(database.url), { username: role }).href });
-    expect((await databaseCheck(limited.db).find()).detail).toContain("opens up to 31: raise the limit of the role");
+    const limited = connectDatabase({
+      url: Object.assign(new URL(database.url), { username: role }).href,
+    });
+    expect((await databaseCheck(limited.db).find()).detail).toContain(
+      "opens up to 31: raise the limit of the role",
+    );
     await limited.close();
     await sql.unsafe(`drop role ${role}`);
   });
@@ -130,7 +169,10 @@ describe("readiness", () => {
   it("D3: a check that never answers or throws is not_ready after two seconds, and its error is logged, not shown", async () => {
     const { clock, log } = tools();
     const stuck: Check = { name: "stuck", find: () => new Promise(() => undefined) };
-    const broken: Check = { name: "broken", find: () => Promise.reject(new Error("password=hunter2")) };
+    const broken: Check = {
+      name: "broken",
+      find: () => Promise.reject(new Error("password=hunter2")),
+    };
     const report = runChecks([stuck, broken, check("fine", "ready")], { clock, log });
     await clock.advance(2000);
     expect((await report).checks.map(({ name, status }) => `${name} ${status}`)).toEqual([
@@ -143,7 +185,10 @@ describe("readiness", () => {
   });
 
   it("reports an unavailable database, and /readyz answers 503", async () => {
-    const away = connectDatabase({ url: "postgres://postgres@127.0.0.1:1/none", connectionsMax: 1 });
+    const away = connectDatabase({
+      url: "postgres://postgres@127.0.0.1:1/none",
+      connectionsMax: 1,
+    });
     expect(await databaseCheck(away.db).find()).toEqual({
       status: "not_ready",
       detail: "the database cannot be reached",
@@ -171,7 +216,10 @@ describe("readiness", () => {
 
   it("the database is durable, and a CA that ends too soon makes the signer not ready", async () => {
     const { core, clock } = await coreWith();
-    expect(await durabilityCheck(core.db).find()).toEqual({ status: "ready", detail: "fsync is on" });
+    expect(await durabilityCheck(core.db).find()).toEqual({
+      status: "ready",
+      detail: "fsync is on",
+    });
     const signer = signerCheck(core);
     expect((await signer.find()).status).toBe("ready");
     clock.set(Date.UTC(2200, 0));
@@ -201,10 +249,16 @@ describe("licensing", () => {
     const sign = (claims: Record<string, unknown>, key = privateKey) =>
       new SignJWT(claims).setProtectedHeader({ alg: "EdDSA" }).sign(key);
     const judge = async (token: string, enrolled = 5) =>
-      checkLicense({ token: new Secret(token), publicKeyPem }, { clock, countCollectors: async () => enrolled });
+      checkLicense(
+        { token: new Secret(token), publicKeyPem },
+        { clock, countCollectors: async () => enrolled },
+      );
 
     expect(
-      await checkLicense(null, { clock, countCollectors: () => expect.fail("called without a license") }),
+      await checkLicense(null, {
+        clock,
+        countCollectors: () => expect.fail("called without a license"),
+      }),
     ).toMatchObject({
       edition: "community",
       status: "ready",
@@ -212,11 +266,13 @@ describe("licensing", () => {
     const good = await sign({ max_collectors: 5, exp });
     expect(await judge(good)).toMatchObject({ edition: "licensed", status: "ready" });
     expect((await judge(good, 6)).detail).toBe("6 collectors are enrolled, the license covers 5");
-    expect((await judge(await sign({ max_collectors: 5, exp }, stranger.privateKey))).detail).toContain(
-      "does not verify",
-    );
+    expect(
+      (await judge(await sign({ max_collectors: 5, exp }, stranger.privateKey))).detail,
+    ).toContain("does not verify");
     expect((await judge(await sign({ max_collectors: 5 }))).status).toBe("not_ready");
-    expect((await judge(await sign({ max_collectors: "5", exp }))).detail).toContain("max_collectors");
+    expect((await judge(await sign({ max_collectors: "5", exp }))).detail).toContain(
+      "max_collectors",
+    );
     expect((await judge("not a token")).status).toBe("not_ready");
     await clock.advance(60_000);
     expect((await judge(good)).detail).toBe("the license has expired");
@@ -225,15 +281,23 @@ describe("licensing", () => {
 
 describe("metrics", () => {
   it("count requests by route pattern, and no caller chooses a label", async () => {
-    const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics(createTestLog());
+    const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics(
+      createTestLog(),
+    );
     observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
     observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
     observe.enroll("issued");
     observe.heartbeat("clock_skew");
-    observeIngest.committed({ envelopes: 5, bytes: 100, discarded: 2, rejected: ["payload_too_large"] });
+    observeIngest.committed({
+      envelopes: 5,
+      bytes: 100,
+      discarded: 2,
+      rejected: ["payload_too_large"],
+    });
     observeIngest.batch({ seconds: 0.01, frames: 1, rows: 2 });
     observeIngest.refused("sequence_gap");
-    for (const outcome of ["synced", "held", "refused", "failed"] as const) observeDirectory.ended(outcome);
+    for (const outcome of ["synced", "held", "refused", "failed"] as const)
+      observeDirectory.ended(outcome);
     observeDirectory.snapshot({ syncedAt: 1_780_000_000_000, held: 12 });
     let inFlight = 7;
     gauge("core_ingest_in_flight_bytes", "Bytes", () => inFlight);

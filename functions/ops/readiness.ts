@@ -36,14 +36,24 @@ export const runChecks = async (
   { clock, log }: { clock: Clock; log: Log },
 ): Promise<ReadinessReport> => {
   const findings = await Promise.all(
-    checks.map(async (check) => ({ name: check.name, ...(await findInTime(check, { clock, log })) })),
+    checks.map(async (check) => ({
+      name: check.name,
+      ...(await findInTime(check, { clock, log })),
+    })),
   );
   const has = (status: ReadinessStatus) => findings.some((finding) => finding.status === status);
-  const status = has("not_ready") ? "not_ready" : has("disabled") && !has("ready") ? "disabled" : "ready";
+  const status = has("not_ready")
+    ? "not_ready"
+    : has("disabled") && !has("ready")
+      ? "disabled"
+      : "ready";
   return { status, checks: findings };
 };
 
-const findInTime = async (check: Check, { clock, log }: { clock: Clock; log: Log }): Promise<CheckResult> => {
+const findInTime = async (
+  check: Check,
+  { clock, log }: { clock: Clock; log: Log },
+): Promise<CheckResult> => {
   try {
     return await withTimeout(checkTimeoutMs, clock, check.find());
   } catch (err) {

@@ -48,9 +48,13 @@ export const createCoreReporter = (
 
   return async () => {
     const reportedAt = new Date(clock.now());
-    known = (await Promise.all(Object.keys(checks).map((endpoint) => readChecks(endpoint, reportedAt)))).flat();
+    known = (
+      await Promise.all(Object.keys(checks).map((endpoint) => readChecks(endpoint, reportedAt)))
+    ).flat();
     if (core.isStopping()) stoppedAt ??= reportedAt;
-    const certificates = core.certificates().map(({ name, notAfter }) => [name, rfc3339(notAfter)] as const);
+    const certificates = core
+      .certificates()
+      .map(({ name, notAfter }) => [name, rfc3339(notAfter)] as const);
     await upsertCoreReport(db, {
       id,
       machine,
@@ -60,7 +64,10 @@ export const createCoreReporter = (
       stoppedAt,
       checks: known,
       streams: core.streams(),
-      clockAheadMs: Math.max(-clockAheadMsMax, Math.min(Math.round(core.clockAheadMs()), clockAheadMsMax)),
+      clockAheadMs: Math.max(
+        -clockAheadMsMax,
+        Math.min(Math.round(core.clockAheadMs()), clockAheadMsMax),
+      ),
       certificates: Object.fromEntries(certificates),
     });
     return undefined;

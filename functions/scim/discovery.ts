@@ -1,4 +1,8 @@
-import { scimResourceTypes, scimSchemas, scimServiceProviderConfig } from "../../proto/scim/discovery.ts";
+import {
+  scimResourceTypes,
+  scimSchemas,
+  scimServiceProviderConfig,
+} from "../../proto/scim/discovery.ts";
 import { scimBasePath } from "../../proto/scim/resources.ts";
 import { bodyBytesMax } from "../http/parse-request.ts";
 import { Problem } from "../problems.ts";
@@ -13,14 +17,23 @@ export const discoveryRoutes: readonly ScimRouteDefinition[] = [
     path: `${scimBasePath}/ServiceProviderConfig`,
     operationId: "scimServiceProviderConfig",
     summary: "What core supports",
-    handle: async () => ({ status: 200, body: scimServiceProviderConfig({ countMax, bodyBytesMax }) }),
+    handle: async () => ({
+      status: 200,
+      body: scimServiceProviderConfig({ countMax, bodyBytesMax }),
+    }),
   },
   ...discoveryOf("Schemas", scimSchemas),
   ...discoveryOf("ResourceTypes", scimResourceTypes),
 ];
 
-function discoveryOf(name: "Schemas" | "ResourceTypes", all: readonly (ResourceView & { id: string })[]) {
-  const list = async (): Promise<ScimReply> => ({ status: 200, body: listMessage(all.length, { offset: 0 }, all) });
+function discoveryOf(
+  name: "Schemas" | "ResourceTypes",
+  all: readonly (ResourceView & { id: string })[],
+) {
+  const list = async (): Promise<ScimReply> => ({
+    status: 200,
+    body: listMessage(all.length, { offset: 0 }, all),
+  });
   const get = async ({ id }: { id: string }): Promise<ScimReply> => {
     const found = all.find((one) => one.id.toLowerCase() === id);
     if (found === undefined) throw new Problem("not_found");
@@ -29,6 +42,12 @@ function discoveryOf(name: "Schemas" | "ResourceTypes", all: readonly (ResourceV
   const path = `${scimBasePath}/${name}`;
   return [
     { method: "GET", path, operationId: `scimList${name}`, summary: `All ${name}`, handle: list },
-    { method: "GET", path: `${path}/:id`, operationId: `scimGet${name}`, summary: `One of ${name}`, handle: get },
+    {
+      method: "GET",
+      path: `${path}/:id`,
+      operationId: `scimGet${name}`,
+      summary: `One of ${name}`,
+      handle: get,
+    },
   ] as const satisfies readonly ScimRouteDefinition[];
 }

@@ -27,15 +27,23 @@ it("takes what some send: a slash behind the path, a PATCH without schemas, and 
     [["True"], true],
   ] as const) {
     const Operations = [{ op: "Replace", path: "active", value }];
-    expect(await scim("PATCH", path, { Operations })).toMatchObject({ status: 200, body: { active } });
+    expect(await scim("PATCH", path, { Operations })).toMatchObject({
+      status: 200,
+      body: { active },
+    });
   }
   for (const value of [[], [true, false], [{}]])
-    expect((await scim("PATCH", path, patch({ op: "Replace", path: "active", value }))).status).toBe(400);
+    expect(
+      (await scim("PATCH", path, patch({ op: "Replace", path: "active", value }))).status,
+    ).toBe(400);
 });
 
 it("tests the connection, and creates, matches, updates, disables and deletes a user", async () => {
   const test404 = filtered("/Users", 'userName eq "3dbd1dd1-8a13-4a3d-9c3a-0d9a2a3f5b4c"');
-  expect(await scim("GET", test404)).toMatchObject({ status: 200, body: { totalResults: 0, Resources: [] } });
+  expect(await scim("GET", test404)).toMatchObject({
+    status: 200,
+    body: { totalResults: 0, Resources: [] },
+  });
   const created = await scim("POST", "/Users", {
     schemas: ["urn:ietf:params:scim:schemas:core:2.0:User", enterprise],
     externalId: "0a21f0f2-8d2a-4f8e-bf98-7363c4aed4ef",
@@ -56,7 +64,10 @@ it("tests the connection, and creates, matches, updates, disables and deletes a 
     'emails[type eq "work" and value co "hopper"]',
     `id eq "${id}" and active eq true`,
   ])
-    expect([filter, (await scim("GET", filtered("/Users", filter))).body.totalResults]).toEqual([filter, 1]);
+    expect([filter, (await scim("GET", filtered("/Users", filter))).body.totalResults]).toEqual([
+      filter,
+      1,
+    ]);
 
   const updated = await scim(
     "PATCH",
@@ -77,7 +88,11 @@ it("tests the connection, and creates, matches, updates, disables and deletes a 
     },
   });
   expect((await personOf(externalId))?.primaryEmail).toBe("hopper@example.test");
-  await scim("PATCH", `/Users/${id}`, patch({ op: "Replace", path: "userName", value: "hopper@example.test" }));
+  await scim(
+    "PATCH",
+    `/Users/${id}`,
+    patch({ op: "Replace", path: "userName", value: "hopper@example.test" }),
+  );
   expect((await scim("GET", `/Users/${id}`)).body.userName).toBe("hopper@example.test");
 
   for (const [off, on] of [
@@ -130,15 +145,22 @@ it("creates a group, adds and removes members by name and by value, and renames 
   };
   const change = (...operations: object[]) => scim("PATCH", `/Groups/${id}`, patch(...operations));
   await change({ op: "Add", path: "members", value: [{ $ref: null, value: ada.id }] });
-  await change({ op: "Add", path: "members", value: [{ $ref: null, value: alan.id }, { value: ada.id }] });
+  await change({
+    op: "Add",
+    path: "members",
+    value: [{ $ref: null, value: alan.id }, { value: ada.id }],
+  });
   expect(await members()).toEqual([ada.id, alan.id]);
   expect((await whoami("alan")).scopes).toContain("audit");
-  expect((await scim("GET", `/Groups/${id}?excludedAttributes=members`)).body.members).toBeUndefined();
+  expect(
+    (await scim("GET", `/Groups/${id}?excludedAttributes=members`)).body.members,
+  ).toBeUndefined();
   const named = `${filtered("/Groups", 'displayName eq "SVC-auditor"')}&excludedAttributes=members`;
   const [listed] = (await scim("GET", named)).body.Resources;
   expect(listed).toMatchObject({ id, displayName: "svc-auditor" });
   expect(listed).not.toHaveProperty("members");
-  const withMember = (user: string) => filtered("/Groups", `id eq "${id}" and members eq "${user}"`);
+  const withMember = (user: string) =>
+    filtered("/Groups", `id eq "${id}" and members eq "${user}"`);
   expect((await scim("GET", withMember(alan.id))).body.totalResults).toBe(1);
   await change({ op: "Remove", path: "members", value: [{ $ref: null, value: alan.id }] });
   expect(await members()).toEqual([ada.id]);

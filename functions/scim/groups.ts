@@ -12,7 +12,8 @@ const resource = `${collection}/:id`;
 
 /** Whether a response has members: a large group's are not read for a client that excludes them. */
 const hasMembers = ({ attributes, excluded }: Projection): boolean =>
-  !excluded.includes("members") && (attributes === null || attributes.some((name) => /^members(\.|$)/.test(name)));
+  !excluded.includes("members") &&
+  (attributes === null || attributes.some((name) => /^members(\.|$)/.test(name)));
 
 /** `/scim/v2/Groups` (RFC 7644, 3). */
 export const groupRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] => {
@@ -29,7 +30,9 @@ export const groupRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] =>
       handle: async ({ query, projection }) => {
         const page = listQueryOf(query);
         const { rows, total } = await readGroups(core, page, hasMembers(projection));
-        const resources = rows.map(({ group, members }) => project(groupView(group, members), projection));
+        const resources = rows.map(({ group, members }) =>
+          project(groupView(group, members), projection),
+        );
         return { status: 200, body: listMessage(total, page, resources) };
       },
     },
@@ -40,7 +43,11 @@ export const groupRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] =>
       summary: "Create a group",
       handle: async ({ json, origin, projection }) => {
         const { id } = await createGroup(core, await json(), origin);
-        return { ...(await replyWith(id, projection)), status: 201, location: locationOf("Groups", id) };
+        return {
+          ...(await replyWith(id, projection)),
+          status: 201,
+          location: locationOf("Groups", id),
+        };
       },
     },
     {

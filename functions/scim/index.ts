@@ -7,7 +7,9 @@ import { scimRoute } from "./scim-route.ts";
 import { userRoutesOf } from "./users.ts";
 
 /** Returns the routes of SCIM 2.0 (docs/scim.md), which exist only if the directory's provider is `scim`. */
-export const scimRoutesOf = (core: Pick<Core, "config" | "db" | "clock" | "entropy">): readonly Route[] => {
+export const scimRoutesOf = (
+  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
+): readonly Route[] => {
   const { provider } = core.config.directory;
   if (provider.kind !== "scim") return [];
   const { config, db, clock, entropy } = core;

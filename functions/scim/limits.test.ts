@@ -8,15 +8,20 @@ afterAll(() => test.close());
 const { scim, api, clock } = test;
 
 const refusals = async (): Promise<Record<string, unknown>[]> => {
-  const { body } = await api<{ items: Record<string, unknown>[] }>("GET", "/v1/audit-events?limit=1000", {
-    as: "admin",
-  });
+  const { body } = await api<{ items: Record<string, unknown>[] }>(
+    "GET",
+    "/v1/audit-events?limit=1000",
+    {
+      as: "admin",
+    },
+  );
   return body.items.filter(({ action }) => action === "scim.refuse");
 };
 
 describe("the token of the identity provider", () => {
   it("is either of two during a rotation", async () => {
-    for (const token of [scimToken, next]) expect((await scim("GET", "/Users", undefined, { token })).status).toBe(200);
+    for (const token of [scimToken, next])
+      expect((await scim("GET", "/Users", undefined, { token })).status).toBe(200);
   });
 
   it("is needed on every path, and its refusal is audited without it", async () => {
@@ -31,13 +36,26 @@ describe("the token of the identity provider", () => {
     ];
     for (const [at, path] of paths.entries()) {
       clock.advance(1);
-      const answer = await api<Record<string, unknown>>("GET", `/scim/v2${path}`, { from: `198.51.100.${at}` });
-      expect([path, answer.status, answer.headers.get("www-authenticate")]).toEqual([path, 401, 'Bearer realm="core"']);
-      expect(answer.body).toMatchObject({ schemas: ["urn:ietf:params:scim:api:messages:2.0:Error"], status: "401" });
+      const answer = await api<Record<string, unknown>>("GET", `/scim/v2${path}`, {
+        from: `198.51.100.${at}`,
+      });
+      expect([path, answer.status, answer.headers.get("www-authenticate")]).toEqual([
+        path,
+        401,
+        'Bearer realm="core"',
+      ]);
+      expect(answer.body).toMatchObject({
+        schemas: ["urn:ietf:params:scim:api:messages:2.0:Error"],
+        status: "401",
+      });
     }
     const wrong = "hunter2-hunter2-hunter2-hunter2-hunter2";
-    expect((await scim("POST", "/Users", { userName: "x" }, { token: wrong, from: "192.0.2.9" })).status).toBe(401);
-    expect((await scim("GET", "/Users", undefined, { token: scimToken.slice(0, -1) })).status).toBe(401);
+    expect(
+      (await scim("POST", "/Users", { userName: "x" }, { token: wrong, from: "192.0.2.9" })).status,
+    ).toBe(401);
+    expect((await scim("GET", "/Users", undefined, { token: scimToken.slice(0, -1) })).status).toBe(
+      401,
+    );
     expect((await scim("GET", "/Users", undefined, { token: `${scimToken}x` })).status).toBe(401);
     const events = await refusals();
     // Of the last two, one is counted alone.
@@ -65,7 +83,8 @@ describe("the token of the identity provider", () => {
     const from = "198.51.100.7";
     const wrong = { token: "wrong-wrong-wrong-wrong-wrong-wrong-", from };
     const statuses: number[] = [];
-    for (let call = 0; call < 35; call++) statuses.push((await scim("GET", "/Users", undefined, wrong)).status);
+    for (let call = 0; call < 35; call++)
+      statuses.push((await scim("GET", "/Users", undefined, wrong)).status);
     expect(statuses).toEqual([...Array(30).fill(401), ...Array(5).fill(429)]);
     expect((await refusals()).length).toBe(before + 1);
     expect((await scim("GET", "/Users", undefined, { from })).status).toBe(200);
@@ -76,13 +95,18 @@ describe("the token of the identity provider", () => {
     const counts = (await refusals()).filter(
       ({ details }) => (details as { remote_address?: string }).remote_address === from,
     );
-    expect(counts).toMatchObject([{ reason_code: "token_invalid", details: { count: 36, remote_address: from } }]);
+    expect(counts).toMatchObject([
+      { reason_code: "token_invalid", details: { count: 36, remote_address: from } },
+    ]);
   });
 
   it("is audited for an IPv6 /64 as for one address, which has more addresses than an audit log has room", async () => {
     const statuses: number[] = [];
     for (let call = 0; call < 31; call++) {
-      const wrong = { token: "wrong-wrong-wrong-wrong-wrong-wrong-", from: `2001:db8:0:1::${call.toString(16)}` };
+      const wrong = {
+        token: "wrong-wrong-wrong-wrong-wrong-wrong-",
+        from: `2001:db8:0:1::${call.toString(16)}`,
+      };
       statuses.push((await scim("GET", "/Users", undefined, wrong)).status);
     }
     expect(statuses.at(-1)).toBe(429);
@@ -90,7 +114,8 @@ describe("the token of the identity provider", () => {
 
   it("is limited to a hundred requests a second, after a burst", async () => {
     await clock.advance(60_000);
-    const call = () => api<{ detail: string }>("GET", "/scim/v2/ResourceTypes", { as: { bearer: scimToken } });
+    const call = () =>
+      api<{ detail: string }>("GET", "/scim/v2/ResourceTypes", { as: { bearer: scimToken } });
     const answers = await Promise.all(Array.from({ length: 510 }, call));
     const limited = answers.filter(({ status }) => status === 429);
     expect(limited).toHaveLength(10);

@@ -1,4 +1,9 @@
-import { attributeOf, parseScimFilter, type ScimFilter, ScimSyntaxError } from "../../proto/scim/filter.ts";
+import {
+  attributeOf,
+  parseScimFilter,
+  type ScimFilter,
+  ScimSyntaxError,
+} from "../../proto/scim/filter.ts";
 import { scimUrn } from "../../proto/scim/resources.ts";
 import { Problem } from "../problems.ts";
 import type { Projection, ResourceView } from "./views.ts";
@@ -20,7 +25,11 @@ export const listQueryOf = (query: URLSearchParams): ListQuery => {
   const start = Math.min(Math.max(integerOf(query, "startIndex") ?? 1, 1), startMax);
   const count = Math.min(Math.max(integerOf(query, "count") ?? countDefault, 0), countMax);
   const filter = query.get("filter");
-  return { filter: filter === null || filter.trim() === "" ? null : filterOf(filter), offset: start - 1, limit: count };
+  return {
+    filter: filter === null || filter.trim() === "" ? null : filterOf(filter),
+    offset: start - 1,
+    limit: count,
+  };
 };
 
 /** Returns a list as a SCIM message. */
@@ -50,7 +59,10 @@ const namesOf = (query: URLSearchParams, parameter: string): string[] => {
       return sub === null ? name : `${name}.${sub}`;
     } catch (cause) {
       if (!(cause instanceof ScimSyntaxError)) throw cause;
-      throw new Problem("scim_value_invalid", { detail: `${parameter} must be a list of attributes`, cause });
+      throw new Problem("scim_value_invalid", {
+        detail: `${parameter} must be a list of attributes`,
+        cause,
+      });
     }
   });
 };
@@ -58,7 +70,8 @@ const namesOf = (query: URLSearchParams, parameter: string): string[] => {
 const integerOf = (query: URLSearchParams, name: string): number | undefined => {
   const text = query.get(name);
   if (text === null) return undefined;
-  if (!/^-?\d{1,15}$/.test(text)) throw new Problem("scim_value_invalid", { detail: `${name} must be an integer` });
+  if (!/^-?\d{1,15}$/.test(text))
+    throw new Problem("scim_value_invalid", { detail: `${name} must be an integer` });
   return Number(text);
 };
 
@@ -67,6 +80,9 @@ const filterOf = (text: string): ScimFilter => {
     return parseScimFilter(text);
   } catch (cause) {
     if (!(cause instanceof ScimSyntaxError)) throw cause;
-    throw new Problem("scim_filter_invalid", { detail: `The filter is malformed: ${cause.message}`, cause });
+    throw new Problem("scim_filter_invalid", {
+      detail: `The filter is malformed: ${cause.message}`,
+      cause,
+    });
   }
 };

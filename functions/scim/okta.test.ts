@@ -68,11 +68,22 @@ it("assigns a user, updates the profile, deactivates and activates it, and pushe
   const again = await scim("POST", "/Users", user);
   expect([again.status, again.body]).toEqual([
     409,
-    { schemas: errorSchema, status: "409", scimType: "uniqueness", detail: "Another user has this userName" },
+    {
+      schemas: errorSchema,
+      status: "409",
+      scimType: "uniqueness",
+      detail: "Another user has this userName",
+    },
   ]);
 
-  const renamed = { ...(await scim("GET", `/Users/${id}`)).body, name: { givenName: "Augusta", familyName: "King" } };
-  expect((await scim("PUT", `/Users/${id}`, renamed)).body).toMatchObject({ name: renamed.name, active: true });
+  const renamed = {
+    ...(await scim("GET", `/Users/${id}`)).body,
+    name: { givenName: "Augusta", familyName: "King" },
+  };
+  expect((await scim("PUT", `/Users/${id}`, renamed)).body).toMatchObject({
+    name: renamed.name,
+    active: true,
+  });
   await scim("PATCH", `/Users/${id}`, patch({ op: "replace", value: { active: false } }));
   expect((await whoami("00uada")).status).toBe(401);
   await scim("PATCH", `/Users/${id}`, patch({ op: "replace", value: { active: true } }));
@@ -91,13 +102,24 @@ it("assigns a user, updates the profile, deactivates and activates it, and pushe
   );
   expect((await scim("PATCH", `/Groups/${groupId}`, changes)).status).toBe(204);
   expect((await whoami("00uada")).scopes).toEqual(["read"]);
-  await scim("PATCH", `/Groups/${groupId}`, patch({ op: "replace", value: { id: groupId, displayName: "svc-admin" } }));
+  await scim(
+    "PATCH",
+    `/Groups/${groupId}`,
+    patch({ op: "replace", value: { id: groupId, displayName: "svc-admin" } }),
+  );
   expect((await whoami("00uada")).scopes).toEqual(["read", "audit", "admin"]);
   expect((await scim("GET", `/Groups/${groupId}`)).body).toMatchObject({
     displayName: "svc-admin",
-    members: [{ value: id, display: "ada@example.test", type: "User", $ref: `/scim/v2/Users/${id}` }],
+    members: [
+      { value: id, display: "ada@example.test", type: "User", $ref: `/scim/v2/Users/${id}` },
+    ],
   });
-  const replaced = { schemas: group.body.schemas, id: groupId, displayName: "svc-auditor", members: [{ value: id }] };
+  const replaced = {
+    schemas: group.body.schemas,
+    id: groupId,
+    displayName: "svc-auditor",
+    members: [{ value: id }],
+  };
   expect((await scim("PUT", `/Groups/${groupId}`, replaced)).status).toBe(200);
   expect((await whoami("00uada")).scopes).toEqual(["read", "audit"]);
   expect((await scim("DELETE", `/Groups/${groupId}`)).status).toBe(204);

@@ -43,7 +43,9 @@ describe("a user that the identity provider pushes", () => {
   it("is rejected from the next request on when deactivated, and accepted again as the same person", async () => {
     const grace = await createPerson("grace");
     const before = await test.personOf("grace");
-    expect((await scim("PATCH", `/Users/${grace.id}`, replaceActive("False"))).body.active).toBe(false);
+    expect((await scim("PATCH", `/Users/${grace.id}`, replaceActive("False"))).body.active).toBe(
+      false,
+    );
     expect((await whoami("grace")).status).toBe(401);
     expect((await test.personOf("grace"))?.status).toBe("suspended");
     await scim("PATCH", `/Users/${grace.id}`, replaceActive(true));
@@ -62,8 +64,19 @@ describe("a user that the identity provider pushes", () => {
     const sid = "01920000-0000-7000-8000-00000000beef";
     const userId = (await test.personOf("katherine"))?.userId ?? "";
     const now = test.clock.now();
-    const times = { createdAt: new Date(now), expiresAt: new Date(now + 3_600_000), revokedAt: null };
-    await insertSession(db, { id: sid, userId, flow: "browser", clientName: "ci", remoteAddress: "::1", ...times });
+    const times = {
+      createdAt: new Date(now),
+      expiresAt: new Date(now + 3_600_000),
+      revokedAt: null,
+    };
+    await insertSession(db, {
+      id: sid,
+      userId,
+      flow: "browser",
+      clientName: "ci",
+      remoteAddress: "::1",
+      ...times,
+    });
     const secret = test.config.authTokenSecret.reveal();
     const bearer = await mintBridgeToken(secret, { sub: userId, now, claims: { sid } });
     const call = async () => (await test.api("GET", "/v1/whoami", { as: { bearer } })).status;
@@ -74,7 +87,10 @@ describe("a user that the identity provider pushes", () => {
 
   it("changes its subject, and the former subject is nobody", async () => {
     const { id } = await createPerson("dorothy");
-    const changed = await scim("PUT", `/Users/${id}`, { userName: "dorothy@example.test", externalId: "dorothy-2" });
+    const changed = await scim("PUT", `/Users/${id}`, {
+      userName: "dorothy@example.test",
+      externalId: "dorothy-2",
+    });
     expect(changed.body.active).toBe(true);
     expect((await test.personOf("dorothy"))?.status).toBe("absent");
     expect((await whoami("dorothy-2")).scopes).toEqual(["read"]);
@@ -88,7 +104,10 @@ describe("a user that the identity provider pushes", () => {
     });
     expect(response.status).toBe(201);
     expect((await test.personOf("mallory"))?.status).toBe("unverified");
-    const rows = await db.select().from(person).where(eq(person.primaryEmail, "mallory@elsewhere.test"));
+    const rows = await db
+      .select()
+      .from(person)
+      .where(eq(person.primaryEmail, "mallory@elsewhere.test"));
     expect(rows.map(({ scopes }) => scopes)).toEqual([[]]);
   });
 });

@@ -10,29 +10,45 @@ const patch = (...Operations: object[]) => ({
   schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
   Operations,
 });
-const filtered = (filter: string, path = "/Users") => scim("GET", `${path}?filter=${encodeURIComponent(filter)}`);
+const filtered = (filter: string, path = "/Users") =>
+  scim("GET", `${path}?filter=${encodeURIComponent(filter)}`);
 const names = ({ body }: { body: { Resources: { userName: string }[] } }) =>
   body.Resources.map(({ userName }) => userName.split("@")[0]);
 
 const people = ["ada", "alan", "barbara", "edsger", "grace"];
 const ids: Record<string, string> = {};
 for (const name of people)
-  ids[name] = (await createPerson(name, { displayName: `The ${name}`, active: name !== "edsger" })).id;
+  ids[name] = (
+    await createPerson(name, { displayName: `The ${name}`, active: name !== "edsger" })
+  ).id;
 
 describe("a list", () => {
   it("has pages by startIndex and count, in a stable order", async () => {
-    const pages = await Promise.all([1, 3, 5, 6].map((start) => scim("GET", `/Users?startIndex=${start}&count=2`)));
-    expect(pages.map(({ body }) => [body.totalResults, body.startIndex, body.itemsPerPage])).toEqual([
+    const pages = await Promise.all(
+      [1, 3, 5, 6].map((start) => scim("GET", `/Users?startIndex=${start}&count=2`)),
+    );
+    expect(
+      pages.map(({ body }) => [body.totalResults, body.startIndex, body.itemsPerPage]),
+    ).toEqual([
       [5, 1, 2],
       [5, 3, 2],
       [5, 5, 1],
       [5, 6, 0],
     ]);
     expect(pages.flatMap(names)).toEqual(people);
-    expect((await scim("GET", "/Users?count=0")).body).toMatchObject({ totalResults: 5, Resources: [] });
-    expect((await scim("GET", "/Users?startIndex=-3&count=-1")).body).toMatchObject({ startIndex: 1, Resources: [] });
+    expect((await scim("GET", "/Users?count=0")).body).toMatchObject({
+      totalResults: 5,
+      Resources: [],
+    });
+    expect((await scim("GET", "/Users?startIndex=-3&count=-1")).body).toMatchObject({
+      startIndex: 1,
+      Resources: [],
+    });
     expect((await scim("GET", "/Users?count=100000")).body.itemsPerPage).toBe(5);
-    expect(await scim("GET", "/Users?count=many")).toMatchObject({ status: 400, body: { scimType: "invalidValue" } });
+    expect(await scim("GET", "/Users?count=many")).toMatchObject({
+      status: 400,
+      body: { scimType: "invalidValue" },
+    });
   });
 
   it.each([
@@ -46,7 +62,10 @@ describe("a list", () => {
     ['externalId ne "ada" and userName lt "b"', ["alan"]],
     ['meta.lastModified gt "2000-01-01T00:00:00Z" and userName ge "g"', ["grace"]],
     ['displayName eq "100%" or displayName co "_"', []],
-    ['emails.value eq "x" or emails eq "x" or name.givenName eq null and userName eq "alan@example.test"', ["alan"]],
+    [
+      'emails.value eq "x" or emails eq "x" or name.givenName eq null and userName eq "alan@example.test"',
+      ["alan"],
+    ],
   ])("filters by %s", async (filter, expected) => {
     expect(names(await filtered(filter))).toEqual(expected);
   });
@@ -117,25 +136,61 @@ describe("attributes", () => {
 
 describe("a rejection", () => {
   const create = (body: unknown) => scim("POST", "/Users", body);
-  const change = (...operations: object[]) => scim("PATCH", `/Users/${ids.alan}`, patch(...operations));
+  const change = (...operations: object[]) =>
+    scim("PATCH", `/Users/${ids.alan}`, patch(...operations));
   it.each<[string, () => ReturnType<typeof create>, number, string | undefined]>([
     ["no userName", () => create({ externalId: "x" }), 400, "invalidValue"],
     ["no externalId", () => create({ userName: "x@example.test" }), 400, "invalidValue"],
-    ["a taken userName", () => create({ userName: "ADA@example.test", externalId: "x" }), 409, "uniqueness"],
-    ["a taken externalId", () => create({ userName: "x@example.test", externalId: "ada" }), 409, "uniqueness"],
+    [
+      "a taken userName",
+      () => create({ userName: "ADA@example.test", externalId: "x" }),
+      409,
+      "uniqueness",
+    ],
+    [
+      "a taken externalId",
+      () => create({ userName: "x@example.test", externalId: "ada" }),
+      409,
+      "uniqueness",
+    ],
     ["a list", () => create([]), 400, "invalidValue"],
-    ["active of another type", () => create({ userName: "x", externalId: "x", active: "yes" }), 400, "invalidValue"],
-    ["a control character", () => create({ userName: "x\u0000", externalId: "x" }), 400, "invalidValue"],
-    ["half a surrogate pair", () => create({ userName: "x\ud800", externalId: "x" }), 400, "invalidValue"],
+    [
+      "active of another type",
+      () => create({ userName: "x", externalId: "x", active: "yes" }),
+      400,
+      "invalidValue",
+    ],
+    [
+      "a control character",
+      () => create({ userName: "x\u0000", externalId: "x" }),
+      400,
+      "invalidValue",
+    ],
+    [
+      "half a surrogate pair",
+      () => create({ userName: "x\ud800", externalId: "x" }),
+      400,
+      "invalidValue",
+    ],
     [
       "a taken userName in a PATCH",
       () => change({ op: "replace", path: "userName", value: "ada@example.test" }),
       409,
       "uniqueness",
     ],
-    ["the id in a PATCH", () => change({ op: "replace", path: "id", value: "x" }), 400, "mutability"],
+    [
+      "the id in a PATCH",
+      () => change({ op: "replace", path: "id", value: "x" }),
+      400,
+      "mutability",
+    ],
     ["a removed userName", () => change({ op: "remove", path: "userName" }), 400, "invalidValue"],
-    ["a removed externalId", () => change({ op: "remove", path: "externalId" }), 400, "invalidValue"],
+    [
+      "a removed externalId",
+      () => change({ op: "remove", path: "externalId" }),
+      400,
+      "invalidValue",
+    ],
     ["a remove without a path", () => change({ op: "remove" }), 400, "noTarget"],
     [
       "a replace that matches nothing",
@@ -143,18 +198,41 @@ describe("a rejection", () => {
       400,
       "noTarget",
     ],
-    ["a malformed path", () => change({ op: "add", path: "emails[type eq", value: "a" }), 400, "invalidPath"],
-    ["an unknown operation", () => change({ op: "move", path: "userName", value: "a" }), 400, "invalidSyntax"],
+    [
+      "a malformed path",
+      () => change({ op: "add", path: "emails[type eq", value: "a" }),
+      400,
+      "invalidPath",
+    ],
+    [
+      "an unknown operation",
+      () => change({ op: "move", path: "userName", value: "a" }),
+      400,
+      "invalidSyntax",
+    ],
     ["no operations", () => change(), 400, "invalidSyntax"],
     [
       "no PatchOp",
       () =>
-        scim("PATCH", `/Users/${ids.alan}`, { schemas: [], Operations: [{ op: "add", path: "active", value: true }] }),
+        scim("PATCH", `/Users/${ids.alan}`, {
+          schemas: [],
+          Operations: [{ op: "add", path: "active", value: true }],
+        }),
       400,
       "invalidSyntax",
     ],
-    ["an unknown user", () => scim("DELETE", "/Users/0199aaaa-0000-7000-8000-000000000000"), 404, undefined],
-    ["a user that is no UUID", () => scim("PUT", "/Users/ada", { userName: "ada", externalId: "a" }), 404, undefined],
+    [
+      "an unknown user",
+      () => scim("DELETE", "/Users/0199aaaa-0000-7000-8000-000000000000"),
+      404,
+      undefined,
+    ],
+    [
+      "a user that is no UUID",
+      () => scim("PUT", "/Users/ada", { userName: "ada", externalId: "a" }),
+      404,
+      undefined,
+    ],
     [
       "an unknown group",
       () => scim("PATCH", "/Groups/x", patch({ op: "add", path: "displayName", value: "x" })),
@@ -187,7 +265,10 @@ describe("a rejection", () => {
   });
 
   it("leaves nothing of a PATCH whose last operation is rejected", async () => {
-    await change({ op: "replace", path: "displayName", value: "new" }, { op: "add", path: "nothing", value: "x" });
+    await change(
+      { op: "replace", path: "displayName", value: "new" },
+      { op: "add", path: "nothing", value: "x" },
+    );
     expect((await scim("GET", `/Users/${ids.alan}`)).body.displayName).toBe("The alan");
   });
 
@@ -202,8 +283,14 @@ describe("a rejection", () => {
     expect(await send("text/plain", "{}")).toEqual([415, undefined]);
     expect(await send("application/scim+json", "{")).toEqual([400, "invalidSyntax"]);
     expect(await send("application/json", " ".repeat(1024 * 1024 + 1))).toEqual([413, undefined]);
-    expect(await send("application/json", `{"x":[${"{},".repeat(70_000)}{}]}`)).toEqual([413, undefined]);
-    expect(await send("application/json", `{"x":${"[".repeat(40)}${"]".repeat(40)}}`)).toEqual([400, "invalidSyntax"]);
+    expect(await send("application/json", `{"x":[${"{},".repeat(70_000)}{}]}`)).toEqual([
+      413,
+      undefined,
+    ]);
+    expect(await send("application/json", `{"x":${"[".repeat(40)}${"]".repeat(40)}}`)).toEqual([
+      400,
+      "invalidSyntax",
+    ]);
   });
 });
 
@@ -218,7 +305,10 @@ describe("a group", () => {
 
   it("loses a user who is deleted", async () => {
     const { id } = await createPerson("short-lived");
-    const group = await scim("POST", "/Groups", { displayName: "brief", members: [{ value: id }, { value: id }] });
+    const group = await scim("POST", "/Groups", {
+      displayName: "brief",
+      members: [{ value: id }, { value: id }],
+    });
     expect(group.body.members).toHaveLength(1);
     await scim("DELETE", `/Users/${id}`);
     expect((await scim("GET", `/Groups/${group.body.id}`)).body.members).toBeUndefined();
@@ -227,10 +317,15 @@ describe("a group", () => {
   it("is returned without members, and core does not read them, when the request leaves them out", async () => {
     const member = { value: ids.grace };
     const { id } = (await scim("POST", "/Groups", { displayName: "lean", members: [member] })).body;
-    const paths = [`/Groups/${id}?`, `/Groups?filter=${encodeURIComponent('displayName eq "lean"')}&`];
+    const paths = [
+      `/Groups/${id}?`,
+      `/Groups?filter=${encodeURIComponent('displayName eq "lean"')}&`,
+    ];
     const read = async (parameters: string) => {
       const answers = await Promise.all(paths.map((path) => scim("GET", path + parameters)));
-      return answers.map(({ status, body }) => (status === 200 ? (body.Resources?.[0] ?? body) : status));
+      return answers.map(({ status, body }) =>
+        status === 200 ? (body.Resources?.[0] ?? body) : status,
+      );
     };
     const whole = { id, members: [expect.objectContaining(member)] };
     for (const parameters of ["", "excludedAttributes=displayName", "attributes=MEMBERS"])
@@ -267,7 +362,11 @@ describe("a group", () => {
 describe("discovery", () => {
   it("describes what core supports", async () => {
     const { body } = await scim("GET", "/ServiceProviderConfig");
-    expect(body).toMatchObject({ patch: { supported: true }, bulk: { supported: false }, filter: { maxResults: 200 } });
+    expect(body).toMatchObject({
+      patch: { supported: true },
+      bulk: { supported: false },
+      filter: { maxResults: 200 },
+    });
     expect((await scim("GET", "/ResourceTypes")).body).toMatchObject({ totalResults: 2 });
     expect((await scim("GET", "/ResourceTypes/Group")).body).toMatchObject({ endpoint: "/Groups" });
     expect((await scim("GET", "/Schemas")).body).toMatchObject({ totalResults: 2 });

@@ -16,7 +16,8 @@ const patch = (...operations: object[]) => ({
   Operations: operations,
 });
 const setActive = (value: boolean) => patch({ op: "replace", path: "active", value });
-const add = (...ids: string[]) => patch({ op: "add", path: "members", value: ids.map((value) => ({ value })) });
+const add = (...ids: string[]) =>
+  patch({ op: "add", path: "members", value: ids.map((value) => ({ value })) });
 
 /** Loads the database's own dump into it: the rows are the same, written by another transaction. */
 const loadDump = async () => {
@@ -48,8 +49,12 @@ beforeEach(async () => {
   }
   ada = (await createPerson(adaSub)).id;
   grace = (await createPerson(graceSub)).id;
-  group = (await scim("POST", "/Groups", { displayName: "svc-admin", members: [{ value: ada }, { value: grace }] }))
-    .body.id;
+  group = (
+    await scim("POST", "/Groups", {
+      displayName: "svc-admin",
+      members: [{ value: ada }, { value: grace }],
+    })
+  ).body.id;
   await check();
 });
 
@@ -60,7 +65,8 @@ describe("after a restore of the database", () => {
     expect(await check()).toBe("rows_copied");
     expect(await check()).toBe(null);
     await sync();
-    for (const subject of [adaSub, graceSub]) expect(await whoami(subject)).toEqual({ status: 401, scopes: [] });
+    for (const subject of [adaSub, graceSub])
+      expect(await whoami(subject)).toEqual({ status: 401, scopes: [] });
     expect((await scim("GET", `/Users/${ada}`)).body.active).toBe(false);
     expect((await scim("GET", `/Groups/${group}`)).body.members).toBeUndefined();
     expect((await personOf(adaSub))?.status).toBe("held");
@@ -83,23 +89,37 @@ describe("after a restore of the database", () => {
     const [{ holds } = { holds: 0 }] =
       await sql`select count(*)::int as holds from audit_event where action = 'directory.hold'`;
     await loadDump();
-    expect((await Promise.all(cores.map((checkOne) => checkOne()))).toSorted()).toEqual(["rows_copied", "rows_copied"]);
-    expect(await sql`select count(*)::int as holds from audit_event where action = 'directory.hold'`).toEqual([
-      { holds: holds + 1 },
+    expect((await Promise.all(cores.map((checkOne) => checkOne()))).toSorted()).toEqual([
+      "rows_copied",
+      "rows_copied",
     ]);
+    expect(
+      await sql`select count(*)::int as holds from audit_event where action = 'directory.hold'`,
+    ).toEqual([{ holds: holds + 1 }]);
   });
 
   it("Q12: a person has access when a push states `active`, and a scope when a push states the membership", async () => {
     await holdAccess(core);
-    await scim("PATCH", `/Users/${grace}`, patch({ op: "replace", path: "displayName", value: "Grace" }));
-    await scim("PUT", `/Users/${grace}`, { userName: `${graceSub}@example.test`, externalId: graceSub });
+    await scim(
+      "PATCH",
+      `/Users/${grace}`,
+      patch({ op: "replace", path: "displayName", value: "Grace" }),
+    );
+    await scim("PUT", `/Users/${grace}`, {
+      userName: `${graceSub}@example.test`,
+      externalId: graceSub,
+    });
     await scim("PATCH", `/Groups/${group}`, add(grace));
     expect((await whoami(graceSub)).status).toBe(401);
     await scim("PATCH", `/Users/${grace}`, setActive(true));
     expect((await whoami(graceSub)).scopes).toContain("admin");
     // A push about another member, or about the name of the group, confirms nobody else.
     await scim("PATCH", `/Users/${ada}`, setActive(true));
-    await scim("PATCH", `/Groups/${group}`, patch({ op: "replace", path: "displayName", value: "SVC-admin" }));
+    await scim(
+      "PATCH",
+      `/Groups/${group}`,
+      patch({ op: "replace", path: "displayName", value: "SVC-admin" }),
+    );
     expect((await whoami(adaSub)).scopes).toEqual(["read"]);
     expect((await listHeldAccess(core)).memberships).toEqual([
       { userName: `${adaSub}@example.test`, group: "svc-admin" },
@@ -109,7 +129,11 @@ describe("after a restore of the database", () => {
   it("Q12: what the provider takes away meanwhile stays away when an operator confirms the rest", async () => {
     await holdAccess(core);
     await scim("PATCH", `/Users/${ada}`, setActive(false));
-    await scim("PATCH", `/Groups/${group}`, patch({ op: "remove", path: `members[value eq "${grace}"]` }));
+    await scim(
+      "PATCH",
+      `/Groups/${group}`,
+      patch({ op: "remove", path: `members[value eq "${grace}"]` }),
+    );
     await confirmAccess(core, { emails: null, operator: "root" });
     expect((await whoami(adaSub)).status).toBe(401);
     expect(await whoami(graceSub)).toEqual({ status: 200, scopes: ["read"] });
@@ -117,8 +141,14 @@ describe("after a restore of the database", () => {
 
   it("Q12: a replaced group has the stated members alone", async () => {
     await holdAccess(core);
-    await scim("PUT", `/Groups/${group}`, { displayName: "svc-admin", members: [{ value: grace }] });
-    await confirmAccess(core, { emails: [`${adaSub}@example.test`, `${graceSub}@EXAMPLE.test`], operator: "root" });
+    await scim("PUT", `/Groups/${group}`, {
+      displayName: "svc-admin",
+      members: [{ value: grace }],
+    });
+    await confirmAccess(core, {
+      emails: [`${adaSub}@example.test`, `${graceSub}@EXAMPLE.test`],
+      operator: "root",
+    });
     expect((await whoami(adaSub)).scopes).toEqual(["read"]);
     expect((await whoami(graceSub)).scopes).toContain("admin");
   });
@@ -126,7 +156,10 @@ describe("after a restore of the database", () => {
   it("Q12: an operator confirms one person and no other, audited; an unknown address confirms nobody", async () => {
     await holdAccess(core);
     const email = `${adaSub}@example.test`;
-    const none = await confirmAccess(core, { emails: [email, "nobody@example.test"], operator: "root" });
+    const none = await confirmAccess(core, {
+      emails: [email, "nobody@example.test"],
+      operator: "root",
+    });
     expect(none).toEqual({ people: [], unknown: ["nobody@example.test"] });
     expect((await whoami(adaSub)).status).toBe(401);
     await confirmAccess(core, { emails: [email], operator: "root" });
@@ -156,7 +189,9 @@ describe("after a restore of the database", () => {
     await scim("PATCH", `/Groups/${group}`, add(ada));
     const bearer = await test.bridgeToken("admin", { sub: (await personOf(adaSub))?.userId });
     const { body } = await test.api("GET", "/v1/directory/status", { as: { bearer } });
-    const [row] = await sql<{ people: number }[]>`select count(*)::int as people from person where status = 'held'`;
+    const [row] = await sql<
+      { people: number }[]
+    >`select count(*)::int as people from person where status = 'held'`;
     expect(body).toMatchObject({
       restored_at: expect.stringMatching(/Z$/),
       access_held: { people: row?.people, memberships: 1 },

@@ -60,10 +60,14 @@ export const scimRoute =
   ({ handle, ...definition }: ScimRouteDefinition): Route => ({
     ...definition,
     guard: { kind: "scim" },
-    replies: Object.fromEntries(statuses.map((status) => [status, { description: "A SCIM message" }])),
+    replies: Object.fromEntries(
+      statuses.map((status) => [status, { description: "A SCIM message" }]),
+    ),
     problems,
     handle: async (c) => {
-      const token = /^Bearer ([A-Za-z0-9._~+/=-]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1];
+      const token = /^Bearer ([A-Za-z0-9._~+/=-]{1,4096})$/i.exec(
+        c.req.header("authorization") ?? "",
+      )?.[1];
       const origin = c.get("origin");
       await authenticate(token, origin);
       const query = new URL(c.req.url).searchParams;
@@ -74,7 +78,10 @@ export const scimRoute =
         origin,
         json: () => readJson(c, { mediaTypes: [scimMediaType, "application/json"] }),
       });
-      const headers = { "Cache-Control": "no-store", ...(location === undefined ? {} : { Location: location }) };
+      const headers = {
+        "Cache-Control": "no-store",
+        ...(location === undefined ? {} : { Location: location }),
+      };
       if (body === undefined) return c.newResponse(null, status, headers);
       return c.newResponse(JSON.stringify(body), status, {
         ...headers,

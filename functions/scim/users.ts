@@ -31,7 +31,11 @@ export const userRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] => 
     summary: "Create a user",
     handle: async ({ json, origin, projection }) => {
       const row = await createUser(core, await json(), origin);
-      return { status: 201, body: project(userView(row), projection), location: locationOf("Users", row.id) };
+      return {
+        status: 201,
+        body: project(userView(row), projection),
+        location: locationOf("Users", row.id),
+      };
     },
   },
   {
@@ -61,7 +65,10 @@ export const userRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] => 
     summary: "Change attributes of a user",
     handle: async ({ id, json, origin, projection }) => ({
       status: 200,
-      body: project(userView(await updateUser(core, id, parseOperations(await json()), origin)), projection),
+      body: project(
+        userView(await updateUser(core, id, parseOperations(await json()), origin)),
+        projection,
+      ),
     }),
   },
   {

@@ -13,9 +13,13 @@ export interface Projection {
 }
 
 /** Returns the address of a resource: a relative reference, because core does not know its public address. */
-export const locationOf = (type: "Users" | "Groups", id: string): string => `${scimBasePath}/${type}/${id}`;
+export const locationOf = (type: "Users" | "Groups", id: string): string =>
+  `${scimBasePath}/${type}/${id}`;
 
-const metaOf = (type: "User" | "Group", { id, createdAt, updatedAt }: ScimUserRow | ScimGroupRow) => ({
+const metaOf = (
+  type: "User" | "Group",
+  { id, createdAt, updatedAt }: ScimUserRow | ScimGroupRow,
+) => ({
   resourceType: type,
   created: rfc3339(createdAt.getTime()),
   lastModified: rfc3339(updatedAt.getTime()),
@@ -36,7 +40,13 @@ export const userView = (row: ScimUserRow): ResourceView => {
     active,
     ...(emails.length === 0
       ? {}
-      : { emails: emails.map(({ value, type, primary }) => ({ value, ...(type === null ? {} : { type }), primary })) }),
+      : {
+          emails: emails.map(({ value, type, primary }) => ({
+            value,
+            ...(type === null ? {} : { type }),
+            primary,
+          })),
+        }),
     meta: metaOf("User", row),
   };
 };
@@ -74,10 +84,14 @@ export const project = (view: ResourceView, { attributes, excluded }: Projection
       const subs = (attributes ?? [])
         .filter((one) => one.startsWith(`${key}.`))
         .map((one) => one.slice(key.length + 1));
-      const hidden = excluded.filter((one) => one.startsWith(`${key}.`)).map((one) => one.slice(key.length + 1));
+      const hidden = excluded
+        .filter((one) => one.startsWith(`${key}.`))
+        .map((one) => one.slice(key.length + 1));
       if (!wanted && subs.length === 0) return [];
       if (wanted && hidden.length === 0) return [[name, value]];
-      return [[name, withSubs(value, (sub) => !hidden.includes(sub) && (wanted || subs.includes(sub)))]];
+      return [
+        [name, withSubs(value, (sub) => !hidden.includes(sub) && (wanted || subs.includes(sub)))],
+      ];
     }),
   );
 

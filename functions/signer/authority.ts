@@ -3,7 +3,12 @@ import * as x509 from "@peculiar/x509";
 import { equalBytes } from "../../kit/bytes.ts";
 import { type CertificateParts, readCertificate } from "../../proto/certificate-der.ts";
 import { decodePemBundle, encodePem } from "../../proto/pem.ts";
-import { algorithmFits, readPublicKey, readSignatureAlgorithm, type SignatureVerifier } from "./cryptography.ts";
+import {
+  algorithmFits,
+  readPublicKey,
+  readSignatureAlgorithm,
+  type SignatureVerifier,
+} from "./cryptography.ts";
 
 /** A certificate that may sign certificates: CA true, keyCertSign where key usage is stated, a key that core understands. */
 export interface Authority extends CertificateParts {
@@ -26,7 +31,8 @@ export const readAuthorities = (pem: string): readonly Authority[] => {
   if (blocks.length === 0) throw new AuthorityFault("the CA file holds no certificate");
   return blocks.map((der, index) => {
     const result = readAuthority(der);
-    if (typeof result === "string") throw new AuthorityFault(`certificate ${index + 1} of the CA file ${result}`);
+    if (typeof result === "string")
+      throw new AuthorityFault(`certificate ${index + 1} of the CA file ${result}`);
     return result;
   });
 };
@@ -40,9 +46,14 @@ const readAuthority = (der: Uint8Array<ArrayBuffer>): Authority | string => {
     const usage = certificate.getExtension(x509.KeyUsagesExtension)?.usages;
     if (certificate.getExtension(x509.BasicConstraintsExtension)?.ca !== true)
       return "is not a certification authority (basicConstraints CA)";
-    if (usage !== undefined && (usage & x509.KeyUsageFlags.keyCertSign) === 0) return "lacks the key usage keyCertSign";
-    if (readPublicKey(parts.spki) === undefined) return "has a key that is not P-256, P-384, Ed25519 or RSA";
-    return { ...parts, subjectKeyId: certificate.getExtension(x509.SubjectKeyIdentifierExtension)?.keyId };
+    if (usage !== undefined && (usage & x509.KeyUsageFlags.keyCertSign) === 0)
+      return "lacks the key usage keyCertSign";
+    if (readPublicKey(parts.spki) === undefined)
+      return "has a key that is not P-256, P-384, Ed25519 or RSA";
+    return {
+      ...parts,
+      subjectKeyId: certificate.getExtension(x509.SubjectKeyIdentifierExtension)?.keyId,
+    };
   } catch {
     return "cannot be read";
   }
@@ -57,8 +68,14 @@ export const hasIssued = async (
   if (!equalBytes(issuer.subject, certificate.issuer)) return false;
   const key = readPublicKey(issuer.spki);
   const algorithm = readSignatureAlgorithm(certificate.signatureAlgorithm);
-  if (key === undefined || algorithm === undefined || !algorithmFits(key.algorithm, algorithm)) return false;
-  return verify({ spki: issuer.spki, algorithm, data: certificate.tbs, signature: certificate.signature });
+  if (key === undefined || algorithm === undefined || !algorithmFits(key.algorithm, algorithm))
+    return false;
+  return verify({
+    spki: issuer.spki,
+    algorithm,
+    data: certificate.tbs,
+    signature: certificate.signature,
+  });
 };
 
 /**
@@ -73,7 +90,8 @@ export const chainPemOf = async (
   for (let last = from; !equalBytes(last.subject, last.issuer); ) {
     let issuer: Authority | undefined;
     for (const candidate of authorities) {
-      if (!chain.includes(candidate) && (await hasIssued(candidate, last, verifier))) issuer ??= candidate;
+      if (!chain.includes(candidate) && (await hasIssued(candidate, last, verifier)))
+        issuer ??= candidate;
     }
     if (issuer === undefined || equalBytes(issuer.subject, issuer.issuer)) break;
     chain.push(issuer);

@@ -38,9 +38,15 @@ describe("client certificate reader", () => {
     expect(await fault(await issueTestCertificate({ ca, key }))).toBe("accepted");
     expect(await fault(await issueTestCertificate({ ca: impostor, key }))).toBe("untrusted");
     const renamed = await createTestCa({ key: ca.key, name: "Another name for the same key" });
-    const strict = createClientCertificateReader({ authorities: readAuthorities(renamed.pem), cryptography });
+    const strict = createClientCertificateReader({
+      authorities: readAuthorities(renamed.pem),
+      cryptography,
+    });
     expect(await fault(await issueTestCertificate({ ca, key }), strict)).toBe("untrusted");
-    const both = createClientCertificateReader({ authorities: readAuthorities(impostor.pem + ca.pem), cryptography });
+    const both = createClientCertificateReader({
+      authorities: readAuthorities(impostor.pem + ca.pem),
+      cryptography,
+    });
     expect(await fault(await issueTestCertificate({ ca, key }), both)).toBe("accepted");
   });
 
@@ -64,10 +70,18 @@ describe("client certificate reader", () => {
       [name, clientAuth, new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyEncipherment, true)],
       [name, ...clientExtensions(), new x509.Extension("1.2.3.4", true, Uint8Array.of(5, 0))],
     ]) {
-      expect(await fault(await issueTestCertificate({ ca, key, extensions }))).toBe("usage_not_allowed");
+      expect(await fault(await issueTestCertificate({ ca, key, extensions }))).toBe(
+        "usage_not_allowed",
+      );
     }
-    const optional = [name, ...clientExtensions(), new x509.Extension("1.2.3.4", false, Uint8Array.of(5, 0))];
-    expect(await fault(await issueTestCertificate({ ca, key, extensions: optional }))).toBe("accepted");
+    const optional = [
+      name,
+      ...clientExtensions(),
+      new x509.Extension("1.2.3.4", false, Uint8Array.of(5, 0)),
+    ];
+    expect(await fault(await issueTestCertificate({ ca, key, extensions: optional }))).toBe(
+      "accepted",
+    );
     // CA FALSE spelled out, which DER forbids and some authorities write.
     const spelledOut = new x509.Extension("2.5.29.19", true, Uint8Array.fromHex("3003010100"));
     const extensions = [name, spelledOut, ...clientExtensions().slice(1)];
@@ -76,19 +90,26 @@ describe("client certificate reader", () => {
 
   it("G6: returns why a certificate has no identity", async () => {
     const der = await issueTestCertificate({ ca, key, names: [], subject: "CN=web-1" });
-    expect(await reader.read(der)).toEqual({ ok: false, fault: "identity_invalid", identityFault: "no_name" });
+    expect(await reader.read(der)).toEqual({
+      ok: false,
+      fault: "identity_invalid",
+      identityFault: "no_name",
+    });
   });
 
   it("rejects an RSA client key", async () => {
-    expect(await fault(await issueTestCertificate({ ca, key: await createTestKey("rsa2048") }))).toBe(
-      "key_not_allowed",
-    );
+    expect(
+      await fault(await issueTestCertificate({ ca, key: await createTestKey("rsa2048") })),
+    ).toBe("key_not_allowed");
   });
 
   it("limits a certificate's validity to its issuer's, both ends included", async () => {
     const notAfter = new Date("2026-11-20T12:00:00Z");
     const short = await createTestCa({ key: ca.key, notAfter });
-    const limited = createClientCertificateReader({ authorities: readAuthorities(short.pem), cryptography });
+    const limited = createClientCertificateReader({
+      authorities: readAuthorities(short.pem),
+      cryptography,
+    });
     const result = await limited.read(await issueTestCertificate({ ca, key }));
     if (!result.ok) throw new Error(result.fault);
     const { certificate } = result;
@@ -109,7 +130,11 @@ describe("client certificate reader", () => {
       },
     };
     const authorities = readAuthorities(ca.pem);
-    const small = createClientCertificateReader({ authorities, cryptography: counting, entriesMax: 1 });
+    const small = createClientCertificateReader({
+      authorities,
+      cryptography: counting,
+      entriesMax: 1,
+    });
     const first = await issueTestCertificate({ ca, key });
     const second = await issueTestCertificate({ ca, key, uri: "x://y" });
     // Each connection has bytes of its own.

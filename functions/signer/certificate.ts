@@ -12,7 +12,12 @@ import {
 } from "../../proto/certificate-der.ts";
 import { type IdentityFault, identityOfExtensions } from "../../proto/identity.ts";
 import { type Authority, hasIssued } from "./authority.ts";
-import { type Cryptography, proofAlgorithm, readPublicKey, type SignatureAlgorithm } from "./cryptography.ts";
+import {
+  type Cryptography,
+  proofAlgorithm,
+  readPublicKey,
+  type SignatureAlgorithm,
+} from "./cryptography.ts";
 
 /** A client certificate that chains to the bundle and may identify a collector. `isWithinValidity` checks its dates. */
 export interface ClientCertificate {
@@ -44,7 +49,11 @@ export type ClientCertificateFault =
 /** A certificate, or why it is rejected; `identityFault` is the reason for `identity_invalid`. */
 export type ClientCertificateResult =
   | { readonly ok: true; readonly certificate: ClientCertificate }
-  | { readonly ok: false; readonly fault: ClientCertificateFault; readonly identityFault?: IdentityFault };
+  | {
+      readonly ok: false;
+      readonly fault: ClientCertificateFault;
+      readonly identityFault?: IdentityFault;
+    };
 
 /** Reads and verifies client certificates against one bundle. */
 export interface ClientCertificateReader {
@@ -79,7 +88,12 @@ export const createClientCertificateReader = (options: {
         byBytes.set(der, seen);
         return seen;
       }
-      const result = await verifyClientCertificate(der, fingerprintSha256, authorities, cryptography);
+      const result = await verifyClientCertificate(
+        der,
+        fingerprintSha256,
+        authorities,
+        cryptography,
+      );
       if (result.ok) {
         known.set(fingerprintSha256, result);
         byBytes.set(der, result);

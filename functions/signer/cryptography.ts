@@ -51,12 +51,17 @@ export interface PublicKeyParts {
 }
 
 /** AlgorithmIdentifiers of keys, as hex of their DER, which has only one form. A point is uncompressed: 0x04, x, y. */
-const keyIdentifiers = new Map<string, { algorithm: KeyAlgorithm; bytes?: number; first?: number }>([
-  ["301306072a8648ce3d020106082a8648ce3d030107", { algorithm: "ecdsa-p256", bytes: 65, first: 0x04 }],
-  ["301006072a8648ce3d020106052b81040022", { algorithm: "ecdsa-p384", bytes: 97, first: 0x04 }],
-  ["300506032b6570", { algorithm: "ed25519", bytes: 32 }],
-  ["300d06092a864886f70d0101010500", { algorithm: "rsa" }],
-]);
+const keyIdentifiers = new Map<string, { algorithm: KeyAlgorithm; bytes?: number; first?: number }>(
+  [
+    [
+      "301306072a8648ce3d020106082a8648ce3d030107",
+      { algorithm: "ecdsa-p256", bytes: 65, first: 0x04 },
+    ],
+    ["301006072a8648ce3d020106052b81040022", { algorithm: "ecdsa-p384", bytes: 97, first: 0x04 }],
+    ["300506032b6570", { algorithm: "ed25519", bytes: 32 }],
+    ["300d06092a864886f70d0101010500", { algorithm: "rsa" }],
+  ],
+);
 
 /**
  * Reads a SubjectPublicKeyInfo: P-256 or P-384 as an uncompressed point of a named curve, Ed25519 without parameters, RSA.
@@ -85,7 +90,8 @@ const proofAlgorithms: Record<KeyAlgorithm, SignatureAlgorithm | undefined> = {
 };
 
 /** Returns the one algorithm of proofs for a client key: P-256 with SHA-256, P-384 with SHA-384, Ed25519. Undefined for RSA. */
-export const proofAlgorithm = (key: KeyAlgorithm): SignatureAlgorithm | undefined => proofAlgorithms[key];
+export const proofAlgorithm = (key: KeyAlgorithm): SignatureAlgorithm | undefined =>
+  proofAlgorithms[key];
 
 /** AlgorithmIdentifiers of signatures, as hex of their whole DER; the first of an algorithm is the one that core writes. */
 const signatureIdentifiers: readonly (readonly [hex: string, algorithm: SignatureAlgorithm])[] = [
@@ -116,4 +122,6 @@ export const writeSignatureAlgorithm = (algorithm: SignatureAlgorithm): Uint8Arr
 
 /** Whether a key of this kind can have made a signature of this kind. */
 export const algorithmFits = (key: KeyAlgorithm, signature: SignatureAlgorithm): boolean =>
-  key === "ed25519" ? signature === "ed25519" : signature.startsWith(key === "rsa" ? "rsa-" : "ecdsa-");
+  key === "ed25519"
+    ? signature === "ed25519"
+    : signature.startsWith(key === "rsa" ? "rsa-" : "ecdsa-");

@@ -2,7 +2,13 @@ import { KeyObject, sign } from "node:crypto";
 import { beforeAll, describe, expect, it } from "vitest";
 import { readElements, readValue, tag, writeDer } from "../../proto/certificate-der.ts";
 import { decodePem, encodePem } from "../../proto/pem.ts";
-import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../scripts/lab/ca/test-pki.ts";
+import {
+  createTestCsr,
+  createTestKey,
+  type TestKey,
+  testNames,
+  x509,
+} from "../../scripts/lab/ca/test-pki.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
 import { checkCsr } from "./csr.ts";
 import { createWebCryptography } from "./web-cryptography.ts";
@@ -10,10 +16,17 @@ import { createWebCryptography } from "./web-cryptography.ts";
 const uri = "https://fleet.test/d/web-1";
 const label = "CERTIFICATE REQUEST";
 const san = (text: string) =>
-  new x509.Extension("2.5.29.17", false, writeDer(0x30, writeDer(0x86, new TextEncoder().encode(text))));
+  new x509.Extension(
+    "2.5.29.17",
+    false,
+    writeDer(0x30, writeDer(0x86, new TextEncoder().encode(text))),
+  );
 
 describe.each([
-  ["node:crypto in the thread pool", createNodeCryptography({ loopAheadMs: Number.NEGATIVE_INFINITY })],
+  [
+    "node:crypto in the thread pool",
+    createNodeCryptography({ loopAheadMs: Number.NEGATIVE_INFINITY }),
+  ],
   ["node:crypto on the event loop", createNodeCryptography({ pooledMax: 0 })],
   ["WebCrypto", createWebCryptography()],
 ])("checkCsr with %s", (_, cryptography) => {
@@ -43,7 +56,9 @@ describe.each([
 
   it("E10: rejects RSA-1024, RSA-2048 and P-521", async () => {
     for (const kind of ["rsa1024", "rsa2048", "p521"] as const) {
-      expect(await fault(await createTestCsr({ key: await createTestKey(kind), uri }))).toBe("key_not_allowed");
+      expect(await fault(await createTestCsr({ key: await createTestKey(kind), uri }))).toBe(
+        "key_not_allowed",
+      );
     }
   });
 
@@ -52,17 +67,28 @@ describe.each([
     const at = Buffer.from(der).indexOf("web-1");
     der[at] = (der[at] ?? 0) ^ 1;
     expect(await fault(encodePem(der, label))).toBe("signature_invalid");
-    const other = { ...key, pair: { ...key.pair, privateKey: (await createTestKey()).pair.privateKey } };
+    const other = {
+      ...key,
+      pair: { ...key.pair, privateKey: (await createTestKey()).pair.privateKey },
+    };
     expect(await fault(await createTestCsr({ key: other, uri }))).toBe("signature_invalid");
   });
 
   it("E8: rejects two names, a wildcard DNS name, and no name", async () => {
     const faultOf = async (extensions: x509.Extension[], subject?: string) =>
-      fault(await createTestCsr({ key, extensions, ...(subject === undefined ? {} : { subject }) }));
+      fault(
+        await createTestCsr({ key, extensions, ...(subject === undefined ? {} : { subject }) }),
+      );
     const url = { type: "url", value: uri } as const;
-    expect(await faultOf([testNames([url, { type: "url", value: `${uri}/2` }])])).toBe("several_names");
-    expect(await faultOf([testNames([url, { type: "dns", value: "b.test" }])])).toBe("several_names");
-    expect(await faultOf([testNames([url, { type: "ip", value: "10.0.0.1" }])])).toBe("several_names");
+    expect(await faultOf([testNames([url, { type: "url", value: `${uri}/2` }])])).toBe(
+      "several_names",
+    );
+    expect(await faultOf([testNames([url, { type: "dns", value: "b.test" }])])).toBe(
+      "several_names",
+    );
+    expect(await faultOf([testNames([url, { type: "ip", value: "10.0.0.1" }])])).toBe(
+      "several_names",
+    );
     expect(await faultOf([testNames([{ type: "dns", value: "*.test" }])])).toBe("name_not_uri");
     expect(await faultOf([testNames([{ type: "email", value: "a@b.test" }])])).toBe("other_kind");
     expect(await faultOf([], "CN=web-1")).toBe("no_name");
@@ -76,18 +102,25 @@ describe.each([
       new x509.Extension("1.2.3.4", true, Uint8Array.of(1)),
     ];
     const result = await checkCsr(await createTestCsr({ key, extensions }), cryptography);
-    expect(result.ok && Object.keys(result.csr).sort()).toEqual(["identity", "keyAlgorithm", "spki"]);
+    expect(result.ok && Object.keys(result.csr).sort()).toEqual([
+      "identity",
+      "keyAlgorithm",
+      "spki",
+    ]);
   });
 
   it("E9: reads names from DER: text like a second name is part of the first, NUL is rejected", async () => {
-    const faultOf = async (text: string) => fault(await createTestCsr({ key, extensions: [san(text)] }));
+    const faultOf = async (text: string) =>
+      fault(await createTestCsr({ key, extensions: [san(text)] }));
     expect(await faultOf("https://fleet.test/a,DNS:b")).toBe("accepted");
     expect(await faultOf("https://fleet.test/a\0")).toBe("bad_characters");
     expect(await faultOf("https://fleet.test/a, DNS:b")).toBe("bad_characters");
   });
 
   it("rejects a repeated name extension, which two readers could read differently", async () => {
-    expect(await fault(await createTestCsr({ key, extensions: [san(uri), san(`${uri}0`)] }))).toBe("malformed");
+    expect(await fault(await createTestCsr({ key, extensions: [san(uri), san(`${uri}0`)] }))).toBe(
+      "malformed",
+    );
   });
 
   it("rejects two requests for extensions in one request", async () => {
@@ -100,7 +133,11 @@ describe.each([
       [1, "accepted"],
       [2, "malformed"],
     ] as const) {
-      const changed = writeDer(tag.sequence, ...head, writeDer(tag.context0, ...Array(times).fill(attributes)));
+      const changed = writeDer(
+        tag.sequence,
+        ...head,
+        writeDer(tag.context0, ...Array(times).fill(attributes)),
+      );
       const signature = sign("sha256", changed, KeyObject.from(key.pair.privateKey));
       const bits = writeDer(tag.bitString, new Uint8Array(1), signature);
       const request = writeDer(tag.sequence, changed, algorithm?.raw ?? new Uint8Array(), bits);

@@ -43,13 +43,15 @@ export const csrFaultDetail: Readonly<Record<CsrFault, string>> = {
   too_large: "The certificate request is larger than 16 KiB.",
   not_pem: "The certificate request must be one PEM block labelled CERTIFICATE REQUEST.",
   malformed: "The certificate request is not a PKCS#10 request in DER.",
-  key_not_allowed: "The key of the certificate request must be ECDSA P-256, ECDSA P-384 or Ed25519.",
+  key_not_allowed:
+    "The key of the certificate request must be ECDSA P-256, ECDSA P-384 or Ed25519.",
   signature_invalid: "The certificate request is not signed by its own key.",
   no_name: "The certificate request must ask for one URI as Subject Alternative Name.",
   several_names: "The certificate request asks for more than one Subject Alternative Name.",
   other_kind: "The Subject Alternative Name of the certificate request must be a URI.",
   name_not_uri: "The Subject Alternative Name of the certificate request must be a URI.",
-  bad_characters: "The Subject Alternative Name of the certificate request must be printable ASCII.",
+  bad_characters:
+    "The Subject Alternative Name of the certificate request must be printable ASCII.",
 };
 
 /** A request, or why it is rejected. */
@@ -81,10 +83,17 @@ export const checkCsr = async (pem: string, { verify }: SignatureVerifier): Prom
   if (name.kind !== "uri") return { ok: false, fault: "name_not_uri" };
   const algorithm = readSignatureAlgorithm(parts.signatureAlgorithm);
   const check = { spki: parts.spki, data: parts.info, signature: parts.signature };
-  if (algorithm === undefined || !algorithmFits(key.algorithm, algorithm) || !(await verify({ ...check, algorithm }))) {
+  if (
+    algorithm === undefined ||
+    !algorithmFits(key.algorithm, algorithm) ||
+    !(await verify({ ...check, algorithm }))
+  ) {
     return { ok: false, fault: "signature_invalid" };
   }
-  return { ok: true, csr: { identity: name.identity, spki: parts.spki, keyAlgorithm: key.algorithm } };
+  return {
+    ok: true,
+    csr: { identity: name.identity, spki: parts.spki, keyAlgorithm: key.algorithm },
+  };
 };
 
 /** The parts of a request, as views of its DER. */
@@ -105,7 +114,8 @@ const extensionRequest = "2a864886f70d01090e";
 export const readCsr = (der: Uint8Array): CsrParts => {
   const { signed, signatureAlgorithm, signature } = readSigned(der);
   const fields = new DerFields(signed.value);
-  if (fields.take(tag.integer).value.toHex() !== "00") throw new DerError("not a version 1 request");
+  if (fields.take(tag.integer).value.toHex() !== "00")
+    throw new DerError("not a version 1 request");
   fields.take(tag.sequence);
   const spki = fields.take(tag.sequence).raw;
   const attributes = fields.takeIf(tag.context0);

@@ -39,15 +39,23 @@ const signerOf = (
   { bundle = ca.pem + root.pem, receivedAt = now }: { bundle?: string; receivedAt?: number } = {},
 ) =>
   createExternalCommand({
-    command: { run: async (asked) => new TextEncoder().encode(await answer(asked)), fault: () => undefined },
+    command: {
+      run: async (asked) => new TextEncoder().encode(await answer(asked)),
+      fault: () => undefined,
+    },
     authorities: readAuthorities(bundle),
     cryptography,
     clock: { now: () => receivedAt },
   });
 
-const pemOf = async (over: Partial<Parameters<typeof issueTestCertificate>[0]> = {}): Promise<string> => {
+const pemOf = async (
+  over: Partial<Parameters<typeof issueTestCertificate>[0]> = {},
+): Promise<string> => {
   const dates = { notBefore: new Date(now - 60_000), notAfter: new Date(now + ttlSeconds * 1000) };
-  return encodePem(await issueTestCertificate({ ca, key, uri: identity, ...dates, ...over }), "CERTIFICATE");
+  return encodePem(
+    await issueTestCertificate({ ca, key, uri: identity, ...dates, ...over }),
+    "CERTIFICATE",
+  );
 };
 const answerOf = (certificatePem: string) => JSON.stringify({ certificate_pem: certificatePem });
 const outcome = async (pem: string, options?: Parameters<typeof signerOf>[1]): Promise<string> => {
@@ -132,17 +140,25 @@ describe("the external signer", () => {
     const good = await pemOf();
     expect(await outcome(good)).toBe("issued");
     expect(await outcome(await pemOf({ key: await createTestKey() }))).toContain("another key");
-    const authority = [uri, new x509.BasicConstraintsExtension(true, undefined, true), ...clientExtensions().slice(1)];
+    const authority = [
+      uri,
+      new x509.BasicConstraintsExtension(true, undefined, true),
+      ...clientExtensions().slice(1),
+    ];
     expect(await outcome(await pemOf({ extensions: authority }))).toContain("is a CA");
-    expect(await outcome(await pemOf({ extensions: [uri, ...clientExtensions().slice(0, 2)] }))).toContain(
+    expect(
+      await outcome(await pemOf({ extensions: [uri, ...clientExtensions().slice(0, 2)] })),
+    ).toContain("client authentication");
+    const server = new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]);
+    expect(await outcome(await pemOf({ extensions: [uri, server] }))).toContain(
       "client authentication",
     );
-    const server = new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]);
-    expect(await outcome(await pemOf({ extensions: [uri, server] }))).toContain("client authentication");
     const { clientAuth, serverAuth, codeSigning } = x509.ExtendedKeyUsage;
     for (const more of [serverAuth, codeSigning, "2.5.29.37.0"]) {
       const usages = new x509.ExtendedKeyUsageExtension([clientAuth, more]);
-      expect(await outcome(await pemOf({ extensions: [uri, usages] }))).toContain("more than client authentication");
+      expect(await outcome(await pemOf({ extensions: [uri, usages] }))).toContain(
+        "more than client authentication",
+      );
     }
     for (const pem of [
       await named({ type: "url", value: identity }, { type: "dns", value: "b.test" }),
@@ -152,14 +168,23 @@ describe("the external signer", () => {
     ]) {
       expect(await outcome(pem)).toContain("names are not exactly the requested URI");
     }
-    expect(await outcome(await pemOf({ notAfter: new Date(now + ttlSeconds * 1000 + 1000) }))).toContain("outlives");
-    expect(await outcome(await pemOf({ notBefore: new Date(now + 1000) }))).toContain("not valid now");
-    expect(await outcome(await pemOf({ notAfter: new Date(now - 1000) }))).toContain("not valid now");
+    expect(
+      await outcome(await pemOf({ notAfter: new Date(now + ttlSeconds * 1000 + 1000) })),
+    ).toContain("outlives");
+    expect(await outcome(await pemOf({ notBefore: new Date(now + 1000) }))).toContain(
+      "not valid now",
+    );
+    expect(await outcome(await pemOf({ notAfter: new Date(now - 1000) }))).toContain(
+      "not valid now",
+    );
     expect(await outcome(good + good)).toContain("exactly one PEM");
     expect(await outcome(`${good}junk`)).toContain("exactly one PEM");
     expect(await outcome(good + ca.pem)).toContain("exactly one PEM");
     expect(await outcome(encodePem(new Uint8Array(3), "CERTIFICATE"))).toContain("malformed");
-    const impostor = await createTestCa({ name: "Issuing", issuer: await createTestCa({ name: "Root" }) });
+    const impostor = await createTestCa({
+      name: "Issuing",
+      issuer: await createTestCa({ name: "Root" }),
+    });
     expect(await outcome(await pemOf({ ca: impostor }))).toContain("does not chain");
     expect(await outcome(good, { bundle: root.pem })).toContain("does not chain");
   });
@@ -181,12 +206,19 @@ describe("the external signer", () => {
       { bundle: short.pem },
     );
     expect((await signer.sign(request)).notAfter).toBe(now + 3600_000);
-    expect(asked.profile).toMatchObject({ ttl_seconds: 3600, not_after: "2026-06-01T13:00:00.000Z" });
+    expect(asked.profile).toMatchObject({
+      ttl_seconds: 3600,
+      not_after: "2026-06-01T13:00:00.000Z",
+    });
     expect(signer.faultAt(now)).toBeUndefined();
     const late = now + 3600_000 - 299_999;
-    await expect(signer.sign({ ...request, now: late })).rejects.toThrow("bundle expires in less than 300 seconds");
+    await expect(signer.sign({ ...request, now: late })).rejects.toThrow(
+      "bundle expires in less than 300 seconds",
+    );
     expect(signer.faultAt(late)).toContain("expires in less than 300 seconds");
     const expired = await createTestCa({ name: "Expired", notAfter: new Date(now - 1000) });
-    expect(await outcome(await pemOf({ ca: expired }), { bundle: expired.pem + ca.pem })).toContain("does not chain");
+    expect(await outcome(await pemOf({ ca: expired }), { bundle: expired.pem + ca.pem })).toContain(
+      "does not chain",
+    );
   });
 });

@@ -6,7 +6,12 @@ import { decodePem, encodePem } from "../../proto/pem.ts";
 import { type Authority, chainPemOf, hasIssued } from "./authority.ts";
 import { isClientCertificate, isForClientsAlone } from "./certificate.ts";
 import type { Cryptography } from "./cryptography.ts";
-import { authorityRemainingSecondsMin, type Signer, SignerFault, type SigningRequest } from "./signer.ts";
+import {
+  authorityRemainingSecondsMin,
+  type Signer,
+  SignerFault,
+  type SigningRequest,
+} from "./signer.ts";
 
 /** A program that reads a request from stdin and answers on stdout. */
 export interface SignerCommand {
@@ -35,7 +40,9 @@ export const createExternalCommand = (options: {
       if (ending(request.now))
         throw new SignerFault("the trust bundle expires in less than 300 seconds, or has expired");
       const ttlSeconds = Math.min(request.ttlSeconds, Math.floor((bundleEnd - request.now) / 1000));
-      const certificatePem = readSignerAnswer(await command.run(signingRequest(request, ttlSeconds)));
+      const certificatePem = readSignerAnswer(
+        await command.run(signingRequest(request, ttlSeconds)),
+      );
       const terms = { ...request, ttlSeconds, now: clock.now() };
       const { parts, issuer } = await checkIssued(certificatePem, terms, authorities, cryptography);
       return {
@@ -49,7 +56,9 @@ export const createExternalCommand = (options: {
       };
     },
     faultAt: (now) =>
-      ending(now) ? "the trust bundle expires in less than 300 seconds, or has expired" : command.fault(),
+      ending(now)
+        ? "the trust bundle expires in less than 300 seconds, or has expired"
+        : command.fault(),
     notAfter: () => bundleEnd,
   };
 };
@@ -79,7 +88,9 @@ export const readSignerAnswer = (answer: Uint8Array): string => {
   } catch {
     // Not UTF-8, or not a JSON string.
   }
-  throw new SignerFault("the answer is not exactly one JSON object with the one field certificate_pem");
+  throw new SignerFault(
+    "the answer is not exactly one JSON object with the one field certificate_pem",
+  );
 };
 
 /**
@@ -94,24 +105,33 @@ const checkIssued = async (
   cryptography: Cryptography,
 ): Promise<{ parts: CertificateParts; issuer: Authority }> => {
   const der = decodePem(certificatePem, "CERTIFICATE");
-  if (der === undefined) throw new SignerFault("certificate_pem is not exactly one PEM certificate");
+  if (der === undefined)
+    throw new SignerFault("certificate_pem is not exactly one PEM certificate");
   try {
     const parts = readCertificate(der);
     checkProfile(parts, terms);
     const issuer = await findIssuer(parts, terms.now, authorities, cryptography);
-    if (issuer === undefined) throw new SignerFault("the certificate does not chain to a valid CA of the bundle");
+    if (issuer === undefined)
+      throw new SignerFault("the certificate does not chain to a valid CA of the bundle");
     return { parts, issuer };
   } catch (error) {
-    if (error instanceof DerError) throw new SignerFault("the certificate is malformed", { cause: error });
+    if (error instanceof DerError)
+      throw new SignerFault("the certificate is malformed", { cause: error });
     throw error;
   }
 };
 
 const checkProfile = (
   parts: CertificateParts,
-  { spki, identity, ttlSeconds, now }: Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">,
+  {
+    spki,
+    identity,
+    ttlSeconds,
+    now,
+  }: Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">,
 ): void => {
-  if (!equalBytes(parts.spki, spki)) throw new SignerFault("the certificate is for another key than the request's");
+  if (!equalBytes(parts.spki, spki))
+    throw new SignerFault("the certificate is for another key than the request's");
   const name = identityOfExtensions(parts.extensions);
   if (!name.ok || name.kind !== "uri" || name.identity !== identity) {
     throw new SignerFault("the certificate's names are not exactly the requested URI");
@@ -122,9 +142,12 @@ const checkProfile = (
     );
   }
   // A signer that copies the usages of a request would otherwise grant any that a device requests (E8).
-  if (!isForClientsAlone(parts)) throw new SignerFault("the certificate is for more than client authentication");
-  if (parts.notBefore > now || parts.notAfter <= now) throw new SignerFault("the certificate is not valid now");
-  if (parts.notAfter > now + ttlSeconds * 1000) throw new SignerFault("the certificate outlives the policy");
+  if (!isForClientsAlone(parts))
+    throw new SignerFault("the certificate is for more than client authentication");
+  if (parts.notBefore > now || parts.notAfter <= now)
+    throw new SignerFault("the certificate is not valid now");
+  if (parts.notAfter > now + ttlSeconds * 1000)
+    throw new SignerFault("the certificate outlives the policy");
 };
 
 const findIssuer = async (

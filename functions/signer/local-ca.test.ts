@@ -23,7 +23,11 @@ const now = Date.UTC(2026, 10, 20, 12, 0, 0, 500);
 const serial = Uint8Array.fromHex("ff0102030405060708090a0b0c0d0e0f");
 
 const localCa = async (ca: TestCa, pem = ca.pem) =>
-  createLocalCa({ authorities: readAuthorities(pem), key: createNodeSigningKey(ca.key.pem), cryptography });
+  createLocalCa({
+    authorities: readAuthorities(pem),
+    key: createNodeSigningKey(ca.key.pem),
+    cryptography,
+  });
 
 const request = async (kind: TestKeyKind = "p256", ttlSeconds = 86_400) => {
   const csrPem = await createTestCsr({ key: await createTestKey(kind), uri: identity });
@@ -50,13 +54,17 @@ describe("local CA", () => {
           const certificate = new X509Certificate(issued.certificatePem);
           expect(certificate.verify(issuer.publicKey)).toBe(true);
           expect(certificate.checkIssued(issuer)).toBe(true);
-          expect(certificate.publicKey.export({ format: "der", type: "spki" }).equals(asked.spki)).toBe(true);
+          expect(
+            certificate.publicKey.export({ format: "der", type: "spki" }).equals(asked.spki),
+          ).toBe(true);
           expect(certificate.subject).toBeUndefined();
           expect(certificate.subjectAltName).toBe(`URI:${identity}`);
           expect(certificate.ca).toBe(false);
           expect(certificate.keyUsage).toEqual(["1.3.6.1.5.5.7.3.2"]);
           expect(certificate.serialNumber.toLowerCase()).toBe(issued.serialNumber);
-          expect(certificate.fingerprint256.replaceAll(":", "").toLowerCase()).toBe(issued.fingerprintSha256);
+          expect(certificate.fingerprint256.replaceAll(":", "").toLowerCase()).toBe(
+            issued.fingerprintSha256,
+          );
           expect(certificate.validFromDate.getTime()).toBe(issued.notBefore);
           expect(certificate.validToDate.getTime()).toBe(issued.notAfter);
           expect(issued.notBefore).toBe(now - 500 - 60_000);
@@ -70,7 +78,9 @@ describe("local CA", () => {
     const ca = await createTestCa();
     const issued = await (await localCa(ca)).sign(await request());
     const certificate = new x509.X509Certificate(issued.certificatePem);
-    const critical = Object.fromEntries(certificate.extensions.map(({ type, critical }) => [type, critical]));
+    const critical = Object.fromEntries(
+      certificate.extensions.map(({ type, critical }) => [type, critical]),
+    );
     expect(critical).toEqual({
       "2.5.29.17": true,
       "2.5.29.15": true,
@@ -79,9 +89,13 @@ describe("local CA", () => {
       "2.5.29.35": false,
       "2.5.29.14": false,
     });
-    expect(certificate.getExtension(x509.KeyUsagesExtension)?.usages).toBe(x509.KeyUsageFlags.digitalSignature);
+    expect(certificate.getExtension(x509.KeyUsagesExtension)?.usages).toBe(
+      x509.KeyUsageFlags.digitalSignature,
+    );
     const authorityKey = certificate.getExtension(x509.AuthorityKeyIdentifierExtension)?.keyId;
-    expect(authorityKey).toBe(ca.certificate.getExtension(x509.SubjectKeyIdentifierExtension)?.keyId);
+    expect(authorityKey).toBe(
+      ca.certificate.getExtension(x509.SubjectKeyIdentifierExtension)?.keyId,
+    );
   });
 
   it("encodes a serial as its number: without leading zeros, and positive with a high bit", async () => {
@@ -110,11 +124,15 @@ describe("local CA", () => {
 
   it("C2: rejects a key that matches no certificate", async () => {
     const ca = await createTestCa();
-    await expect(localCa({ ...ca, key: await createTestKey() })).rejects.toThrow("the CA key matches no certificate");
+    await expect(localCa({ ...ca, key: await createTestKey() })).rejects.toThrow(
+      "the CA key matches no certificate",
+    );
   });
 
   it("C2: rejects authorities that may not sign certificates", async () => {
-    const leaf = await createTestCa({ extensions: [new x509.BasicConstraintsExtension(false, undefined, true)] });
+    const leaf = await createTestCa({
+      extensions: [new x509.BasicConstraintsExtension(false, undefined, true)],
+    });
     expect(() => readAuthorities(leaf.pem)).toThrow("not a certification authority");
     const noSign = await createTestCa({
       extensions: [
@@ -132,9 +150,14 @@ describe("local CA", () => {
     const intermediate = await createTestCa({ name: "Intermediate", issuer: root, kind: "p384" });
     const issuing = await createTestCa({ name: "Issuing", issuer: intermediate });
     const other = await createTestCa({ name: "Other" });
-    const signer = await localCa(issuing, `${other.pem}# a comment\n${root.pem}${issuing.pem}${intermediate.pem}`);
+    const signer = await localCa(
+      issuing,
+      `${other.pem}# a comment\n${root.pem}${issuing.pem}${intermediate.pem}`,
+    );
     const issued = await signer.sign(await request());
-    expect(new X509Certificate(issued.certificatePem).checkIssued(new X509Certificate(issuing.pem))).toBe(true);
+    expect(
+      new X509Certificate(issued.certificatePem).checkIssued(new X509Certificate(issuing.pem)),
+    ).toBe(true);
     expect(issued.chainPem).toBe(`${issuing.pem}${intermediate.pem}`);
     const alone = await localCa(root);
     expect((await alone.sign(await request())).chainPem).toBe(root.pem);
@@ -143,7 +166,10 @@ describe("local CA", () => {
   it("issues certificates that the reader of client certificates accepts", async () => {
     const ca = await createTestCa();
     const issued = await (await localCa(ca)).sign(await request("p384"));
-    const reader = createClientCertificateReader({ authorities: readAuthorities(ca.pem), cryptography });
+    const reader = createClientCertificateReader({
+      authorities: readAuthorities(ca.pem),
+      cryptography,
+    });
     const der = decodePem(issued.certificatePem, "CERTIFICATE") ?? new Uint8Array();
     expect(await reader.read(der)).toMatchObject({
       ok: true,

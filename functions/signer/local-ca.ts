@@ -6,10 +6,21 @@
 import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
 import { equalBytes } from "../../kit/bytes.ts";
-import { extensionOid, tag, writeDer, writeTime, writeUnsigned } from "../../proto/certificate-der.ts";
+import {
+  extensionOid,
+  tag,
+  writeDer,
+  writeTime,
+  writeUnsigned,
+} from "../../proto/certificate-der.ts";
 import { encodePem } from "../../proto/pem.ts";
 import { type Authority, AuthorityFault, chainPemOf } from "./authority.ts";
-import { type Cryptography, readPublicKey, type SigningKey, writeSignatureAlgorithm } from "./cryptography.ts";
+import {
+  type Cryptography,
+  readPublicKey,
+  type SigningKey,
+  writeSignatureAlgorithm,
+} from "./cryptography.ts";
 import { authorityRemainingSecondsMin, type Signer, SignerFault } from "./signer.ts";
 
 /** `not_before` is this much earlier than the issue time, for hosts whose clocks are slow. */
@@ -27,7 +38,8 @@ export const createLocalCa = async (options: {
 }): Promise<Signer> => {
   const { authorities, key, cryptography } = options;
   const authority = authorities.find((candidate) => equalBytes(candidate.spki, key.spki));
-  if (authority === undefined) throw new AuthorityFault("the CA key matches no certificate of the CA file");
+  if (authority === undefined)
+    throw new AuthorityFault("the CA key matches no certificate of the CA file");
   const keyIdOf = async (spki: Uint8Array): Promise<string> => {
     const publicKey = readPublicKey(spki);
     if (publicKey === undefined) throw new SignerFault("the key to certify is not supported");
@@ -39,14 +51,19 @@ export const createLocalCa = async (options: {
     new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
     new x509.BasicConstraintsExtension(false, undefined, true),
     new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.clientAuth]),
-    new x509.AuthorityKeyIdentifierExtension(authority.subjectKeyId ?? (await keyIdOf(authority.spki))),
+    new x509.AuthorityKeyIdentifierExtension(
+      authority.subjectKeyId ?? (await keyIdOf(authority.spki)),
+    ),
   ].map(({ rawData }) => new Uint8Array(rawData));
   const chainPem = await chainPemOf(authority, authorities, cryptography);
   const ending = (now: number) => authority.notAfter - now < authorityRemainingSecondsMin * 1000;
 
   return {
     async sign({ spki, identity, ttlSeconds, serial, now }) {
-      if (ending(now)) throw new SignerFault("the CA certificate expires in less than 300 seconds, or has expired");
+      if (ending(now))
+        throw new SignerFault(
+          "the CA certificate expires in less than 300 seconds, or has expired",
+        );
       const issuedAt = Math.floor(now / 1000) * 1000;
       const notBefore = issuedAt - backdateSeconds * 1000;
       const notAfter = Math.min(issuedAt + ttlSeconds * 1000, authority.notAfter);
@@ -65,14 +82,24 @@ export const createLocalCa = async (options: {
           tag.context3,
           writeDer(
             tag.sequence,
-            writeDer(tag.sequence, subjectAltNameOid, criticalTrue, writeDer(tag.octetString, name)),
+            writeDer(
+              tag.sequence,
+              subjectAltNameOid,
+              criticalTrue,
+              writeDer(tag.octetString, name),
+            ),
             ...constantExtensions,
             writeDer(tag.sequence, subjectKeyIdentifierOid, writeDer(tag.octetString, subjectKey)),
           ),
         ),
       );
       const signature = await key.sign(tbs);
-      const der = writeDer(tag.sequence, tbs, algorithm, writeDer(tag.bitString, new Uint8Array(1), signature));
+      const der = writeDer(
+        tag.sequence,
+        tbs,
+        algorithm,
+        writeDer(tag.bitString, new Uint8Array(1), signature),
+      );
       return {
         certificatePem: encodePem(der, "CERTIFICATE"),
         chainPem,
@@ -82,7 +109,10 @@ export const createLocalCa = async (options: {
         notAfter,
       };
     },
-    faultAt: (now) => (ending(now) ? "the CA certificate expires in less than 300 seconds, or has expired" : undefined),
+    faultAt: (now) =>
+      ending(now)
+        ? "the CA certificate expires in less than 300 seconds, or has expired"
+        : undefined,
     notAfter: () => authority.notAfter,
   };
 };
@@ -90,5 +120,8 @@ export const createLocalCa = async (options: {
 const version3 = Uint8Array.fromHex("a003020102");
 const emptyName = writeDer(tag.sequence);
 const criticalTrue = writeDer(tag.boolean, Uint8Array.of(0xff));
-const subjectKeyIdentifierOid = writeDer(tag.oid, Uint8Array.fromHex(extensionOid.subjectKeyIdentifier));
+const subjectKeyIdentifierOid = writeDer(
+  tag.oid,
+  Uint8Array.fromHex(extensionOid.subjectKeyIdentifier),
+);
 const subjectAltNameOid = writeDer(tag.oid, Uint8Array.fromHex(extensionOid.subjectAltName));

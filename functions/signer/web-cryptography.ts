@@ -18,9 +18,13 @@ import {
   type SigningKey,
 } from "./cryptography.ts";
 
-const coordinateBytes: Partial<Record<KeyAlgorithm, number>> = { "ecdsa-p256": 32, "ecdsa-p384": 48 };
+const coordinateBytes: Partial<Record<KeyAlgorithm, number>> = {
+  "ecdsa-p256": 32,
+  "ecdsa-p384": 48,
+};
 const hashes = { sha256: "SHA-256", sha384: "SHA-384", sha512: "SHA-512" } as const;
-const hashOf = (algorithm: SignatureAlgorithm) => hashes[algorithm.split("-")[1] as keyof typeof hashes];
+const hashOf = (algorithm: SignatureAlgorithm) =>
+  hashes[algorithm.split("-")[1] as keyof typeof hashes];
 
 /** Returns `bytes` over an ArrayBuffer, which WebCrypto's types require; copies only shared memory. */
 const owned = (bytes: Uint8Array): Uint8Array<ArrayBuffer> =>
@@ -58,7 +62,12 @@ export const createWebCryptography = (): Cryptography => {
         key = await crypto.subtle.importKey("spki", owned(spki), parameters, false, ["verify"]);
         keys.set(name, key);
       }
-      return await crypto.subtle.verify(operationParameters(algorithm), key, owned(raw), owned(data));
+      return await crypto.subtle.verify(
+        operationParameters(algorithm),
+        key,
+        owned(raw),
+        owned(data),
+      );
     } catch {
       return false;
     }
@@ -104,7 +113,9 @@ export const createWebSigningKey = async (pem: string): Promise<SigningKey> => {
   for (const { key: algorithm, signature } of candidates) {
     const parameters = importParameters(algorithm, signature);
     // Only the import of the key's own kind accepts it. Extractable, since the public half is derived from its JWK.
-    const key = await crypto.subtle.importKey("pkcs8", pkcs8, parameters, true, ["sign"]).catch(() => undefined);
+    const key = await crypto.subtle
+      .importKey("pkcs8", pkcs8, parameters, true, ["sign"])
+      .catch(() => undefined);
     if (key === undefined) continue;
     const { kty, crv, x, y, n, e } = await crypto.subtle.exportKey("jwk", key);
     const half = Object.fromEntries(
@@ -113,14 +124,31 @@ export const createWebSigningKey = async (pem: string): Promise<SigningKey> => {
     const publicKey = await crypto.subtle.importKey("jwk", half, parameters, true, ["verify"]);
     const spki = new Uint8Array(await crypto.subtle.exportKey("spki", publicKey));
     if (algorithm === "rsa" && (readPublicKey(spki)?.bits.length ?? 0) < 266) break;
-    return { algorithm: signature, spki, sign: (data) => signWith(key, algorithm, signature, data) };
+    return {
+      algorithm: signature,
+      spki,
+      sign: (data) => signWith(key, algorithm, signature, data),
+    };
   }
-  throw new TypeError("the key must be ECDSA P-256 or P-384, Ed25519, or RSA of at least 2048 bits");
+  throw new TypeError(
+    "the key must be ECDSA P-256 or P-384, Ed25519, or RSA of at least 2048 bits",
+  );
 };
 
-const signWith = async (key: CryptoKey, algorithm: KeyAlgorithm, signature: SignatureAlgorithm, data: Uint8Array) => {
-  const raw = new Uint8Array(await crypto.subtle.sign(operationParameters(signature), key, owned(data)));
+const signWith = async (
+  key: CryptoKey,
+  algorithm: KeyAlgorithm,
+  signature: SignatureAlgorithm,
+  data: Uint8Array,
+) => {
+  const raw = new Uint8Array(
+    await crypto.subtle.sign(operationParameters(signature), key, owned(data)),
+  );
   const size = coordinateBytes[algorithm];
   if (size === undefined) return raw;
-  return writeDer(tag.sequence, writeUnsigned(raw.subarray(0, size)), writeUnsigned(raw.subarray(size)));
+  return writeDer(
+    tag.sequence,
+    writeUnsigned(raw.subarray(0, size)),
+    writeUnsigned(raw.subarray(size)),
+  );
 };

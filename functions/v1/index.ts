@@ -27,7 +27,11 @@ import { rollBackConfigsRoute } from "./collector/configs/roll-back-many.ts";
 import { desiredConfigRoutes } from "./collector/desired-config.ts";
 import { diagRoute } from "./collector/diag.ts";
 import { enrollRoute } from "./collector/enroll.ts";
-import { exportPoliciesRoute, exportRefusalsRoute, exportTokensRoute } from "./collector/enrollment/export.ts";
+import {
+  exportPoliciesRoute,
+  exportRefusalsRoute,
+  exportTokensRoute,
+} from "./collector/enrollment/export.ts";
 import { enrollmentReportRoute } from "./collector/enrollment/report.ts";
 import { enrollmentListRoutes } from "./collector/enrollment-lists.ts";
 import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";

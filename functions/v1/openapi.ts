@@ -9,7 +9,9 @@ import { type Route, route } from "../http/route.ts";
 export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Route => {
   let made: Promise<{ content: Uint8Array<ArrayBuffer>; etag: string }> | undefined;
   const make = async () => {
-    const { default: document } = await import("../../proto/openapi.json", { with: { type: "json" } });
+    const { default: document } = await import("../../proto/openapi.json", {
+      with: { type: "json" },
+    });
     const content = new TextEncoder().encode(JSON.stringify(document));
     return { content, etag: `"${await cryptography.sha256Hex(content)}"` };
   };

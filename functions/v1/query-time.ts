@@ -7,7 +7,9 @@ export const QueryTime = v.pipe(
   v.rawTransform(({ dataset: { value }, addIssue, NEVER }): TimeAt => {
     const at = timeAt(value);
     if (at !== undefined) return at;
-    addIssue({ message: "must be a time in UTC, such as 2026-01-31T08:00:00Z, or how long ago, such as 2h" });
+    addIssue({
+      message: "must be a time in UTC, such as 2026-01-31T08:00:00Z, or how long ago, such as 2h",
+    });
     return NEVER;
   }),
 );

@@ -15,8 +15,10 @@ const startReplica = async (secret: string, previous?: string) => {
     },
   });
   onTestFinished(() => test.close());
-  const bearer = (by: string) => mintBridgeToken(by, { sub: people.admin.userId, now: test.clock.now() });
-  const call = async (by: string, path: string) => test.api("GET", path, { as: { bearer: await bearer(by) } });
+  const bearer = (by: string) =>
+    mintBridgeToken(by, { sub: people.admin.userId, now: test.clock.now() });
+  const call = async (by: string, path: string) =>
+    test.api("GET", path, { as: { bearer: await bearer(by) } });
   return { ...test, call, bearer };
 };
 
@@ -36,7 +38,10 @@ it("core opens cursors of both secrets during a rotation, and no others", async 
   const prepared = await startReplica(old, next);
   const rotated = await startReplica(next, old);
   const after = await startReplica(next);
-  const cursorOf = async ({ call, bearer, api, clock }: Awaited<ReturnType<typeof startReplica>>, by: string) => {
+  const cursorOf = async (
+    { call, bearer, api, clock }: Awaited<ReturnType<typeof startReplica>>,
+    by: string,
+  ) => {
     const as = { bearer: await bearer(by) };
     const asAdmin: typeof api = (method, to, more) => api(method, to, { ...more, as });
     for (let made = 0; made < 2; made++) await createTestToken({ api: asAdmin, clock });

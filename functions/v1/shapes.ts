@@ -6,7 +6,13 @@ import { webSessionId } from "../../proto/operator/bridge-token.ts";
 export const Name = Identifier(120);
 
 /** The address of a caller, as web saw it. */
-export const RemoteAddress = v.pipe(v.string("must be an IP address"), v.ip("must be an IP address"));
+export const RemoteAddress = v.pipe(
+  v.string("must be an IP address"),
+  v.ip("must be an IP address"),
+);
 
 /** The id of a session at web. */
-export const WebSessionId = v.pipe(v.string(), v.regex(webSessionId, "must be the id of a session at web"));
+export const WebSessionId = v.pipe(
+  v.string(),
+  v.regex(webSessionId, "must be the id of a session at web"),
+);

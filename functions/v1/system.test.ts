@@ -51,10 +51,13 @@ describe("the state of the system", () => {
   it.each([
     [40, 2_147_483.647],
     [-40, -2_147_483.647],
-  ])("has a core whose clock is %d days ahead, as far as the column can say", async (days, seconds) => {
-    await createCore("a", days * dayMs).report();
-    expect((await get()).cores).toMatchObject([{ clock_ahead_seconds: seconds }]);
-  });
+  ])(
+    "has a core whose clock is %d days ahead, as far as the column can say",
+    async (days, seconds) => {
+      await createCore("a", days * dayMs).report();
+      expect((await get()).cores).toMatchObject([{ clock_ahead_seconds: seconds }]);
+    },
+  );
 
   it("needs scope audit", async () => {
     expect(await test.api("GET", "/v1/system", { as: "reader" })).toMatchObject({
@@ -86,7 +89,10 @@ describe("the state of the system", () => {
       detail: "fsync is off",
       since: failed,
     });
-    expect(partOf(report, "ingest committer", "a")).toMatchObject({ state: "not_ready", since: failed });
+    expect(partOf(report, "ingest committer", "a")).toMatchObject({
+      state: "not_ready",
+      since: failed,
+    });
     expect(partOf(report, "database", "b")).toMatchObject({ state: "ready", since: began });
     // Those that need attention come first.
     expect(report.parts.slice(0, 2).map(({ state }) => state)).toEqual(["not_ready", "not_ready"]);
@@ -94,7 +100,9 @@ describe("the state of the system", () => {
 
   it("has the hosts whose newest heartbeat each core received, and no silent ones", async () => {
     await seedFleet(db, { count: 60, now: new Date(clock.now()) });
-    await db.execute(sql`update fleet_status set core = case when identity like '%7' then 'a' else 'b' end`);
+    await db.execute(
+      sql`update fleet_status set core = case when identity like '%7' then 'a' else 'b' end`,
+    );
     for (const machine of ["a", "b", "c"]) await createCore(machine).report();
     const { cores } = await get();
     for (const { machine, hosts } of cores) {
@@ -174,10 +182,17 @@ describe("the state of the system", () => {
 });
 
 it("has the limits of the alerts", async () => {
-  const alerts = await readFile(new URL("../../docs/deploy/monitoring/alerts.yaml", import.meta.url), "utf8");
+  const alerts = await readFile(
+    new URL("../../docs/deploy/monitoring/alerts.yaml", import.meta.url),
+    "utf8",
+  );
   const { exportLagSeconds, certificateDays, certificateLastDays } = systemThresholds;
   expect(alerts).toContain(`core_export_lag_seconds) > ${exportLagSeconds}`);
   for (const [name, days] of Object.entries(certificateDays))
-    expect(alerts).toMatch(new RegExp(`certificate="${name}"}\\) - time\\(\\) < ${days} \\* 86400`));
-  expect(alerts).toContain(`core_certificate_expiry_timestamp_seconds) - time() < ${certificateLastDays * 86_400}`);
+    expect(alerts).toMatch(
+      new RegExp(`certificate="${name}"}\\) - time\\(\\) < ${days} \\* 86400`),
+    );
+  expect(alerts).toContain(
+    `core_certificate_expiry_timestamp_seconds) - time() < ${certificateLastDays * 86_400}`,
+  );
 });

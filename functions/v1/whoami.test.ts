@@ -49,7 +49,9 @@ describe("GET /v1/whoami", () => {
         { ...bySession, ...times },
         { ...usual(), ...times, sub: "web" },
       ]) {
-        const { status, body } = await api("GET", "/v1/whoami", { as: { bearer: await sign(claims) } });
+        const { status, body } = await api("GET", "/v1/whoami", {
+          as: { bearer: await sign(claims) },
+        });
         expect({ status, ...body }).toMatchObject({
           status: 401,
           code: "token_clock_skew",
@@ -58,7 +60,9 @@ describe("GET /v1/whoami", () => {
         });
       }
     }
-    expect((await api("GET", "/v1/whoami", { as: { bearer: await sign(bySession) } })).status).toBe(200);
+    expect((await api("GET", "/v1/whoami", { as: { bearer: await sign(bySession) } })).status).toBe(
+      200,
+    );
   });
 
   it("A4: answers every faulty bridge token with the same 401, and logs the reason", async () => {
@@ -66,7 +70,10 @@ describe("GET /v1/whoami", () => {
     const faulty: Record<string, string> = {
       "alg none": new UnsecuredJWT(usual()).encode(),
       HS512: await new SignJWT(usual()).setProtectedHeader({ alg: "HS512", typ: "JWT" }).sign(key),
-      "another secret": await mintBridgeToken("another-secret-of-more-than-32-bytes", { sub, now: clock.now() }),
+      "another secret": await mintBridgeToken("another-secret-of-more-than-32-bytes", {
+        sub,
+        now: clock.now(),
+      }),
       "another typ": await sign(usual(), { typ: "at+jwt" }),
       "another aud": await sign({ ...usual(), aud: "web" }),
       "one aud of several": await sign({ ...usual(), aud: ["core", "web"] }),
@@ -94,22 +101,31 @@ describe("GET /v1/whoami", () => {
       expect(headers.get("www-authenticate")).toBe('Bearer realm="core"');
     }
     expect(test.log.text()).toContain("lives longer than an hour");
-    const basic = await api("GET", "/v1/whoami", { headers: { Authorization: `Basic ${btoa("a:b")}` } });
+    const basic = await api("GET", "/v1/whoami", {
+      headers: { Authorization: `Basic ${btoa("a:b")}` },
+    });
     expect(basic.status).toBe(401);
     const atTheEdge = await sign({ ...usual(), iat: iat - 300, exp: iat - 59 });
     expect((await api("GET", "/v1/whoami", { as: { bearer: atTheEdge } })).status).toBe(200);
   });
 
-  it.each(["suspended", "archived", "unverified", "absent"] as const)("rejects a person who is %s", async (status) => {
-    await test.db.update(person).set({ status }).where(eq(person.userId, people.reader.userId));
-    expect((await api("GET", "/v1/whoami", { as: "reader" })).status).toBe(401);
-    await test.db.update(person).set({ status: "active" }).where(eq(person.userId, people.reader.userId));
-  });
+  it.each(["suspended", "archived", "unverified", "absent"] as const)(
+    "rejects a person who is %s",
+    async (status) => {
+      await test.db.update(person).set({ status }).where(eq(person.userId, people.reader.userId));
+      expect((await api("GET", "/v1/whoami", { as: "reader" })).status).toBe(401);
+      await test.db
+        .update(person)
+        .set({ status: "active" })
+        .where(eq(person.userId, people.reader.userId));
+    },
+  );
 });
 
 describe("every response", () => {
   it("has an X-Request-Id: the caller's if it is well-formed, else a new one", async () => {
-    const withId = (id: string) => api("GET", "/v1/whoami", { as: "reader", headers: { "X-Request-Id": id } });
+    const withId = (id: string) =>
+      api("GET", "/v1/whoami", { as: "reader", headers: { "X-Request-Id": id } });
     expect((await withId("order-66.a_B")).headers.get("x-request-id")).toBe("order-66.a_B");
     for (const id of ["", "a b", "x".repeat(65), "näh"])
       expect((await withId(id)).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
@@ -118,10 +134,17 @@ describe("every response", () => {
   it("is a problem document for an unknown path and for a method that the path does not accept", async () => {
     const missing = await api("GET", "/v1/nowhere", { as: "admin" });
     expect(missing.headers.get("content-type")).toBe("application/problem+json");
-    expect(missing.body).toMatchObject({ type: "urn:svc:problem:not_found", status: 404, action: "fix_request" });
+    expect(missing.body).toMatchObject({
+      type: "urn:svc:problem:not_found",
+      status: 404,
+      action: "fix_request",
+    });
     expect(missing.headers.get("x-request-id")).toBe(missing.body.request_id);
     const labels = { route: "unmatched", method: "GET", status: 404 };
-    expect(test.observations).toContainEqual({ method: "httpRequest", args: [labels, expect.any(Number)] });
+    expect(test.observations).toContainEqual({
+      method: "httpRequest",
+      args: [labels, expect.any(Number)],
+    });
     const method = await api("DELETE", "/v1/whoami", { as: "admin" });
     expect(method.body).toMatchObject({ code: "method_not_allowed", status: 405 });
     expect(method.headers.get("allow")).toBe("GET");

@@ -14,7 +14,10 @@ export interface TracesConfig {
 
 const url = v.pipe(
   TextVariable,
-  v.check((value) => /^https?:\/\//.test(value) && URL.canParse(value), "must be an http or https URL"),
+  v.check(
+    (value) => /^https?:\/\//.test(value) && URL.canParse(value),
+    "must be an http or https URL",
+  ),
 );
 const percent = v.pipe(
   TextVariable,
@@ -43,7 +46,10 @@ export const tracesConfigOf = (values: TracesValues): TracesConfig | null =>
     : {
         url: values.SVC_TRACES_URL,
         headers: Object.fromEntries(
-          Object.entries(values.SVC_TRACES_HEADERS ?? {}).map(([name, value]) => [name, value.reveal()]),
+          Object.entries(values.SVC_TRACES_HEADERS ?? {}).map(([name, value]) => [
+            name,
+            value.reveal(),
+          ]),
         ),
         samplePercent: values.SVC_TRACES_SAMPLE_PERCENT,
       };
@@ -52,7 +58,13 @@ export const tracesConfigOf = (values: TracesValues): TracesConfig | null =>
 export const tracesFaults = (env: Environment, faults: ConfigFault[]): void => {
   const { SVC_TRACES_URL: address, SVC_TRACES_HEADERS: secret } = env;
   if (secret && !address)
-    faults.push({ variable: "SVC_TRACES_URL", message: "is required when SVC_TRACES_HEADERS is set" });
+    faults.push({
+      variable: "SVC_TRACES_URL",
+      message: "is required when SVC_TRACES_HEADERS is set",
+    });
   if (secret && address && !isConfidentialUrl(address))
-    faults.push({ variable: "SVC_TRACES_URL", message: "must be https while SVC_TRACES_HEADERS is set" });
+    faults.push({
+      variable: "SVC_TRACES_URL",
+      message: "must be https while SVC_TRACES_HEADERS is set",
+    });
 };

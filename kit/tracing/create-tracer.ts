@@ -2,7 +2,10 @@ import type { TracesConfig } from "./config.ts";
 import { type TracedService, type Tracer, untraced } from "./tracer.ts";
 
 /** Returns the tracer of a configuration. The SDK of OpenTelemetry is loaded only if there is one. */
-export const createTracer = async (config: TracesConfig | null, service: TracedService): Promise<Tracer> => {
+export const createTracer = async (
+  config: TracesConfig | null,
+  service: TracedService,
+): Promise<Tracer> => {
   if (config === null) return untraced;
   const { createOtlpTracer } = await import("./otlp-tracer.ts");
   return createOtlpTracer(config, service);

@@ -1,4 +1,11 @@
-import { type Context, type Span as OtelSpan, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
+import {
+  type Context,
+  type Span as OtelSpan,
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { W3CTraceContextPropagator } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
@@ -18,7 +25,11 @@ import type { Span, SpanStart, TracedService, Tracer } from "./tracer.ts";
 const closeMs = 2000;
 /** With its retries. Their timer keeps the process alive: a stop takes this long at most. */
 const exportMs = 3000;
-const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL } as const;
+const kinds = {
+  server: SpanKind.SERVER,
+  client: SpanKind.CLIENT,
+  internal: SpanKind.INTERNAL,
+} as const;
 
 /**
  * Creates a tracer that sends spans by OTLP over HTTP in batches, off the path of requests; spans that the receiver does not take in time

@@ -16,7 +16,10 @@ export const applyLeaseMs = 120_000;
 /** The name of a set, which its files give. */
 export const AppliedSetName = v.pipe(
   v.string("must be a string"),
-  v.regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, "must be 1 to 63 lowercase letters, digits and dashes"),
+  v.regex(
+    /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/,
+    "must be 1 to 63 lowercase letters, digits and dashes",
+  ),
 );
 
 /** Whether apply made the object. One that it found is changed, and never deleted. */
@@ -44,7 +47,11 @@ export const AppliedContent = v.strictObject({
   inventory: v.nullable(v.strictObject({ etag: Identifier(70), made })),
   /** The hosts by the hash of the config that they have. */
   assignments: v.array(
-    v.strictObject({ config_hash: Sha256Hex, made, identity_ids: v.array(Id, "must be an array of ids") }),
+    v.strictObject({
+      config_hash: Sha256Hex,
+      made,
+      identity_ids: v.array(Id, "must be an array of ids"),
+    }),
     "must be an array",
   ),
 });

@@ -11,12 +11,21 @@ import { ToolName, ToolResult } from "./tools.ts";
  */
 export const chatEvents = {
   text_delta: v.strictObject({ text: v.string() }),
-  tool_call: v.strictObject({ call_id: v.string(), name: ToolName, input: v.record(v.string(), v.unknown()) }),
+  tool_call: v.strictObject({
+    call_id: v.string(),
+    name: ToolName,
+    input: v.record(v.string(), v.unknown()),
+  }),
   tool_result: v.strictObject({ call_id: v.string(), name: ToolName, result: ToolResult }),
   receipt: Receipt,
   done: v.strictObject({ message_id: Id, status: v.picklist(messageStatuses) }),
   /** A problem document (docs/problems.md), as the body of a failed request would have it. */
-  error: v.looseObject({ code: v.string(), title: v.string(), status: v.number(), request_id: v.string() }),
+  error: v.looseObject({
+    code: v.string(),
+    title: v.string(),
+    status: v.number(),
+    request_id: v.string(),
+  }),
 } as const;
 
 /** The name of an event. */

@@ -14,11 +14,18 @@ export const signedBytes = (
 ): Uint8Array<ArrayBuffer> => canonicalBytes(signed);
 
 /** Returns the RFC 7638 thumbprint of a public key, base64url: the key id of an ephemeral key. */
-export const thumbprintOf = async ({ crv, kty, x }: Pick<ReceiptKey, "crv" | "kty" | "x">): Promise<string> =>
-  toBase64url(new Uint8Array(await crypto.subtle.digest("SHA-256", canonicalBytes({ crv, kty, x }))));
+export const thumbprintOf = async ({
+  crv,
+  kty,
+  x,
+}: Pick<ReceiptKey, "crv" | "kty" | "x">): Promise<string> =>
+  toBase64url(
+    new Uint8Array(await crypto.subtle.digest("SHA-256", canonicalBytes({ crv, kty, x }))),
+  );
 
 /** Returns bytes as base64url without padding. */
-export const toBase64url = (bytes: Uint8Array): string => bytes.toBase64({ alphabet: "base64url", omitPadding: true });
+export const toBase64url = (bytes: Uint8Array): string =>
+  bytes.toBase64({ alphabet: "base64url", omitPadding: true });
 
 /** Returns the bytes of canonical base64url; null for any other text, so that no two texts are one value. */
 export const fromBase64url = (text: string): Uint8Array<ArrayBuffer> | null => {
@@ -30,4 +37,5 @@ export const fromBase64url = (text: string): Uint8Array<ArrayBuffer> | null => {
   }
 };
 
-const canonicalBytes = (value: object): Uint8Array<ArrayBuffer> => new TextEncoder().encode(canonicalize(value) ?? "");
+const canonicalBytes = (value: object): Uint8Array<ArrayBuffer> =>
+  new TextEncoder().encode(canonicalize(value) ?? "");

@@ -4,7 +4,13 @@ import type { MessageStatus } from "./session.ts";
 import type { ToolName, ToolResult } from "./tools.ts";
 
 /** What a receipt is of. `closing` ends each turn. */
-export const receiptKinds = ["user_message", "tool_call", "tool_result", "answer", "closing"] as const;
+export const receiptKinds = [
+  "user_message",
+  "tool_call",
+  "tool_result",
+  "answer",
+  "closing",
+] as const;
 
 /** What a receipt is of. */
 export type ReceiptKind = (typeof receiptKinds)[number];
@@ -35,7 +41,12 @@ export type Receipt = v.InferOutput<typeof Receipt>;
 /** The payloads, by the kind of their receipt. */
 export interface ReceiptPayloads {
   user_message: { message_id: string; content: string };
-  tool_call: { message_id: string; call_id: string; name: ToolName; input: Record<string, unknown> };
+  tool_call: {
+    message_id: string;
+    call_id: string;
+    name: ToolName;
+    input: Record<string, unknown>;
+  };
   tool_result: { message_id: string; call_id: string; name: ToolName; result: ToolResult };
   /** `text` is the whole text of the answer; its tool calls have receipts of their own. */
   answer: { message_id: string; provider: string; model: string; text: string };
@@ -83,7 +94,9 @@ export const ReceiptFile = v.strictObject({
   session_id: Id,
   head: ReceiptHead,
   keys: v.array(ReceiptKey),
-  items: v.array(v.strictObject({ ...Receipt.entries, payload: v.record(v.string(), v.unknown()) })),
+  items: v.array(
+    v.strictObject({ ...Receipt.entries, payload: v.record(v.string(), v.unknown()) }),
+  ),
 });
 
 /** The receipts of a conversation with their payloads. */

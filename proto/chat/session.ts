@@ -26,7 +26,12 @@ export const MessagePart = v.variant("type", [
     name: ToolName,
     input: v.record(v.string(), v.unknown()),
   }),
-  v.strictObject({ type: v.literal("tool_result"), call_id: v.string(), name: ToolName, result: ToolResult }),
+  v.strictObject({
+    type: v.literal("tool_result"),
+    call_id: v.string(),
+    name: ToolName,
+    result: ToolResult,
+  }),
 ]);
 
 /** A piece of a message. */
@@ -61,7 +66,10 @@ export const ChatSession = v.strictObject({
 export type ChatSession = v.InferOutput<typeof ChatSession>;
 
 /** Response of `GET /v1/chat/sessions/{id}`: a conversation with its messages, oldest first. */
-export const ChatConversation = v.strictObject({ ...ChatSession.entries, messages: v.array(ChatMessage) });
+export const ChatConversation = v.strictObject({
+  ...ChatSession.entries,
+  messages: v.array(ChatMessage),
+});
 
 /** A conversation with its messages. */
 export type ChatConversation = v.InferOutput<typeof ChatConversation>;

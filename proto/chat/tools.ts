@@ -10,7 +10,8 @@ export const ToolName = v.picklist(toolNames);
 export type ToolName = v.InferOutput<typeof ToolName>;
 
 /** Whether a text is the name of a tool. */
-export const isToolName = (text: string): text is ToolName => (toolNames as readonly string[]).includes(text);
+export const isToolName = (text: string): text is ToolName =>
+  (toolNames as readonly string[]).includes(text);
 
 /** The input of each tool. */
 export const toolInputs = {

@@ -1,6 +1,11 @@
 import fc from "fast-check";
 import { beforeAll, describe, expect, it } from "vitest";
-import { createTestReceiptKey, signChain, type TestEntry, type TestReceiptKey } from "../../tests/support/receipts.ts";
+import {
+  createTestReceiptKey,
+  signChain,
+  type TestEntry,
+  type TestReceiptKey,
+} from "../../tests/support/receipts.ts";
 import type { ReceiptFile } from "./receipt.ts";
 import { verifyReceipts } from "./verify-receipts.ts";
 
@@ -16,13 +21,26 @@ beforeAll(async () => {
 
 const words = fc.string({ maxLength: 12, unit: "grapheme" });
 const callEntries = fc
-  .record({ statement: words, rows: fc.array(fc.array(fc.oneof(words, fc.double(), fc.constant(null)))) })
+  .record({
+    statement: words,
+    rows: fc.array(fc.array(fc.oneof(words, fc.double(), fc.constant(null)))),
+  })
   .map(({ statement, rows }): TestEntry[] => [
-    { kind: "tool_call", payload: { message_id: "m", call_id: "c", name: "query_sql", input: { statement } } },
-    { kind: "tool_result", payload: { message_id: "m", call_id: "c", result: { kind: "rows", rows: plain(rows) } } },
+    {
+      kind: "tool_call",
+      payload: { message_id: "m", call_id: "c", name: "query_sql", input: { statement } },
+    },
+    {
+      kind: "tool_result",
+      payload: { message_id: "m", call_id: "c", result: { kind: "rows", rows: plain(rows) } },
+    },
   ]);
 const turnEntries = fc
-  .record({ content: words, calls: fc.array(callEntries, { maxLength: 2 }), text: fc.option(words) })
+  .record({
+    content: words,
+    calls: fc.array(callEntries, { maxLength: 2 }),
+    text: fc.option(words),
+  })
   .map(({ content, calls, text }): TestEntry[] => [
     { kind: "user_message", payload: { message_id: "q", content } },
     ...calls.flat(),
@@ -114,7 +132,10 @@ describe("verifyReceipts", () => {
         const file = await signed(entries);
         for (const leaf of leavesOf(file.head, () => undefined, "")) {
           leaf.set(altered(leaf.value, at));
-          expect({ path: leaf.path, kind: (await faultOf(file))?.kind }).toEqual({ path: leaf.path, kind: "head" });
+          expect({ path: leaf.path, kind: (await faultOf(file))?.kind }).toEqual({
+            path: leaf.path,
+            kind: "head",
+          });
           leaf.set(leaf.value);
         }
       }),
@@ -135,7 +156,10 @@ describe("verifyReceipts", () => {
         const repeated = { ...file, items: file.items.toSpliced(one, 0, item) };
         expect(await faultOf(repeated)).toEqual({ seq: one + 2, kind: "sequence" });
         if (one === other) return;
-        const swapped = { ...file, items: file.items.with(one, file.items[other] ?? item).with(other, item) };
+        const swapped = {
+          ...file,
+          items: file.items.with(one, file.items[other] ?? item).with(other, item),
+        };
         expect(await faultOf(swapped)).toEqual({ seq: Math.min(one, other) + 1, kind: "sequence" });
       }),
       runs,
@@ -162,11 +186,20 @@ describe("verifyReceipts", () => {
     const other = await signed(turn, otherSessionId);
     const [, answer] = other.items;
     if (answer === undefined) throw new Error("no answer");
-    expect(await faultOf({ ...file, items: file.items.with(1, answer) })).toEqual({ seq: 2, kind: "session" });
+    expect(await faultOf({ ...file, items: file.items.with(1, answer) })).toEqual({
+      seq: 2,
+      kind: "session",
+    });
     const renamed = { ...answer, session_id: sessionId };
-    expect(await faultOf({ ...file, items: file.items.with(1, renamed) })).toEqual({ seq: 2, kind: "signature" });
+    expect(await faultOf({ ...file, items: file.items.with(1, renamed) })).toEqual({
+      seq: 2,
+      kind: "signature",
+    });
     expect(await faultOf({ ...file, head: other.head })).toEqual({ seq: 3, kind: "head" });
-    expect(await faultOf({ ...file, session_id: otherSessionId })).toEqual({ seq: 1, kind: "session" });
+    expect(await faultOf({ ...file, session_id: otherSessionId })).toEqual({
+      seq: 1,
+      kind: "session",
+    });
     // Another chain of the same conversation: signed, and not the one before it.
     const forked = await signed([
       { kind: "user_message", payload: { message_id: "q", content: "two" } },
@@ -174,7 +207,10 @@ describe("verifyReceipts", () => {
     ]);
     const [question] = forked.items;
     if (question === undefined) throw new Error("no question");
-    expect(await faultOf({ ...file, items: file.items.with(0, question) })).toEqual({ seq: 2, kind: "previous" });
+    expect(await faultOf({ ...file, items: file.items.with(0, question) })).toEqual({
+      seq: 2,
+      kind: "previous",
+    });
     expect(await faultOf({ ...file, head: forked.head })).toEqual({ seq: 3, kind: "head" });
     const shorter = await signed(turn.slice(0, 1));
     expect(await faultOf({ ...file, head: shorter.head })).toEqual({ seq: 3, kind: "head" });
@@ -192,13 +228,19 @@ describe("verifyReceipts", () => {
     const file = await signChain(sessionId, turn, first);
     expect(await faultOf(file, [second.key])).toEqual({ seq: 1, kind: "key" });
     expect(await faultOf(file, [first.key, impostor.key])).toEqual({ seq: 1, kind: "key" });
-    expect((await verifyReceipts({ ...file, keys: [impostor.key] })).fault).toEqual({ seq: 1, kind: "signature" });
+    expect((await verifyReceipts({ ...file, keys: [impostor.key] })).fault).toEqual({
+      seq: 1,
+      kind: "signature",
+    });
   });
 
   it("T5: a signature or key in another spelling of base64url is a fault", async () => {
-    const file = await signed([{ kind: "user_message", payload: { message_id: "q", content: "one" } }]);
+    const file = await signed([
+      { kind: "user_message", payload: { message_id: "q", content: "one" } },
+    ]);
     // The last character has bits that decoding ignores.
-    const respelled = (text: string) => text.slice(0, -1) + String.fromCharCode(text.charCodeAt(text.length - 1) + 1);
+    const respelled = (text: string) =>
+      text.slice(0, -1) + String.fromCharCode(text.charCodeAt(text.length - 1) + 1);
     const [item] = file.items;
     if (item === undefined) throw new Error("no receipt");
     const items = [{ ...item, signature: respelled(item.signature) }];
@@ -210,12 +252,24 @@ describe("verifyReceipts", () => {
   });
 
   it("T5: receipts in an order that no turn has do not verify, though they are signed", async () => {
-    const question: TestEntry = { kind: "user_message", payload: { message_id: "q", content: "one" } };
+    const question: TestEntry = {
+      kind: "user_message",
+      payload: { message_id: "q", content: "one" },
+    };
     const answer: TestEntry = { kind: "answer", payload: { message_id: "m", text: "a" } };
-    const closing: TestEntry = { kind: "closing", payload: { message_id: "m", status: "complete" } };
+    const closing: TestEntry = {
+      kind: "closing",
+      payload: { message_id: "m", status: "complete" },
+    };
     expect(await faultOf(await signed([answer, closing]))).toEqual({ seq: 1, kind: "order" });
-    expect(await faultOf(await signed([question, answer, answer]))).toEqual({ seq: 3, kind: "order" });
-    expect(await faultOf(await signed([question, answer, question]))).toEqual({ seq: 3, kind: "order" });
+    expect(await faultOf(await signed([question, answer, answer]))).toEqual({
+      seq: 3,
+      kind: "order",
+    });
+    expect(await faultOf(await signed([question, answer, question]))).toEqual({
+      seq: 3,
+      kind: "order",
+    });
     expect(await faultOf(await signed([question, answer]))).toBeNull();
   });
 });

@@ -62,14 +62,21 @@ type Signed = Omit<Item, "payload"> | ReceiptHead;
 
 const faultOf = async (
   { payload, ...receipt }: Item,
-  chain: { file: ReceiptFile; seq: number; previous: string; before: ReceiptKind | undefined; verify: Verify },
+  chain: {
+    file: ReceiptFile;
+    seq: number;
+    previous: string;
+    before: ReceiptKind | undefined;
+    verify: Verify;
+  },
 ): Promise<ReceiptFaultKind | null> => {
   if (receipt.session_id !== chain.file.session_id) return "session";
   if (receipt.seq !== chain.seq) return "sequence";
   const fault = await chain.verify(receipt);
   if (fault !== null) return fault;
   // What RFC 8785 cannot express, such as 1e400, was never hashed.
-  if ((await canonicalSha256(payload).catch(() => null)) !== receipt.payload_sha256) return "payload";
+  if ((await canonicalSha256(payload).catch(() => null)) !== receipt.payload_sha256)
+    return "payload";
   if (receipt.prev_sha256 !== chain.previous) return "previous";
   return follows(receipt.kind, chain.before) && hasLength(receipt, payload) ? null : "order";
 };
@@ -86,7 +93,10 @@ const successors: Readonly<Record<ReceiptKind, readonly ReceiptKind[]>> = {
 const follows = (kind: ReceiptKind, before: ReceiptKind | undefined): boolean =>
   before === undefined ? kind === "user_message" : successors[before].includes(kind);
 
-const hasLength = ({ kind, seq, length }: Omit<Item, "payload">, payload: Item["payload"]): boolean =>
+const hasLength = (
+  { kind, seq, length }: Omit<Item, "payload">,
+  payload: Item["payload"],
+): boolean =>
   kind === "closing" ? length === seq && payload.length === seq : length === undefined;
 
 const headFault = async (
@@ -113,7 +123,10 @@ const createVerifier = (keys: readonly ReceiptKey[]): Verify => {
     if (key === null) return "key";
     const bytes = fromBase64url(signature);
     const covered = bytesOf(signed);
-    const isSigned = bytes !== null && covered !== null && (await crypto.subtle.verify("Ed25519", key, bytes, covered));
+    const isSigned =
+      bytes !== null &&
+      covered !== null &&
+      (await crypto.subtle.verify("Ed25519", key, bytes, covered));
     return isSigned ? null : "signature";
   };
 };
@@ -130,5 +143,7 @@ const bytesOf = (signed: Omit<Signed, "signature">): Uint8Array<ArrayBuffer> | n
 /** Returns the key; null unless there is exactly one, and it is valid. */
 const importKey = async ([jwk, ...others]: readonly ReceiptKey[]): Promise<CryptoKey | null> => {
   const raw = jwk === undefined || others.length > 0 ? null : fromBase64url(jwk.x);
-  return raw === null ? null : crypto.subtle.importKey("raw", raw, "Ed25519", false, ["verify"]).catch(() => null);
+  return raw === null
+    ? null
+    : crypto.subtle.importKey("raw", raw, "Ed25519", false, ["verify"]).catch(() => null);
 };

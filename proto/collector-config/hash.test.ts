@@ -6,7 +6,9 @@ import { stringify } from "yaml";
 import { configHash } from "./hash.ts";
 import shared from "./vectors.json" with { type: "json" };
 
-const key = fc.stringMatching(/^[a-z_]{1,8}$/).filter((name) => !["management", "labels"].includes(name));
+const key = fc
+  .stringMatching(/^[a-z_]{1,8}$/)
+  .filter((name) => !["management", "labels"].includes(name));
 const leaf = fc.oneof(fc.string(), fc.integer(), fc.boolean(), fc.constant(null));
 const tree = fc.dictionary(key, fc.oneof(leaf, fc.array(leaf), fc.dictionary(key, leaf)));
 const sha256 = (text: string | undefined) =>
@@ -30,8 +32,12 @@ describe("configHash", () => {
 
   it("ignores comments, order, quoting and anchors, and fills in no defaults", async () => {
     const hash = await configHash("a: {x: 1, y: [true, null]}\nb: {x: 1, y: [true, null]}\n");
-    expect(await configHash("# note\nb: &n\n  y:\n    - true\n    - ~\n  'x': 0x1\na: *n\n")).toBe(hash);
-    expect(await configHash("a: {x: 1, y: [true, null]}\nb: {x: 1, y: [true, null]}\nlog: {}\n")).not.toBe(hash);
+    expect(await configHash("# note\nb: &n\n  y:\n    - true\n    - ~\n  'x': 0x1\na: *n\n")).toBe(
+      hash,
+    );
+    expect(
+      await configHash("a: {x: 1, y: [true, null]}\nb: {x: 1, y: [true, null]}\nlog: {}\n"),
+    ).not.toBe(hash);
   });
 
   it("leaves out the two reporting-only keys, and a management section with nothing else", async () => {
@@ -41,18 +47,29 @@ describe("configHash", () => {
     expect(await configHash("buffer: {dir: /q}\nmanagement: {}")).not.toBe(bare);
     const managed = await configHash("management: {core_url: u}");
     expect(await configHash(`management: {core_url: u, ${reporting}}`)).toBe(managed);
-    expect(await configHash(`nested: {management: {${reporting}}}`)).not.toBe(await configHash("nested: {}"));
+    expect(await configHash(`nested: {management: {${reporting}}}`)).not.toBe(
+      await configHash("nested: {}"),
+    );
   });
 
   it("leaves out the labels of the host, and no other key of that name", async () => {
     const bare = await configHash("buffer: {dir: /q}");
     expect(await configHash("buffer: {dir: /q}\nlabels: {env: prod}")).toBe(bare);
-    expect(await configHash("labels: {}\nbuffer: {dir: /q}\nmanagement: {desired_config_hash: d}")).toBe(bare);
+    expect(
+      await configHash("labels: {}\nbuffer: {dir: /q}\nmanagement: {desired_config_hash: d}"),
+    ).toBe(bare);
     expect(await configHash("buffer: {dir: /q, labels: {env: prod}}")).not.toBe(bare);
   });
 
   it("is null for a text that is not one well-formed document, and hashes an invalid config", async () => {
-    for (const text of ["a: [", "a: 1\na: 2", "a: 1\n---\nb: 2", "a: .inf", 'a: "\\ud800"', "a: !x 1"])
+    for (const text of [
+      "a: [",
+      "a: 1\na: 2",
+      "a: 1\n---\nb: 2",
+      "a: .inf",
+      'a: "\\ud800"',
+      "a: !x 1",
+    ])
       expect(await configHash(text)).toBeNull();
     expect(await configHash("nonsense: 1")).toMatch(/^[0-9a-f]{64}$/);
     expect(await configHash("")).toBe(sha256("null"));

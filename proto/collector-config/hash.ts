@@ -16,7 +16,9 @@ export const hashTree = async (parsed: ParsedTree | UnparsedTree): Promise<strin
   if (!parsed.ok) return null;
   const canonical = canonicalize(withoutReportingOnly(parsed.tree));
   if (canonical === undefined) return null;
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical))).toHex();
+  return new Uint8Array(
+    await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical)),
+  ).toHex();
 };
 
 const withoutReportingOnly = (tree: Tree): Tree => {

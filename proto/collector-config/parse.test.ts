@@ -27,7 +27,12 @@ describe("parseCollectorConfig", () => {
       sources: [],
       forwarder: {
         endpoint: "core.example.net:8443",
-        mtls: { certFile: "/i/tls.crt", keyFile: "/i/tls.key", caFile: "/i/ca.pem", serverName: undefined },
+        mtls: {
+          certFile: "/i/tls.crt",
+          keyFile: "/i/tls.key",
+          caFile: "/i/ca.pem",
+          serverName: undefined,
+        },
         batch: { maxEnvelopes: 500, maxBytes: 1_048_576, lingerMs: 50 },
         maxInFlightFrames: 8,
         compression: "gzip",
@@ -74,11 +79,31 @@ describe("parseCollectorConfig", () => {
 
   it.each([
     ["an unknown key", `${minimal}managment: {}\n`, { path: "managment", line: 6, column: 1 }],
-    ["a nested unknown key", `${minimal}log: {levle: info}\n`, { path: "log.levle", line: 6, column: 7 }],
-    ["a key of every object", `${minimal}constructor: 1\n`, { path: "constructor", line: 6, column: 1 }],
-    ["a key that would be a prototype", `${minimal}__proto__: {}\n`, { path: "__proto__", line: 6, column: 1 }],
-    ["a duplicate key", `${minimal}buffer: {dir: /other}\n`, { path: "buffer", line: 6, column: 1 }],
-    ["a missing required key", minimal.replace("  dir: /q\n", "  {}\n"), { path: "buffer.dir", line: 4, column: 1 }],
+    [
+      "a nested unknown key",
+      `${minimal}log: {levle: info}\n`,
+      { path: "log.levle", line: 6, column: 7 },
+    ],
+    [
+      "a key of every object",
+      `${minimal}constructor: 1\n`,
+      { path: "constructor", line: 6, column: 1 },
+    ],
+    [
+      "a key that would be a prototype",
+      `${minimal}__proto__: {}\n`,
+      { path: "__proto__", line: 6, column: 1 },
+    ],
+    [
+      "a duplicate key",
+      `${minimal}buffer: {dir: /other}\n`,
+      { path: "buffer", line: 6, column: 1 },
+    ],
+    [
+      "a missing required key",
+      minimal.replace("  dir: /q\n", "  {}\n"),
+      { path: "buffer.dir", line: 4, column: 1 },
+    ],
     ["a sequence for a mapping", `${minimal}log: []\n`, { path: "log", line: 6, column: 6 }],
     ["an empty section", `${minimal}management:\n`, { path: "management", line: 6 }],
     [
@@ -91,21 +116,43 @@ describe("parseCollectorConfig", () => {
       `${minimal.trimEnd()}\n  max_disk_usage_mb: 0\n`,
       { path: "buffer.max_disk_usage_mb" },
     ],
-    ["an unknown source", `${minimal}sources:\n  - {type: syslog}\n`, { path: "sources.0.type", line: 7, column: 12 }],
+    [
+      "an unknown source",
+      `${minimal}sources:\n  - {type: syslog}\n`,
+      { path: "sources.0.type", line: 7, column: 12 },
+    ],
     [
       "a bad start_at",
       `${minimal}sources: [{type: file, include: [/a], start_at: now}]`,
       { path: "sources.0.start_at" },
     ],
-    ["plain http to core", `${minimal}management: {core_url: "http://127.0.0.1"}`, { path: "management.core_url" }],
-    ["credentials in core_url", `${minimal}management: {core_url: "https://a:b@c"}`, { path: "management.core_url" }],
-    ...["::1:8443", "[:::]:8443", "999.0.0.1:8443", "[x:8443"].map((endpoint): [string, string, object] => [
-      `the endpoint ${endpoint}`,
-      minimal.replace("core.example.net:8443", `"${endpoint}"`),
-      { path: "forwarder.endpoint" },
-    ]),
-    ["an endpoint without a port", minimal.replace(":8443", ""), { path: "forwarder.endpoint", line: 2, column: 13 }],
-    ["another acknowledgement", `${minimal}run_as_root_acknowledged: yes`, { path: "run_as_root_acknowledged" }],
+    [
+      "plain http to core",
+      `${minimal}management: {core_url: "http://127.0.0.1"}`,
+      { path: "management.core_url" },
+    ],
+    [
+      "credentials in core_url",
+      `${minimal}management: {core_url: "https://a:b@c"}`,
+      { path: "management.core_url" },
+    ],
+    ...["::1:8443", "[:::]:8443", "999.0.0.1:8443", "[x:8443"].map(
+      (endpoint): [string, string, object] => [
+        `the endpoint ${endpoint}`,
+        minimal.replace("core.example.net:8443", `"${endpoint}"`),
+        { path: "forwarder.endpoint" },
+      ],
+    ),
+    [
+      "an endpoint without a port",
+      minimal.replace(":8443", ""),
+      { path: "forwarder.endpoint", line: 2, column: 13 },
+    ],
+    [
+      "another acknowledgement",
+      `${minimal}run_as_root_acknowledged: yes`,
+      { path: "run_as_root_acknowledged" },
+    ],
     ["a merge key", `x: &x {a: 1}\n<<: *x\n${minimal}`, { path: "x", line: 1, column: 1 }],
     ["a custom tag", `${minimal}host_id: !env NAME\n`, { line: 6, column: 10 }],
     ["a second document", `${minimal}---\n${minimal}`, { line: 6, column: 1 }],
@@ -116,7 +163,12 @@ describe("parseCollectorConfig", () => {
   });
 
   it("locates an error behind an alias at the value that the alias names", () => {
-    expect(errorsOf(`${minimal}log: &l {level: 5}\nmanagement: *l\n`).map(({ path, line }) => [path, line])).toEqual([
+    expect(
+      errorsOf(`${minimal}log: &l {level: 5}\nmanagement: *l\n`).map(({ path, line }) => [
+        path,
+        line,
+      ]),
+    ).toEqual([
       ["log.level", 6],
       ["management.level", 7],
     ]);
@@ -141,7 +193,9 @@ describe("parseCollectorConfig", () => {
       "- ".repeat(100_000),
       "a: ".repeat(80_000),
     ]) {
-      const spent = await cpuMillisecondsOf(50, () => expect(parseCollectorConfig(text).ok).toBe(false));
+      const spent = await cpuMillisecondsOf(50, () =>
+        expect(parseCollectorConfig(text).ok).toBe(false),
+      );
       expect(spent).toBeLessThan(50);
     }
   });
@@ -167,7 +221,9 @@ describe("parseCollectorConfig", () => {
   it("O3: accepts 10,000 tokens, and any number in a file of its own operator", () => {
     const list = (items: number) => "- a\n".repeat(items);
     const tooMany = {
-      errors: [expect.objectContaining({ message: expect.stringMatching(/^must have at most 10000 /) })],
+      errors: [
+        expect.objectContaining({ message: expect.stringMatching(/^must have at most 10000 /) }),
+      ],
     };
     expect(parseTree(list(1_500)).ok).toBe(true);
     expect(parseTree(list(2_500))).toMatchObject(tooMany);
@@ -181,7 +237,9 @@ describe("parseCollectorConfig", () => {
     expect(parsed.ok && parsed.errorAt(["k".repeat(64_000), 3999], "here").column).toBe(8002);
     expect(parseTree(`a: &a ${"k".repeat(64_000)}\nb: [${"*a, ".repeat(2_000)}]`)).toMatchObject({
       ok: false,
-      errors: expect.arrayContaining([expect.objectContaining({ message: "the aliases repeat too much" })]),
+      errors: expect.arrayContaining([
+        expect.objectContaining({ message: "the aliases repeat too much" }),
+      ]),
     });
   });
 

@@ -27,18 +27,27 @@ export type ParsedCollectorConfig =
  * keys are errors with path, line and column of the key, or of the section that lacks it. Messages name keys and expectations, never
  * values. Never throws.
  */
-export const parseCollectorConfig = (text: string): ParsedCollectorConfig => validateCollectorConfig(parseTree(text));
+export const parseCollectorConfig = (text: string): ParsedCollectorConfig =>
+  validateCollectorConfig(parseTree(text));
 
 /** Validates a config whose text is parsed already: see `parseCollectorConfig`. */
-export const validateCollectorConfig = (parsed: ParsedTree | UnparsedTree): ParsedCollectorConfig => {
+export const validateCollectorConfig = (
+  parsed: ParsedTree | UnparsedTree,
+): ParsedCollectorConfig => {
   if (!parsed.ok) return parsed;
   const result = v.safeParse(CollectorConfigYaml, parsed.tree);
   if (result.success) return { ok: true, config: toConfig(result.output), errorAt: parsed.errorAt };
-  return { ok: false, errors: result.issues.slice(0, configErrorsMax).map((issue) => textErrorOf(issue, parsed)) };
+  return {
+    ok: false,
+    errors: result.issues.slice(0, configErrorsMax).map((issue) => textErrorOf(issue, parsed)),
+  };
 };
 
 /** Returns what is wrong with a tree, by an issue of its schema: the path and what was expected, never the value. */
-export const textErrorOf = (issue: v.BaseIssue<unknown>, { errorAt }: ParsedTree): ConfigTextError => {
+export const textErrorOf = (
+  issue: v.BaseIssue<unknown>,
+  { errorAt }: ParsedTree,
+): ConfigTextError => {
   const path: TreePath = (issue.path ?? []).map((item) => item.key as string | number);
   if (issue.type === "strict_object" && issue.path?.at(-1)?.origin === "key")
     return issue.expected === "never"
@@ -61,7 +70,10 @@ type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 
 type WireListener = NonNullable<Extract<Wire["sources"][number], { type: "otlp" }>["grpc"]>;
 
-const toListener = ({ listen, allowed_hosts: allowedHosts }: WireListener) => ({ listen, allowedHosts });
+const toListener = ({ listen, allowed_hosts: allowedHosts }: WireListener) => ({
+  listen,
+  allowedHosts,
+});
 
 const toSource = (source: Wire["sources"][number]) => {
   if (source.type === "otlp") {
@@ -77,7 +89,12 @@ const toSource = (source: Wire["sources"][number]) => {
     return { type: source.type, ...(grpc === undefined && http === undefined ? both : chosen) };
   }
   if (source.type === "file")
-    return { type: source.type, include: source.include, exclude: source.exclude, startAt: source.start_at };
+    return {
+      type: source.type,
+      include: source.include,
+      exclude: source.exclude,
+      startAt: source.start_at,
+    };
   return { type: source.type, intervalSeconds: source.interval_seconds };
 };
 

@@ -8,14 +8,16 @@ export const rootAcknowledgement = "I-UNDERSTAND-ROOT-MODE";
 export const otlpGrpcListen = "127.0.0.1:4317";
 export const otlpHttpListen = "127.0.0.1:4318";
 
-const isMapping = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value);
+const isMapping = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** A mapping with exactly these keys. Valibot's own object schemas also accept a sequence. */
 const section = <const Entries extends v.ObjectEntries>(entries: Entries) =>
   v.pipe(v.unknown(), v.check(isMapping, "must be a mapping"), v.strictObject(entries));
 
 /** An optional section; without it, its own defaults apply. */
-const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) => v.optional(section(entries), {});
+const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) =>
+  v.optional(section(entries), {});
 
 const hasControl = (text: string): boolean => {
   for (let index = 0; index < text.length; index++) {
@@ -82,7 +84,10 @@ const isCoreUrl = (text: string): boolean => {
   );
 };
 
-const ConfigHash = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/, "must be a SHA-256 in lowercase hex (64 characters)"));
+const ConfigHash = v.pipe(
+  v.string(),
+  v.regex(/^[0-9a-f]{64}$/, "must be a SHA-256 in lowercase hex (64 characters)"),
+);
 
 const Hosts = v.pipe(
   v.array(
@@ -99,7 +104,9 @@ const Hosts = v.pipe(
 );
 
 const otlpListener = (listen: string) =>
-  v.optional(section({ listen: v.optional(ListenAddress, listen), allowed_hosts: v.optional(Hosts, []) }));
+  v.optional(
+    section({ listen: v.optional(ListenAddress, listen), allowed_hosts: v.optional(Hosts, []) }),
+  );
 
 const OtlpSource = v.strictObject({
   type: v.literal("otlp"),
@@ -137,7 +144,12 @@ export const CollectorConfigYaml = section({
   sources: v.optional(v.pipe(v.array(Source), v.maxLength(64, "must be at most 64 sources")), []),
   forwarder: section({
     endpoint: Endpoint,
-    mtls: section({ cert_file: Path, key_file: Path, ca_file: Path, server_name: v.optional(ServerName) }),
+    mtls: section({
+      cert_file: Path,
+      key_file: Path,
+      ca_file: Path,
+      server_name: v.optional(ServerName),
+    }),
     batch: optionalSection({
       max_envelopes: v.optional(integer(1, 10_000), 500),
       max_bytes: v.optional(integer(1024, 4_194_304), 1_048_576),
@@ -157,7 +169,10 @@ export const CollectorConfigYaml = section({
   }),
   management: optionalSection({
     core_url: v.optional(
-      v.pipe(v.string(), v.check(isCoreUrl, "must be an https:// URL without credentials, query or fragment")),
+      v.pipe(
+        v.string(),
+        v.check(isCoreUrl, "must be an https:// URL without credentials, query or fragment"),
+      ),
     ),
     server_name: v.optional(ServerName),
     ca_file: v.optional(Path),
@@ -165,9 +180,10 @@ export const CollectorConfigYaml = section({
     desired_config_hash: v.optional(ConfigHash),
     last_known_good_config_hash: v.optional(ConfigHash),
     apply_desired_config: v.optional(v.boolean(), false),
-    file_roots: v.optional(v.pipe(v.array(AbsolutePath), v.maxLength(64, "must be at most 64 directories")), [
-      "/var/log",
-    ]),
+    file_roots: v.optional(
+      v.pipe(v.array(AbsolutePath), v.maxLength(64, "must be at most 64 directories")),
+      ["/var/log"],
+    ),
     listen_hosts: v.optional(Hosts, []),
     remote_diag: v.optional(v.boolean(), true),
   }),

@@ -74,7 +74,8 @@ const syntaxMessages: Partial<Record<ErrorCode, string>> = {
   MULTIPLE_DOCS: "only one document is allowed",
   NON_STRING_KEY: "a key must be plain text",
   TAB_AS_INDENT: "indentation must be spaces, not tabs",
-  TAG_RESOLVE_FAILED: "the tag or escape is not supported: only the core tags of YAML 1.2 are allowed",
+  TAG_RESOLVE_FAILED:
+    "the tag or escape is not supported: only the core tags of YAML 1.2 are allowed",
   RESOURCE_EXHAUSTION: "the nesting is too deep",
 };
 
@@ -83,14 +84,18 @@ const syntaxMessages: Partial<Record<ErrorCode, string>> = {
  * JSON cannot represent exactly, more than `tokensMax` tokens, nesting beyond 32, and aliases to more than 10,000 nodes, each 64
  * characters of text being one. Never throws.
  */
-export const parseTree = (text: string, tokensMax = tokensMaxDefault): ParsedTree | UnparsedTree => {
+export const parseTree = (
+  text: string,
+  tokensMax = tokensMaxDefault,
+): ParsedTree | UnparsedTree => {
   const reject = (message: string): UnparsedTree => ({
     ok: false,
     errors: [{ path: "", line: 1, column: 1, message }],
   });
   if (new TextEncoder().encode(text).byteLength > configBytesMax)
     return reject(`must be at most ${configBytesMax} bytes`);
-  if (hasMoreTokens(text, tokensMax)) return reject(`must have at most ${tokensMax} words, marks, spaces and lines`);
+  if (hasMoreTokens(text, tokensMax))
+    return reject(`must have at most ${tokensMax} words, marks, spaces and lines`);
 
   const lines = new LineCounter();
   const locate = (offset: number) => {
@@ -218,7 +223,8 @@ const buildTree = (
     if (path.length > depthMax) return reject("the nesting is too deep");
     if (isAlias(node)) {
       const target = anchors.get(node.source);
-      if (target === undefined || target === "open") return reject("an alias must name an anchor before it");
+      if (target === undefined || target === "open")
+        return reject("an alias must name an anchor before it");
       aliasedNodes += target.nodes;
       nodes += target.nodes;
       if (aliasedNodes > aliasedNodesMax) return reject("the aliases repeat too much");
@@ -241,15 +247,19 @@ const buildTree = (
     const below = (name: string | number, child: Node | null, offset: number): Tree =>
       build(child, [...path, name], addChild(position, name, offset));
     if (isSeq(node))
-      return node.items.map((item, index) => below(index, item as Node | null, nodeOffset(item, position.value)));
+      return node.items.map((item, index) =>
+        below(index, item as Node | null, nodeOffset(item, position.value)),
+      );
     if (isMap(node)) {
       const mapping: { [key: string]: Tree } = Object.create(null);
       for (const pair of node.items as Pair<Node, Node | null>[]) {
-        const key = isScalar(pair.key) && typeof pair.key.value === "string" ? pair.key.value : undefined;
+        const key =
+          isScalar(pair.key) && typeof pair.key.value === "string" ? pair.key.value : undefined;
         const at = nodeOffset(pair.key, position.value);
         if (key === undefined || !key.isWellFormed())
           faults.push({ path, offset: at, message: "a key must be plain text" });
-        else if (key in mapping) faults.push({ path: [...path, key], offset: at, message: "the key is repeated" });
+        else if (key in mapping)
+          faults.push({ path: [...path, key], offset: at, message: "the key is repeated" });
         else {
           countText(key);
           mapping[key] = below(key, pair.value, at);
@@ -265,7 +275,9 @@ const buildTree = (
     }
     if (typeof value === "number") {
       if (!Number.isFinite(value)) return reject("must be a finite number");
-      return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? value : reject("must be within ±(2^53−1)");
+      return Math.abs(value) <= Number.MAX_SAFE_INTEGER
+        ? value
+        : reject("must be within ±(2^53−1)");
     }
     return typeof value === "boolean" || value === null ? value : reject("is not supported");
   };
@@ -273,4 +285,5 @@ const buildTree = (
   return build(root, [], positions);
 };
 
-const nodeOffset = (node: unknown, fallback: number): number => (node as Node | null)?.range?.[0] ?? fallback;
+const nodeOffset = (node: unknown, fallback: number): number =>
+  (node as Node | null)?.range?.[0] ?? fallback;

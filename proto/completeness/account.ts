@@ -48,7 +48,8 @@ export const statedLosses = (body: AccountBody): StatedLosses => {
     const name = sourceRefusals[reason - 1];
     if (name) totals[name] = limited(BigInt(totals[name] ?? 0) + records);
   }
-  const sumOf = (rules: AccountBody["filtered"]) => limited(rules.reduce((sum, { records }) => sum + records, 0n));
+  const sumOf = (rules: AccountBody["filtered"]) =>
+    limited(rules.reduce((sum, { records }) => sum + records, 0n));
   return {
     refused: totals,
     expired: limited(body.expired),

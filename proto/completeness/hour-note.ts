@@ -46,7 +46,9 @@ export const unpackNotes = (text: string | null): Map<number, HourNote> => {
         stored,
         shortages: kept.flatMap(([index, count, reason]) => {
           const kind = shortageKinds[index];
-          return kind === undefined ? [] : [{ kind, count, ...(reason === undefined ? {} : { reason }) }];
+          return kind === undefined
+            ? []
+            : [{ kind, count, ...(reason === undefined ? {} : { reason }) }];
         }),
       },
     ]),
@@ -54,7 +56,8 @@ export const unpackNotes = (text: string | null): Map<number, HourNote> => {
 };
 
 /** Returns the state that a byte of a day's row names; null for 0, an hour that is not decided. */
-export const stateOfByte = (byte: number | undefined): HourState | null => hourStates[(byte ?? 0) - 1] ?? null;
+export const stateOfByte = (byte: number | undefined): HourState | null =>
+  hourStates[(byte ?? 0) - 1] ?? null;
 
 /** Returns the byte of a state in a day's row. */
 export const byteOfState = (state: HourState): number => hourStates.indexOf(state) + 1;

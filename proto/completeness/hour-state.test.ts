@@ -51,7 +51,12 @@ const stateWith = (
     fromMs = hour - 5 * hourLength,
     throughMs = Math.max(hour, ...accounts.map(({ toMs }) => toMs)),
     ...facts
-  }: Partial<HourFacts> & { nowMs?: number; exportedBelow?: bigint[]; fromMs?: number; throughMs?: number } = {},
+  }: Partial<HourFacts> & {
+    nowMs?: number;
+    exportedBelow?: bigint[];
+    fromMs?: number;
+    throughMs?: number;
+  } = {},
 ): HourStatus | null =>
   stateOfHour(
     {
@@ -76,9 +81,14 @@ describe("the state of a host's hour", () => {
       binding: [{ queueId: null, fromMs: hour, toMs: end }],
       isClockWrong: false,
     });
-    const parts = [account({ toMs: hour + minute, accepted: 1 }), account({ fromMs: hour + minute, accepted: 7 })];
+    const parts = [
+      account({ toMs: hour + minute, accepted: 1 }),
+      account({ fromMs: hour + minute, accepted: 7 }),
+    ];
     expect(stateWith(parts)?.state).toBe("complete");
-    expect(stateWith([account({ accepted: 0, stored: 0 })], { exportedBelow: [] })?.state).toBe("complete");
+    expect(stateWith([account({ accepted: 0, stored: 0 })], { exportedBelow: [] })?.state).toBe(
+      "complete",
+    );
   });
 
   test("is undelivered while an export is behind its accounts, or none is on", () => {
@@ -88,9 +98,14 @@ describe("the state of a host's hour", () => {
   });
 
   test("is delivered by the exports of the stream that stores it, whatever those of PostgreSQL have passed", () => {
-    const streamed = account({ sink: "nats", xid: 90n, streamEnd: { stream: "S 1", sequence: 500n } });
+    const streamed = account({
+      sink: "nats",
+      xid: 90n,
+      streamEnd: { stream: "S 1", sequence: 500n },
+    });
     const at = (stream: string | null, position: bigint) => ({ stream, position });
-    const stateFor = (...exports: HourFacts["exports"]) => stateWith([streamed], { exports })?.state;
+    const stateFor = (...exports: HourFacts["exports"]) =>
+      stateWith([streamed], { exports })?.state;
     expect(stateFor(at("S 1", 500n))).toBe("complete");
     expect(stateFor(at("S 1", 500n), at(null, 1n))).toBe("complete");
     expect(stateFor(at("S 1", 500n), at("S 1", 499n))).toBe("undelivered");
@@ -130,7 +145,10 @@ describe("the state of a host's hour", () => {
       { kind: "export_rejected_items", count: 7 },
     ];
     const parts = [
-      account({ toMs: hour + minute, exportRejections: [{ name: "backend", records: 2, items: 0 }] }),
+      account({
+        toMs: hour + minute,
+        exportRejections: [{ name: "backend", records: 2, items: 0 }],
+      }),
       account({ fromMs: hour + minute, exportRejections }),
     ];
     expect(stateWith(parts, { exportedBelow: [1n] })).toMatchObject({ state: "short", shortages });
@@ -155,7 +173,10 @@ describe("the state of a host's hour", () => {
 
   test("is short of accounts that are lost: later ones have come", () => {
     const next = account({ fromMs: end, toMs: end + hourLength });
-    expect(stateWith([next])).toMatchObject({ state: "short", shortages: [{ kind: "accounts_lost", count: null }] });
+    expect(stateWith([next])).toMatchObject({
+      state: "short",
+      shortages: [{ kind: "accounts_lost", count: null }],
+    });
     const half = account({ toMs: hour + 30 * minute });
     expect(stateWith([half, next])?.state).toBe("short");
     expect(stateWith([half])?.state).toBe("late");
@@ -175,7 +196,9 @@ describe("the state of a host's hour", () => {
   test("is not running when no collector ran, through all hours of a sleep of three days", () => {
     const sleep = [stopped(hour - 30 * minute, hour + 72 * hourLength)];
     for (const at of [hour, hour + hourLength, hour + 71 * hourLength]) {
-      expect(stateWith(sleep, { hourMs: at, nowMs: hour + 80 * hourLength })?.state).toBe("not_running");
+      expect(stateWith(sleep, { hourMs: at, nowMs: hour + 80 * hourLength })?.state).toBe(
+        "not_running",
+      );
     }
     const fromMs = hour + 72 * hourLength - minute;
     const toMs = hour + 72 * hourLength;
@@ -198,7 +221,9 @@ describe("the state of a host's hour", () => {
 
   test("is not accounted for hosts that send no accounts, and for what core cannot have counted", () => {
     expect(stateWith([], { queues: [] })?.state).toBe("not_accounted");
-    expect(stateWith([], { fromMs: end, throughMs: end + hourLength })?.state).toBe("not_accounted");
+    expect(stateWith([], { fromMs: end, throughMs: end + hourLength })?.state).toBe(
+      "not_accounted",
+    );
     expect(stateWith([account({ isChecked: false })])?.state).toBe("not_accounted");
   });
 
@@ -208,7 +233,10 @@ describe("the state of a host's hour", () => {
       { kind: "unknown", count: null },
     ];
     const counted = account({ isChecked: false, rejected: 2 });
-    expect(stateWith([{ ...counted, stored: counted.accepted - 3 }])).toMatchObject({ state: "short", shortages });
+    expect(stateWith([{ ...counted, stored: counted.accepted - 3 }])).toMatchObject({
+      state: "short",
+      shortages,
+    });
     const whole = { ...counted, stored: counted.accepted - 2 };
     expect(stateWith([whole])).toMatchObject({ state: "short", shortages: shortages.slice(0, 1) });
   });
@@ -233,9 +261,14 @@ describe("the state of a host's hour", () => {
       state: "complete",
       isClockWrong: true,
     });
-    expect(stateWith([account({ receivedMs: end - 2 * minute })])).toMatchObject({ isClockWrong: false });
+    expect(stateWith([account({ receivedMs: end - 2 * minute })])).toMatchObject({
+      isClockWrong: false,
+    });
     const asleep = { ...stopped(hour, end + 3 * hourLength), receivedMs: hour + minute };
-    expect(stateWith([asleep], { throughMs: hour })).toMatchObject({ state: "late", isClockWrong: true });
+    expect(stateWith([asleep], { throughMs: hour })).toMatchObject({
+      state: "late",
+      isClockWrong: true,
+    });
   });
 
   /** A queue that core has seen since before the hour. */
@@ -244,9 +277,13 @@ describe("the state of a host's hour", () => {
     queueId: "aa",
     ...changes,
   });
-  const bb = (changes: Partial<QueueFacts> = {}) => queue({ queueId: "bb", accountedThroughMs: null, ...changes });
-  const stateOf = (queues: readonly QueueFacts[], accounts = [account()], facts: Partial<HourFacts> = {}) =>
-    stateWith(accounts, { queues, ...facts });
+  const bb = (changes: Partial<QueueFacts> = {}) =>
+    queue({ queueId: "bb", accountedThroughMs: null, ...changes });
+  const stateOf = (
+    queues: readonly QueueFacts[],
+    accounts = [account()],
+    facts: Partial<HourFacts> = {},
+  ) => stateWith(accounts, { queues, ...facts });
   const unknown = { state: "short", shortages: [{ kind: "unknown", count: null }] };
 
   test("L1: is not complete while a queue that core has seen is not accounted for, and says so for good once it has ended", () => {
@@ -274,7 +311,11 @@ describe("the state of a host's hour", () => {
   });
 
   test("L3: is short of what nobody knows when a copy of a queue has sent, unless the accounts of the queue go through that", () => {
-    const forked = queue({ ending: "forked", endMs: hour + 20 * minute, accountedThroughMs: hour - minute });
+    const forked = queue({
+      ending: "forked",
+      endMs: hour + 20 * minute,
+      accountedThroughMs: hour - minute,
+    });
     const next = { queueId: "bb", fromMs: hour };
     expect(stateOf([forked, bb({ fromMs: hour })], [account(next)])).toMatchObject(unknown);
     const own = account({ toMs: hour + 20 * minute });
@@ -289,7 +330,9 @@ describe("the state of a host's hour", () => {
 
   test("L5: is short of any gap of a log file, of any size", () => {
     const stated = { ...noLosses, fileGaps: 1 };
-    expect(stateOf([queue()], [account({ stated })])?.shortages).toEqual([{ kind: "file_gap", count: null }]);
+    expect(stateOf([queue()], [account({ stated })])?.shortages).toEqual([
+      { kind: "file_gap", count: null },
+    ]);
   });
 
   test("follows a queue into its successor, and ends with the last account of one that ends", () => {
@@ -298,10 +341,14 @@ describe("the state of a host's hour", () => {
     const one = account({ toMs: at });
     const two = account({ queueId: "bb", fromMs: at });
     expect(stateOf([first, bb({ fromMs: at })], [one, two])?.state).toBe("complete");
-    expect(stateOf([first, bb({ fromMs: at })], [two])).toMatchObject({ shortages: [{ kind: "accounts_lost" }] });
+    expect(stateOf([first, bb({ fromMs: at })], [two])).toMatchObject({
+      shortages: [{ kind: "accounts_lost" }],
+    });
     const ended = queue({ ending: "ended", endMs: at, accountedThroughMs: at });
     expect(stateOf([ended], [one])?.state).toBe("complete");
-    expect(stateWith([], { queues: [ended], hourMs: end, nowMs: afterGrace + hourLength })?.state).toBe("not_running");
+    expect(
+      stateWith([], { queues: [ended], hourMs: end, nowMs: afterGrace + hourLength })?.state,
+    ).toBe("not_running");
   });
 
   test("is not accounted for a client that sends none, unless its host has sent some", () => {

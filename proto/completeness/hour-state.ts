@@ -270,7 +270,8 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
     if (account.accepted > 0 && !sum.sinks.includes(account.sink)) sum.sinks.push(account.sink);
     if (account.streamEnd && account.accepted > 0) addEnd(sum.streamEnds, account.streamEnd);
-    if (account.sink === "postgres" && (sum.xid === null || account.xid > sum.xid)) sum.xid = account.xid;
+    if (account.sink === "postgres" && (sum.xid === null || account.xid > sum.xid))
+      sum.xid = account.xid;
     if (isStopped) continue;
     sum.ranMs += Math.max(0, ms);
     sum.isChecked &&= account.isChecked;
@@ -294,10 +295,15 @@ const addEnd = (ends: StreamPlace[], { stream, sequence }: StreamPlace): void =>
 type Stored = Pick<HourAccounts, "sinks" | "xid" | "streamEnds">;
 
 /** Whether an export has delivered what it reads of an hour's records; undefined where it reads none of them. */
-export const hasDelivered = ({ sinks, xid, streamEnds }: Stored, by: ExportPlace): boolean | undefined => {
+export const hasDelivered = (
+  { sinks, xid, streamEnds }: Stored,
+  by: ExportPlace,
+): boolean | undefined => {
   const end = streamEnds.find(({ stream }) => stream === by.stream);
   if (by.stream !== null) return end && by.position >= end.sequence;
-  return sinks.length === 0 || sinks.includes("postgres") ? xid === null || by.position > xid : undefined;
+  return sinks.length === 0 || sinks.includes("postgres")
+    ? xid === null || by.position > xid
+    : undefined;
 };
 
 /** Whether all that is stored of an hour is read by exports, and delivered by each of these. */
@@ -325,8 +331,13 @@ export const sumRejections = (
 
 /** Returns what the accounts of an hour are short of. */
 const shortagesOf = (sums: HourAccounts): Shortage[] => {
-  const { faults, refused, rejected, lost, missing, fileGapBytes, fileGaps, exportRejections } = sums;
-  const shortages: Shortage[] = faults.map((reason) => ({ kind: "account_refused", count: null, reason }));
+  const { faults, refused, rejected, lost, missing, fileGapBytes, fileGaps, exportRejections } =
+    sums;
+  const shortages: Shortage[] = faults.map((reason) => ({
+    kind: "account_refused",
+    count: null,
+    reason,
+  }));
   const counted = {
     dropped: (refused.queue_full ?? 0) + (refused.too_large ?? 0),
     rejected,
@@ -344,7 +355,15 @@ const shortagesOf = (sums: HourAccounts): Shortage[] => {
 };
 
 /** Whether core knows of less than was accepted what became of it. */
-const isUncounted = ({ isChecked, accepted, stored, rejected, discarded, lost, missing }: HourAccounts): boolean =>
+const isUncounted = ({
+  isChecked,
+  accepted,
+  stored,
+  rejected,
+  discarded,
+  lost,
+  missing,
+}: HourAccounts): boolean =>
   !isChecked && stored + rejected + discarded + lost + missing < accepted;
 
 /** Whether a queue is accounted for through an hour, or why not. */
@@ -375,10 +394,13 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   const { hourMs, accounts, exports } = facts;
   const endMs = hourMs + hourLengthMs;
   const isEnrolled =
-    (facts.enrolledMs === null || facts.enrolledMs < endMs) && (facts.revokedMs === null || facts.revokedMs > hourMs);
+    (facts.enrolledMs === null || facts.enrolledMs < endMs) &&
+    (facts.revokedMs === null || facts.revokedMs > hourMs);
   if (nowMs < endMs || !isEnrolled) return null;
   const isClockWrong = accounts.clockAheadMs > clockSkewMs;
-  const binding = facts.queues.filter((queue) => queue.fromMs < endMs && (queue.endMs ?? endMs) > hourMs);
+  const binding = facts.queues.filter(
+    (queue) => queue.fromMs < endMs && (queue.endMs ?? endMs) > hourMs,
+  );
   const status = (state: HourState, shortages: Shortage[] = []): HourStatus => ({
     state,
     shortages,
@@ -404,9 +426,13 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   }
   if (binding.length === 0 || statuses.has("not_accounted")) {
     if (nowMs < endMs + graceMs) return null;
-    return status(facts.queues.some(({ ending }) => ending === "ended") ? "not_running" : "not_accounted");
+    return status(
+      facts.queues.some(({ ending }) => ending === "ended") ? "not_running" : "not_accounted",
+    );
   }
   if (accounts.ranMs === 0 && accounts.accepted === 0) return status("not_running");
   if (!accounts.isChecked) return status("not_accounted");
-  return status(accounts.accepted === 0 || isDelivered(accounts, exports) ? "complete" : "undelivered");
+  return status(
+    accounts.accepted === 0 || isDelivered(accounts, exports) ? "complete" : "undelivered",
+  );
 };

@@ -15,7 +15,9 @@ export const lostWithin = (
 ): bigint => {
   let lost = 0n;
   let next = firstSequence;
-  for (const { from, through } of ranges.toSorted((one, other) => (one.from < other.from ? -1 : 1))) {
+  for (const { from, through } of ranges.toSorted((one, other) =>
+    one.from < other.from ? -1 : 1,
+  )) {
     if (from > next) next = from;
     const end = (through < lastSequence ? through : lastSequence) + 1n;
     if (end <= next) continue;
@@ -25,7 +27,10 @@ export const lostWithin = (
   return lost;
 };
 
-type Counts = Pick<AccountFacts, "accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing">;
+type Counts = Pick<
+  AccountFacts,
+  "accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing"
+>;
 
 /**
  * Returns the counts of an accepted account as they are since its stream has lost ranges, of its own queue or of those that the host has left. A
@@ -44,7 +49,10 @@ export const withLosses = <Account extends Counts & { body: Uint8Array; lastSequ
   const count = (isOwn: boolean, first: bigint, last: bigint) => {
     const chosen = ranges.filter((range) => range.isOwn === isOwn);
     return Number(
-      lostWithin(chosen, { firstSequence: first, lastSequence: last < lastSequence ? last : lastSequence }),
+      lostWithin(chosen, {
+        firstSequence: first,
+        lastSequence: last < lastSequence ? last : lastSequence,
+      }),
     );
   };
   const lost = count(true, ownFrom, lastSequence);

@@ -2,13 +2,29 @@ import { hash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { equalBytes } from "../../kit/bytes.ts";
-import { createProver, createTree, isConsistent, leafHash, merkleRoot, rootOfInclusion } from "./merkle.ts";
+import {
+  createProver,
+  createTree,
+  isConsistent,
+  leafHash,
+  merkleRoot,
+  rootOfInclusion,
+} from "./merkle.ts";
 
 const sha256 = (bytes: Uint8Array): Uint8Array => hash("sha256", bytes, "buffer");
 const hex = (text: string): Uint8Array => Uint8Array.fromHex(text);
 
 // The vectors of the Certificate Transparency project, which transparency-dev/merkle and Go's tlog use too.
-const leaves = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"];
+const leaves = [
+  "",
+  "00",
+  "10",
+  "2021",
+  "3031",
+  "40414243",
+  "5051525354555657",
+  "606162636465666768696a6b6c6d6e6f",
+];
 const hashes = leaves.map((leaf) => leafHash(sha256, hex(leaf)));
 const roots = [
   "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
@@ -40,7 +56,11 @@ const inclusions = [
       "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
     ],
   },
-  { index: 2, size: 3, proof: ["fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125"] },
+  {
+    index: 2,
+    size: 3,
+    proof: ["fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125"],
+  },
   {
     index: 1,
     size: 5,
@@ -93,32 +113,47 @@ const rootAt = (size: number): Uint8Array => hex(roots[size - 1] ?? "");
 
 describe("RFC 6962 trees", () => {
   it("have the published roots at every size", () => {
-    expect(merkleRoot(sha256, []).toHex()).toBe("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    expect(merkleRoot(sha256, []).toHex()).toBe(
+      "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    );
     for (const [at, root] of roots.entries())
       expect(Buffer.from(merkleRoot(sha256, hashes.slice(0, at + 1))).toString("hex")).toBe(root);
   });
 
-  it.each(inclusions)("have the published inclusion proof of leaf $index in a tree of $size", (vector) => {
-    const { index, size } = vector;
-    const leaf = hashes[index] ?? new Uint8Array();
-    const proof = vector.proof.map(hex);
-    const made = createProver(sha256, hashes.slice(0, size)).inclusion(index);
-    expect(made.map((node) => Buffer.from(node).toString("hex"))).toEqual(vector.proof);
-    expect(Buffer.from(rootOfInclusion(sha256, { index, size }, { leaf, proof }) ?? []).toString("hex")).toBe(
-      roots[size - 1],
-    );
-  });
+  it.each(inclusions)(
+    "have the published inclusion proof of leaf $index in a tree of $size",
+    (vector) => {
+      const { index, size } = vector;
+      const leaf = hashes[index] ?? new Uint8Array();
+      const proof = vector.proof.map(hex);
+      const made = createProver(sha256, hashes.slice(0, size)).inclusion(index);
+      expect(made.map((node) => Buffer.from(node).toString("hex"))).toEqual(vector.proof);
+      expect(
+        Buffer.from(rootOfInclusion(sha256, { index, size }, { leaf, proof }) ?? []).toString(
+          "hex",
+        ),
+      ).toBe(roots[size - 1]);
+    },
+  );
 
-  it.each(consistencies)("have the published consistency proof from $from to $to", ({ from, to, ...vector }) => {
-    const made = createProver(sha256, hashes.slice(0, to)).consistency(from);
-    expect(made.map((node) => Buffer.from(node).toString("hex"))).toEqual(vector.proof);
-    const heads = { before: { size: from, root: rootAt(from) }, after: { size: to, root: rootAt(to) } };
-    expect(isConsistent(sha256, heads, vector.proof.map(hex))).toBe(true);
-  });
+  it.each(consistencies)(
+    "have the published consistency proof from $from to $to",
+    ({ from, to, ...vector }) => {
+      const made = createProver(sha256, hashes.slice(0, to)).consistency(from);
+      expect(made.map((node) => Buffer.from(node).toString("hex"))).toEqual(vector.proof);
+      const heads = {
+        before: { size: from, root: rootAt(from) },
+        after: { size: to, root: rootAt(to) },
+      };
+      expect(isConsistent(sha256, heads, vector.proof.map(hex))).toBe(true);
+    },
+  );
 
   const arbitraryTree = fc.integer({ min: 1, max: 70 }).chain((size) =>
     fc.record({
-      hashes: fc.constant(Array.from({ length: size }, (_, at) => leafHash(sha256, Uint8Array.of(at)))),
+      hashes: fc.constant(
+        Array.from({ length: size }, (_, at) => leafHash(sha256, Uint8Array.of(at))),
+      ),
       index: fc.nat({ max: size - 1 }),
       from: fc.nat({ max: size }),
       bit: fc.nat({ max: 255 }),
@@ -134,8 +169,15 @@ describe("RFC 6962 trees", () => {
         const leaf = all[index] ?? new Uint8Array();
         const root = merkleRoot(sha256, all);
         const proof = createProver(sha256, all).inclusion(index);
-        const proves = (place: { index: number; size: number }, nodes: readonly Uint8Array[], hashed = leaf) =>
-          equalBytes(rootOfInclusion(sha256, place, { leaf: hashed, proof: nodes }) ?? new Uint8Array(), root);
+        const proves = (
+          place: { index: number; size: number },
+          nodes: readonly Uint8Array[],
+          hashed = leaf,
+        ) =>
+          equalBytes(
+            rootOfInclusion(sha256, place, { leaf: hashed, proof: nodes }) ?? new Uint8Array(),
+            root,
+          );
         expect(proves({ index, size }, proof)).toBe(true);
         if (other !== index) expect(proves({ index: other, size }, proof)).toBe(false);
         expect(proves({ index, size: size * 2 }, proof)).toBe(false);
@@ -163,14 +205,28 @@ describe("RFC 6962 trees", () => {
         const rewritten = { size, root: merkleRoot(sha256, changed) };
         // A change behind the beginning is what a log may do; one in it is not, whichever proof comes with it.
         expect(
-          isConsistent(sha256, { before, after: rewritten }, createProver(sha256, changed).consistency(from)),
+          isConsistent(
+            sha256,
+            { before, after: rewritten },
+            createProver(sha256, changed).consistency(from),
+          ),
         ).toBe(index >= from);
-        expect(isConsistent(sha256, { before: { ...before, root: flip(before.root, bit) }, after }, proof)).toBe(false);
+        expect(
+          isConsistent(
+            sha256,
+            { before: { ...before, root: flip(before.root, bit) }, after },
+            proof,
+          ),
+        ).toBe(false);
         for (const at of proof.keys()) {
           expect(isConsistent(sha256, { before, after }, proof.toSpliced(at, 1))).toBe(false);
-          expect(isConsistent(sha256, { before, after }, proof.with(at, flip(proof[at] ?? after.root, bit)))).toBe(
-            false,
-          );
+          expect(
+            isConsistent(
+              sha256,
+              { before, after },
+              proof.with(at, flip(proof[at] ?? after.root, bit)),
+            ),
+          ).toBe(false);
         }
       }),
     );

@@ -50,7 +50,9 @@ export const createTree = (sha256: Sha256): GrowingTree => {
     root: () =>
       subtrees.length === 0
         ? sha256(new Uint8Array())
-        : subtrees.map(({ hash }) => hash).reduceRight((right, left) => nodeHash(sha256, left, right)),
+        : subtrees
+            .map(({ hash }) => hash)
+            .reduceRight((right, left) => nodeHash(sha256, left, right)),
   };
 };
 
@@ -109,7 +111,9 @@ export const createProver = (sha256: Sha256, hashes: readonly Uint8Array[]): Tre
   return {
     inclusion: (index) => include(index, 0, hashes.length),
     consistency: (size) =>
-      size === 0 || size >= hashes.length ? [] : continues(size, { from: 0, to: hashes.length, isWhole: true }),
+      size === 0 || size >= hashes.length
+        ? []
+        : continues(size, { from: 0, to: hashes.length, isWhole: true }),
   };
 };
 
@@ -119,7 +123,11 @@ const half = (value: number): number => Math.floor(value / 2);
 /** Follows a path from a node upwards. `at` is the node's index in its level, `last` that of the level's last node. */
 const climb = (
   path: readonly Uint8Array[],
-  { at, last, join }: { at: number; last: number; join(hash: Uint8Array, side: "left" | "right"): void },
+  {
+    at,
+    last,
+    join,
+  }: { at: number; last: number; join(hash: Uint8Array, side: "left" | "right"): void },
 ): boolean => {
   let node = at;
   let end = last;

@@ -41,7 +41,10 @@ describe("signed notes", () => {
   it("are signed to the published bytes", async () => {
     const key = await keyOf(published.key);
     const seed = Buffer.from(published.seed, "base64").subarray(1);
-    const pkcs8 = Uint8Array.from([...Buffer.from("302e020100300506032b657004220420", "hex"), ...seed]);
+    const pkcs8 = Uint8Array.from([
+      ...Buffer.from("302e020100300506032b657004220420", "hex"),
+      ...seed,
+    ]);
     const secret = await crypto.subtle.importKey("pkcs8", pkcs8, "Ed25519", false, ["sign"]);
     const note = await signNote(
       published.text,
@@ -70,18 +73,25 @@ describe("signed notes", () => {
     const known = await newKey("example.com/log");
     const witness = await newKey("witness.example/w");
     const note = await signNote("text\n", known.key, known.sign);
-    const cosigned = note + (await signNote("text\n", witness.key, witness.sign)).slice("text\n\n".length);
+    const cosigned =
+      note + (await signNote("text\n", witness.key, witness.sign)).slice("text\n\n".length);
     expect((await openNote(cosigned, [known.key]))?.keys).toEqual([known.key]);
-    expect((await openNote(cosigned, [known.key, witness.key]))?.keys).toEqual([known.key, witness.key]);
+    expect((await openNote(cosigned, [known.key, witness.key]))?.keys).toEqual([
+      known.key,
+      witness.key,
+    ]);
     expect(await openNote(cosigned, [(await newKey("example.com/log")).key])).toBeUndefined();
-    const forged = note + (await signNote("other\n", witness.key, witness.sign)).slice("other\n\n".length);
+    const forged =
+      note + (await signNote("other\n", witness.key, witness.sign)).slice("other\n\n".length);
     expect((await openNote(forged, [known.key]))?.keys).toEqual([known.key]);
     expect(await openNote(forged, [known.key, witness.key])).toBeUndefined();
   });
 
   it("reject keys whose id is another's, or whose name has a space or a plus", async () => {
     expect(await parseNoteKey(published.key.replace("c74f20a3", "c74f20a4"))).toBeUndefined();
-    expect(await parseNoteKey(published.key.replace("PeterNeumann", "Peter Neumann"))).toBeUndefined();
+    expect(
+      await parseNoteKey(published.key.replace("PeterNeumann", "Peter Neumann")),
+    ).toBeUndefined();
     expect(await parseNoteKey(published.key.replace("ARpc", "Ahpc"))).toBeUndefined();
     expect(await parseNoteKey("")).toBeUndefined();
     for (const name of ["a b", "a+b", "a\u00a0b", ""]) {
@@ -93,7 +103,8 @@ describe("signed notes", () => {
 
 describe("checkpoints", () => {
   // The example of c2sp.org/tlog-checkpoint.
-  const text = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n";
+  const text =
+    "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n";
 
   it("are read and written", () => {
     const checkpoint = parseCheckpoint(text);

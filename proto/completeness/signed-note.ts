@@ -38,7 +38,8 @@ export const formatNoteKey = ({ name, id, publicKey }: NoteKey): string =>
 export const parseNoteKey = async (text: string): Promise<NoteKey | undefined> => {
   const [name, id, encoded] = splitKey(text);
   const bytes = decodeBase64(encoded);
-  if (!isNoteKeyName(name) || bytes?.length !== 1 + keyBytes || bytes[0] !== ed25519) return undefined;
+  if (!isNoteKeyName(name) || bytes?.length !== 1 + keyBytes || bytes[0] !== ed25519)
+    return undefined;
   const key = await noteKeyOf(name, bytes.subarray(1));
   return key.id.toHex() === id ? key : undefined;
 };
@@ -70,7 +71,10 @@ export interface OpenedNote {
  * Returns the text of a note; undefined if it is malformed, has no signature by one of the keys, or a wrong one. Ignores signatures by
  * unknown keys, such as those of witnesses.
  */
-export const openNote = async (note: string, known: readonly NoteKey[]): Promise<OpenedNote | undefined> => {
+export const openNote = async (
+  note: string,
+  known: readonly NoteKey[],
+): Promise<OpenedNote | undefined> => {
   const end = note.lastIndexOf("\n\n");
   if (note.length > noteCharactersMax || end < 0 || !note.endsWith("\n")) return undefined;
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the specification excludes them
@@ -94,7 +98,13 @@ export const openNote = async (note: string, known: readonly NoteKey[]): Promise
 const parseSignature = (line: string) => {
   const [dash, name = "", encoded = "", ...others] = line.split(" ");
   const bytes = decodeBase64(encoded);
-  if (dash !== "—" || others.length > 0 || !isNoteKeyName(name) || bytes === undefined || bytes.length <= idBytes)
+  if (
+    dash !== "—" ||
+    others.length > 0 ||
+    !isNoteKeyName(name) ||
+    bytes === undefined ||
+    bytes.length <= idBytes
+  )
     return undefined;
   return { name, id: bytes.slice(0, idBytes), signature: bytes.slice(idBytes) };
 };
@@ -138,7 +148,8 @@ export const parseCheckpoint = (text: string): LogCheckpoint | undefined => {
   const [origin = "", size = "", encoded = "", ...rest] = text.split("\n");
   const root = decodeBase64(encoded);
   const isWhole = rest.at(-1) === "" && rest.slice(0, -1).every((line) => line !== "");
-  if (origin === "" || !isSizeText(size) || root?.length !== rootBytes || !isWhole) return undefined;
+  if (origin === "" || !isSizeText(size) || root?.length !== rootBytes || !isWhole)
+    return undefined;
   return { origin, size: Number(size), root };
 };
 

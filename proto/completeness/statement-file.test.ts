@@ -10,7 +10,14 @@ import {
   parseStatementFile,
   StatementFileMalformed,
 } from "./statement-file.ts";
-import { compareHosts, formatEntry, formatLine, lineCounts, parseEntry, parseLine } from "./statement-line.ts";
+import {
+  compareHosts,
+  formatEntry,
+  formatLine,
+  lineCounts,
+  parseEntry,
+  parseLine,
+} from "./statement-line.ts";
 
 const hour = fc.integer({ min: 400_000, max: 600_000 }).map((hours) => hours * 3_600_000);
 const hash = fc.uint8Array({ minLength: 32, maxLength: 32 });
@@ -40,7 +47,10 @@ const fields = fc.record({
 });
 const line = fields.map(({ queues, ...rest }) => {
   const at = rest.correctedMs ?? ownHour;
-  return { ...rest, queues: queues.map(({ queueId, from, to }) => ({ queueId, fromMs: at + from, toMs: at + to })) };
+  return {
+    ...rest,
+    queues: queues.map(({ queueId, from, to }) => ({ queueId, fromMs: at + from, toMs: at + to })),
+  };
 });
 
 describe("lines of a statement", () => {
@@ -49,7 +59,11 @@ describe("lines of a statement", () => {
       fc.property(line, (given) => {
         const text = formatLine(given, ownHour);
         expect(text).not.toMatch(/[\n\r]|\s\s/);
-        expect(parseLine(text, entry)).toEqual({ ...given, counts: { ...given.counts }, unknown: [] });
+        expect(parseLine(text, entry)).toEqual({
+          ...given,
+          counts: { ...given.counts },
+          unknown: [],
+        });
       }),
     );
   });
@@ -83,9 +97,15 @@ describe("lines of a statement", () => {
 
   it("may have fields and states of a later version, which are shown; in version 1 they may not", () => {
     const later = "web-1 not_proven accepted=3 not_proven=2 object=s3://bucket/a,1 queues=any";
-    expect(parseLine(later, entry)).toMatchObject({ state: "not_proven", unknown: ["not_proven", "object"] });
+    expect(parseLine(later, entry)).toMatchObject({
+      state: "not_proven",
+      unknown: ["not_proven", "object"],
+    });
     const first = { ...entry, version: 1 } as const;
-    expect(parseLine("web-1 complete accepted=3", first)).toMatchObject({ state: "complete", unknown: [] });
+    expect(parseLine("web-1 complete accepted=3", first)).toMatchObject({
+      state: "complete",
+      unknown: [],
+    });
     for (const bad of [
       later,
       "web-1 complete accepted=3 object=a",
@@ -98,7 +118,9 @@ describe("lines of a statement", () => {
   it("are sorted by the bytes of the host", () => {
     fc.assert(
       fc.property(shortText, shortText, (a, b) => {
-        expect(Math.sign(compareHosts(a, b))).toBe(Math.sign(Buffer.compare(Buffer.from(a), Buffer.from(b))));
+        expect(Math.sign(compareHosts(a, b))).toBe(
+          Math.sign(Buffer.compare(Buffer.from(a), Buffer.from(b))),
+        );
       }),
     );
   });
@@ -106,7 +128,12 @@ describe("lines of a statement", () => {
   it("have an entry that is read as it was written, and in no other spelling", () => {
     fc.assert(
       fc.property(
-        fc.record({ version: fc.constantFrom(1 as const, 2 as const), hourMs: hour, lines: fc.nat(), root: hash }),
+        fc.record({
+          version: fc.constantFrom(1 as const, 2 as const),
+          hourMs: hour,
+          lines: fc.nat(),
+          root: hash,
+        }),
         (given) => {
           const text = formatEntry(given);
           expect(parseEntry(text)).toEqual(given);
@@ -158,8 +185,12 @@ describe("files of a statement", () => {
       fc.uint8Array({ minLength: 1 }).map((each) => Uint8Array.from(each)),
       { maxLength: 2 },
     ),
-    consistency: fc.array(fc.record({ size: fc.nat(), proof: fc.array(hash, { maxLength: 3 }) }), { maxLength: 2 }),
-    first: fc.option(fc.record({ entry: fc.constant("a b c d"), proof: fc.array(hash, { maxLength: 3 }) })),
+    consistency: fc.array(fc.record({ size: fc.nat(), proof: fc.array(hash, { maxLength: 3 }) }), {
+      maxLength: 2,
+    }),
+    first: fc.option(
+      fc.record({ entry: fc.constant("a b c d"), proof: fc.array(hash, { maxLength: 3 }) }),
+    ),
     index: fc.nat(),
     proof: fc.array(hash, { maxLength: 3 }),
     note: fc.constant("origin\n1\nroot\n\n— origin AAAA\n"),

@@ -61,20 +61,32 @@ export interface StatementFile {
 const proofName = "c2sp.org/tlog-proof@v1";
 const hashBytes = 32;
 
-const encodeHashes = (hashes: readonly Uint8Array[]): string => hashes.map((hash) => ` ${hash.toBase64()}`).join("");
+const encodeHashes = (hashes: readonly Uint8Array[]): string =>
+  hashes.map((hash) => ` ${hash.toBase64()}`).join("");
 
 /** Writes whose lines a file has. */
 export const formatFileOnly = (host: string): string => `only ${encodeName(host)}\n`;
 
 /** Writes a line with its accounts. */
-export const formatFileLine = ({ index, text, proof, accounts }: Omit<FileLine, "unknown">): string =>
+export const formatFileLine = ({
+  index,
+  text,
+  proof,
+  accounts,
+}: Omit<FileLine, "unknown">): string =>
   [
     `line ${index} ${text}\n`,
     proof === null ? "" : `path${encodeHashes(proof)}\n`,
     ...accounts.map(formatFileAccount),
   ].join("");
 
-const formatFileAccount = ({ body, signature, rangeDigest, refused, blocks }: FileAccount): string => {
+const formatFileAccount = ({
+  body,
+  signature,
+  rangeDigest,
+  refused,
+  blocks,
+}: FileAccount): string => {
   // Of one that core refuses, both may be empty.
   const [bodyText, signatureText] = [body, signature].map((bytes) => bytes.toBase64() || "-");
   const digest = rangeDigest?.toBase64() ?? "-";
@@ -143,7 +155,8 @@ const decodeHashes = (texts: readonly string[]): Uint8Array[] | undefined => {
 const addItem = (file: FileItems, item: string, isLater: boolean): boolean => {
   const [kind = "", ...fields] = item.split(" ");
   const line = file.lines.at(-1);
-  if (Object.hasOwn(readers, kind)) return readers[kind as keyof typeof readers](file, fields, line);
+  if (Object.hasOwn(readers, kind))
+    return readers[kind as keyof typeof readers](file, fields, line);
   if (line === undefined || !isLater || !/^[a-z][a-z_-]*$/.test(kind)) return false;
   line.unknown.push({ after: line.accounts.length, text: item });
   return true;
@@ -158,23 +171,32 @@ const add = <Item>(list: Item[] | undefined, item: Item | undefined): boolean =>
 const readers = {
   only: (file: FileItems, [encoded = "", ...others]: string[]) => {
     const host = decodeName(encoded);
-    if (host === undefined || others.length > 0 || file.only !== null || file.lines.length > 0) return false;
+    if (host === undefined || others.length > 0 || file.only !== null || file.lines.length > 0)
+      return false;
     file.only = host;
     return true;
   },
   line: (file: FileItems, [index = "", ...words]: string[]) =>
     isSizeText(index) &&
-    add(file.lines, { index: Number(index), text: words.join(" "), proof: null, accounts: [], unknown: [] }),
+    add(file.lines, {
+      index: Number(index),
+      text: words.join(" "),
+      proof: null,
+      accounts: [],
+      unknown: [],
+    }),
   path: (_: FileItems, fields: string[], line: FileLine | undefined) => {
     const proof = decodeHashes(fields);
     if (line === undefined || proof === undefined || line.proof !== null) return false;
     line.proof = proof;
     return true;
   },
-  account: (_: FileItems, fields: string[], line: FileLine | undefined) => add(line?.accounts, readAccount(fields)),
+  account: (_: FileItems, fields: string[], line: FileLine | undefined) =>
+    add(line?.accounts, readAccount(fields)),
   block: (_: FileItems, fields: string[], line: FileLine | undefined) =>
     add(line?.accounts.at(-1)?.blocks, readBlock(fields)),
-  certificate: (file: FileItems, fields: string[]) => add(file.certificates, decodeBase64(fields.join(" "))),
+  certificate: (file: FileItems, fields: string[]) =>
+    add(file.certificates, decodeBase64(fields.join(" "))),
   consistency: (file: FileItems, [size = "", ...hashes]: string[]) => {
     const proof = decodeHashes(hashes);
     return isSizeText(size) && add(file.consistency, proof && { size: Number(size), proof });
@@ -190,7 +212,9 @@ const entryWords = 4;
 
 const readAccount = (fields: readonly string[]): FileAccount | undefined => {
   const [bodyText = "", signatureText = "", digestText = "", refused, ...others] = fields;
-  const [body, signature] = [bodyText, signatureText].map((text) => decodeBase64(text === "-" ? "" : text));
+  const [body, signature] = [bodyText, signatureText].map((text) =>
+    decodeBase64(text === "-" ? "" : text),
+  );
   const [rangeDigest] = digestText === "-" ? [null] : (decodeHashes([digestText]) ?? []);
   if (!body || !signature || rangeDigest === undefined || others.length > 0) return undefined;
   return { body, signature, rangeDigest, refused: refused ?? null, blocks: [] };
@@ -204,5 +228,11 @@ const readBlock = (fields: string[]): FileBlock | undefined => {
   if (!isKnown || !isRange || !isSizeText(size) || !sha256) return undefined;
   const firstSequence = BigInt(first);
   const lastSequence = BigInt(last);
-  return { firstSequence, lastSequence, rawBytes: Number(size), sha256, isStored: kind === "stored" };
+  return {
+    firstSequence,
+    lastSequence,
+    rawBytes: Number(size),
+    sha256,
+    isStored: kind === "stored",
+  };
 };

@@ -1,6 +1,12 @@
 /** The lines of an hour's statement and the entry of the log that states their tree (docs/completeness-proof.md). */
 import { hourMs as hourLengthMs } from "../../kit/clock.ts";
-import { type BindingQueue, type HourAccounts, type HourStatus, hourStates, sumRejections } from "./hour-state.ts";
+import {
+  type BindingQueue,
+  type HourAccounts,
+  type HourStatus,
+  hourStates,
+  sumRejections,
+} from "./hour-state.ts";
 import { decodeBase64, isSizeText } from "./signed-note.ts";
 
 /** The versions of statements. */
@@ -72,9 +78,33 @@ export const lineOf = (
   rest: Pick<StatementLine, "host" | "correctedMs" | "delivered" | "of">,
 ): StatementLine => {
   const { refused, fileGapBytes, fileGaps, sinks, exportRejections, ...counted } = sums;
-  const { accepted, stored, rejected, discarded, lost, missing, expired, damaged, filtered, redacted } = counted;
-  const short = status.shortages.map(({ kind, reason }) => (reason === undefined ? kind : `${kind}:${reason}`));
-  const counts = { accepted, stored, rejected, discarded, lost, missing, expired, damaged, filtered, redacted };
+  const {
+    accepted,
+    stored,
+    rejected,
+    discarded,
+    lost,
+    missing,
+    expired,
+    damaged,
+    filtered,
+    redacted,
+  } = counted;
+  const short = status.shortages.map(({ kind, reason }) =>
+    reason === undefined ? kind : `${kind}:${reason}`,
+  );
+  const counts = {
+    accepted,
+    stored,
+    rejected,
+    discarded,
+    lost,
+    missing,
+    expired,
+    damaged,
+    filtered,
+    redacted,
+  };
   return {
     ...rest,
     state: status.state,
@@ -126,7 +156,8 @@ const parseQueue = (text: string, hourMs: number): BindingQueue => {
 
 /** Writes a line of the statement of an hour, without its line feed. */
 export const formatLine = (line: StatementLine, hourMs: number): string => {
-  const { host, state, correctedMs, counts, short, isClockAhead, sinks, delivered, queues, of } = line;
+  const { host, state, correctedMs, counts, short, isClockAhead, sinks, delivered, queues, of } =
+    line;
   const fields: [name: string, values: readonly (string | number)[]][] = [
     ["hour", correctedMs === null ? [] : [hourText(correctedMs)]],
     ...lineCounts.map((name): [string, number[]] => [name, counts[name] ? [counts[name]] : []]),
@@ -137,13 +168,24 @@ export const formatLine = (line: StatementLine, hourMs: number): string => {
     ["queues", queues.map((queue) => formatQueue(queue, correctedMs ?? hourMs))],
     ["of", of === null ? [] : [of.toBase64()]],
   ];
-  const written = fields.flatMap(([name, values]) => (values.length > 0 ? [`${name}=${values.join()}`] : []));
+  const written = fields.flatMap(([name, values]) =>
+    values.length > 0 ? [`${name}=${values.join()}`] : [],
+  );
   return [encodeName(host), state, ...written].join(" ");
 };
 
 const knownFields = (version: StatementVersion): ReadonlySet<string> => {
   const queues = version === 1 ? [] : ["queues"];
-  return new Set(["hour", ...countsOfVersion[version], "short", "clock", "sink", "delivered", ...queues, "of"]);
+  return new Set([
+    "hour",
+    ...countsOfVersion[version],
+    "short",
+    "clock",
+    "sink",
+    "delivered",
+    ...queues,
+    "of",
+  ]);
 };
 const known = { 1: knownFields(1), 2: knownFields(2) };
 const fieldPattern = /^([a-z_]+)=(.+)$/;
@@ -161,8 +203,10 @@ export const parseLine = (
     rest.map((field) => [fieldPattern.exec(field)?.[1] ?? "", field.slice(field.indexOf("=") + 1)]),
   );
   const unknown = [...fields.keys()].filter((name) => !known[version].has(name));
-  if (fields.size < rest.length || fields.has("") || (version === 1 && unknown.length > 0)) return undefined;
-  if (!(version === 1 ? hourStates.some((name) => name === state) : /^[a-z_]+$/.test(state))) return undefined;
+  if (fields.size < rest.length || fields.has("") || (version === 1 && unknown.length > 0))
+    return undefined;
+  if (!(version === 1 ? hourStates.some((name) => name === state) : /^[a-z_]+$/.test(state)))
+    return undefined;
   const list = (name: string) => fields.get(name)?.split(",") ?? [];
   const hour = fields.get("hour");
   const correctedMs = hour === undefined ? null : Date.parse(hour);
@@ -172,7 +216,8 @@ export const parseLine = (
     if (value !== undefined && isSizeText(value)) counts[name] = Number(value);
   }
   const of = decodeBase64(fields.get("of") ?? "");
-  if (![...list("short"), ...list("sink")].every((name) => namePattern.test(name))) return undefined;
+  if (![...list("short"), ...list("sink")].every((name) => namePattern.test(name)))
+    return undefined;
   try {
     const line: StatementLine = {
       host: decodeURIComponent(host),
@@ -189,7 +234,9 @@ export const parseLine = (
     const isUnknown = (field: string) => unknown.some((name) => field.startsWith(`${name}=`));
     const understood = [host, state, ...rest.filter((field) => !isUnknown(field))].join(" ");
     // Whatever was not understood is missing from what is written again.
-    return isHour(correctedMs ?? hourMs) && formatLine(line, hourMs) === understood ? { ...line, unknown } : undefined;
+    return isHour(correctedMs ?? hourMs) && formatLine(line, hourMs) === understood
+      ? { ...line, unknown }
+      : undefined;
   } catch {
     return undefined;
   }
@@ -198,7 +245,8 @@ export const parseLine = (
 const isHour = (ms: number): boolean => ms % hourLengthMs === 0;
 
 /** Returns the start of an hour as text: RFC 3339 without a fraction. */
-export const hourText = (hourMs: number): string => new Date(hourMs).toISOString().replace(".000Z", "Z");
+export const hourText = (hourMs: number): string =>
+  new Date(hourMs).toISOString().replace(".000Z", "Z");
 
 /** A leaf of the log: an hour and the tree of its lines. */
 export interface LogEntry {
@@ -217,7 +265,12 @@ export const parseEntry = (text: string): LogEntry | undefined => {
   const [name = "", hour = "", lines = "", encoded = ""] = text.split(" ");
   const version = name.endsWith("-v1") ? 1 : 2;
   const root = decodeBase64(encoded);
-  const entry = { version, hourMs: Date.parse(hour), lines: Number(lines), root: root ?? new Uint8Array() } as const;
+  const entry = {
+    version,
+    hourMs: Date.parse(hour),
+    lines: Number(lines),
+    root: root ?? new Uint8Array(),
+  } as const;
   if (!isHour(entry.hourMs) || !isSizeText(lines) || entry.root.length !== 32) return undefined;
   return formatEntry(entry) === text ? entry : undefined;
 };
@@ -239,7 +292,8 @@ export const accountPart = ({ sha256, rangeDigest }: AccountDigest): Uint8Array 
 };
 
 /** Returns the bytes whose SHA-256 is the `of` of a line: a part for each account, in their order. */
-export const accountsPayload = (accounts: readonly AccountDigest[]): Uint8Array => joinParts(accounts.map(accountPart));
+export const accountsPayload = (accounts: readonly AccountDigest[]): Uint8Array =>
+  joinParts(accounts.map(accountPart));
 
 /** Returns parts one after the other. */
 export const joinParts = (parts: readonly Uint8Array[]): Uint8Array => {
@@ -253,7 +307,8 @@ export const joinParts = (parts: readonly Uint8Array[]): Uint8Array => {
 };
 
 /** In the order of UTF-8, surrogates come last. */
-const orderOf = (unit: number): number => (unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800);
+const orderOf = (unit: number): number =>
+  unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800;
 
 /** Compares the names of hosts by their UTF-8 bytes, which is the order of lines. */
 export const compareHosts = (a: string, b: string): number => {

@@ -55,7 +55,10 @@ export const createAccountCheck = (
   const hashes = new Map<string, Uint8Array>();
   const chained: { body: AccountBody; host: string; account: string }[] = [];
 
-  const checkOne = async (line: StatementLine, file: FileAccount): Promise<AccountBody | undefined> => {
+  const checkOne = async (
+    line: StatementLine,
+    file: FileAccount,
+  ): Promise<AccountBody | undefined> => {
     const { host } = line;
     result.accounts.checked += 1;
     const body = readAccountBody(file.body);
@@ -71,12 +74,16 @@ export const createAccountCheck = (
     }
     const account = `${body.queueId.toHex()}/${body.number}`;
     const outcome = await checks.verifyAccount(host, file, body);
-    if (outcome === "bad") fault("account_signature", "the host has not signed this account", { host, account });
+    if (outcome === "bad")
+      fault("account_signature", "the host has not signed this account", { host, account });
     else if (outcome === "good") result.accounts.signed += 1;
     else {
       result.accounts.unknownKey += 1;
       if (entry.version > 1 && isWhole(line))
-        fault("account_signature", "the file lacks the certificate of this account's key", { host, account });
+        fault("account_signature", "the file lacks the certificate of this account's key", {
+          host,
+          account,
+        });
     }
     hashes.set(nameOf(host, body), sha256(accountPayload(file.body)));
     chained.push({ body, host, account });
@@ -118,11 +125,14 @@ const checkWhole = (
   if (of === null) fault("state", `the line says ${state} of no account`, { host });
   const isShort = short.length > 0 || lossCounts.some((name) => (counts[name] ?? 0) > 0);
   if (isShort) fault("state", `the line says ${state}, and its counts do not`, { host });
-  if (version > 1 && queues.length === 0) fault("state", `the line says ${state} of no queue`, { host });
+  if (version > 1 && queues.length === 0)
+    fault("state", `the line says ${state} of no queue`, { host });
 };
 
-const nameOf = (host: string, { queueId, number }: Pick<AccountBody, "queueId" | "number">): string =>
-  `${host}\0${queueId.toHex()}/${number}`;
+const nameOf = (
+  host: string,
+  { queueId, number }: Pick<AccountBody, "queueId" | "number">,
+): string => `${host}\0${queueId.toHex()}/${number}`;
 
 /** Checks that the blocks of an account are those that core stored, in their order. */
 const checkBlocks = (
@@ -134,7 +144,13 @@ const checkBlocks = (
     account,
     result,
     fault,
-  }: { body: AccountBody; host: string; account: string; result: StatementVerification; fault: ReportFault },
+  }: {
+    body: AccountBody;
+    host: string;
+    account: string;
+    result: StatementVerification;
+    fault: ReportFault;
+  },
 ): void => {
   if (blocks.length === 0) return;
   let digest: Uint8Array = new Uint8Array();
@@ -142,8 +158,16 @@ const checkBlocks = (
   for (const block of blocks) {
     const { firstSequence, lastSequence } = block;
     const name = `${firstSequence}-${lastSequence}`;
-    if (firstSequence <= through || lastSequence < firstSequence || lastSequence > body.lastSequence)
-      fault("account_blocks", "a block is not of this account's range", { host, account, block: name });
+    if (
+      firstSequence <= through ||
+      lastSequence < firstSequence ||
+      lastSequence > body.lastSequence
+    )
+      fault("account_blocks", "a block is not of this account's range", {
+        host,
+        account,
+        block: name,
+      });
     through = lastSequence;
     digest = sha256(joinParts([digest, Uint8Array.from(block.isStored ? [1] : []), block.sha256]));
     const data = readBlock?.(body.queueId, block);
@@ -156,7 +180,10 @@ const checkBlocks = (
       fault("block", "the block is not the one that was stored", { host, account, block: name });
   }
   if (rangeDigest === null || !equalBytes(digest, rangeDigest))
-    fault("account_blocks", "these are not the blocks that core counted for this account", { host, account });
+    fault("account_blocks", "these are not the blocks that core counted for this account", {
+      host,
+      account,
+    });
 };
 
 /** Checks that a line has the counts of the host's accounts, and a state that they allow. */
@@ -172,7 +199,8 @@ const checkCounts = (
   const { host, state } = line;
   const hourMs = line.correctedMs ?? ownMs;
   const sums = sumHour(hourMs, bodies.map(factsOf));
-  const isOwn = ({ fromMs }: AccountBody) => Math.floor(Number(fromMs) / hourLengthMs) * hourLengthMs === hourMs;
+  const isOwn = ({ fromMs }: AccountBody) =>
+    Math.floor(Number(fromMs) / hourLengthMs) * hourLengthMs === hourMs;
   if (!bodies.every((body) => body.stopped || isOwn(body)))
     fault("accounts", "an account is of another hour", { host });
   const status: HourStatus = { state: "complete", shortages: [], binding: [], isClockWrong: false };
@@ -180,26 +208,40 @@ const checkCounts = (
   const count = (name: LineCount): number => line.counts[name] ?? 0;
   for (const name of countsOfHost.filter((each) => countsOfVersion[version].includes(each)))
     if (count(name) !== (counts[name] ?? 0))
-      fault("counts", `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`, { host });
+      fault(
+        "counts",
+        `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`,
+        { host },
+      );
   if (!isWhole(line)) return;
   const before = bodies.reduce((sum, body) => sum + acknowledgedBefore(body), 0);
   if (refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
     fault("state", `the line says ${state}, and its counts do not`, { host });
   const firstMs = Math.min(...bodies.map(({ fromMs }) => Number(fromMs)));
   const binding =
-    version > 1 ? line.queues : [{ queueId: null, fromMs: Math.max(hourMs, firstMs), toMs: hourMs + hourLengthMs }];
+    version > 1
+      ? line.queues
+      : [{ queueId: null, fromMs: Math.max(hourMs, firstMs), toMs: hourMs + hourLengthMs }];
   if (!binding.every((queue) => isCovered(sums, queue.queueId, queue)))
     fault("state", `the line says ${state}, and its accounts lack a part of the hour`, { host });
-  const isNamed = (queueId: string) => binding.some((queue) => queue.queueId === null || queue.queueId === queueId);
+  const isNamed = (queueId: string) =>
+    binding.some((queue) => queue.queueId === null || queue.queueId === queueId);
   if (!bodies.every(({ stopped, queueId }) => stopped || isNamed(queueId.toHex())))
-    fault("state", `the line says ${state}, and has accounts of a queue that it does not name`, { host });
+    fault("state", `the line says ${state}, and has accounts of a queue that it does not name`, {
+      host,
+    });
 };
 
 /** Whether a line says that all of the hour is stored. */
-const isWhole = ({ state }: StatementLine): boolean => state === "complete" || state === "undelivered";
+const isWhole = ({ state }: StatementLine): boolean =>
+  state === "complete" || state === "undelivered";
 
 /** Sequences of an account that core acknowledged under an earlier queue. */
-const acknowledgedBefore = ({ firstSequence, lastSequence, ackedBeforeThrough }: AccountBody): number => {
+const acknowledgedBefore = ({
+  firstSequence,
+  lastSequence,
+  ackedBeforeThrough,
+}: AccountBody): number => {
   const through = ackedBeforeThrough < lastSequence ? ackedBeforeThrough : lastSequence;
   return through < firstSequence ? 0 : Number(through - firstSequence + 1n);
 };
@@ -231,7 +273,8 @@ const digestOfItems = (sha256: Sha256, { accounts, unknown }: FileLine): Uint8Ar
   const parts = accounts.map(({ body, rangeDigest }) =>
     accountPart({ sha256: sha256(accountPayload(body)), rangeDigest }),
   );
-  for (const { after, text } of unknown.toReversed()) parts.splice(after, 0, sha256(new TextEncoder().encode(text)));
+  for (const { after, text } of unknown.toReversed())
+    parts.splice(after, 0, sha256(new TextEncoder().encode(text)));
   return sha256(joinParts(parts));
 };
 

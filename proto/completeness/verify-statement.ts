@@ -93,7 +93,10 @@ export interface StatementVerification {
 const listMax = 100;
 
 /** Verifies a file. */
-export const verifyStatement = async (file: StatementFile, checks: StatementChecks): Promise<StatementVerification> => {
+export const verifyStatement = async (
+  file: StatementFile,
+  checks: StatementChecks,
+): Promise<StatementVerification> => {
   const { sha256 } = checks;
   const result: StatementVerification = {
     entry: parseEntry(file.entry) ?? null,
@@ -106,7 +109,11 @@ export const verifyStatement = async (file: StatementFile, checks: StatementChec
     faults: [],
     notices: [],
   };
-  const fault = (kind: StatementFaultKind, detail: string, place: Partial<StatementFault> = {}): void => {
+  const fault = (
+    kind: StatementFaultKind,
+    detail: string,
+    place: Partial<StatementFault> = {},
+  ): void => {
     if (result.faults.length < listMax) result.faults.push({ kind, detail, ...place });
   };
   await verifyHead(file, checks, { result, fault });
@@ -129,13 +136,21 @@ export const verifyStatement = async (file: StatementFile, checks: StatementChec
 };
 
 const noticesOf = ({ host, state, unknown }: ReadLine, of: FileLine): StatementNotice[] => [
-  ...(hourStates.some((name) => name === state) ? [] : [{ kind: "state", name: state, host } as const]),
+  ...(hourStates.some((name) => name === state)
+    ? []
+    : [{ kind: "state", name: state, host } as const]),
   ...unknown.map((name) => ({ kind: "field", name, host }) as const),
-  ...of.unknown.map(({ text }) => ({ kind: "item", name: text.split(" ")[0] ?? "", host }) as const),
+  ...of.unknown.map(
+    ({ text }) => ({ kind: "item", name: text.split(" ")[0] ?? "", host }) as const,
+  ),
 ];
 
 /** Reports a fault. */
-export type ReportFault = (kind: StatementFaultKind, detail: string, place?: Partial<StatementFault>) => void;
+export type ReportFault = (
+  kind: StatementFaultKind,
+  detail: string,
+  place?: Partial<StatementFault>,
+) => void;
 
 const verifyHead = async (
   { entry, index, proof, note, consistency }: StatementFile,
@@ -165,9 +180,15 @@ const verifyHead = async (
     isConsistent(sha256, { before, after: head }, found?.proof ?? []);
   if (before === undefined) fault("consistency", "no trusted key has signed what the witness kept");
   else if (found === undefined && !isSame)
-    fault("consistency", `the file has no proof that the log continues its first ${before.size} entries`);
+    fault(
+      "consistency",
+      `the file has no proof that the log continues its first ${before.size} entries`,
+    );
   else if (!result.continuesWitness)
-    fault("consistency", `the log is not a continuation of what the witness kept at ${before.size} entries`);
+    fault(
+      "consistency",
+      `the log is not a continuation of what the witness kept at ${before.size} entries`,
+    );
 };
 
 /** Hours have no gap, so that the place of an entry is that of its hour: the log cannot have two of one. */
@@ -184,7 +205,8 @@ const verifyHour = (
     return;
   }
   const leaf = leafHash(sha256, new TextEncoder().encode(text));
-  const root = head && rootOfInclusion(sha256, { index: 0, size: head.size }, { leaf, proof: path });
+  const root =
+    head && rootOfInclusion(sha256, { index: 0, size: head.size }, { leaf, proof: path });
   if (!root || !head || !equalBytes(root, head.root)) {
     fault("hour", "the first entry is not that of the log");
     return;
@@ -207,7 +229,8 @@ const readLines = (lines: readonly FileLine[], entry: LogEntry, fault: ReportFau
       const isLater = line.correctedMs === null || line.correctedMs < hourMs;
       const isAfter = before === undefined || compareLines(before, line) < 0;
       const follows = at === 0 || (lines[at - 1]?.index ?? 0) < of.index;
-      if (!isLater || !isAfter || !follows) fault("line", `line ${of.index} is not in its place`, { host: line.host });
+      if (!isLater || !isAfter || !follows)
+        fault("line", `line ${of.index} is not in its place`, { host: line.host });
       read.push({ line, of });
       before = line;
     }
@@ -229,13 +252,21 @@ const verifyNeighbours = (
     [null, null],
     [0, Number.POSITIVE_INFINITY],
   ]) {
-    const before = lines.findLast(({ line }) => compareLines(line, { host, correctedMs: fromMs ?? null }) < 0);
-    const after = lines.find(({ line }) => compareLines(line, { host, correctedMs: toMs ?? null }) > 0);
+    const before = lines.findLast(
+      ({ line }) => compareLines(line, { host, correctedMs: fromMs ?? null }) < 0,
+    );
+    const after = lines.find(
+      ({ line }) => compareLines(line, { host, correctedMs: toMs ?? null }) > 0,
+    );
     const from = before?.of.index ?? -1;
     const to = after?.of.index ?? entry.lines;
     const between = lines.filter(({ of }) => of.index > from && of.index < to);
     if (between.length !== to - from - 1)
-      fault("lines", "the file lacks a line beside those of its host, which may be one of its own", { host });
+      fault(
+        "lines",
+        "the file lacks a line beside those of its host, which may be one of its own",
+        { host },
+      );
   }
 };
 
@@ -262,7 +293,9 @@ const verifyLines = (
     const root = rootOfInclusion(sha256, { index, size: entry.lines }, { leaf, proof });
     if (root !== undefined && equalBytes(root, entry.root)) continue;
     named += 1;
-    fault("line", `line ${index} is not the one that was signed`, { host: text.split(" ")[0] ?? "" });
+    fault("line", `line ${index} is not the one that was signed`, {
+      host: text.split(" ")[0] ?? "",
+    });
   }
   const isProven = lines.every(({ proof }) => proof !== null);
   if (!isRoot && named === 0 && (result.lines.isWhole || !isProven))

@@ -19,7 +19,9 @@ export const FleetAhead = v.strictObject({
   /** Hosts whose certificate expires by then, and that are late to renew it or cannot: expiring, failed, or silent. */
   certificates: v.strictObject({
     ...Hosts,
-    first: v.array(v.strictObject({ identity_id: v.string(), device_id: v.string(), expires_at: IsoTimestamp })),
+    first: v.array(
+      v.strictObject({ identity_id: v.string(), device_id: v.string(), expires_at: IsoTimestamp }),
+    ),
   }),
   /** Hosts whose queue is full by then if it fills as it has since its oldest record; of these the fullest are named. */
   queues: v.strictObject({
@@ -52,7 +54,9 @@ export const FleetAhead = v.strictObject({
   /** Certificates of running cores: of their listeners, and the CA that signs those of hosts. */
   system_certificates: v.strictObject({
     count: Count,
-    items: v.array(v.strictObject({ machine: v.string(), name: v.string(), expires_at: IsoTimestamp })),
+    items: v.array(
+      v.strictObject({ machine: v.string(), name: v.string(), expires_at: IsoTimestamp }),
+    ),
   }),
   /** The stored telemetry; null while none is stored. Core does not see how much room its disk has. */
   telemetry: v.nullable(

@@ -45,7 +45,12 @@ export const FleetChangeList = v.strictObject({
 export type FleetChangeList = v.InferOutput<typeof FleetChangeList>;
 
 /** Returns a change in words: `version 1.4.0 to 1.5.0`, `label env none to prod`. */
-export const describeChange = ({ kind, name, from, to }: Pick<FleetChange, "kind" | "name" | "from" | "to">): string =>
+export const describeChange = ({
+  kind,
+  name,
+  from,
+  to,
+}: Pick<FleetChange, "kind" | "name" | "from" | "to">): string =>
   `${kind} ${name === null ? "" : `${name} `}${from ?? "none"} to ${to ?? "none"}`;
 
 /** Returns how many changes core does not compare, and why. */

@@ -6,7 +6,14 @@ import { IsoTimestamp } from "../values.ts";
  * What hosts are compared by: the share that sends no heartbeats any more, loses more records than before, starts more often, or has a fuller
  * queue; and how much more memory and CPU the collectors use.
  */
-export const comparedMeasures = ["silent", "losing", "restarting", "queue_growing", "memory", "cpu"] as const;
+export const comparedMeasures = [
+  "silent",
+  "losing",
+  "restarting",
+  "queue_growing",
+  "memory",
+  "cpu",
+] as const;
 
 /** One of `comparedMeasures`. */
 export type ComparedMeasure = (typeof comparedMeasures)[number];
@@ -35,9 +42,13 @@ export const comparedSignals = ["logs", "metrics", "traces"] as const;
 export type ComparedSignal = (typeof comparedSignals)[number];
 
 /** A host's volume in an hour, by signal: what core stored. A signal that is absent was not sent. */
-export type SentVolume = Readonly<Partial<Record<ComparedSignal, { bytes: number; envelopes: number }>>>;
+export type SentVolume = Readonly<
+  Partial<Record<ComparedSignal, { bytes: number; envelopes: number }>>
+>;
 
-const Difference = v.nullable(v.strictObject({ value: v.number(), low: v.number(), high: v.number() }));
+const Difference = v.nullable(
+  v.strictObject({ value: v.number(), low: v.number(), high: v.number() }),
+);
 
 /** A comparison. */
 export const HostComparison = v.strictObject({
@@ -101,12 +112,15 @@ const words: Readonly<Record<ComparedMeasure, readonly [name: string, unit: "poi
 const signed = (part: number): string => `${part > 0 ? "+" : ""}${Math.round(part * 1000) / 10}`;
 
 /** Returns a result in words: `memory +23 % (18 to 28)`; of too few hosts by their numbers. */
-export const describeMeasure = ({ measure, ...result }: MeasureResult): string => describe(words[measure], result);
+export const describeMeasure = ({ measure, ...result }: MeasureResult): string =>
+  describe(words[measure], result);
 
 /** Returns how much more of a signal is sent, in words: `logs sent +23 % (18 to 28), in envelopes +5 % (2 to 8)`. */
 export const describeVolume = ({ signal, envelopes, ...result }: VolumeResult): string => {
   const bytes = describe([`${signal} sent`, "%"], result);
-  return envelopes ? `${bytes}, ${describe(["in envelopes", "%"], { ...result, difference: envelopes })}` : bytes;
+  return envelopes
+    ? `${bytes}, ${describe(["in envelopes", "%"], { ...result, difference: envelopes })}`
+    : bytes;
 };
 
 const describe = (
@@ -118,7 +132,13 @@ const describe = (
     : `${name} ${signed(difference.value)} ${unit} (${signed(difference.low)} to ${signed(difference.high)})`;
 
 /** Returns the verdict in a sentence. */
-export const describeComparison = ({ verdict, changed, control, unmatched, measures }: HostComparison): string => {
+export const describeComparison = ({
+  verdict,
+  changed,
+  control,
+  unmatched,
+  measures,
+}: HostComparison): string => {
   const groups = `${changed} changed hosts against ${control} similar unchanged ones`;
   const of = (wanted: MeasureResult["verdict"]) =>
     measures
@@ -135,7 +155,8 @@ export const describeComparison = ({ verdict, changed, control, unmatched, measu
     case "unclear":
       return `No verdict: ${groups} are too few, or too different, to tell.`;
     case "too_few":
-      if (changed + unmatched === 0) return "No verdict: core has no figures of the hosts, or they changed again.";
+      if (changed + unmatched === 0)
+        return "No verdict: core has no figures of the hosts, or they changed again.";
       if (changed + unmatched < comparedHostsMin)
         return `No verdict: ${changed + unmatched} changed hosts are too few, it takes ${comparedHostsMin}.`;
       return `No verdict: ${groups} are too few${unmatched === 0 ? "" : `, ${unmatched} have no counterpart`}.`;

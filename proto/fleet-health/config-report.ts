@@ -95,7 +95,10 @@ export const ConfigAssignment = v.strictObject({
 export type ConfigAssignment = v.InferOutput<typeof ConfigAssignment>;
 
 /** Response of `GET /v1/collector/configs/{id}/assignments`: one page, newest first. */
-export const AssignmentPage = v.strictObject({ items: v.array(ConfigAssignment), next_cursor: TextOrNull });
+export const AssignmentPage = v.strictObject({
+  items: v.array(ConfigAssignment),
+  next_cursor: TextOrNull,
+});
 
 /** Response of `GET /v1/collector/configs/{id}/assignments`. */
 export type AssignmentPage = v.InferOutput<typeof AssignmentPage>;
@@ -109,7 +112,11 @@ export const UnstoredConfigs = v.strictObject({
   /** All such hashes; `items` has those with the most hosts. */
   hashes: v.number(),
   items: v.array(
-    v.strictObject({ config_hash: v.string(), running: v.number(), last_heartbeat_at: v.nullable(IsoTimestamp) }),
+    v.strictObject({
+      config_hash: v.string(),
+      running: v.number(),
+      last_heartbeat_at: v.nullable(IsoTimestamp),
+    }),
   ),
 });
 

@@ -7,7 +7,9 @@ import { driftKinds, exportKinds } from "./vocabulary.ts";
 export const facetValuesMax = 50;
 
 /** The lower bounds of the heartbeat age buckets, in seconds; the last has no upper bound. */
-export const heartbeatAgeBounds = [0, 30, 60, 120, 180, 300, 600, 1800, 3600, 21_600, 86_400, 604_800] as const;
+export const heartbeatAgeBounds = [
+  0, 30, 60, 120, 180, 300, 600, 1800, 3600, 21_600, 86_400, 604_800,
+] as const;
 
 /** The days from now on with a count of expiring certificates each. */
 export const expiryDays = 30;
@@ -20,7 +22,9 @@ export const FleetFacets = v.strictObject({
   thresholds: FleetThresholdsView,
   total: v.number(),
   /** By count, the largest first, then by name. */
-  versions: v.array(v.strictObject({ version: v.string(), count: v.number(), supported: v.boolean() })),
+  versions: v.array(
+    v.strictObject({ version: v.string(), count: v.number(), supported: v.boolean() }),
+  ),
   /** Collectors of versions beyond those listed. */
   versions_other: v.number(),
   /** By count, the largest first, then by name. */
@@ -49,7 +53,11 @@ export const FleetFacets = v.strictObject({
      * all that were not stale.
      */
     buckets: v.array(
-      v.strictObject({ from_seconds: v.number(), to_seconds: v.nullable(v.number()), count: v.number() }),
+      v.strictObject({
+        from_seconds: v.number(),
+        to_seconds: v.nullable(v.number()),
+        count: v.number(),
+      }),
     ),
   }),
   /**
@@ -58,7 +66,9 @@ export const FleetFacets = v.strictObject({
    */
   certificate_expiry: v.strictObject({
     expired: v.number(),
-    days: v.array(v.strictObject({ day: v.number(), from: IsoTimestamp, to: IsoTimestamp, count: v.number() })),
+    days: v.array(
+      v.strictObject({ day: v.number(), from: IsoTimestamp, to: IsoTimestamp, count: v.number() }),
+    ),
     later: v.number(),
   }),
   /** The rows of each CSV under these filters. */

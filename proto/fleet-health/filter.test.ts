@@ -17,7 +17,9 @@ import { fleetStates } from "./vocabulary.ts";
 /** The filter of a query string, read as the API reads it: a parameter given once is a string, given again an array. */
 const parsed = (params: URLSearchParams): FleetFilter => {
   const given = [...new Set(params.keys())].map((name) => [name, params.getAll(name)] as const);
-  const query = Object.fromEntries(given.map(([name, values]) => [name, values.length === 1 ? values[0] : values]));
+  const query = Object.fromEntries(
+    given.map(([name, values]) => [name, values.length === 1 ? values[0] : values]),
+  );
   const schema = v.pipe(
     v.strictObject(fleetFilterFields),
     v.check((given) => leavesState(given), noStateLeft),
@@ -45,11 +47,15 @@ describe("a fleet filter", () => {
   });
 
   it("reads `not_state` as the other states, and rejects a query that leaves none", () => {
-    expect(parsed(new URLSearchParams("not_state=healthy&not_state=stale&state=stale&state=revoked"))).toEqual({
+    expect(
+      parsed(new URLSearchParams("not_state=healthy&not_state=stale&state=stale&state=revoked")),
+    ).toEqual({
       states: ["revoked"],
     });
     expect(parsed(new URLSearchParams("not_state=healthy")).states).toHaveLength(8);
-    expect(() => parsed(new URLSearchParams("state=stale&not_state=stale"))).toThrow("must leave a state");
+    expect(() => parsed(new URLSearchParams("state=stale&not_state=stale"))).toThrow(
+      "must leave a state",
+    );
   });
 
   it("takes a parameter of one value once, and at most a hundred values of a list", () => {
@@ -57,7 +63,9 @@ describe("a fleet filter", () => {
     expect(once.length).toBeGreaterThan(0);
     for (const part of once) {
       const { parameter } = filterParts[part];
-      expect(() => parsed(new URLSearchParams(`${parameter}=1&${parameter}=1`))).toThrow("must be given once");
+      expect(() => parsed(new URLSearchParams(`${parameter}=1&${parameter}=1`))).toThrow(
+        "must be given once",
+      );
     }
     const devices = (count: number) =>
       new URLSearchParams(Array.from({ length: count }, (_, n) => ["device", `d${n}`]));

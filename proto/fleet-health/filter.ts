@@ -47,17 +47,20 @@ const several = <Item extends v.GenericSchema<string>>(value: Item, expected: st
     v.transform((text) => [text]),
   );
   const schema = v.pipe(
-    v.union([v.array(value), one], ({ issues = [] }) => messageOf(issues) ?? expected) as v.GenericSchema<
-      string | string[],
-      readonly v.InferOutput<Item>[]
-    >,
+    v.union(
+      [v.array(value), one],
+      ({ issues = [] }) => messageOf(issues) ?? expected,
+    ) as v.GenericSchema<string | string[], readonly v.InferOutput<Item>[]>,
     v.transform((values): readonly v.InferOutput<Item>[] => [...new Set(values)]),
     v.maxLength(filterValuesMax, `must be given at most ${filterValuesMax} times`),
   );
   return { schema, value };
 };
 
-const text = (charactersMax: number) => ({ ...several(Identifier(charactersMax), "must be text"), charactersMax });
+const text = (charactersMax: number) => ({
+  ...several(Identifier(charactersMax), "must be text"),
+  charactersMax,
+});
 
 const names = <const Names extends readonly string[]>(choices: Names, expected: string) => ({
   ...several(v.picklist(choices, expected), expected),
@@ -69,7 +72,10 @@ const sorted = (pairs: readonly string[]): readonly string[] => pairs.toSorted()
 
 const labels = () => {
   const expected = "must be a label, such as env:prod, or env:* for any value";
-  const { schema, value } = several(v.pipe(v.string(expected), v.regex(labelPair, expected)), expected);
+  const { schema, value } = several(
+    v.pipe(v.string(expected), v.regex(labelPair, expected)),
+    expected,
+  );
   return { schema: v.pipe(schema, v.transform(sorted)), value, sorted };
 };
 
@@ -87,7 +93,10 @@ const isVersionRange = (text: string): boolean => {
   return version !== "" && (prerelease.length === 0 || numbers.split(".").length === 3);
 };
 
-const VersionRange = v.pipe(v.string(), v.check(isVersionRange, "must be <, <=, > or >= and a version, such as <1.4"));
+const VersionRange = v.pipe(
+  v.string(),
+  v.check(isVersionRange, "must be <, <=, > or >= and a version, such as <1.4"),
+);
 
 /** The fewest digits of a config hash. */
 export const hashDigitsMin = 6;
@@ -99,8 +108,10 @@ const HashPrefix = v.pipe(
 const hashes = several(HashPrefix, "must be the beginning of a config hash");
 
 /** A time to the second, as the rows have it: RFC 3339 in UTC. */
-const isSecond = (text: string): boolean => text.length === 20 && parseTimestamp(text) !== undefined;
-const secondExpected = "must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z";
+const isSecond = (text: string): boolean =>
+  text.length === 20 && parseTimestamp(text) !== undefined;
+const secondExpected =
+  "must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z";
 
 /** Writes a time to the second, as `expires` and `silent_since` take it; cuts milliseconds. */
 export const toSecond = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
@@ -125,7 +136,10 @@ const both = <const Part extends string, const Parameter extends string, Definit
 ) =>
   ({
     [part]: { ...definition, parameter },
-    [`not${part.charAt(0).toUpperCase()}${part.slice(1)}`]: { ...definition, parameter: `not_${parameter}` },
+    [`not${part.charAt(0).toUpperCase()}${part.slice(1)}`]: {
+      ...definition,
+      parameter: `not_${parameter}`,
+    },
   }) as Both<Part, Parameter, Definition>;
 
 const states = names(fleetStates, "must be a health state");
@@ -148,7 +162,11 @@ export const filterParts = {
   /** A version; `*` stands for any characters, as in `1.8.*`. */
   ...both("version", "version", text(64)),
   /** Compared by SemVer; a version that is not SemVer matches none. A host matches every one. */
-  ...both("versionRange", "version_range", several(VersionRange, "must be a comparison with a version")),
+  ...both(
+    "versionRange",
+    "version_range",
+    several(VersionRange, "must be a comparison with a version"),
+  ),
   /** The beginning of the hash of the desired, the running or the last known good config. */
   ...both("config", "config", hashes),
   ...both("label", "label", labels()),
@@ -165,7 +183,11 @@ export const filterParts = {
   ...both("desiredConfig", "desired_config", hashes),
   /** The config that the last heartbeat names. */
   ...both("runningConfig", "running_config", hashes),
-  ...both("progress", "progress", names(configProgress, "must be silent, running, failed or drifted")),
+  ...both(
+    "progress",
+    "progress",
+    names(configProgress, "must be silent, running, failed or drifted"),
+  ),
   /** A condition that applies, even if another one decides the state. */
   ...both("condition", "condition", names(fleetConditions, "must be a condition")),
   ...both("heartbeat", "heartbeat", names(heartbeatKinds, "must be recent or never")),
@@ -173,7 +195,11 @@ export const filterParts = {
   /** As the last heartbeat reports it; a host that never sent one is neither. */
   ...both("forwarder", "forwarder", names(forwarderKinds, "must be connected or disconnected")),
   /** How the inventory of expected hosts and the fleet agree on the host; without an inventory a host has none. */
-  ...both("inventory", "inventory", names(enrolledStatuses, "must be expected, unexpected or gone")),
+  ...both(
+    "inventory",
+    "inventory",
+    names(enrolledStatuses, "must be expected, unexpected or gone"),
+  ),
   /** `held`: core stores nothing more of it in this hour, because it has sent its budget. */
   ...both("budget", "budget", names(budgetKinds, "must be held")),
   /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */
@@ -195,17 +221,20 @@ export const filterParts = {
   /** The certificate, or its successor if that expires later, expires within this time or has expired. */
   ...both("expiresWithinSeconds", "expires_within_seconds", seconds),
   /** It expires in one of these ranges `FROM..TO`, the end excluded. */
-  ...both("expires", "expires", several(v.pipe(v.string(), v.check(isTimeRange, rangeExpected)), rangeExpected)),
+  ...both(
+    "expires",
+    "expires",
+    several(v.pipe(v.string(), v.check(isTimeRange, rangeExpected)), rangeExpected),
+  ),
   /** The collector dropped, and core rejected (dead letters), more records than this, in all. */
   ...both("droppedMoreThan", "dropped_more_than", count),
   /** The queue is fuller than this share of its limit. */
   ...both("queueAbovePercent", "queue_above_percent", { schema: QueryInteger(0, 100) }),
   /** The figure is larger; a host without one is left out. */
-  ...(Object.assign({}, ...figureFilters.map(({ part, parameter }) => both(part, parameter, count))) as Both<
-    FigureFilter["part"],
-    FigureFilter["parameter"],
-    typeof count
-  >),
+  ...(Object.assign(
+    {},
+    ...figureFilters.map(({ part, parameter }) => both(part, parameter, count)),
+  ) as Both<FigureFilter["part"], FigureFilter["parameter"], typeof count>),
   /** Records have waited for the threshold of forwarding or longer, and the queue is full within this time if it fills as it has since then. */
   ...both("queueFullWithinSeconds", "queue_full_within_seconds", seconds),
 } as const;
@@ -213,7 +242,9 @@ export const filterParts = {
 type Parts = typeof filterParts;
 
 /** Which hosts: every part is optional. */
-export type FleetFilter = { readonly [Part in keyof Parts]?: Readonly<v.InferOutput<Parts[Part]["schema"]>> };
+export type FleetFilter = {
+  readonly [Part in keyof Parts]?: Readonly<v.InferOutput<Parts[Part]["schema"]>>;
+};
 
 /** Returns whether a filter has no condition, so that it selects every host. */
 export const selectsEveryHost = (filter: FleetFilter): boolean => filterToParams(filter).size === 0;
@@ -239,8 +270,16 @@ export const negatedPart = (part: PositivePart): FilterPart | undefined => {
 /** The query parameters of a filter, as entries of a schema. */
 export const fleetFilterFields = {
   ...(Object.fromEntries(
-    Object.values(filterParts).map(({ parameter, schema }) => [parameter, v.optional<v.GenericSchema>(schema)]),
-  ) as { [Part in FilterPart as Parts[Part]["parameter"]]: v.OptionalSchema<Parts[Part]["schema"], undefined> }),
+    Object.values(filterParts).map(({ parameter, schema }) => [
+      parameter,
+      v.optional<v.GenericSchema>(schema),
+    ]),
+  ) as {
+    [Part in FilterPart as Parts[Part]["parameter"]]: v.OptionalSchema<
+      Parts[Part]["schema"],
+      undefined
+    >;
+  }),
   not_state: v.optional(states.schema),
 };
 
@@ -252,12 +291,16 @@ export const changeFilter = (
   filter: FleetFilter,
   change: { readonly [Part in FilterPart]?: FleetFilter[Part] | undefined },
 ): FleetFilter =>
-  Object.fromEntries(Object.entries({ ...filter, ...change }).filter(([, value]) => value !== undefined));
+  Object.fromEntries(
+    Object.entries({ ...filter, ...change }).filter(([, value]) => value !== undefined),
+  );
 
 type StateQuery = Pick<FleetFilterQuery, "state" | "not_state">;
 
-const statesLeft = ({ state = fleetStates, not_state: excluded = [] }: StateQuery): readonly FleetState[] =>
-  state.filter((one) => !excluded.includes(one));
+const statesLeft = ({
+  state = fleetStates,
+  not_state: excluded = [],
+}: StateQuery): readonly FleetState[] => state.filter((one) => !excluded.includes(one));
 
 /** Whether `state` and `not_state` leave a state; a check of each schema with `fleetFilterFields`. */
 export const leavesState = (query: StateQuery): boolean => statesLeft(query).length > 0;
@@ -267,15 +310,20 @@ export const noStateLeft = "state and not_state must leave a state";
 
 /** Returns the filter of a parsed query. */
 export const filterFromQuery = (query: FleetFilterQuery): FleetFilter =>
-  changeFilter(Object.fromEntries(filterPartNames.map((part) => [part, query[filterParts[part].parameter]])), {
-    states: distinctStates(statesLeft(query)),
-  });
+  changeFilter(
+    Object.fromEntries(filterPartNames.map((part) => [part, query[filterParts[part].parameter]])),
+    {
+      states: distinctStates(statesLeft(query)),
+    },
+  );
 
 /** Returns the query parameters of a filter, in a fixed order. */
 export const filterToParams = (filter: FleetFilter): URLSearchParams =>
   new URLSearchParams(
     filterPartNames.flatMap((part) =>
-      [filter[part] ?? []].flat().map((value): [string, string] => [filterParts[part].parameter, String(value)]),
+      [filter[part] ?? []]
+        .flat()
+        .map((value): [string, string] => [filterParts[part].parameter, String(value)]),
     ),
   );
 

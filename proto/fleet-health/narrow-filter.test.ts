@@ -4,7 +4,12 @@ import { narrowFilter } from "./narrow-filter.ts";
 
 it.each<[string, FleetFilter, FleetFilter, FleetFilter | undefined]>([
   ["adds a part", { text: ["a"] }, { version: ["1"] }, { text: ["a"], version: ["1"] }],
-  ["keeps the values that both name", { version: ["1", "2"] }, { version: ["2", "3"] }, { version: ["2"] }],
+  [
+    "keeps the values that both name",
+    { version: ["1", "2"] },
+    { version: ["2", "3"] },
+    { version: ["2"] },
+  ],
   ["finds no host without a common value", { version: ["1"] }, { version: ["2"] }, undefined],
   [
     "keeps the narrower conditions",
@@ -12,8 +17,18 @@ it.each<[string, FleetFilter, FleetFilter, FleetFilter | undefined]>([
     { condition: ["stale", "revoked"] },
     { condition: ["stale"] },
   ],
-  ["cannot require two conditions", { condition: ["stale"] }, { condition: ["revoked"] }, undefined],
-  ["excludes what either excludes", { notVersion: ["1"] }, { notVersion: ["2", "1"] }, { notVersion: ["1", "2"] }],
+  [
+    "cannot require two conditions",
+    { condition: ["stale"] },
+    { condition: ["revoked"] },
+    undefined,
+  ],
+  [
+    "excludes what either excludes",
+    { notVersion: ["1"] },
+    { notVersion: ["2", "1"] },
+    { notVersion: ["1", "2"] },
+  ],
   [
     "takes the shorter time until expiry",
     { expiresWithinSeconds: 5 },

@@ -1,7 +1,10 @@
 import { changeFilter, type FleetFilter } from "./filter.ts";
 
 /** Parts of which the greater bound selects fewer hosts. */
-const lowerBounds: ReadonlySet<string> = new Set(["heartbeatOlderThanSeconds", "notExpiresWithinSeconds"]);
+const lowerBounds: ReadonlySet<string> = new Set([
+  "heartbeatOlderThanSeconds",
+  "notExpiresWithinSeconds",
+]);
 
 /**
  * Returns the filter of the hosts that match both filters, so that the count of a figure under `filter` is the count of the rows that its
@@ -30,7 +33,8 @@ const bothOf = (part: keyof FleetFilter, one: Value, other: Value): Value => {
 const bothLists = (part: keyof FleetFilter, some: Values, more: Values): Values => {
   // A host matches every text, and none of what a negated part names.
   if (part === "text" || part.startsWith("not")) return [...new Set([...some, ...more])];
-  if (part === "expires") return some.flatMap((one) => more.flatMap((other) => commonRange(one, other)));
+  if (part === "expires")
+    return some.flatMap((one) => more.flatMap((other) => commonRange(one, other)));
   const common = some.filter((each) => more.includes(each));
   const isNarrower = common.length === some.length || common.length === more.length;
   return part === "condition" && !isNarrower ? [] : common;

@@ -9,7 +9,10 @@ import { type FleetSort, sortsOfNow } from "./vocabulary.ts";
 /** The query parameter `at`. */
 export const PastTime = v.pipe(
   v.string("must be given once"),
-  v.check((text) => parsePastTime(text) !== undefined, "must be a time in UTC, such as 2026-11-23T02:41Z"),
+  v.check(
+    (text) => parsePastTime(text) !== undefined,
+    "must be a time in UTC, such as 2026-11-23T02:41Z",
+  ),
   v.transform((text) => new Date(parsePastTime(text) ?? Number.NaN)),
 );
 
@@ -26,7 +29,10 @@ const partsOfNow: ReadonlySet<FilterPart> = new Set(
       "inventory",
       "budget",
     ] as const
-  ).flatMap((part): FilterPart[] => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart]),
+  ).flatMap((part): FilterPart[] => [
+    part,
+    `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart,
+  ]),
 );
 
 type Thresholds = Pick<FleetThresholdsView, "stale_after_seconds" | "forwarding_seconds">;

@@ -92,7 +92,10 @@ export const historyMax = 100;
 export const FleetHistoryEvent = v.strictObject({
   at: IsoTimestamp,
   action: v.string(),
-  actor: v.strictObject({ type: v.picklist(["operator", "workload", "collector", "system"]), display: v.string() }),
+  actor: v.strictObject({
+    type: v.picklist(["operator", "workload", "collector", "system"]),
+    display: v.string(),
+  }),
   outcome: v.picklist(["success", "failure"]),
   reason_code: v.nullable(v.string()),
   details: v.record(v.string(), v.unknown()),
@@ -113,10 +116,21 @@ export const FleetHealthDetail = v.strictObject({
   /** Every error of the config file, as the last heartbeat reports them; empty for a valid config. */
   config_errors: v.array(v.string()),
   /** The policy of its last enrollment. `deny` rejects an enrollment while the host has an active certificate. */
-  policy: v.strictObject({ id: Id, name: v.string(), reenrollment: v.picklist(["deny", "replace"]) }),
+  policy: v.strictObject({
+    id: Id,
+    name: v.string(),
+    reenrollment: v.picklist(["deny", "replace"]),
+  }),
   /** What it lost in exports, because their backend rejected more of it than is kept; absent if nothing (docs/export.md). */
   export_losses: v.optional(
-    v.array(v.strictObject({ export: v.string(), envelopes: v.number(), reason: v.string(), last_at: IsoTimestamp })),
+    v.array(
+      v.strictObject({
+        export: v.string(),
+        envelopes: v.number(),
+        reason: v.string(),
+        last_at: IsoTimestamp,
+      }),
+    ),
   ),
   /** Newest first: events of the identity, its certificates and its config. */
   history: v.array(FleetHistoryEvent),

@@ -53,7 +53,11 @@ export const FleetHealthRow = v.strictObject({
   forwarding: v.nullable(v.picklist(forwardings)),
   /** The collector's connection to core, as its last heartbeat reports it; null before the first. */
   forwarder: v.nullable(
-    v.strictObject({ connected: v.boolean(), last_ack_at: TimestampOrNull, last_error: TextOrNull }),
+    v.strictObject({
+      connected: v.boolean(),
+      last_ack_at: TimestampOrNull,
+      last_error: TextOrNull,
+    }),
   ),
   /** The certificate last used, or the newest if none has been used. */
   certificate: CertificateSummary,
@@ -84,9 +88,13 @@ export const FleetHealthRow = v.strictObject({
   /** Core stores nothing more of it until a time, because it has sent its budget; absent for other hosts. */
   hold: v.optional(HoldView),
   /** Its status in the inventory of expected hosts; absent without an inventory, or when it has none. */
-  inventory: v.optional(v.strictObject({ status: v.picklist(enrolledStatuses), owner: TextOrNull })),
+  inventory: v.optional(
+    v.strictObject({ status: v.picklist(enrolledStatuses), owner: TextOrNull }),
+  ),
   /** Acknowledged records that a restored database lost: at most `records_max`, in `ranges` audit events `ingest.gap`. */
-  ingest_gap: v.nullable(v.strictObject({ ranges: v.number(), records_max: v.number(), last_at: IsoTimestamp })),
+  ingest_gap: v.nullable(
+    v.strictObject({ ranges: v.number(), records_max: v.number(), last_at: IsoTimestamp }),
+  ),
 });
 
 /** One collector of the report. */

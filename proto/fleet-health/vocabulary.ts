@@ -22,7 +22,13 @@ export const fleetStates = [...fleetConditions, "healthy"] as const;
 export type FleetState = (typeof fleetStates)[number];
 
 /** How the running config relates to the desired one. */
-export const driftKinds = ["in_sync", "drifted", "on_last_known_good", "no_desired", "unknown"] as const;
+export const driftKinds = [
+  "in_sync",
+  "drifted",
+  "on_last_known_good",
+  "no_desired",
+  "unknown",
+] as const;
 
 /** One of `driftKinds`. */
 export type Drift = (typeof driftKinds)[number];
@@ -93,7 +99,9 @@ export const severityOf = ({
   state: FleetState;
   forwarding: Forwarding | null;
 }): FleetSeverity =>
-  state === "healthy" && (forwarding === "stopped" || forwarding === "never") ? "not_forwarding" : state;
+  state === "healthy" && (forwarding === "stopped" || forwarding === "never")
+    ? "not_forwarding"
+    : state;
 
 /**
  * What the report sorts by; `identity` by default. `severity` ascending is the worst first (`fleetSeverities`), and among equals the host
@@ -114,7 +122,11 @@ export const fleetSorts = [
 export type FleetSort = (typeof fleetSorts)[number];
 
 /** The orders by what has no history: no page of the past has them. */
-export const sortsOfNow: ReadonlySet<FleetSort> = new Set([...sortedFigures, "incomplete_hours", "day_bytes"]);
+export const sortsOfNow: ReadonlySet<FleetSort> = new Set([
+  ...sortedFigures,
+  "incomplete_hours",
+  "day_bytes",
+]);
 
 /**
  * How inventory and fleet agree on a host. `expected`: in both; `missing`: in the inventory, and never enrolled; `unexpected`: enrolled, not
@@ -126,7 +138,11 @@ export const inventoryStatuses = ["expected", "missing", "unexpected", "gone"] a
 export type InventoryStatus = (typeof inventoryStatuses)[number];
 
 /** The statuses of hosts that the fleet has. */
-export const enrolledStatuses = ["expected", "unexpected", "gone"] as const satisfies readonly InventoryStatus[];
+export const enrolledStatuses = [
+  "expected",
+  "unexpected",
+  "gone",
+] as const satisfies readonly InventoryStatus[];
 
 /** A status of a host that the fleet has. */
 export type EnrolledStatus = (typeof enrolledStatuses)[number];

@@ -21,7 +21,11 @@ export const HostVolume = v.strictObject({
       from: IsoTimestamp,
       /** Kinds with an envelope in this hour, in the order of `volumeKinds`. */
       kinds: v.array(
-        v.strictObject({ kind: v.picklist(volumeKinds), envelopes: v.number(), payload_bytes: v.number() }),
+        v.strictObject({
+          kind: v.picklist(volumeKinds),
+          envelopes: v.number(),
+          payload_bytes: v.number(),
+        }),
       ),
     }),
   ),

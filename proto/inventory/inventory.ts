@@ -33,7 +33,11 @@ export const Inventory = v.strictObject({
 /** Returns the SHA-256 of hosts in lowercase hex, the same for the same hosts in any order: quoted, the ETag of the inventory. */
 export const inventoryDigest = async (hosts: readonly InventoryHost[]): Promise<string> => {
   const sorted = hosts.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-  const entries = sorted.map(({ name, owner, labels }) => [name, owner, Object.entries(labels).toSorted()]);
+  const entries = sorted.map(({ name, owner, labels }) => [
+    name,
+    owner,
+    Object.entries(labels).toSorted(),
+  ]);
   return (await sha256(JSON.stringify(entries))).toHex();
 };
 
@@ -50,7 +54,9 @@ export const InventoryChange = v.strictObject({
   changed: v.number(),
   removed: v.number(),
   /** The first `inventoryChangesMax`, by name. */
-  changes: v.array(v.strictObject({ name: v.string(), change: v.picklist(["added", "changed", "removed"]) })),
+  changes: v.array(
+    v.strictObject({ name: v.string(), change: v.picklist(["added", "changed", "removed"]) }),
+  ),
 });
 
 /** Response of `PUT /v1/collector/inventory`. */

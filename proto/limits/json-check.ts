@@ -1,7 +1,13 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { WireLimitError } from "../wire.ts";
 import { messageLimits } from "./message-limits.ts";
-import { countValue, createShape, type FieldShape, type Shape, type ValueCounter } from "./message-shape.ts";
+import {
+  countValue,
+  createShape,
+  type FieldShape,
+  type Shape,
+  type ValueCounter,
+} from "./message-shape.ts";
 
 /** An object or array that is open, and the field whose value is next: of the member, or of each element. */
 interface Level {
@@ -57,7 +63,8 @@ const checkJson = (bytes: Buffer, message: Shape): void => {
   };
   const open = (isObject: boolean, start: number) => {
     const { field } = level;
-    if (outer.push(level) > 2 * messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
+    if (outer.push(level) > 2 * messageLimits.depth)
+      throw new WireLimitError("the message is nested too deeply");
     // An element has been counted; what is no element is a list, or the object of a map.
     const counter = level.isObject ? field?.counter : undefined;
     level = {
@@ -83,7 +90,9 @@ const checkJson = (bytes: Buffer, message: Shape): void => {
     else if (isName) {
       const end = endOfText(bytes, at);
       countNext();
-      level.field = level.counter ? level.shape?.fields[2] : level.shape?.names.get(nameIn(bytes, at + 1, end));
+      level.field = level.counter
+        ? level.shape?.fields[2]
+        : level.shape?.names.get(nameIn(bytes, at + 1, end));
       isName = false;
       at = end;
     } else {
@@ -104,7 +113,10 @@ const endOfText = (bytes: Uint8Array, start: number): number => {
 /** Returns the last byte of a number or a word. */
 const endOfWord = (bytes: Uint8Array, start: number): number => {
   let at = start;
-  for (let next = bytes[at + 1] ?? 0; next > space && next !== comma && next !== braceEnd && next !== bracketEnd; ) {
+  for (
+    let next = bytes[at + 1] ?? 0;
+    next > space && next !== comma && next !== braceEnd && next !== bracketEnd;
+  ) {
     at += 1;
     next = bytes[at + 1] ?? 0;
   }
@@ -115,4 +127,6 @@ const endOfWord = (bytes: Uint8Array, start: number): number => {
 const nameIn = (bytes: Buffer, start: number, end: number): string =>
   bytes
     .toString("latin1", start, end)
-    .replace(/\\u([0-9a-f]{4})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+    .replace(/\\u([0-9a-f]{4})/gi, (_, hex: string) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    );

@@ -10,7 +10,11 @@ import { ServerReflection as EarlierReflection } from "../gen/grpc/reflection/v1
 import { ExportLogsServiceRequestSchema } from "../gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "../gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "../gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { AccountBodySchema, EnvelopesSchema, IngestService } from "../gen/svc/ingest/v1/ingest_pb.js";
+import {
+  AccountBodySchema,
+  EnvelopesSchema,
+  IngestService,
+} from "../gen/svc/ingest/v1/ingest_pb.js";
 import { WireLimitError } from "../wire.ts";
 import { createJsonCheck } from "./json-check.ts";
 import { bytesMaxOf, messageLimits, valuesMaxOf } from "./message-limits.ts";
@@ -29,7 +33,14 @@ const received: readonly DescMessage[] = [
 ];
 
 /** Decoded from bytes that are few already: a record of at most 64 KiB (record-texts.ts), and a backend's answer (otlp-outcome.ts). */
-const fewBytes = ["ResourceSchema", "SpanSchema", "LogRecordSchema", "MetricSchema", "StatusSchema", "RetryInfoSchema"];
+const fewBytes = [
+  "ResourceSchema",
+  "SpanSchema",
+  "LogRecordSchema",
+  "MetricSchema",
+  "StatusSchema",
+  "RetryInfoSchema",
+];
 
 /** A repeated field or a map, and the fields through which a message has it. */
 interface Place {
@@ -39,19 +50,26 @@ interface Place {
 
 const placesOf = (schema: DescMessage, path: readonly DescField[] = []): Place[] =>
   schema.fields.flatMap((field) => {
-    const isRecursive = path.some(({ message }) => message === field.message && message !== undefined);
+    const isRecursive = path.some(
+      ({ message }) => message === field.message && message !== undefined,
+    );
     const nested = field.message && !isRecursive ? placesOf(field.message, [...path, field]) : [];
-    return field.fieldKind === "list" || field.fieldKind === "map" ? [{ field, path }, ...nested] : nested;
+    return field.fieldKind === "list" || field.fieldKind === "map"
+      ? [{ field, path }, ...nested]
+      : nested;
   });
 
 const nameOf = ({ parent, name }: DescField): string => `${parent.typeName}.${name}`;
 
 /** One place of each field. */
 const places = new Map(
-  received.flatMap((schema) => placesOf(schema).map((place) => [nameOf(place.field), { schema, ...place }])),
+  received.flatMap((schema) =>
+    placesOf(schema).map((place) => [nameOf(place.field), { schema, ...place }]),
+  ),
 );
 
-const isFixed = ({ scalar }: DescField): boolean => scalar === ScalarType.FIXED64 || scalar === ScalarType.DOUBLE;
+const isFixed = ({ scalar }: DescField): boolean =>
+  scalar === ScalarType.FIXED64 || scalar === ScalarType.DOUBLE;
 const isPacked = (field: DescField): boolean => field.fieldKind === "list" && field.packed;
 
 const delimited = (number: number, body: Uint8Array): Uint8Array =>
@@ -59,14 +77,19 @@ const delimited = (number: number, body: Uint8Array): Uint8Array =>
 
 /** Encodes so many empty values of a field. */
 const valuesOf = (field: DescField, count: number): Uint8Array => {
-  if (isPacked(field)) return delimited(field.number, new Uint8Array(isFixed(field) ? 8 * count : count));
+  if (isPacked(field))
+    return delimited(field.number, new Uint8Array(isFixed(field) ? 8 * count : count));
   const value = delimited(field.number, new Uint8Array());
   return Buffer.alloc(value.length * count, value);
 };
 
 /** The same in JSON. */
 const jsonValuesOf = ({ fieldKind, message, scalar }: DescField, count: number): string => {
-  const value = message ? "{}" : scalar === ScalarType.STRING || scalar === ScalarType.BYTES ? '""' : "0";
+  const value = message
+    ? "{}"
+    : scalar === ScalarType.STRING || scalar === ScalarType.BYTES
+      ? '""'
+      : "0";
   return fieldKind === "map"
     ? `{${'"":"",'.repeat(count).slice(0, -1)}}`
     : `[${`${value},`.repeat(count).slice(0, -1)}]`;
@@ -74,11 +97,15 @@ const jsonValuesOf = ({ fieldKind, message, scalar }: DescField, count: number):
 
 const jsonWithin = (path: readonly DescField[], body: string): string =>
   path.reduceRight(
-    (inner, { jsonName, fieldKind }) => `{"${jsonName}" : ${fieldKind === "list" ? `[${inner}]` : inner} }`,
+    (inner, { jsonName, fieldKind }) =>
+      `{"${jsonName}" : ${fieldKind === "list" ? `[${inner}]` : inner} }`,
     body,
   );
 
-const refusalOf = (check: (bytes: Uint8Array) => unknown, message: Uint8Array): string | undefined => {
+const refusalOf = (
+  check: (bytes: Uint8Array) => unknown,
+  message: Uint8Array,
+): string | undefined => {
   try {
     check(message);
     return undefined;
@@ -92,88 +119,112 @@ const wireOf = (schema: DescMessage) => createWireCheck(schema).check;
 const encode = (text: string) => new TextEncoder().encode(text);
 const submit = IngestService.method.submit.input;
 
-describe.each([[received.length, places.size]])("messageLimits of %i messages and %i repeated fields", () => {
-  it.each([...places])("O1: bounds the values of %s on the wire and in JSON", (name, { schema, path, field }) => {
-    const max = valuesMaxOf(name);
-    const refusal = `${field.name} is over the limit of ${max} values`;
-    const message = (count: number) =>
-      path.reduceRight((body, { number }) => delimited(number, body), valuesOf(field, count));
-    expect(refusalOf(wireOf(schema), message(max + 1))).toBe(refusal);
-    expect(refusalOf(wireOf(schema), message(1))).toBe(undefined);
-    const json = (count: number) => encode(jsonWithin([...path], `{"${field.name}":${jsonValuesOf(field, count)}}`));
-    expect(refusalOf(createJsonCheck(schema), json(max + 1))).toBe(refusal);
-    expect(refusalOf(createJsonCheck(schema), json(1))).toBe(undefined);
-  });
+describe.each([[received.length, places.size]])(
+  "messageLimits of %i messages and %i repeated fields",
+  () => {
+    it.each([...places])(
+      "O1: bounds the values of %s on the wire and in JSON",
+      (name, { schema, path, field }) => {
+        const max = valuesMaxOf(name);
+        const refusal = `${field.name} is over the limit of ${max} values`;
+        const message = (count: number) =>
+          path.reduceRight((body, { number }) => delimited(number, body), valuesOf(field, count));
+        expect(refusalOf(wireOf(schema), message(max + 1))).toBe(refusal);
+        expect(refusalOf(wireOf(schema), message(1))).toBe(undefined);
+        const json = (count: number) =>
+          encode(jsonWithin([...path], `{"${field.name}":${jsonValuesOf(field, count)}}`));
+        expect(refusalOf(createJsonCheck(schema), json(max + 1))).toBe(refusal);
+        expect(refusalOf(createJsonCheck(schema), json(1))).toBe(undefined);
+      },
+    );
 
-  it("O1: bounds the depth of recursive messages", () => {
-    // An attribute of a resource, its value, and within that arrays of values.
-    const nest = (depth: number) =>
-      [1, 1, 1, 2, ...Array(depth).fill([5, 1]).flat()].reduceRight(
-        (body: Uint8Array, number: number) => delimited(number, body),
-        new Uint8Array(),
+    it("O1: bounds the depth of recursive messages", () => {
+      // An attribute of a resource, its value, and within that arrays of values.
+      const nest = (depth: number) =>
+        [1, 1, 1, 2, ...Array(depth).fill([5, 1]).flat()].reduceRight(
+          (body: Uint8Array, number: number) => delimited(number, body),
+          new Uint8Array(),
+        );
+      const wire = wireOf(ExportLogsServiceRequestSchema);
+      expect(refusalOf(wire, nest(messageLimits.depth / 2))).toContain("nested too deeply");
+      expect(refusalOf(wire, nest(40))).toBe(undefined);
+      const nestJson = (depth: number) => encode(`${"[".repeat(depth)}${"]".repeat(depth)}`);
+      const json = createJsonCheck(submit);
+      expect(refusalOf(json, nestJson(2 * messageLimits.depth + 1))).toContain("nested too deeply");
+      expect(refusalOf(json, nestJson(2 * messageLimits.depth))).toBe(undefined);
+    });
+
+    it("O1: bounds unknown fields, fields that come again, and the bytes of a message", () => {
+      const open = (bytes: number, tag: number) => delimited(2, new Uint8Array(bytes).fill(tag));
+      // Field 15 is unknown; field 5 of an Open is `acked_through`.
+      expect(refusalOf(wireOf(submit), open(2 * messageLimits.singular, 0x78))).toBe(undefined);
+      for (const tag of [0x78, 0x28])
+        expect(refusalOf(wireOf(submit), open(2 * messageLimits.singular + 2, tag))).toContain(
+          "repeats fields",
+        );
+      const forward = IngestService.method.forward.input;
+      const limited = forward.fields.filter(
+        ({ message }) => message && Number.isFinite(bytesMaxOf(message.typeName)),
       );
-    const wire = wireOf(ExportLogsServiceRequestSchema);
-    expect(refusalOf(wire, nest(messageLimits.depth / 2))).toContain("nested too deeply");
-    expect(refusalOf(wire, nest(40))).toBe(undefined);
-    const nestJson = (depth: number) => encode(`${"[".repeat(depth)}${"]".repeat(depth)}`);
-    const json = createJsonCheck(submit);
-    expect(refusalOf(json, nestJson(2 * messageLimits.depth + 1))).toContain("nested too deeply");
-    expect(refusalOf(json, nestJson(2 * messageLimits.depth))).toBe(undefined);
-  });
-
-  it("O1: bounds unknown fields, fields that come again, and the bytes of a message", () => {
-    const open = (bytes: number, tag: number) => delimited(2, new Uint8Array(bytes).fill(tag));
-    // Field 15 is unknown; field 5 of an Open is `acked_through`.
-    expect(refusalOf(wireOf(submit), open(2 * messageLimits.singular, 0x78))).toBe(undefined);
-    for (const tag of [0x78, 0x28])
-      expect(refusalOf(wireOf(submit), open(2 * messageLimits.singular + 2, tag))).toContain("repeats fields");
-    const forward = IngestService.method.forward.input;
-    const limited = forward.fields.filter(({ message }) => message && Number.isFinite(bytesMaxOf(message.typeName)));
-    expect(limited.map(({ name }) => name)).toEqual(["open", "status", "account"]);
-    for (const { number, message } of limited) {
-      const bytesMax = bytesMaxOf(message?.typeName ?? "");
-      const within = (bytes: number) => delimited(number, delimited(15, new Uint8Array(bytes)));
-      expect(refusalOf(wireOf(forward), within(bytesMax))).toBe(
-        `${message?.name} is over the limit of ${bytesMax} bytes`,
+      expect(limited.map(({ name }) => name)).toEqual(["open", "status", "account"]);
+      for (const { number, message } of limited) {
+        const bytesMax = bytesMaxOf(message?.typeName ?? "");
+        const within = (bytes: number) => delimited(number, delimited(15, new Uint8Array(bytes)));
+        expect(refusalOf(wireOf(forward), within(bytesMax))).toBe(
+          `${message?.name} is over the limit of ${bytesMax} bytes`,
+        );
+        expect(refusalOf(wireOf(forward), within(bytesMax - 10))).toBe(undefined);
+      }
+      const json = createJsonCheck(submit);
+      expect(refusalOf(json, encode(`{"open":{"hostId":"${"x".repeat(8192)}"}}`))).toBe(
+        "Open is over the limit of 4096 bytes",
       );
-      expect(refusalOf(wireOf(forward), within(bytesMax - 10))).toBe(undefined);
-    }
-    const json = createJsonCheck(submit);
-    expect(refusalOf(json, encode(`{"open":{"hostId":"${"x".repeat(8192)}"}}`))).toBe(
-      "Open is over the limit of 4096 bytes",
-    );
-    expect(refusalOf(json, encode(`{"other":[${"0,".repeat(messageLimits.fields)}0]}`))).toContain("fields");
-  });
+      expect(
+        refusalOf(json, encode(`{"other":[${"0,".repeat(messageLimits.fields)}0]}`)),
+      ).toContain("fields");
+    });
 
-  it("O1: counts names and values of JSON as a parser reads them", () => {
-    const json = createJsonCheck(submit);
-    const ids = (count: number) => `[${Array(count).fill('"\\",["').join()}]`;
-    expect(refusalOf(json, encode(`{"open":{"previousSessionId\\u0073":${ids(17)}}}`))).toContain(
-      "previous_session_ids",
-    );
-    expect(refusalOf(json, encode(`{"\\"open":{"previousSessionIds":${ids(17)}}}`))).toBe(undefined);
-    expect(
-      refusalOf(
-        json,
-        encode(` { "open" : { "hostId":"{[,:" , "previousSessionIds" :${ids(16)}, "takesDirectives":true}}`),
-      ),
-    ).toBe(undefined);
-    expect(refusalOf(json, encode("]}},,:"))).toBe(undefined);
-  });
+    it("O1: counts names and values of JSON as a parser reads them", () => {
+      const json = createJsonCheck(submit);
+      const ids = (count: number) => `[${Array(count).fill('"\\",["').join()}]`;
+      expect(refusalOf(json, encode(`{"open":{"previousSessionId\\u0073":${ids(17)}}}`))).toContain(
+        "previous_session_ids",
+      );
+      expect(refusalOf(json, encode(`{"\\"open":{"previousSessionIds":${ids(17)}}}`))).toBe(
+        undefined,
+      );
+      expect(
+        refusalOf(
+          json,
+          encode(
+            ` { "open" : { "hostId":"{[,:" , "previousSessionIds" :${ids(16)}, "takesDirectives":true}}`,
+          ),
+        ),
+      ).toBe(undefined);
+      expect(refusalOf(json, encode("]}},,:"))).toBe(undefined);
+    });
 
-  it("O1: is asked of each message that is decoded", () => {
-    const files = repositoryFiles("collector", "functions", "proto", "admin").filter(
-      (path) => /\.ts$/.test(path) && !isTest(path) && !path.startsWith("proto/gen/"),
-    );
-    const decoded = files.flatMap((path) =>
-      Array.from(
-        readFileSync(path, "utf8").matchAll(/\bfrom(?:Binary|Json|JsonString)\(\s*(\w+)/g),
-        ([, name]) => name,
-      ),
-    );
-    // The schema of one of several: collector/sources/otlp/schemas.ts, and the lines of an envelope in the terminal of an operator.
-    const known = [...received.map(({ name }) => `${name}Schema`), ...fewBytes, "requests", "schema"];
-    expect([...new Set(decoded)].filter((name) => name !== undefined && !known.includes(name))).toEqual([]);
-    expect(decoded.length).toBeGreaterThan(15);
-  });
-});
+    it("O1: is asked of each message that is decoded", () => {
+      const files = repositoryFiles("collector", "functions", "proto", "admin").filter(
+        (path) => /\.ts$/.test(path) && !isTest(path) && !path.startsWith("proto/gen/"),
+      );
+      const decoded = files.flatMap((path) =>
+        Array.from(
+          readFileSync(path, "utf8").matchAll(/\bfrom(?:Binary|Json|JsonString)\(\s*(\w+)/g),
+          ([, name]) => name,
+        ),
+      );
+      // The schema of one of several: collector/sources/otlp/schemas.ts, and the lines of an envelope in the terminal of an operator.
+      const known = [
+        ...received.map(({ name }) => `${name}Schema`),
+        ...fewBytes,
+        "requests",
+        "schema",
+      ];
+      expect(
+        [...new Set(decoded)].filter((name) => name !== undefined && !known.includes(name)),
+      ).toEqual([]);
+      expect(decoded.length).toBeGreaterThan(15);
+    });
+  },
+);

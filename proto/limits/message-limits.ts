@@ -42,7 +42,8 @@ export const messageLimits = {
   },
 };
 
-const limitOf = (limits: Readonly<Record<string, number>>, name: string): number | undefined => limits[name];
+const limitOf = (limits: Readonly<Record<string, number>>, name: string): number | undefined =>
+  limits[name];
 
 /** Returns the limit of a message's bytes, by its type; infinity where only its parent is limited. */
 export const bytesMaxOf = (typeName: string): number =>
@@ -50,7 +51,11 @@ export const bytesMaxOf = (typeName: string): number =>
 
 /** Returns the limit of a repeated field or a map: its own, or that of its message or package. Throws if it has none. */
 export const valuesMaxOf = (name: string): number => {
-  for (let scope = name; scope !== ""; scope = scope.slice(0, Math.max(0, scope.lastIndexOf(".")))) {
+  for (
+    let scope = name;
+    scope !== "";
+    scope = scope.slice(0, Math.max(0, scope.lastIndexOf(".")))
+  ) {
     const limit = limitOf(messageLimits.values, scope);
     if (limit !== undefined) return limit;
   }

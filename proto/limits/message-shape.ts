@@ -38,7 +38,9 @@ interface Known {
 }
 
 /** Returns the shape of a schema, and the counters of its fields, which a check sets to 0. */
-export const createShape = (schema: DescMessage): { shape: Shape; counters: readonly ValueCounter[] } => {
+export const createShape = (
+  schema: DescMessage,
+): { shape: Shape; counters: readonly ValueCounter[] } => {
   const known: Known = { shapes: new Map(), counters: [] };
   return { shape: shapeOf(schema, known), counters: known.counters };
 };
@@ -54,7 +56,12 @@ const tooManyValues = ({ name, max }: ValueCounter): WireLimitError =>
 const shapeOf = (schema: DescMessage, known: Known): Shape => {
   const found = known.shapes.get(schema.typeName);
   if (found !== undefined) return found;
-  const shape: Shape = { name: schema.name, bytesMax: bytesMaxOf(schema.typeName), fields: [], names: new Map() };
+  const shape: Shape = {
+    name: schema.name,
+    bytesMax: bytesMaxOf(schema.typeName),
+    fields: [],
+    names: new Map(),
+  };
   known.shapes.set(schema.typeName, shape);
   for (const field of schema.fields) {
     const of = fieldShapeOf(field, known);
@@ -70,7 +77,8 @@ const fieldShapeOf = (field: DescField, known: Known): FieldShape => {
   if (fieldKind !== "list" && fieldKind !== "map") return value;
   const counter = { name, max: valuesMaxOf(`${parent.typeName}.${name}`), count: 0 };
   known.counters.push(counter);
-  if (fieldKind === "list") return { ...value, counter, packable: value.wireType !== WireType.LengthDelimited };
+  if (fieldKind === "list")
+    return { ...value, counter, packable: value.wireType !== WireType.LengthDelimited };
   const entry: Shape = { name, bytesMax: Number.POSITIVE_INFINITY, fields: [], names: new Map() };
   entry.fields[1] = valueShapeOf(field.mapKey, undefined);
   entry.fields[2] = value;
@@ -80,7 +88,11 @@ const fieldShapeOf = (field: DescField, known: Known): FieldShape => {
 /** An enum is neither scalar nor message. */
 const valueShapeOf = (scalar: ScalarType | undefined, message: Shape | undefined): FieldShape => ({
   counter: undefined,
-  wireType: message ? WireType.LengthDelimited : scalar === undefined ? WireType.Varint : wireTypeOf(scalar),
+  wireType: message
+    ? WireType.LengthDelimited
+    : scalar === undefined
+      ? WireType.Varint
+      : wireTypeOf(scalar),
   packable: false,
   message,
   isText: scalar === ScalarType.STRING,

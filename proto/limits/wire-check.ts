@@ -1,6 +1,13 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { eachField, ProtobufError, readTag, readValueEnd, readWire, WireLimitError } from "../wire.ts";
+import {
+  eachField,
+  ProtobufError,
+  readTag,
+  readValueEnd,
+  readWire,
+  WireLimitError,
+} from "../wire.ts";
 import { messageLimits } from "./message-limits.ts";
 import { countValue, createShape, type FieldShape, type Shape } from "./message-shape.ts";
 
@@ -20,7 +27,10 @@ export interface WireCheck {
  * before it decodes a message, in a tenth of the time of decoding. With `isUtf8` it counts as for a message that is passed on, and finds the
  * strings to repair; without, all strings pass.
  */
-export const createWireCheck = (schema: DescMessage, isUtf8?: (bytes: Uint8Array) => boolean): WireCheck => {
+export const createWireCheck = (
+  schema: DescMessage,
+  isUtf8?: (bytes: Uint8Array) => boolean,
+): WireCheck => {
   const { shape, counters } = createShape(schema);
   return {
     check: (bytes) =>
@@ -32,7 +42,10 @@ export const createWireCheck = (schema: DescMessage, isUtf8?: (bytes: Uint8Array
         return checking.invalidTexts;
       }),
     repairText: (bytes) =>
-      readWire(bytes, (reader) => repairMessage({ reader, bytes, isUtf8 }, bytes.length, shape) ?? bytes),
+      readWire(
+        bytes,
+        (reader) => repairMessage({ reader, bytes, isUtf8 }, bytes.length, shape) ?? bytes,
+      ),
   };
 };
 
@@ -47,7 +60,13 @@ interface Checking {
 }
 
 /** Checks what is from `start` to `end`. Tags and lengths of one byte, nearly all, are read here: this runs for every field of every span. */
-const checkMessage = (checking: Checking, start: number, end: number, shape: Shape, depth: number): void => {
+const checkMessage = (
+  checking: Checking,
+  start: number,
+  end: number,
+  shape: Shape,
+  depth: number,
+): void => {
   const { reader, bytes, max } = checking;
   if (depth > messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
   if (end - start > shape.bytesMax)
@@ -88,7 +107,8 @@ const checkMessage = (checking: Checking, start: number, end: number, shape: Sha
     }
     at = to;
   }
-  if (singular > max.singular) throw new WireLimitError(`${shape.name} repeats fields that occur once`, shape.name);
+  if (singular > max.singular)
+    throw new WireLimitError(`${shape.name} repeats fields that occur once`, shape.name);
   countFields(checking, fields);
 };
 
@@ -96,7 +116,8 @@ const checkMessage = (checking: Checking, start: number, end: number, shape: Sha
 const countFields = (checking: Checking, count: number): void => {
   checking.fields += count;
   const { fields } = checking.max;
-  if (checking.fields > fields) throw new WireLimitError(`the message is over the limit of ${fields} fields`);
+  if (checking.fields > fields)
+    throw new WireLimitError(`the message is over the limit of ${fields} fields`);
 };
 
 const checkPacked = (checking: Checking, start: number, end: number, field: FieldShape): void => {
@@ -121,7 +142,9 @@ const checkText = (checking: Checking, start: number, end: number): void => {
   checking.invalidTexts += 1;
   const { repairedTexts } = messageLimits.passed;
   if (checking.invalidTexts > repairedTexts)
-    throw new WireLimitError(`the message is over the limit of ${repairedTexts} strings that are not UTF-8`);
+    throw new WireLimitError(
+      `the message is over the limit of ${repairedTexts} strings that are not UTF-8`,
+    );
 };
 
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });

@@ -35,7 +35,10 @@ export const DiagRequest = v.pipe(
     ),
     refusal: v.optional(v.picklist(diagRefusals, "must be one of the refusals")),
   }),
-  v.check(({ bundle, refusal }) => (bundle === undefined) !== (refusal === undefined), "needs a bundle or a refusal"),
+  v.check(
+    ({ bundle, refusal }) => (bundle === undefined) !== (refusal === undefined),
+    "needs a bundle or a refusal",
+  ),
 );
 
 /** A parsed answer to a request for diagnostics. */

@@ -24,7 +24,12 @@ const heartbeat = {
     at_risk: false,
   },
   forwarder: { connected: true, last_ack_at: null, last_error: null as string | null },
-  renewal: { status: "not_configured", last_attempt_at: null, next_attempt_at: null, last_error: null },
+  renewal: {
+    status: "not_configured",
+    last_attempt_at: null,
+    next_attempt_at: null,
+    last_error: null,
+  },
 };
 
 const paths = (body: unknown) => {
@@ -37,25 +42,47 @@ describe("HeartbeatRequest", () => {
     expect(v.parse(HeartbeatRequest, { ...heartbeat, new_field: 1 })).toEqual({
       ...heartbeat,
       conditions: [],
-      queue: { ...heartbeat.queue, dead_letters: 0, forks_total: 0, file_gaps_total: 0, file_gap_bytes_total: 0 },
+      queue: {
+        ...heartbeat.queue,
+        dead_letters: 0,
+        forks_total: 0,
+        file_gaps_total: 0,
+        file_gap_bytes_total: 0,
+      },
     });
   });
 
   it("H5: rejects counters below 0 and beyond 2^53 - 1", () => {
     for (const records of [-1, 2 ** 53, 2 ** 63, 0.5, Number.NaN, "1", null]) {
-      expect(paths({ ...heartbeat, queue: { ...heartbeat.queue, records } })).toEqual(["queue.records"]);
+      expect(paths({ ...heartbeat, queue: { ...heartbeat.queue, records } })).toEqual([
+        "queue.records",
+      ]);
     }
     const most = { ...heartbeat.queue, records: Number.MAX_SAFE_INTEGER };
     expect(paths({ ...heartbeat, queue: most })).toEqual([]);
   });
 
   it("H5: rejects control characters in names and ids", () => {
-    for (const hostname of ["web\u001b[31m", "web\0", "web\n", "web\u009b1m", "web\u007f", "", "web\ud800"]) {
-      expect(paths({ ...heartbeat, collector: { ...heartbeat.collector, hostname } })).toEqual(["collector.hostname"]);
+    for (const hostname of [
+      "web\u001b[31m",
+      "web\0",
+      "web\n",
+      "web\u009b1m",
+      "web\u007f",
+      "",
+      "web\ud800",
+    ]) {
+      expect(paths({ ...heartbeat, collector: { ...heartbeat.collector, hostname } })).toEqual([
+        "collector.hostname",
+      ]);
     }
     const { collector } = heartbeat;
-    expect(paths({ ...heartbeat, collector: { ...collector, version: "1\n" } })).toEqual(["collector.version"]);
-    expect(paths({ ...heartbeat, collector: { ...collector, platform: "linux" } })).toEqual(["collector.platform"]);
+    expect(paths({ ...heartbeat, collector: { ...collector, version: "1\n" } })).toEqual([
+      "collector.version",
+    ]);
+    expect(paths({ ...heartbeat, collector: { ...collector, platform: "linux" } })).toEqual([
+      "collector.platform",
+    ]);
     expect(paths({ ...heartbeat, boot_id: "\t" })).toEqual(["boot_id"]);
   });
 
@@ -88,7 +115,9 @@ describe("Timestamp", () => {
   it("accepts real UTC times up to year 9999 and nothing else", () => {
     expect(parseTimestamp("9999-12-31T23:59:59.999Z")).toBe(253402300799999);
     expect(parseTimestamp("2026-11-20T12:00:00Z")).toBe(Date.UTC(2026, 10, 20, 12));
-    expect(parseTimestamp("2026-11-20T12:00:00.123999999Z")).toBe(Date.UTC(2026, 10, 20, 12, 0, 0, 123));
+    expect(parseTimestamp("2026-11-20T12:00:00.123999999Z")).toBe(
+      Date.UTC(2026, 10, 20, 12, 0, 0, 123),
+    );
     for (const text of [
       "2026-02-30T00:00:00Z",
       "2026-11-20T24:00:00Z",

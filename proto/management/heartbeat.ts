@@ -4,7 +4,15 @@ import { Labels } from "../labels.ts";
 import { Id } from "../values.ts";
 import { ProofFields } from "./proof.ts";
 import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
-import { Counter, FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
+import {
+  Counter,
+  FreeText,
+  Identifier,
+  Platform,
+  Sha256Hex,
+  StoredTimestamp,
+  Timestamp,
+} from "./text.ts";
 
 /** The status of the collector's renewal; `failed` stays until an operator acts. */
 export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
@@ -25,7 +33,9 @@ const counters = {
   null: v.nullable(Counter),
 };
 
-type AbsentOf<Item> = Item extends { absent: infer Absent extends keyof typeof counters } ? Absent : "required";
+type AbsentOf<Item> = Item extends { absent: infer Absent extends keyof typeof counters }
+  ? Absent
+  : "required";
 
 const schemasOf = <Numbers extends Readonly<Record<string, ReportedNumber>>>(numbers: Numbers) =>
   mapValues(numbers, ({ absent }) => counters[absent ?? "required"]) as {

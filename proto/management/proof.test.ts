@@ -6,7 +6,13 @@ import { createWebCryptography } from "../../functions/signer/web-cryptography.t
 import { readCertificate, readValue, tag, writeDer } from "../certificate-der.ts";
 import { identityOfCertificate } from "../identity.ts";
 import { decodePem } from "../pem.ts";
-import { canonicalBody, decodeProof, type ProofPurpose, proofPayload, provableFault } from "./proof.ts";
+import {
+  canonicalBody,
+  decodeProof,
+  type ProofPurpose,
+  proofPayload,
+  provableFault,
+} from "./proof.ts";
 
 interface Vector {
   purpose: ProofPurpose;
@@ -20,10 +26,15 @@ interface Vector {
   refused: { why: string; proof: string }[];
 }
 
-const { vectors }: { vectors: Vector[] } = JSON.parse(readFileSync(new URL("./vectors.json", import.meta.url), "utf8"));
+const { vectors }: { vectors: Vector[] } = JSON.parse(
+  readFileSync(new URL("./vectors.json", import.meta.url), "utf8"),
+);
 
 describe.each([
-  ["node:crypto in the thread pool", createNodeCryptography({ loopAheadMs: Number.NEGATIVE_INFINITY })],
+  [
+    "node:crypto in the thread pool",
+    createNodeCryptography({ loopAheadMs: Number.NEGATIVE_INFINITY }),
+  ],
   ["node:crypto on the event loop", createNodeCryptography({ pooledMax: 0 })],
   ["WebCrypto", createWebCryptography()],
 ])("proof vectors with %s", (_, cryptography) => {
@@ -48,13 +59,20 @@ describe.each([
       const verify = async (proof: string) => {
         const signature = decodeProof(proof);
         if (signature === undefined) throw new Error("not base64");
-        return cryptography.verify({ spki, algorithm, data: new TextEncoder().encode(payload), signature });
+        return cryptography.verify({
+          spki,
+          algorithm,
+          data: new TextEncoder().encode(payload),
+          signature,
+        });
       };
       expect(await verify(vector.proof)).toBe(true);
       if (algorithm !== "ed25519") {
         const numbers = readValue(decodeProof(vector.proof) ?? new Uint8Array(), tag.sequence);
         expect(await verify(writeDer(tag.sequence, numbers).toBase64())).toBe(true);
-        expect(await verify(writeDer(tag.sequence, numbers, Uint8Array.of(2, 1, 1)).toBase64())).toBe(false);
+        expect(
+          await verify(writeDer(tag.sequence, numbers, Uint8Array.of(2, 1, 1)).toBase64()),
+        ).toBe(false);
       }
       for (const { why, proof } of vector.refused)
         expect({ why, good: await verify(proof) }).toEqual({ why, good: false });
@@ -64,12 +82,22 @@ describe.each([
 
 describe("proof", () => {
   it("covers unknown fields and omits only the proof itself", () => {
-    expect(canonicalBody({ b: 1, a: { proof: "kept" }, proof: "gone" })).toBe('{"a":{"proof":"kept"},"b":1}');
-    expect(canonicalBody(JSON.parse('{"__proto__":{"x":1},"a":-0}'))).toBe('{"__proto__":{"x":1},"a":0}');
+    expect(canonicalBody({ b: 1, a: { proof: "kept" }, proof: "gone" })).toBe(
+      '{"a":{"proof":"kept"},"b":1}',
+    );
+    expect(canonicalBody(JSON.parse('{"__proto__":{"x":1},"a":-0}'))).toBe(
+      '{"__proto__":{"x":1},"a":0}',
+    );
   });
 
   it("H5: rejects numbers beyond ±(2^53 - 1), fractions and lone surrogates at any depth", () => {
-    for (const text of ["9007199254740992", "-9007199254740992", "9223372036854775808", "0.5", "1e300"]) {
+    for (const text of [
+      "9007199254740992",
+      "-9007199254740992",
+      "9223372036854775808",
+      "0.5",
+      "1e300",
+    ]) {
       expect(provableFault(JSON.parse(`{"extra":[{"deep":${text}}]}`))).toMatch(/integers/);
     }
     for (const text of ["9007199254740991", "-9007199254740991", "0", "1e3", "null", '"0.5"']) {
@@ -87,6 +115,7 @@ describe("proof", () => {
   it("accepts only standard base64 with padding", () => {
     expect(decodeProof("AQI=")).toEqual(Uint8Array.of(1, 2));
     expect(decodeProof("")).toEqual(new Uint8Array());
-    for (const text of ["AQI", "AQI= ", "A QI=", "_-8=", "AQJ=", "…"]) expect(decodeProof(text)).toBeUndefined();
+    for (const text of ["AQI", "AQI= ", "A QI=", "_-8=", "AQJ=", "…"])
+      expect(decodeProof(text)).toBeUndefined();
   });
 });

@@ -31,7 +31,14 @@ export interface ProofInput {
 
 /** Returns the signed text: six lines joined with a newline, without a trailing one (docs/api.md). */
 export const proofPayload = (input: ProofInput): string =>
-  ["svc-proof-v1", input.purpose, input.identity, input.certificateSha256, input.sentAt, input.bodySha256].join("\n");
+  [
+    "svc-proof-v1",
+    input.purpose,
+    input.identity,
+    input.certificateSha256,
+    input.sentAt,
+    input.bodySha256,
+  ].join("\n");
 
 /**
  * Returns the RFC 8785 form of a request body without its `proof`, unknown fields included. `body` must have passed `provableFault`;
@@ -54,14 +61,17 @@ export const provableFault = (body: unknown): string | undefined => faultOf(body
 const faultOf = (value: unknown, depth: number): string | undefined => {
   switch (typeof value) {
     case "number":
-      return Number.isSafeInteger(value) ? undefined : "numbers must be integers within ±(2^53 - 1)";
+      return Number.isSafeInteger(value)
+        ? undefined
+        : "numbers must be integers within ±(2^53 - 1)";
     case "string":
       return value.isWellFormed() ? undefined : "strings must be well-formed Unicode";
     case "object": {
       if (value === null) return undefined;
       if (depth === depthMax) return `must not nest more than ${depthMax} levels`;
       if (Array.isArray(value)) return firstFault(value, depth);
-      for (const name of Object.keys(value)) if (!name.isWellFormed()) return "names must be well-formed Unicode";
+      for (const name of Object.keys(value))
+        if (!name.isWellFormed()) return "names must be well-formed Unicode";
       return firstFault(Object.values(value), depth);
     }
     default:

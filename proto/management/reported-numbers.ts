@@ -26,10 +26,13 @@ export interface ReportedNumber {
   /** The report sorts by this figure. */
   readonly sorts?: true;
   /** The filter for more than this figure: its names, its key in the query language, and values that the page suggests; the last is the example. */
-  readonly filter?: Readonly<Record<"part" | "parameter" | "key", string>> & { readonly examples: readonly string[] };
+  readonly filter?: Readonly<Record<"part" | "parameter" | "key", string>> & {
+    readonly examples: readonly string[];
+  };
 }
 
-const number = <const Described extends ReportedNumber>(described: Described): Described => described;
+const number = <const Described extends ReportedNumber>(described: Described): Described =>
+  described;
 
 /** The numbers of a heartbeat by their places in it, in the order of the report. */
 export const reportedNumbers = {
@@ -51,7 +54,12 @@ export const reportedNumbers = {
       sorts: true,
       unit: "bytes",
       meaning: "Size of the queue; null before the first heartbeat.",
-      filter: { part: "queueAboveBytes", parameter: "queue_above_bytes", key: "queue", examples: ["1MiB", "10MiB"] },
+      filter: {
+        part: "queueAboveBytes",
+        parameter: "queue_above_bytes",
+        key: "queue",
+        examples: ["1MiB", "10MiB"],
+      },
     }),
     max_bytes: number({
       column: "queue_bytes_max",
@@ -147,7 +155,9 @@ export type ProcessFigures = Record<keyof (typeof reportedNumbers)["process"], n
 export type SortedFigure = Extract<AnyNumber, { sorts: true }>["figure"];
 
 /** The figures that the report sorts by. */
-export const sortedFigures = everyNumber.flatMap(({ sorts, figure }) => (sorts ? [figure] : [])) as SortedFigure[];
+export const sortedFigures = everyNumber.flatMap(({ sorts, figure }) =>
+  sorts ? [figure] : [],
+) as SortedFigure[];
 
 /** The filter for more than a figure. */
 export type FigureFilter = Extract<AnyNumber, { filter: object }>["filter"];

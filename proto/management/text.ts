@@ -58,7 +58,10 @@ export const cutText = (text: string, charactersMax: number): string => {
 /** A counter or size: an integer from 0 to 2^53 - 1. */
 export const Counter = v.pipe(
   v.number("must be an integer"),
-  v.check((value) => Number.isSafeInteger(value) && value >= 0, "must be an integer from 0 to 2^53 - 1"),
+  v.check(
+    (value) => Number.isSafeInteger(value) && value >= 0,
+    "must be an integer from 0 to 2^53 - 1",
+  ),
 );
 
 const rfc3339Pattern = /^(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$/;
@@ -91,7 +94,9 @@ export const DateFromTimestamp = v.pipe(
 export const StoredTimestamp = v.pipe(
   Timestamp,
   // 24 characters are milliseconds already.
-  v.transform((text) => (text.length === 24 ? text : new Date(parseTimestamp(text) ?? 0).toISOString())),
+  v.transform((text) =>
+    text.length === 24 ? text : new Date(parseTimestamp(text) ?? 0).toISOString(),
+  ),
 );
 
 /** SHA-256 as 64 lowercase hexadecimal digits. */
@@ -105,5 +110,8 @@ const platformPattern = /^[a-z0-9_]{1,32}\/[a-z0-9_]{1,32}$/;
 /** `os/arch`, such as `linux/amd64`. */
 export const Platform = v.pipe(
   v.string("must be a string"),
-  v.check((text) => text.length <= 65 && platformPattern.test(text), "must be os/arch, such as linux/amd64"),
+  v.check(
+    (text) => text.length <= 65 && platformPattern.test(text),
+    "must be os/arch, such as linux/amd64",
+  ),
 );

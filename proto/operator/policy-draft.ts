@@ -25,18 +25,27 @@ export const IdentityPrefix = v.pipe(
 
 const PlatformRule = v.pipe(
   v.string("must be os or os/arch"),
-  v.regex(/^[a-z0-9_]{1,32}(\/[a-z0-9_]{1,32})?$/, "must be os or os/arch, such as linux or linux/amd64"),
+  v.regex(
+    /^[a-z0-9_]{1,32}(\/[a-z0-9_]{1,32})?$/,
+    "must be os or os/arch, such as linux or linux/amd64",
+  ),
 );
 
 /** A network in CIDR notation, IPv4 or IPv6. */
 export const Cidr = v.pipe(
   v.string("must be a CIDR"),
   v.maxLength(64, "must be a CIDR"),
-  v.check((text) => readCidr(text) !== undefined, "must be a CIDR such as 10.0.0.0/8 or 2001:db8::/32"),
+  v.check(
+    (text) => readCidr(text) !== undefined,
+    "must be a CIDR such as 10.0.0.0/8 or 2001:db8::/32",
+  ),
 );
 
 /** The source CIDRs of a policy or token; an empty list allows any address. */
-export const Cidrs = v.optional(v.pipe(v.array(Cidr), v.maxLength(64, "must have at most 64 entries")), []);
+export const Cidrs = v.optional(
+  v.pipe(v.array(Cidr), v.maxLength(64, "must have at most 64 entries")),
+  [],
+);
 
 /** Body of the creation of a policy (docs/enroll.md). */
 export const PolicyDraftBody = v.strictObject({
@@ -50,12 +59,20 @@ export const PolicyDraftBody = v.strictObject({
   certificate_ttl_seconds: v.optional(
     v.pipe(
       Count(300),
-      v.description(`above ${certificateTtlSecondsMax} (30 days) it is capped, and the response has the capped value`),
+      v.description(
+        `above ${certificateTtlSecondsMax} (30 days) it is capped, and the response has the capped value`,
+      ),
     ),
     1_814_400,
   ),
-  allowed_platforms: v.optional(v.pipe(v.array(PlatformRule), v.maxLength(64, "must have at most 64 entries")), []),
-  max_enrollments: v.optional(v.pipe(Count(), v.description("first enrollments in all; 0 means unlimited")), 0),
+  allowed_platforms: v.optional(
+    v.pipe(v.array(PlatformRule), v.maxLength(64, "must have at most 64 entries")),
+    [],
+  ),
+  max_enrollments: v.optional(
+    v.pipe(Count(), v.description("first enrollments in all; 0 means unlimited")),
+    0,
+  ),
   max_enrollments_per_hour: v.optional(
     v.pipe(Count(), v.description("first enrollments in any hour; 0 means unlimited")),
     0,
@@ -76,7 +93,12 @@ export const faultOfWorkload = (
   if (workload === null) return undefined;
   if (!issuers.includes(workload.issuer))
     return { path: "workload.issuer", message: "must be an issuer of SVC_WORKLOAD_ISSUERS_FILE" };
-  const at = workload.rules.findIndex((rule) => Object.keys({ ...labels, ...rule.labels }).length > labelsMax);
+  const at = workload.rules.findIndex(
+    (rule) => Object.keys({ ...labels, ...rule.labels }).length > labelsMax,
+  );
   if (at < 0) return undefined;
-  return { path: `workload.rules.${at}.labels`, message: `must have at most ${labelsMax} entries with the policy's` };
+  return {
+    path: `workload.rules.${at}.labels`,
+    message: `must have at most ${labelsMax} entries with the policy's`,
+  };
 };

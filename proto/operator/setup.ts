@@ -10,12 +10,16 @@ export type SetupStep = (typeof setupSteps)[number];
 
 /** Response of `GET /v1/collector/setup`. */
 export const Setup = v.strictObject({
-  steps: v.array(v.strictObject({ step: v.picklist(setupSteps), done: v.boolean(), detail: v.string() })),
+  steps: v.array(
+    v.strictObject({ step: v.picklist(setupSteps), done: v.boolean(), detail: v.string() }),
+  ),
   /** What fills in the command of a host; null where core does not know it. */
   core_url: TextOrNull,
   ingest_address: TextOrNull,
   /** The oldest active policy, and its first prefix. */
-  policy: v.nullable(v.strictObject({ id: v.string(), name: v.string(), identity_prefix: v.string() })),
+  policy: v.nullable(
+    v.strictObject({ id: v.string(), name: v.string(), identity_prefix: v.string() }),
+  ),
 });
 
 /** Response of `GET /v1/collector/setup`. */

@@ -16,25 +16,35 @@ export const SubjectPattern = v.pipe(
   ClaimText,
   v.check((pattern) => pattern.split("*").length <= 2, "must hold one * at most"),
   v.check(
-    (pattern) => pattern.split(/[:/]/).every((segment) => segment === "*" || !segment.includes("*")),
+    (pattern) =>
+      pattern.split(/[:/]/).every((segment) => segment === "*" || !segment.includes("*")),
     "may hold * in place of a whole segment between : and / only",
   ),
 );
 
 /** The claims of a pod and its node, by the names that rules use. */
-export const boundClaims = ["namespace", "service_account", "pod", "pod_uid", "node", "node_uid"] as const;
+export const boundClaims = [
+  "namespace",
+  "service_account",
+  "pod",
+  "pod_uid",
+  "node",
+  "node_uid",
+] as const;
 
 /** One of `boundClaims`. */
 export type BoundClaim = (typeof boundClaims)[number];
 
 const placeholder = /\{([^{}]*)\}/g;
 
-const placeholdersOf = (template: string): string[] => [...template.matchAll(placeholder)].map(([, name = ""]) => name);
+const placeholdersOf = (template: string): string[] =>
+  [...template.matchAll(placeholder)].map(([, name = ""]) => name);
 
 const DeviceTemplate = v.pipe(
   Identifier(128),
   v.check(
-    (template) => placeholdersOf(template).every((name) => boundClaims.some((claim) => claim === name)),
+    (template) =>
+      placeholdersOf(template).every((name) => boundClaims.some((claim) => claim === name)),
     `may name only ${boundClaims.map((name) => `{${name}}`).join(", ")}`,
   ),
   v.check(
@@ -44,12 +54,17 @@ const DeviceTemplate = v.pipe(
 );
 
 /** Returns the device id of a pod's node. */
-export const deviceIdOf = (template: string, claims: Readonly<Record<BoundClaim, string>>): string =>
-  template.replace(placeholder, (_, name: BoundClaim) => claims[name]);
+export const deviceIdOf = (
+  template: string,
+  claims: Readonly<Record<BoundClaim, string>>,
+): string => template.replace(placeholder, (_, name: BoundClaim) => claims[name]);
 
 /** Which service account tokens enroll hosts under a policy, and as which devices. */
 export const WorkloadTerms = v.strictObject({
-  issuer: v.pipe(ClaimText, v.description("one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys")),
+  issuer: v.pipe(
+    ClaimText,
+    v.description("one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys"),
+  ),
   max_token_ttl_seconds: v.optional(
     v.pipe(Integer(600, 86_400), v.description("tokens with a longer lifetime are refused")),
     3600,

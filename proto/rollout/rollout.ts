@@ -3,7 +3,13 @@ import * as v from "valibot";
 import { HostComparison } from "../fleet-health/comparison.ts";
 import { OutageView } from "../fleet-health/outage.ts";
 import { Id, Integer, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
-import { rolloutConditions, rolloutReasons, rolloutStates, targetReasons, targetStatuses } from "./vocabulary.ts";
+import {
+  rolloutConditions,
+  rolloutReasons,
+  rolloutStates,
+  targetReasons,
+  targetStatuses,
+} from "./vocabulary.ts";
 
 /** The most waves of a rollout. */
 export const wavesMax = 50;
@@ -26,7 +32,10 @@ const Percent = v.pipe(
 /** A wave as requested: how far the rollout has got with it, as a share or as a number of all targets. */
 export const WaveBody = v.union(
   [
-    v.strictObject({ percent: v.pipe(Percent, v.gtValue(0, "must be more than 0")), soak_seconds: SoakSeconds }),
+    v.strictObject({
+      percent: v.pipe(Percent, v.gtValue(0, "must be more than 0")),
+      soak_seconds: SoakSeconds,
+    }),
     v.strictObject({ count: Integer(1, 10_000_000), soak_seconds: SoakSeconds }),
   ],
   "must be {percent, soak_seconds} or {count, soak_seconds}",
@@ -39,7 +48,10 @@ export type WaveBody = v.InferOutput<typeof WaveBody>;
 export const Gate = v.strictObject({
   max_failed_percent: Percent,
   states: v.pipe(
-    v.array(v.picklist(rolloutConditions, `must be one of ${rolloutConditions.join(", ")}`), "must be an array"),
+    v.array(
+      v.picklist(rolloutConditions, `must be one of ${rolloutConditions.join(", ")}`),
+      "must be an array",
+    ),
     v.minLength(1, "must have at least one entry"),
     v.transform((states) => rolloutConditions.filter((condition) => states.includes(condition))),
   ),
@@ -51,7 +63,10 @@ export const Gate = v.strictObject({
 export const OnBreach = v.picklist(["pause", "roll_back"], "must be pause or roll_back");
 
 /** A query of the language of `/fleet`; empty for every host. */
-export const RolloutQuery = v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters"));
+export const RolloutQuery = v.pipe(
+  v.string("must be a string"),
+  v.maxLength(4096, "must be at most 4096 characters"),
+);
 
 /** Body of `POST /v1/collector/rollouts`. */
 export const RolloutBody = v.strictObject({
@@ -64,7 +79,11 @@ export const RolloutBody = v.strictObject({
     v.minLength(1, "must have at least one entry"),
     v.maxLength(wavesMax, `must have at most ${wavesMax} entries`),
   ),
-  gate: v.optional(Gate, { max_failed_percent: 5, states: [...rolloutConditions], worse_than_control: false }),
+  gate: v.optional(Gate, {
+    max_failed_percent: 5,
+    states: [...rolloutConditions],
+    worse_than_control: false,
+  }),
   on_breach: v.optional(OnBreach, "pause"),
 });
 
@@ -185,7 +204,10 @@ export const RolloutTarget = v.strictObject({
 export type RolloutTarget = v.InferOutput<typeof RolloutTarget>;
 
 /** Response of `GET /v1/collector/rollouts/{id}/targets`: one page, in the order of the waves. */
-export const RolloutTargetPage = v.strictObject({ items: v.array(RolloutTarget), next_cursor: TextOrNull });
+export const RolloutTargetPage = v.strictObject({
+  items: v.array(RolloutTarget),
+  next_cursor: TextOrNull,
+});
 
 /** Response of `GET /v1/collector/rollouts/{id}/targets`. */
 export type RolloutTargetPage = v.InferOutput<typeof RolloutTargetPage>;
@@ -217,9 +239,13 @@ export const RolloutPreview = v.strictObject({
       diff: TextOrNull,
     }),
   ),
-  refused: v.array(v.strictObject({ identity_id: Id, identity: v.string(), reason: v.picklist(targetReasons) })),
+  refused: v.array(
+    v.strictObject({ identity_id: Id, identity: v.string(), reason: v.picklist(targetReasons) }),
+  ),
   /** Versions whose collectors have rejected the config, with what they reported; `hosts` are those of the filter. */
-  unparsable: v.array(v.strictObject({ version: v.string(), hosts: v.number(), errors: v.array(v.string()) })),
+  unparsable: v.array(
+    v.strictObject({ version: v.string(), hosts: v.number(), errors: v.array(v.string()) }),
+  ),
   /** Rollouts that have not ended, with hosts of the filter: they make a new one 409 `rollout_overlap`. */
   in_other_rollouts: v.array(v.strictObject({ rollout_id: Id, hosts: v.number() })),
 });

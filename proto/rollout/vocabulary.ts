@@ -19,7 +19,14 @@ export const endedStates: readonly RolloutState[] = ["rolled_back", "aborted", "
  * The statuses of a target. `pending`: its wave has not started; `assigned`: the config is its desired one; `applied`: it reports that it
  * runs it; `failed`: a condition of the gate began since; `skipped`: core does not change it, for a reason; `reverted`: rolled back.
  */
-export const targetStatuses = ["pending", "assigned", "applied", "failed", "skipped", "reverted"] as const;
+export const targetStatuses = [
+  "pending",
+  "assigned",
+  "applied",
+  "failed",
+  "skipped",
+  "reverted",
+] as const;
 
 /** One of `targetStatuses`. */
 export type TargetStatus = (typeof targetStatuses)[number];
@@ -35,10 +42,21 @@ export type TargetReason = (typeof targetReasons)[number];
  * another invalid one; `rolled_back`: it returned to another config by itself; `not_applied`: it sends heartbeats and still does not run
  * the config.
  */
-export const rolloutConditions = ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"] as const;
+export const rolloutConditions = [
+  "config_invalid",
+  "stale",
+  "rolled_back",
+  "queue_at_risk",
+  "not_applied",
+] as const;
 
 /** One of `rolloutConditions`. */
 export type RolloutCondition = (typeof rolloutConditions)[number];
 
 /** The codes of a rollout's `reason`: the gate, the comparison with unchanged hosts, an operator, or a restore of the database. */
-export const rolloutReasons = ["gate_breached", "worse_than_control", "operator", "database_restored"] as const;
+export const rolloutReasons = [
+  "gate_breached",
+  "worse_than_control",
+  "operator",
+  "database_restored",
+] as const;

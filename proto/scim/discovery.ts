@@ -26,7 +26,12 @@ const attribute = (name: string, options: AttributeOptions) => ({
   ...options,
 });
 
-const schemaOf = (id: string, name: string, description: string, attributes: readonly object[]) => ({
+const schemaOf = (
+  id: string,
+  name: string,
+  description: string,
+  attributes: readonly object[],
+) => ({
   schemas: [scimUrn.schema],
   id,
   name,
@@ -60,13 +65,20 @@ export const scimSchemas = [
       multiValued: true,
       subAttributes: [
         attribute("value", { description: "The address", required: true }),
-        attribute("type", { description: "The kind of the address", canonicalValues: ["work", "home", "other"] }),
+        attribute("type", {
+          description: "The kind of the address",
+          canonicalValues: ["work", "home", "other"],
+        }),
         attribute("primary", { description: "Whether it is the main address", type: "boolean" }),
       ],
     }),
   ]),
   schemaOf(scimUrn.group, "Group", "A group; svc-admin and svc-auditor grant scopes", [
-    attribute("displayName", { description: "The name of the group", required: true, uniqueness: "server" }),
+    attribute("displayName", {
+      description: "The name of the group",
+      required: true,
+      uniqueness: "server",
+    }),
     attribute("members", {
       description: "The users in the group",
       type: "complex",
@@ -79,7 +91,11 @@ export const scimSchemas = [
           caseExact: true,
         }),
         attribute("display", { description: "The user's userName", mutability: "readOnly" }),
-        attribute("type", { description: "Always User", mutability: "immutable", canonicalValues: ["User"] }),
+        attribute("type", {
+          description: "Always User",
+          mutability: "immutable",
+          canonicalValues: ["User"],
+        }),
         attribute("$ref", {
           description: "The address of the user",
           type: "reference",
@@ -109,7 +125,13 @@ export const scimResourceTypes = [
 ];
 
 /** What core supports (RFC 7643, 5). */
-export const scimServiceProviderConfig = ({ countMax, bodyBytesMax }: { countMax: number; bodyBytesMax: number }) => ({
+export const scimServiceProviderConfig = ({
+  countMax,
+  bodyBytesMax,
+}: {
+  countMax: number;
+  bodyBytesMax: number;
+}) => ({
   schemas: [scimUrn.serviceProviderConfig],
   patch: { supported: true },
   bulk: { supported: false, maxOperations: 0, maxPayloadSize: bodyBytesMax },
@@ -126,5 +148,8 @@ export const scimServiceProviderConfig = ({ countMax, bodyBytesMax }: { countMax
       primary: true,
     },
   ],
-  meta: { resourceType: "ServiceProviderConfig", location: `${scimBasePath}/ServiceProviderConfig` },
+  meta: {
+    resourceType: "ServiceProviderConfig",
+    location: `${scimBasePath}/ServiceProviderConfig`,
+  },
 });

@@ -82,7 +82,12 @@ describe("a filter", () => {
   });
 
   it("takes time in proportion to its length", () => {
-    for (const text of ["(".repeat(4096), `a eq "${"\\".repeat(4000)}`, " ".repeat(4096), "a".repeat(4096)])
+    for (const text of [
+      "(".repeat(4096),
+      `a eq "${"\\".repeat(4000)}`,
+      " ".repeat(4096),
+      "a".repeat(4096),
+    ])
       expect(() => parseScimFilter(text)).toThrow(ScimSyntaxError);
   });
 });
@@ -90,7 +95,10 @@ describe("a filter", () => {
 describe("a path", () => {
   it.each([
     ["Name.GivenName", { ...attribute("name", "givenname"), filter: null }],
-    ["urn:ietf:params:scim:schemas:core:2.0:User:userName", { ...attribute("username"), filter: null }],
+    [
+      "urn:ietf:params:scim:schemas:core:2.0:User:userName",
+      { ...attribute("username"), filter: null },
+    ],
     [
       'emails[type eq "work"].value',
       {
@@ -100,8 +108,14 @@ describe("a path", () => {
     ],
   ])("%s", (text, path) => expect(parseScimPath(text)).toEqual(path));
 
-  it.each(["", "emails[", "emails[]", "a.b.c", "name.x[a pr]", "emails[type pr].value.x", "a b", "1"])(
-    "rejects %j",
-    (text) => expect(() => parseScimPath(text)).toThrow(ScimSyntaxError),
-  );
+  it.each([
+    "",
+    "emails[",
+    "emails[]",
+    "a.b.c",
+    "name.x[a pr]",
+    "emails[type pr].value.x",
+    "a b",
+    "1",
+  ])("rejects %j", (text) => expect(() => parseScimPath(text)).toThrow(ScimSyntaxError));
 });

@@ -33,7 +33,8 @@ const depthMax = 16;
 const comparisons: readonly string[] = ["eq", "ne", "co", "sw", "ew", "gt", "ge", "lt", "le"];
 /** Core schemas may precede an attribute: `urn:…:core:2.0:User:userName` is `userName`. */
 const corePrefix = /^urn:ietf:params:scim:schemas:core:2\.0:(?:user|group):/;
-const token = /\s*(?:([()[\]])|("(?:[^"\\\p{Cc}]|\\["\\/bfnrtu])*")|(-?\d+(?:\.\d+)?)(?![\w.])|([A-Za-z][\w$:.-]*))/uy;
+const token =
+  /\s*(?:([()[\]])|("(?:[^"\\\p{Cc}]|\\["\\/bfnrtu])*")|(-?\d+(?:\.\d+)?)(?![\w.])|([A-Za-z][\w$:.-]*))/uy;
 const subAttribute = /\.([A-Za-z][\w$-]*)/y;
 
 /** Parses a filter. Throws `ScimSyntaxError`. */
@@ -73,7 +74,8 @@ export const attributeOf = (text: string): ScimAttribute => {
 type Reader = ReturnType<typeof createReader>;
 
 const createReader = (text: string) => {
-  if (text.length > lengthMax) throw new ScimSyntaxError(`it has more than ${lengthMax} characters`);
+  if (text.length > lengthMax)
+    throw new ScimSyntaxError(`it has more than ${lengthMax} characters`);
   let at = 0;
   const peek = (): RegExpExecArray | null => {
     token.lastIndex = at;
@@ -118,7 +120,8 @@ const createReader = (text: string) => {
       return found?.[1]?.toLowerCase() ?? null;
     },
     end: (): void => {
-      if (text.slice(at).trim() !== "") throw new ScimSyntaxError("it does not end where it should");
+      if (text.slice(at).trim() !== "")
+        throw new ScimSyntaxError("it does not end where it should");
     },
   };
 };
@@ -172,11 +175,19 @@ const readComparison = (reader: Reader, attribute: ScimAttribute): ScimFilter =>
   const operator = reader.word().toLowerCase();
   if (operator === "pr") return { kind: "present", attribute };
   if (!comparisons.includes(operator)) throw new ScimSyntaxError("the operator is not known");
-  return { kind: "compare", attribute, operator: operator as ScimComparison, value: reader.value() };
+  return {
+    kind: "compare",
+    attribute,
+    operator: operator as ScimComparison,
+    value: reader.value(),
+  };
 };
 
 /** Whether an element of a list matches a filter. Strings are compared in any case. Throws `ScimSyntaxError` for nested lists. */
-export const matchesScimFilter = (filter: ScimFilter, element: Readonly<Record<string, unknown>>): boolean => {
+export const matchesScimFilter = (
+  filter: ScimFilter,
+  element: Readonly<Record<string, unknown>>,
+): boolean => {
   switch (filter.kind) {
     case "and":
       return matchesScimFilter(filter.left, element) && matchesScimFilter(filter.right, element);
@@ -193,7 +204,10 @@ export const matchesScimFilter = (filter: ScimFilter, element: Readonly<Record<s
   }
 };
 
-const elementValue = (element: Readonly<Record<string, unknown>>, { name, sub }: ScimAttribute): unknown => {
+const elementValue = (
+  element: Readonly<Record<string, unknown>>,
+  { name, sub }: ScimAttribute,
+): unknown => {
   if (sub !== null) throw new ScimSyntaxError("an element has no sub-attributes");
   return Object.entries(element).find(([key]) => key.toLowerCase() === name)?.[1];
 };

@@ -40,7 +40,10 @@ const optionalText = (max?: number) =>
   );
 /** Entra ID sends booleans as text: "True" and "False". */
 const flag = v.pipe(
-  v.union([v.boolean(), v.pipe(v.string(), v.toLowerCase(), v.picklist(["true", "false"]))], "must be true or false"),
+  v.union(
+    [v.boolean(), v.pipe(v.string(), v.toLowerCase(), v.picklist(["true", "false"]))],
+    "must be true or false",
+  ),
   v.transform((value) => value === true || value === "true"),
 );
 
@@ -58,7 +61,10 @@ const single = <Schema extends v.GenericSchema>(schema: Schema) =>
 
 const Name = v.pipe(
   v.nullish(
-    v.object({ formatted: optionalText(), givenName: optionalText(), familyName: optionalText() }, "must be an object"),
+    v.object(
+      { formatted: optionalText(), givenName: optionalText(), familyName: optionalText() },
+      "must be an object",
+    ),
     {},
   ),
   v.transform((name) => ({
@@ -99,9 +105,14 @@ export const ScimUserInput = v.object({
     v.nullish(v.array(Email, "must be a list"), []),
     v.maxLength(emailsMax, `must be at most ${emailsMax} addresses`),
     v.transform((emails) =>
-      (emails ?? []).map(({ value, type, primary }): ScimEmail => ({ value, type, primary: primary === true })),
+      (emails ?? []).map(
+        ({ value, type, primary }): ScimEmail => ({ value, type, primary: primary === true }),
+      ),
     ),
-    v.check((emails) => emails.filter(({ primary }) => primary).length < 2, "must have one primary address at most"),
+    v.check(
+      (emails) => emails.filter(({ primary }) => primary).length < 2,
+      "must have one primary address at most",
+    ),
   ),
 });
 

@@ -31,11 +31,15 @@ const field = (tag: number, value: Uint8Array): Uint8Array => {
 };
 
 it("writes lines of files with their path, and bytes that are no text as such", () => {
-  expect(linesOf(envelope("log_line", bytes("a line"), { "file.path": "/var/log/a", k: "v w" }))).toEqual([
-    `${time} log_line /var/log/a k="v w": a line`,
+  expect(
+    linesOf(envelope("log_line", bytes("a line"), { "file.path": "/var/log/a", k: "v w" })),
+  ).toEqual([`${time} log_line /var/log/a k="v w": a line`]);
+  expect(linesOf(envelope("other", Uint8Array.of(0xff)))).toEqual([
+    `${time} other: (1 bytes that are no text)`,
   ]);
-  expect(linesOf(envelope("other", Uint8Array.of(0xff)))).toEqual([`${time} other: (1 bytes that are no text)`]);
-  expect(linesOf({ ...envelope("x", bytes("")), observedAt: at - 1_000_000n })[0]).toMatch(/^2026-11-18T11:06:39/);
+  expect(linesOf({ ...envelope("x", bytes("")), observedAt: at - 1_000_000n })[0]).toMatch(
+    /^2026-11-18T11:06:39/,
+  );
 });
 
 it("writes log records with severity, body and attributes of every type", () => {
@@ -54,10 +58,20 @@ it("writes log records with severity, body and attributes of every type", () => 
                 attributes: [
                   { key: "n", value: { value: { case: "intValue", value: 7n } } },
                   { key: "b", value: { value: { case: "bytesValue", value: Uint8Array.of(255) } } },
-                  { key: "a", value: { value: { case: "arrayValue", value: { values: [text("x y"), text("z")] } } } },
+                  {
+                    key: "a",
+                    value: {
+                      value: { case: "arrayValue", value: { values: [text("x y"), text("z")] } },
+                    },
+                  },
                   {
                     key: "m",
-                    value: { value: { case: "kvlistValue", value: { values: [{ key: "k", value: text("v") }] } } },
+                    value: {
+                      value: {
+                        case: "kvlistValue",
+                        value: { values: [{ key: "k", value: text("v") }] },
+                      },
+                    },
                   },
                   { key: "empty" },
                 ],
@@ -82,23 +96,39 @@ it("writes a line for each point of a metric, whatever its type", () => {
     {
       name: "g",
       unit: "By",
-      data: { case: "gauge", value: { dataPoints: [{ ...point, value: { case: "asInt", value: 5n } }] } },
+      data: {
+        case: "gauge",
+        value: { dataPoints: [{ ...point, value: { case: "asInt", value: 5n } }] },
+      },
     },
     {
       name: "s",
       unit: "1",
-      data: { case: "sum", value: { dataPoints: [{ ...point, value: { case: "asDouble", value: 0.5 } }] } },
+      data: {
+        case: "sum",
+        value: { dataPoints: [{ ...point, value: { case: "asDouble", value: 0.5 } }] },
+      },
     },
     {
       name: "h",
-      data: { case: "histogram", value: { dataPoints: [{ ...point, count: 3n, sum: 6, min: 1, max: 3 }] } },
+      data: {
+        case: "histogram",
+        value: { dataPoints: [{ ...point, count: 3n, sum: 6, min: 1, max: 3 }] },
+      },
     },
-    { name: "e", data: { case: "exponentialHistogram", value: { dataPoints: [{ ...point, count: 2n }] } } },
+    {
+      name: "e",
+      data: { case: "exponentialHistogram", value: { dataPoints: [{ ...point, count: 2n }] } },
+    },
     {
       name: "q",
       data: {
         case: "summary",
-        value: { dataPoints: [{ ...point, count: 1n, sum: 2, quantileValues: [{ quantile: 0.5, value: 2 }] }] },
+        value: {
+          dataPoints: [
+            { ...point, count: 1n, sum: 2, quantileValues: [{ quantile: 0.5, value: 2 }] },
+          ],
+        },
       },
     },
     { name: "none" },
@@ -118,27 +148,39 @@ it("writes a line for each point of a metric, whatever its type", () => {
 
 it("decodes the first ten thousand of millions of records", () => {
   // An empty span takes two bytes: 4 MiB would be two million objects.
-  const spans = new Uint8Array(4 * 1024 * 1024 - 32).map((_, index) => (index % 2 === 0 ? 0x12 : 0));
+  const spans = new Uint8Array(4 * 1024 * 1024 - 32).map((_, index) =>
+    index % 2 === 0 ? 0x12 : 0,
+  );
   const lines = linesOf(envelope("otel_span", field(0x0a, field(0x12, spans))));
   expect(lines).toHaveLength(10_001);
-  expect(lines.at(-1)).toBe(`${time} otel_span (${spans.length / 2 - 10_000} more records, which are not decoded)`);
+  expect(lines.at(-1)).toBe(
+    `${time} otel_span (${spans.length / 2 - 10_000} more records, which are not decoded)`,
+  );
 });
 
 it("writes text in proportion to what was sent, whatever its records repeat", () => {
   const charactersOf = (kind: string, payload: Uint8Array) =>
     linesOf(envelope(kind, payload)).reduce((sum, line) => sum + line.length, 0);
-  const repeated = (value: Uint8Array, bytesMax: number) => Buffer.concat(Array(bytesMax / value.length).fill(value));
+  const repeated = (value: Uint8Array, bytesMax: number) =>
+    Buffer.concat(Array(bytesMax / value.length).fill(value));
   const empty = Uint8Array.of(0x12, 0);
-  const service = encode(ResourceSchema, { attributes: [{ key: "service.name", value: text("s".repeat(200_000)) }] });
+  const service = encode(ResourceSchema, {
+    attributes: [{ key: "service.name", value: text("s".repeat(200_000)) }],
+  });
   const spans = repeated(empty, 200_000);
   const spansOfService = field(0x0a, Buffer.concat([field(0x0a, service), field(0x12, spans)]));
   expect(charactersOf("otel_span", spansOfService)).toBeLessThan(5_000_000);
   // A gauge of points that take two bytes each.
   const points = field(0x2a, repeated(Uint8Array.of(0x0a, 0), 100_000));
-  const metric = field(0x12, Buffer.concat([field(0x0a, new Uint8Array(100_000).fill(97)), points]));
+  const metric = field(
+    0x12,
+    Buffer.concat([field(0x0a, new Uint8Array(100_000).fill(97)), points]),
+  );
   const metrics = linesOf(envelope("otel_metric", field(0x0a, field(0x12, metric))));
   expect(metrics.reduce((sum, line) => sum + line.length, 0)).toBeLessThan(5_000_000);
-  expect(metrics.at(-1)).toBe(`${time} otel_metric (more points of a metric, which are not decoded)`);
+  expect(metrics.at(-1)).toBe(
+    `${time} otel_metric (more points of a metric, which are not decoded)`,
+  );
   // Quotes in lists in lists.
   let nested: Uint8Array = repeated(field(0x0a, field(0x0a, bytes('"'.repeat(38)))), 84_000);
   for (let depth = 0; depth < 40; depth++) nested = field(0x0a, field(0x2a, nested));
@@ -168,7 +210,9 @@ it("names records that are too large, too deep or malformed, and writes the othe
     `${time} otel_span (a payload of 40 bytes, which is malformed)`,
   ]);
   const end = encode(ExportTraceServiceRequestSchema, {
-    resourceSpans: [{ scopeSpans: [{ spans: [{ name: "late", startTimeUnixNano: 2n ** 64n - 1n }] }] }],
+    resourceSpans: [
+      { scopeSpans: [{ spans: [{ name: "late", startTimeUnixNano: 2n ** 64n - 1n }] }] },
+    ],
   });
   expect(linesOf(envelope("otel_span", end))[0]).toMatch(/^2554-.* span late$/);
 });

@@ -4,7 +4,11 @@
  */
 import { fromBinary } from "@bufbuild/protobuf";
 import type { AnyValue, KeyValue } from "../gen/opentelemetry/proto/common/v1/common_pb.js";
-import { type LogRecord, LogRecordSchema, SeverityNumber } from "../gen/opentelemetry/proto/logs/v1/logs_pb.js";
+import {
+  type LogRecord,
+  LogRecordSchema,
+  SeverityNumber,
+} from "../gen/opentelemetry/proto/logs/v1/logs_pb.js";
 import { type Metric, MetricSchema } from "../gen/opentelemetry/proto/metrics/v1/metrics_pb.js";
 import { ResourceSchema } from "../gen/opentelemetry/proto/resource/v1/resource_pb.js";
 import {
@@ -38,25 +42,36 @@ const sharedTextMax = 256;
  * begins with its time in UTC and its kind. What cannot be decoded has a line that says so. Yields numbers too, so that a caller can pause
  * there: the bytes that are read, or the length of a line that is not wanted.
  */
-export function* recordTexts(envelope: TextEnvelope, grep = ""): Generator<string | number, void, void> {
+export function* recordTexts(
+  envelope: TextEnvelope,
+  grep = "",
+): Generator<string | number, void, void> {
   const wanted = grep.toLowerCase();
   const textsOf = otlpTexts.get(envelope.kind);
   for (const text of textsOf === undefined ? [plainText(envelope)] : otlpLines(envelope, textsOf))
-    yield typeof text === "number" || wanted === "" || text.toLowerCase().includes(wanted) ? text : text.length;
+    yield typeof text === "number" || wanted === "" || text.toLowerCase().includes(wanted)
+      ? text
+      : text.length;
 }
 
 const at = (nanoseconds: bigint, { observedAt, receivedAt }: TextEnvelope): string =>
   isoTime(nanoseconds > 0n ? nanoseconds / 1000n : (observedAt ?? receivedAt));
 
 /** Returns RFC 3339 in UTC with milliseconds, of microseconds. */
-export const isoTime = (microseconds: bigint): string => new Date(Number(microseconds / 1000n)).toISOString();
+export const isoTime = (microseconds: bigint): string =>
+  new Date(Number(microseconds / 1000n)).toISOString();
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 const plainText = (envelope: TextEnvelope): string => {
   const { kind, attributes, payload } = envelope;
   const { "file.path": path, ...rest } = attributes;
-  const words = [at(0n, envelope), kind, path ?? "", ...Object.entries(rest).map(([name, value]) => pair(name, value))];
+  const words = [
+    at(0n, envelope),
+    kind,
+    path ?? "",
+    ...Object.entries(rest).map(([name, value]) => pair(name, value)),
+  ];
   return `${words.filter((word) => word !== "").join(" ")}: ${decodePlain(payload)}`;
 };
 
@@ -69,9 +84,16 @@ const decodePlain = (payload: Uint8Array): string => {
 };
 
 /** Returns the lines of one record, and throws for one that cannot be decoded. */
-type RecordTexts = (record: Uint8Array, service: string, envelope: TextEnvelope) => Iterable<string>;
+type RecordTexts = (
+  record: Uint8Array,
+  service: string,
+  envelope: TextEnvelope,
+) => Iterable<string>;
 
-function* otlpLines(envelope: TextEnvelope, textsOf: RecordTexts): Generator<string | number, void, void> {
+function* otlpLines(
+  envelope: TextEnvelope,
+  textsOf: RecordTexts,
+): Generator<string | number, void, void> {
   const { kind, payload } = envelope;
   const notDecoded = (what: string) => `${at(0n, envelope)} ${kind} (${what})`;
   const { records, isMalformed, ...found } = findRecords(payload);
@@ -131,7 +153,8 @@ const findRecords = (payload: Uint8Array): FoundRecords => {
         reader.pos = start;
         eachValue(reader, resourceEnd, 2, (scopeEnd) =>
           eachValue(reader, scopeEnd, 2, (end) => {
-            if (found.records.length < recordsMax) found.records.push({ start: reader.pos, end, resource });
+            if (found.records.length < recordsMax)
+              found.records.push({ start: reader.pos, end, resource });
             else found.more++;
           }),
         );
@@ -155,11 +178,15 @@ const serviceOf = (resource: Uint8Array): string => {
   }
 };
 
-const shared = (text: string): string => (text.length > sharedTextMax ? `${text.slice(0, sharedTextMax)}…` : text);
-const words = (...parts: readonly string[]): string => parts.filter((part) => part !== "").join(" ");
-const unquotedPair = (name: string, value: string): string => (value === "" ? "" : `${name}=${value}`);
+const shared = (text: string): string =>
+  text.length > sharedTextMax ? `${text.slice(0, sharedTextMax)}…` : text;
+const words = (...parts: readonly string[]): string =>
+  parts.filter((part) => part !== "").join(" ");
+const unquotedPair = (name: string, value: string): string =>
+  value === "" ? "" : `${name}=${value}`;
 const pair = (name: string, value: string): string => unquotedPair(name, quoted(value));
-const quoted = (text: string): string => (/[\s"]/.test(text) ? `"${text.replaceAll('"', '\\"')}"` : text);
+const quoted = (text: string): string =>
+  /[\s"]/.test(text) ? `"${text.replaceAll('"', '\\"')}"` : text;
 const attributesText = (attributes: readonly KeyValue[]): string =>
   words(...attributes.map(({ key, value }) => pair(key, valueText(value))));
 const idText = (name: string, id: Uint8Array): string => pair(name, id.toHex());
@@ -190,8 +217,10 @@ const spanTexts: RecordTexts = (record, service, envelope) => {
   const span: Span = fromBinary(SpanSchema, record);
   const { name, startTimeUnixNano: start, endTimeUnixNano: end, status, events } = span;
   const isError = status?.code === Status_StatusCode.ERROR;
-  const milliseconds = end > 0n && end >= start ? `${(Number(end - start) / 1e6).toFixed(3)}ms` : "";
-  const kind = span.kind > Span_SpanKind.INTERNAL ? (Span_SpanKind[span.kind] ?? "").toLowerCase() : "";
+  const milliseconds =
+    end > 0n && end >= start ? `${(Number(end - start) / 1e6).toFixed(3)}ms` : "";
+  const kind =
+    span.kind > Span_SpanKind.INTERNAL ? (Span_SpanKind[span.kind] ?? "").toLowerCase() : "";
   const line = words(
     at(start, envelope),
     "span",
@@ -205,7 +234,9 @@ const spanTexts: RecordTexts = (record, service, envelope) => {
     idText("span", span.spanId),
     idText("parent", span.parentSpanId),
   );
-  const parts = events.map((event) => `event ${words(event.name, attributesText(event.attributes))}`);
+  const parts = events.map(
+    (event) => `event ${words(event.name, attributesText(event.attributes))}`,
+  );
   return [[line, ...parts].join("\n")];
 };
 
@@ -245,7 +276,9 @@ const pointText = (point: Point): string => {
   if ("value" in point) return `=${point.value.value ?? ""}`;
   const sum = point.sum === undefined ? "" : ` sum=${point.sum}`;
   if ("quantileValues" in point) {
-    const quantiles = point.quantileValues.map(({ quantile, value }) => ` p${quantile * 100}=${value}`);
+    const quantiles = point.quantileValues.map(
+      ({ quantile, value }) => ` p${quantile * 100}=${value}`,
+    );
     return ` count=${point.count}${sum}${quantiles.join("")}`;
   }
   const extremes = [

@@ -7,7 +7,14 @@ import { Id, Integer, IsoTimestamp } from "../values.ts";
 import { watchStates } from "./vocabulary.ts";
 
 /** What the history of a watch records. */
-export const watchEventKinds = ["firing", "resolved", "silenced", "unsilenced", "delivered", "dropped"] as const;
+export const watchEventKinds = [
+  "firing",
+  "resolved",
+  "silenced",
+  "unsilenced",
+  "delivered",
+  "dropped",
+] as const;
 
 /** One of `watchEventKinds`. */
 export type WatchEventKind = (typeof watchEventKinds)[number];
@@ -27,7 +34,10 @@ const ReceiverName = Identifier(64);
 export const WatchBody = v.strictObject({
   name: Identifier(120),
   /** A query of the language of `/fleet`; empty for every host. */
-  filter: v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters")),
+  filter: v.pipe(
+    v.string("must be a string"),
+    v.maxLength(4096, "must be at most 4096 characters"),
+  ),
   more_than: v.optional(Integer(0, 10_000_000), 0),
   for_seconds: v.optional(Integer(0, watchSecondsMax), 300),
   /** Names of receivers of core's configuration; without one, the watch is seen in core only. */
@@ -45,7 +55,10 @@ export const WatchBody = v.strictObject({
 export type WatchBody = v.InferOutput<typeof WatchBody>;
 
 /** Body of `PUT /v1/collector/watches/{id}`: the whole watch, and the revision that it changes. */
-export const WatchChangeBody = v.strictObject({ ...WatchBody.entries, revision: Integer(1, 2 ** 31 - 1) });
+export const WatchChangeBody = v.strictObject({
+  ...WatchBody.entries,
+  revision: Integer(1, 2 ** 31 - 1),
+});
 
 /** Body of `PUT /v1/collector/watches/{id}`. */
 export type WatchChangeBody = v.InferOutput<typeof WatchChangeBody>;
@@ -92,7 +105,9 @@ export const Watch = v.strictObject({
   common_factor: v.nullable(CommonFactor),
   /** The watch whose message says what this one would. */
   explained_by: v.nullable(Id),
-  silence: v.nullable(v.strictObject({ until: IsoTimestamp, by: v.string(), reason: v.nullable(v.string()) })),
+  silence: v.nullable(
+    v.strictObject({ until: IsoTimestamp, by: v.string(), reason: v.nullable(v.string()) }),
+  ),
   /** Messages that no receiver has acknowledged yet. */
   waiting_messages: v.number(),
   created_at: IsoTimestamp,
@@ -103,7 +118,10 @@ export const Watch = v.strictObject({
 export type Watch = v.InferOutput<typeof Watch>;
 
 /** A receiver of core's configuration, without its address. */
-const Receiver = v.strictObject({ name: v.string(), kind: v.picklist(["webhook", "alertmanager"]) });
+const Receiver = v.strictObject({
+  name: v.string(),
+  kind: v.picklist(["webhook", "alertmanager"]),
+});
 
 /** Core's own outage, while it holds every watch as it was. */
 const heldBy = { held_by: v.optional(OutageView) };
@@ -126,7 +144,11 @@ export const WatchEvent = v.strictObject({
 });
 
 /** Response of `GET /v1/collector/watches/{id}`: the newest events first. */
-export const WatchDetail = v.strictObject({ ...Watch.entries, ...heldBy, history: v.array(WatchEvent) });
+export const WatchDetail = v.strictObject({
+  ...Watch.entries,
+  ...heldBy,
+  history: v.array(WatchEvent),
+});
 
 /** Response of `GET /v1/collector/watches/{id}`. */
 export type WatchDetail = v.InferOutput<typeof WatchDetail>;

@@ -3,7 +3,12 @@ import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
 import { mapValues } from "../../kit/map-values.ts";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
-import { type ChatAnswer, type ChatClient, type SendChat, startConversation } from "../lab/chat-client.ts";
+import {
+  type ChatAnswer,
+  type ChatClient,
+  type SendChat,
+  startConversation,
+} from "../lab/chat-client.ts";
 import { type IngestCore, prepareIngestCore } from "../lab/ingest-core.ts";
 import { mintBridgeToken, people, testTenantId } from "../lab/people.ts";
 import { quantile } from "../lab/quantile.ts";
@@ -36,7 +41,10 @@ export const chatBench: Bench = async (args) => {
   const secret = systemEntropy.bytes(32).toHex();
   const usual = { SVC_AUTH_TOKEN_SECRET: secret, SVC_COLLECTOR_MIN_VERSION: "1.0.0" };
   const start = (env: Record<string, string>) =>
-    prepareIngestCore(database.url, { env: { ...usual, ...env }, program: programPaths["svc-server"] });
+    prepareIngestCore(database.url, {
+      env: { ...usual, ...env },
+      program: programPaths["svc-server"],
+    });
   const without = await idleOf(await start({}));
   const files = await start({ SVC_INFERENCE_CHAT_MODEL: "mock" });
   const startedAt = performance.now();
@@ -57,7 +65,10 @@ export const chatBench: Bench = async (args) => {
     const first = Float64Array.from(answers.map(({ firstTokenMs }) => firstTokenMs));
     const userIds = await insertAuditors(database, count);
     const clients = await Promise.all(userIds.map((userId) => startConversation(sendAs(userId))));
-    const load = await measureAcks({ files, port: core.ingestPort, pid, database, seconds }, clients);
+    const load = await measureAcks(
+      { files, port: core.ingestPort, pid, database, seconds },
+      clients,
+    );
     const figure = rounded(quantile(first, 0.95), 1);
     const judged = judgeGoals("chat", {
       first_token_ms: figure,
@@ -72,8 +83,15 @@ export const chatBench: Bench = async (args) => {
       ...judged,
       details: {
         collectors,
-        first_token_ms: { p50: rounded(quantile(first, 0.5), 1), p95: figure, max: rounded(quantile(first, 1), 1) },
-        answer_ms: rounded(quantile(Float64Array.from(answers.map(({ totalMs }) => totalMs)), 0.95), 1),
+        first_token_ms: {
+          p50: rounded(quantile(first, 0.5), 1),
+          p95: figure,
+          max: rounded(quantile(first, 1), 1),
+        },
+        answer_ms: rounded(
+          quantile(Float64Array.from(answers.map(({ totalMs }) => totalMs)), 0.95),
+          1,
+        ),
         conversations: { count, ...load },
         core: {
           ready_seconds: readySeconds,
@@ -140,7 +158,12 @@ const measureAcks = async (
   const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
   const sender = await connectSender({ port, ca: files.caPem, ...(await files.client(hostId)) });
   const records = await createCorpus({ mix: "mixed" });
-  const stream = await sender.openStream({ hostId, envelopesOfFrame: 20, records, framesInFlight: 1 });
+  const stream = await sender.openStream({
+    hostId,
+    envelopesOfFrame: 20,
+    records,
+    framesInFlight: 1,
+  });
   const measure = async (): Promise<number> => {
     const latencies: number[] = [];
     stream.run((latency) => latencies.push(latency));
@@ -151,7 +174,10 @@ const measureAcks = async (
   await measure();
   const alone = [await measure()];
   const stop = new AbortController();
-  const meter = startMeter(() => ({ core: cpuSecondsOf(pid), database: cpuSecondsOf(database.pid) }));
+  const meter = startMeter(() => ({
+    core: cpuSecondsOf(pid),
+    database: cpuSecondsOf(database.pid),
+  }));
   const asked = askUntil(clients, stop.signal);
   const among = await measure();
   const { cpu } = meter();
@@ -165,8 +191,12 @@ const measureAcks = async (
     ratio: rounded((2 * among) / alone.reduce((sum, each) => sum + each), 2),
     answered: answers.length,
     failed,
-    first_token_p95_ms: rounded(quantile(Float64Array.from(answers.map(({ firstTokenMs }) => firstTokenMs)), 0.95)),
-    answer_p95_ms: rounded(quantile(Float64Array.from(answers.map(({ totalMs }) => totalMs)), 0.95)),
+    first_token_p95_ms: rounded(
+      quantile(Float64Array.from(answers.map(({ firstTokenMs }) => firstTokenMs)), 0.95),
+    ),
+    answer_p95_ms: rounded(
+      quantile(Float64Array.from(answers.map(({ totalMs }) => totalMs)), 0.95),
+    ),
     cpu_seconds: mapValues(cpu, (used) => rounded(used, 1)),
   };
 };
@@ -190,7 +220,9 @@ const askUntil = async (clients: readonly ChatClient[], signal: AbortSignal) => 
 
 /** Writes `count` people who may read the fleet: a person has at most two answers at a time. */
 const insertAuditors = async ({ db }: EmbeddedDatabase, count: number): Promise<string[]> => {
-  const userIds = Array.from({ length: count }, () => uuidv7({ clock: systemClock, entropy: systemEntropy }));
+  const userIds = Array.from({ length: count }, () =>
+    uuidv7({ clock: systemClock, entropy: systemEntropy }),
+  );
   const named = userIds.map((userId, at) => ({ userId, subject: `bench-${at}` }));
   await db.insert(person).values(
     named.map(({ userId, subject }) => ({

@@ -35,7 +35,10 @@ export const startBench: Bench = async () => {
       authTokenSecret: systemEntropy.bytes(32).toHex(),
     });
     const ca = await createTestCa();
-    const credentials = await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/d/host-1" });
+    const credentials = await issueBenchCredentials(ca, {
+      type: "url",
+      value: "https://fleet.test/d/host-1",
+    });
     const config = await writeCollector(join(folder, "host"), {
       tls: { ...credentials, ca: ca.pem },
       endpoint: "core.example.net:8443",
@@ -46,7 +49,9 @@ export const startBench: Bench = async () => {
     const collector = [...collectorNodeFlags, programPaths["svc-collector"]];
     const floor = await medianOf(() => secondsToEnd(["-e", "0"], {}));
     const core = await medianOf(() => secondsToLine([programPaths["svc-server"]], env, "ready"));
-    const run = await medianOf(() => secondsToLine([...collector, "run", "--config", config], {}, "collector runs"));
+    const run = await medianOf(() =>
+      secondsToLine([...collector, "run", "--config", config], {}, "collector runs"),
+    );
     const diag = await medianOf(() => secondsToEnd([...collector, "diag", "--config", config], {}));
     const worker = await workerBytes(join(folder, "worker"));
     const figures = { core_s: core, run_s: run, diag_s: diag, worker_kib: worker / 1024 };
@@ -79,7 +84,10 @@ const medianOf = async (measure: () => Promise<number>): Promise<number> => {
   return rounded(median(samples), 3);
 };
 
-const secondsToEnd = async (args: readonly string[], env: Record<string, string>): Promise<number> => {
+const secondsToEnd = async (
+  args: readonly string[],
+  env: Record<string, string>,
+): Promise<number> => {
   const startedAt = performance.now();
   await execute(process.execPath, args, { env });
   return (performance.now() - startedAt) / 1000;
@@ -98,7 +106,14 @@ const secondsToLine = async (
 };
 
 const workerBytes = async (folder: string): Promise<number> => {
-  const args = ["node_modules/wrangler/bin/wrangler.js", "deploy", "--dry-run", `--outdir=${folder}`];
-  await execute(process.execPath, args, { env: { ...process.env, WRANGLER_SEND_METRICS: "false" } });
+  const args = [
+    "node_modules/wrangler/bin/wrangler.js",
+    "deploy",
+    "--dry-run",
+    `--outdir=${folder}`,
+  ];
+  await execute(process.execPath, args, {
+    env: { ...process.env, WRANGLER_SEND_METRICS: "false" },
+  });
   return gzipSync(await readFile(join(folder, "worker.js"))).length;
 };

@@ -23,7 +23,8 @@ const sample = (): FolderBuild => ({
   },
 });
 
-const list = async (folder: string) => (await readdir(join(root, folder))).filter((name) => !name.startsWith("."));
+const list = async (folder: string) =>
+  (await readdir(join(root, folder))).filter((name) => !name.startsWith("."));
 
 /** Writes the input, as an editor did before this second. */
 const writeInput = async (content: string) => {
@@ -72,7 +73,9 @@ it("keeps the files of the previous build for a week, because a running program 
   await utimes(join(root, "dist/program", hashed("a")), 1_000_000, 1_000_000);
   await writeInput("c");
   await buildFolder(sample());
-  expect((await list("dist/program")).sort()).toEqual([hashed("b"), hashed("c"), "INPUTS.json", "main.mjs"].sort());
+  expect((await list("dist/program")).sort()).toEqual(
+    [hashed("b"), hashed("c"), "INPUTS.json", "main.mjs"].sort(),
+  );
 });
 
 it("leaves the folder as it was when a build fails", async () => {
@@ -105,7 +108,9 @@ it("builds once for processes that start side by side, and each of them finds ev
      await import(root + "/dist/program/main.mjs");`,
   );
   const start = () =>
-    new Promise((resolve) => spawn(process.execPath, [script], { stdio: "inherit" }).on("exit", resolve));
+    new Promise((resolve) =>
+      spawn(process.execPath, [script], { stdio: "inherit" }).on("exit", resolve),
+    );
   const codes = await Promise.all(Array.from({ length: 4 }, start));
   expect(codes).toEqual([0, 0, 0, 0]);
   expect(await readdir(join(root, "builds"))).toHaveLength(1);

@@ -46,7 +46,9 @@ export const replaceFile = async (path: string, content: string): Promise<void> 
 
 const isCurrent = async ({ folder, root, listInputs }: FolderBuild): Promise<boolean> => {
   try {
-    const recorded: Record<string, string> = JSON.parse(await readFile(join(folder, inputsFile), "utf8"));
+    const recorded: Record<string, string> = JSON.parse(
+      await readFile(join(folder, inputsFile), "utf8"),
+    );
     const paths = (await listInputs?.()) ?? Object.keys(recorded);
     if (paths.length !== Object.keys(recorded).length) return false;
     const digests = await Promise.all(paths.map((path) => digestOf(join(root, path))));
@@ -65,11 +67,16 @@ const rebuild = async ({ folder, root, build, entryFiles }: FolderBuild): Promis
       // A file that changed during the build may have been read before: without its digest the next call builds again.
       inputs.map(async (path) => [
         path,
-        (await changedSince(join(root, path), startedAt - clockLagMs)) ? "" : await digestOf(join(root, path)),
+        (await changedSince(join(root, path), startedAt - clockLagMs))
+          ? ""
+          : await digestOf(join(root, path)),
       ]),
     );
     const files = await filesBelow(outDir);
-    await installFiles(outDir, folder, [...files.filter((file) => !entryFiles.includes(file)), ...entryFiles]);
+    await installFiles(outDir, folder, [
+      ...files.filter((file) => !entryFiles.includes(file)),
+      ...entryFiles,
+    ]);
     await replaceFile(join(folder, inputsFile), JSON.stringify(Object.fromEntries(recorded)));
     await removeOldFiles(folder, new Set([...files, inputsFile]), startedAt - keptMs);
   } finally {
@@ -84,9 +91,14 @@ const installFiles = async (from: string, to: string, files: readonly string[]):
   }
 };
 
-const removeOldFiles = async (folder: string, current: ReadonlySet<string>, before: number): Promise<void> => {
+const removeOldFiles = async (
+  folder: string,
+  current: ReadonlySet<string>,
+  before: number,
+): Promise<void> => {
   for (const file of await filesBelow(folder))
-    if (!current.has(file) && !(await changedSince(join(folder, file), before))) await rm(join(folder, file));
+    if (!current.has(file) && !(await changedSince(join(folder, file), before)))
+      await rm(join(folder, file));
 };
 
 /** Returns the paths of the files below `folder`, relative to it, in order. */

@@ -12,8 +12,12 @@ export const builtinModules: Plugin = {
     );
     // Each export is a call that esbuild drops unless it is used.
     onLoad({ filter: /.*/, namespace: "builtin" }, ({ path }) => {
-      const names = Object.keys(process.getBuiltinModule(path) ?? {}).filter((name) => /^\w+$/.test(name));
-      const exports = names.map((name) => `export const ${name} = /* @__PURE__ */ $get("${name}");`);
+      const names = Object.keys(process.getBuiltinModule(path) ?? {}).filter((name) =>
+        /^\w+$/.test(name),
+      );
+      const exports = names.map(
+        (name) => `export const ${name} = /* @__PURE__ */ $get("${name}");`,
+      );
       return {
         contents: `const $builtin = /* @__PURE__ */ process.getBuiltinModule("${path}");
 const $get = /* @__NO_SIDE_EFFECTS__ */ (name) => $builtin[name];

@@ -43,8 +43,14 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
     revokePublic: false,
   });
   const { signal } = new AbortController();
-  expect(await tools?.query("select count(*) from collectors", signal)).toMatchObject({ kind: "rows", rows: [[0]] });
-  expect(await tools?.query("select pg_sleep(1)", signal)).toMatchObject({ kind: "error", code: "statement_refused" });
+  expect(await tools?.query("select count(*) from collectors", signal)).toMatchObject({
+    kind: "rows",
+    rows: [[0]],
+  });
+  expect(await tools?.query("select pg_sleep(1)", signal)).toMatchObject({
+    kind: "error",
+    code: "statement_refused",
+  });
   await tools?.close();
 });
 

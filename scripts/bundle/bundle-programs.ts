@@ -146,7 +146,11 @@ if (parseInt(process.versions.node, 10) < ${needed}) {
 const refuseLostNames = ({ inputs }: Metafile): void => {
   for (const [source, { imports }] of Object.entries(inputs))
     for (const { kind, path, original } of imports)
-      if (kind === "dynamic-import" && !source.startsWith("node_modules/") && inputs[path]?.format === "cjs")
+      if (
+        kind === "dynamic-import" &&
+        !source.startsWith("node_modules/") &&
+        inputs[path]?.format === "cjs"
+      )
         throw new Error(
           `${source} imports ${original} dynamically, which is CommonJS: import a file of ours that imports it`,
         );

@@ -43,7 +43,9 @@ const build = async (outDir: string): Promise<void> => {
 const listInputs = async (): Promise<string[]> => {
   const inputs = sources.map(async (source) => {
     const isFolder = (await stat(join(root, source))).isDirectory();
-    return isFolder ? (await filesBelow(join(root, source))).map((file) => join(source, file)) : [source];
+    return isFolder
+      ? (await filesBelow(join(root, source))).map((file) => join(source, file))
+      : [source];
   });
   return (await Promise.all(inputs)).flat().filter((path) => !path.includes(".test."));
 };
@@ -54,7 +56,10 @@ const compressFiles = async (folder: string): Promise<void> => {
     files.map(async (file) => {
       const path = join(folder, file);
       const content = await readFile(path);
-      const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: content.length };
+      const params = {
+        [constants.BROTLI_PARAM_QUALITY]: 11,
+        [constants.BROTLI_PARAM_SIZE_HINT]: content.length,
+      };
       await writeFile(`${path}.br`, await promisify(brotliCompress)(content, { params }));
       await writeFile(`${path}.gz`, await promisify(gzip)(content, { level: 9 }));
     }),

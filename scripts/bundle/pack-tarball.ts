@@ -6,7 +6,10 @@ import { pack } from "tar-stream";
 import { compareText } from "../release-manifest/release-path.ts";
 
 /** A file of a tarball: its name there, and its content or the file that has it. */
-export type PackedFile = { name: string; executable?: boolean } & ({ from: string } | { text: string });
+export type PackedFile = { name: string; executable?: boolean } & (
+  | { from: string }
+  | { text: string }
+);
 
 /** Writes a gzip-compressed tarball of `packFiles`. */
 export const packTarball = async (
@@ -28,7 +31,10 @@ export const packFiles = async (files: readonly PackedFile[], timestamp: Date): 
   for (const file of files.toSorted((a, b) => compareText(a.name, b.name))) {
     const content = "from" in file ? await readFile(file.from) : Buffer.from(file.text);
     const owner = { uid: 0, gid: 0, uname: "root", gname: "root" };
-    archive.entry({ name: file.name, mode: file.executable ? 0o755 : 0o644, mtime: timestamp, ...owner }, content);
+    archive.entry(
+      { name: file.name, mode: file.executable ? 0o755 : 0o644, mtime: timestamp, ...owner },
+      content,
+    );
   }
   archive.finalize();
   return collected;

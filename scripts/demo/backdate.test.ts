@@ -18,7 +18,8 @@ it("dates back a host's enrollment, certificates, last heartbeat and last envelo
   const before = await read();
   const healthy = [...before.values()].filter(({ state }) => state === "healthy");
   const [silent, expiring, untouched] = healthy;
-  if (!silent || !expiring || !untouched) throw new Error("the seeded fleet has too few healthy hosts");
+  if (!silent || !expiring || !untouched)
+    throw new Error("the seeded fleet has too few healthy hosts");
   const { sql } = test.database.connect();
   const usual = { enrolledDays: 30, certificateDays: 0, keepsSuccessor: false, silentSeconds: 0 };
   await backdate(sql, [
@@ -34,7 +35,9 @@ it("dates back a host's enrollment, certificates, last heartbeat and last envelo
   expect(after.get(silent.identity)).toMatchObject({
     state: "stale",
     enrolled_at: new Date(Date.parse(silent.enrolled_at) - 30 * day).toISOString(),
-    last_heartbeat_at: new Date(Date.parse(silent.last_heartbeat_at ?? "") - 3_600_000).toISOString(),
+    last_heartbeat_at: new Date(
+      Date.parse(silent.last_heartbeat_at ?? "") - 3_600_000,
+    ).toISOString(),
     certificate: silent.certificate,
   });
   expect(after.get(expiring.identity)).toMatchObject({

@@ -12,8 +12,15 @@ import { hourMs } from "../../kit/clock.ts";
 import { graceMs } from "../../proto/completeness/hour-state.ts";
 import { formatNoteKey } from "../../proto/completeness/signed-note.ts";
 import { parseStatementFile, type StatementFile } from "../../proto/completeness/statement-file.ts";
-import { hourText, parseLine, type StatementLine } from "../../proto/completeness/statement-line.ts";
-import type { StatementFault, StatementFaultKind } from "../../proto/completeness/verify-statement.ts";
+import {
+  hourText,
+  parseLine,
+  type StatementLine,
+} from "../../proto/completeness/statement-line.ts";
+import type {
+  StatementFault,
+  StatementFaultKind,
+} from "../../proto/completeness/verify-statement.ts";
 import { type AccountBody, AccountBodySchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import { createTestKey } from "../lab/ca/test-pki.ts";
@@ -25,12 +32,17 @@ import { waitUntil } from "../lab/wait-until.ts";
 const origin = "demo.example.test/completeness";
 
 /** Makes the key of the log of statements: the variables of core, and its line in a file of keys. */
-export const createStatementLog = async (dir: string): Promise<{ env: Record<string, string>; key: string }> => {
+export const createStatementLog = async (
+  dir: string,
+): Promise<{ env: Record<string, string>; key: string }> => {
   const keyFile = join(dir, "completeness.pem");
   const { pem } = await createTestKey("ed25519");
   await writeFile(keyFile, pem, { mode: 0o600 });
   const { key } = await createLogSigner(origin, createNodeSigningKey(pem));
-  return { env: { SVC_COMPLETENESS_KEY_FILE: keyFile, SVC_COMPLETENESS_ORIGIN: origin }, key: formatNoteKey(key) };
+  return {
+    env: { SVC_COMPLETENESS_KEY_FILE: keyFile, SVC_COMPLETENESS_ORIGIN: origin },
+    key: formatNoteKey(key),
+  };
 };
 
 /**
@@ -46,7 +58,10 @@ export const checkCompleteness = async (
   const hours = await endHour(deployment, startedAt, context);
   progress("verifying the statement of the hour offline");
   const keysFile = join(dir, "completeness-keys");
-  await writeFile(keysFile, `${logKey}\n${await readFile(deployment.pki.enrollmentCa.certFile, "utf8")}`);
+  await writeFile(
+    keysFile,
+    `${logKey}\n${await readFile(deployment.pki.enrollmentCa.certFile, "utf8")}`,
+  );
   const { shop, cart, web } = deployment.collectors;
   const identities = [shop, cart, web].map(({ identity }) => identity);
   const stated: { statement: ExportedStatement; lines: StatementLine[] }[] = [];
@@ -56,7 +71,9 @@ export const checkCompleteness = async (
     const lines = statement.file.lines.flatMap(({ text }) => parseLine(text, entry) ?? []);
     stated.push({
       statement,
-      lines: lines.filter(({ host, correctedMs }) => correctedMs === null && identities.includes(host)),
+      lines: lines.filter(
+        ({ host, correctedMs }) => correctedMs === null && identities.includes(host),
+      ),
     });
   }
   // The demo may have run across the end of an hour.
@@ -68,11 +85,18 @@ export const checkCompleteness = async (
   const verified = await verify(deployment, { ...statement, keysFile });
   progress("changing a stored byte, an account and a line, and verifying again");
   const tampered = await checkTampering(deployment, { statement, keysFile }, context);
-  const accepted = stated.flatMap(({ lines: all }) => all.filter(({ host }) => host === web.identity));
+  const accepted = stated.flatMap(({ lines: all }) =>
+    all.filter(({ host }) => host === web.identity),
+  );
   const acceptedLines = accepted.reduce((sum, { counts }) => sum + (counts.accepted ?? 0), 0);
   return {
     hour: hourText(statement.hour),
-    hosts: lines.map(({ host, state, counts }) => ({ host, state, accepted: counts.accepted, stored: counts.stored })),
+    hosts: lines.map(({ host, state, counts }) => ({
+      host,
+      state,
+      accepted: counts.accepted,
+      stored: counts.stored,
+    })),
     // The lines that the collector of the file accepted, as its accounts say.
     accepted_lines: acceptedLines,
     statement_lines: verified.result.lines.of,
@@ -85,7 +109,10 @@ export const checkCompleteness = async (
     ok:
       lines.every(({ counts }) => counts.accepted === counts.stored) &&
       // Cart was revoked before the hour ended: nothing of it can be known after that.
-      lines.every(({ host, state }) => host === cart.identity || state === "undelivered" || state === "complete") &&
+      lines.every(
+        ({ host, state }) =>
+          host === cart.identity || state === "undelivered" || state === "complete",
+      ) &&
       acceptedLines === linesWritten &&
       verified.result.ok &&
       verified.result.blocks.checked > 0 &&
@@ -95,11 +122,17 @@ export const checkCompleteness = async (
 };
 
 /** Moves the clocks to the end of the hour, and returns the hours in which the demo ran once each has a statement. */
-const endHour = async (deployment: Deployment, startedAt: number, context: LabContext): Promise<number[]> => {
+const endHour = async (
+  deployment: Deployment,
+  startedAt: number,
+  context: LabContext,
+): Promise<number[]> => {
   const { collectors, sql } = deployment;
   const { clock, progress } = context;
   const running = [collectors.shop, collectors.web];
-  progress("the collectors stop; moving the clocks of hosts, core and database to the end of the hour");
+  progress(
+    "the collectors stop; moving the clocks of hosts, core and database to the end of the hour",
+  );
   await Promise.all(running.map(({ stop }) => stop()));
   const hourOf = (ms: number) => Math.floor(ms / hourMs) * hourMs;
   const last = hourOf(clock.now());
@@ -124,7 +157,11 @@ const endHour = async (deployment: Deployment, startedAt: number, context: LabCo
   return Array.from({ length: (last - first) / hourMs + 1 }, (_, index) => first + index * hourMs);
 };
 
-const restartCore = async (deployment: Deployment, aheadMs: number, context: LabContext): Promise<void> => {
+const restartCore = async (
+  deployment: Deployment,
+  aheadMs: number,
+  context: LabContext,
+): Promise<void> => {
   const { httpUrl, sql } = deployment;
   await deployment.kill();
   await moveDatabaseClock(sql, aheadMs);
@@ -144,7 +181,11 @@ interface ExportedStatement {
   blocks: string;
 }
 
-const exportHour = async (deployment: Deployment, hour: number, folder: string): Promise<ExportedStatement> => {
+const exportHour = async (
+  deployment: Deployment,
+  hour: number,
+  folder: string,
+): Promise<ExportedStatement> => {
   const path = join(folder, "statement.txt");
   const blocks = join(folder, "blocks");
   await mkdir(folder);
@@ -168,7 +209,15 @@ const verify = async (
   { processes }: Deployment,
   { path, keysFile, blocks }: Pick<ExportedStatement, "path" | "blocks"> & { keysFile: string },
 ) => {
-  const server = [programPaths["svc-server"], "verify-completeness", path, "--keys", keysFile, "--blocks", blocks];
+  const server = [
+    programPaths["svc-server"],
+    "verify-completeness",
+    path,
+    "--keys",
+    keysFile,
+    "--blocks",
+    blocks,
+  ];
   const [ours, independent] = await Promise.all([
     processes.run({ args: server }),
     processes.run({ args: ["docs/verify-statement.mjs", path, keysFile, blocks] }),
@@ -204,7 +253,10 @@ const checkTampering = async (
   await sql`update ingest_account set body = decode(${body}, 'hex')
     where host_id = ${shop} and queue_id = decode(${account.queue}, 'hex') and number = ${String(account.body.number)}::bigint`;
   const files = await exportHour(deployment, statement.hour, join(dir, "tampered"));
-  const changed = line.replace(/ stored=(\d+)/, (_, stored: string) => ` stored=${Number(stored) + 1}`);
+  const changed = line.replace(
+    / stored=(\d+)/,
+    (_, stored: string) => ` stored=${Number(stored) + 1}`,
+  );
   await writeFile(files.path, files.text.replace(line, changed));
   const { result, independent } = await verify(deployment, { ...files, keysFile });
   const named = independent.stdout.trimEnd().split("\n");
@@ -235,16 +287,24 @@ const placesOf = (
 ): TamperedPlaces => {
   const lineOf = (host: string) => lines.find(({ text }) => text.startsWith(`${host} `));
   const accountsOf = (host: string) =>
-    (lineOf(host)?.accounts ?? []).map(({ body, blocks }) => ({ body: fromBinary(AccountBodySchema, body), blocks }));
+    (lineOf(host)?.accounts ?? []).map(({ body, blocks }) => ({
+      body: fromBinary(AccountBodySchema, body),
+      blocks,
+    }));
   const sent = accountsOf(web).find(({ blocks }) => blocks.length > 0);
   const stated = accountsOf(shop).find(({ body }) => body.accepted.length > 0);
   const [block] = sent?.blocks ?? [];
   const [count] = stated?.body.accepted ?? [];
   const line = lineOf(cart)?.text;
-  if (!sent || !block || !stated || !count || !line) throw new Error("the statement lacks what the demo changes");
+  if (!sent || !block || !stated || !count || !line)
+    throw new Error("the statement lacks what the demo changes");
   count.records += 1n;
   return {
-    block: { queue: sent.body.queueId.toHex(), first: block.firstSequence, last: block.lastSequence },
+    block: {
+      queue: sent.body.queueId.toHex(),
+      first: block.firstSequence,
+      last: block.lastSequence,
+    },
     account: { queue: stated.body.queueId.toHex(), body: stated.body },
     line,
   };

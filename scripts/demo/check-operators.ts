@@ -13,7 +13,11 @@ export const checkOperators = async (
   { origin, collectors }: { origin: string; collectors: number },
   context: LabContext,
 ) => {
-  const { last_sync } = await api<{ last_sync: { outcome: string } | null }>("reader", "GET", "/v1/directory/status");
+  const { last_sync } = await api<{ last_sync: { outcome: string } | null }>(
+    "reader",
+    "GET",
+    "/v1/directory/status",
+  );
   const rowsOfPeople = await sql<{ email: string; scopes: string }[]>`
     select primary_email as email, array_to_string(scopes, ' ') as scopes from person where status = 'active' order by 1`;
   const synced = rowsOfPeople.map(({ email, scopes }) => ({ email, scopes: scopes.split(" ") }));
@@ -25,11 +29,20 @@ export const checkOperators = async (
     agents.set(name, agent);
     await walkSignIn(agent, { origin, account: people[name].subject, returnTo: "/fleet" });
     const whoami = await agent.visit(`${origin}/api/core/whoami`);
-    const { email = "", scopes = [] } = JSON.parse(whoami.text) as { email?: string; scopes?: string[] };
-    signIns.push({ email, scopes, fleet: (await agent.visit(`${origin}/api/core/collector/health?limit=1`)).status });
+    const { email = "", scopes = [] } = JSON.parse(whoami.text) as {
+      email?: string;
+      scopes?: string[];
+    };
+    signIns.push({
+      email,
+      scopes,
+      fleet: (await agent.visit(`${origin}/api/core/collector/health?limit=1`)).status,
+    });
   }
   const read = async () => {
-    const visit = await agents.get("auditor")?.visit(`${origin}/api/core/collector/health?limit=1000`);
+    const visit = await agents
+      .get("auditor")
+      ?.visit(`${origin}/api/core/collector/health?limit=1000`);
     return JSON.parse(visit?.text ?? "{}") as Partial<FleetHealthReport>;
   };
   const hasAllStates = ({ summary }: Partial<FleetHealthReport>) =>
@@ -55,7 +68,11 @@ export const checkOperators = async (
         const isExpected = (other: { email: string; scopes: readonly string[] } | undefined) =>
           other?.email === email && other.scopes.toSorted().join() === scopes.toSorted().join();
         const fleetStatus = scopes.includes("audit") ? 200 : 403;
-        return synced.some(isExpected) && isExpected(signIns[index]) && signIns[index]?.fleet === fleetStatus;
+        return (
+          synced.some(isExpected) &&
+          isExpected(signIns[index]) &&
+          signIns[index]?.fleet === fleetStatus
+        );
       }) &&
       rows === collectors &&
       hasAllStates(fleet),

@@ -27,8 +27,10 @@ export const checkRevocation = async (
   const credentials = await collector.credentials();
   const caPem = await readFile(pki.serverCaFile, "utf8");
   const heartbeat = () => sendHeartbeat({ coreUrl: edge.url, caPem }, credentials, context);
-  const openStream = () => openIdleStream({ endpoint: ingestEndpoint, caPem }, credentials, context);
-  const readRow = async () => (await readHealth()).find(({ identity }) => identity === collector.identity);
+  const openStream = () =>
+    openIdleStream({ endpoint: ingestEndpoint, caPem }, credentials, context);
+  const readRow = async () =>
+    (await readHealth()).find(({ identity }) => identity === collector.identity);
   const row = await readRow();
   if (row === undefined) throw new Error(`${collector.identity} is not in the health report`);
 
@@ -36,7 +38,9 @@ export const checkRevocation = async (
   const stream = await openStream();
   try {
     const revokedAt = clock.monotonic();
-    await api("admin", "POST", `/v1/collector/identities/${row.identity_id}/revoke`, { reason_code: "demo" });
+    await api("admin", "POST", `/v1/collector/identities/${row.identity_id}/revoke`, {
+      reason_code: "demo",
+    });
     const after = await heartbeat();
     const end = await endOf(stream, context);
     const cutSeconds = (end.at - revokedAt) / 1000;
@@ -46,7 +50,9 @@ export const checkRevocation = async (
     }, reasonOf);
     const shown = await waitUntil({ what: "health shows the revocation", ...context }, async () => {
       const { state, last_auth_failure } = (await readRow()) ?? {};
-      return state === "revoked" && last_auth_failure ? { state, reason: last_auth_failure.reason } : undefined;
+      return state === "revoked" && last_auth_failure
+        ? { state, reason: last_auth_failure.reason }
+        : undefined;
     });
     return {
       identity: collector.identity,
@@ -63,7 +69,9 @@ export const checkRevocation = async (
       ok:
         before.code === "accepted" &&
         after.status === 401 &&
-        [after.code, end.reason, newStream, shown.reason].every((code) => refusals.includes(code)) &&
+        [after.code, end.reason, newStream, shown.reason].every((code) =>
+          refusals.includes(code),
+        ) &&
         cutSeconds <= cutSecondsMax,
     };
   } finally {
@@ -112,7 +120,9 @@ const openIdleStream = async (
   const server = { url: `https://${target.endpoint}`, caPem: target.caPem };
   const { session, client } = connectIngest(server, { cert: certificatePem, key: keyPem });
   const closed = Promise.withResolvers<void>();
-  const requests = async function* (): AsyncGenerator<MessageInitShape<typeof ForwardRequestSchema>> {
+  const requests = async function* (): AsyncGenerator<
+    MessageInitShape<typeof ForwardRequestSchema>
+  > {
     yield { message: { case: "open", value: { hostId: identity, queueId: entropy.bytes(16) } } };
     await closed.promise;
   };
@@ -138,12 +148,17 @@ const openIdleStream = async (
 };
 
 /** Waits for the end of a stream, for at most twice the allowed time. */
-const endOf = async ({ ended }: IdleStream, { clock, signal }: LabContext): Promise<{ at: number; reason: string }> => {
+const endOf = async (
+  { ended }: IdleStream,
+  { clock, signal }: LabContext,
+): Promise<{ at: number; reason: string }> => {
   const waiting = new AbortController();
-  const late = clock.sleep(2 * cutSecondsMax * 1000, AbortSignal.any([signal, waiting.signal])).then(
-    () => ({ at: Number.POSITIVE_INFINITY, reason: "still open" }),
-    () => ended,
-  );
+  const late = clock
+    .sleep(2 * cutSecondsMax * 1000, AbortSignal.any([signal, waiting.signal]))
+    .then(
+      () => ({ at: Number.POSITIVE_INFINITY, reason: "still open" }),
+      () => ended,
+    );
   try {
     return await Promise.race([ended, late]);
   } finally {

@@ -48,22 +48,34 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
   const startedAtWall = clock.now();
   const log = await createStatementLog(context.dir);
   const deployment = await startDeployment(
-    { env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock", ...log.env } },
+    {
+      env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock", ...log.env },
+    },
     context,
     cleanup,
   );
   progress("building the page, unless it is built; starting web and an identity provider");
   const web = await startWeb(deployment, context, { cleanup, usualPort: null });
   progress(`${simulatedHosts} simulated hosts enroll and heartbeat`);
-  await driveHosts(deployment, context, { hosts: simulatedHosts, seconds: simulatedSeconds, cleanup });
+  await driveHosts(deployment, context, {
+    hosts: simulatedHosts,
+    seconds: simulatedSeconds,
+    cleanup,
+  });
   progress("three people sign in and read the fleet");
-  const operators = await checkOperators(deployment, { ...web, collectors: simulatedHosts + 3 }, context);
+  const operators = await checkOperators(
+    deployment,
+    { ...web, collectors: simulatedHosts + 3 },
+    context,
+  );
   progress("Grace asks a question; her receipts are verified");
   const chat = await checkChat(deployment, web, context);
   const { sent, kills, rotations } = await sendInput(deployment, context);
   progress("waiting until everything is stored");
   const count = await settledCount(deployment, sent, context);
-  progress(`${count.stored} of ${count.sent} stored, ${count.duplicates} duplicates, ${count.missing} missing`);
+  progress(
+    `${count.stored} of ${count.sent} stored, ${count.duplicates} duplicates, ${count.missing} missing`,
+  );
   const health = await completeHealth(deployment, context);
   progress("revoking cart");
   // So that the account of its time comes before.
@@ -116,9 +128,21 @@ const sendInput = async (deployment: Deployment, context: LabContext) => {
   const rotations: string[] = [];
   let linesWritten = 0;
   const senders = [
-    { sender: createSpanSender("shop", "grpc", otlp.shopGrpc), prefix: "shop-grpc", count: inputs.shopGrpc },
-    { sender: createSpanSender("shop", "http", otlp.shopHttp), prefix: "shop-http", count: inputs.shopHttp },
-    { sender: createSpanSender("cart", "http", otlp.cartHttp), prefix: "cart-http", count: inputs.cartHttp },
+    {
+      sender: createSpanSender("shop", "grpc", otlp.shopGrpc),
+      prefix: "shop-grpc",
+      count: inputs.shopGrpc,
+    },
+    {
+      sender: createSpanSender("shop", "http", otlp.shopHttp),
+      prefix: "shop-http",
+      count: inputs.shopHttp,
+    },
+    {
+      sender: createSpanSender("cart", "http", otlp.cartHttp),
+      prefix: "cart-http",
+      count: inputs.cartHttp,
+    },
   ];
   const programs = { core: deployment, web: collectors.web };
   const rotate = async (how: string, rotation: () => Promise<void>) => {
@@ -129,7 +153,11 @@ const sendInput = async (deployment: Deployment, context: LabContext) => {
   const kill = async (program: keyof typeof programs) => {
     progress(`SIGKILL: ${program}`);
     await programs[program].kill();
-    kills.push({ program, lines_written: linesWritten, lines_stored: await countLines(deployment) });
+    kills.push({
+      program,
+      lines_written: linesWritten,
+      lines_stored: await countLines(deployment),
+    });
   };
   const restart = (program: keyof typeof programs) => {
     progress(`starting ${program} again`);
@@ -179,11 +207,16 @@ const countLines = async ({ sql }: Deployment): Promise<number> => {
 };
 
 /** Counts once nothing is missing, at the latest after a minute; then again a second later, to find duplicates. */
-const settledCount = async ({ sql }: Deployment, sent: ReadonlySet<string>, context: LabContext) => {
+const settledCount = async (
+  { sql }: Deployment,
+  sent: ReadonlySet<string>,
+  context: LabContext,
+) => {
   const isComplete = async () => (await countContent(sql, sent)).missing === 0 || undefined;
-  await waitUntil({ what: "everything", ...context, timeoutMs: 60_000, everyMs: 300 }, isComplete).catch(() =>
-    context.signal.throwIfAborted(),
-  );
+  await waitUntil(
+    { what: "everything", ...context, timeoutMs: 60_000, everyMs: 300 },
+    isComplete,
+  ).catch(() => context.signal.throwIfAborted());
   await context.clock.sleep(1_000, context.signal);
   return countContent(sql, sent);
 };
@@ -191,9 +224,14 @@ const settledCount = async ({ sql }: Deployment, sent: ReadonlySet<string>, cont
 const isComplete = ({ last_heartbeat_at, last_envelope_at }: FleetHealthRow): boolean =>
   last_heartbeat_at !== null && last_envelope_at !== null;
 
-const completeHealth = async ({ readHealth }: Deployment, context: LabContext): Promise<FleetHealthRow[]> => {
+const completeHealth = async (
+  { readHealth }: Deployment,
+  context: LabContext,
+): Promise<FleetHealthRow[]> => {
   const what = "every collector has sent a heartbeat and forwarded";
   const areComplete = async () => (await readHealth()).every(isComplete) || undefined;
-  await waitUntil({ what, ...context, everyMs: 300 }, areComplete).catch(() => context.signal.throwIfAborted());
+  await waitUntil({ what, ...context, everyMs: 300 }, areComplete).catch(() =>
+    context.signal.throwIfAborted(),
+  );
   return readHealth();
 };

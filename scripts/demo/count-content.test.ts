@@ -20,15 +20,23 @@ beforeEach(() => sql`truncate ingest_envelope`);
 const store = (kind: string, payload: Uint8Array) => sql`
   insert into ingest_envelope (host_id, queue_id, sequence, kind, received_at, source, attributes, payload)
   values ('h', ${Buffer.from("q")}, ${sequence++}, ${kind}, now(), 's', '{}', ${Buffer.from(payload)})`;
-const storeLine = (id: string) => store("log_line", new TextEncoder().encode(`2026-11-20 info id=${id} xxx`));
+const storeLine = (id: string) =>
+  store("log_line", new TextEncoder().encode(`2026-11-20 info id=${id} xxx`));
 const storeSpans = (...ids: (string | undefined)[]) => {
   const spans = ids.map((stringValue) => ({
     attributes:
       stringValue === undefined
         ? []
-        : [{ key: spanIdAttribute, value: { value: { case: "stringValue" as const, value: stringValue } } }],
+        : [
+            {
+              key: spanIdAttribute,
+              value: { value: { case: "stringValue" as const, value: stringValue } },
+            },
+          ],
   }));
-  const request = create(ExportTraceServiceRequestSchema, { resourceSpans: [{ scopeSpans: [{ spans }] }] });
+  const request = create(ExportTraceServiceRequestSchema, {
+    resourceSpans: [{ scopeSpans: [{ spans }] }],
+  });
   return store("otel_span", toBinary(ExportTraceServiceRequestSchema, request));
 };
 

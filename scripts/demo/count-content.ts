@@ -20,7 +20,10 @@ export interface ContentCount {
 }
 
 /** Parses every stored payload, except those of simulated hosts, and compares its ids with those that were sent. */
-export const countContent = async (sql: SqlClient, sent: ReadonlySet<string>): Promise<ContentCount> => {
+export const countContent = async (
+  sql: SqlClient,
+  sent: ReadonlySet<string>,
+): Promise<ContentCount> => {
   const copies = new Map<string, number>();
   let stored = 0;
   let foreign = 0;
@@ -28,7 +31,9 @@ export const countContent = async (sql: SqlClient, sent: ReadonlySet<string>): P
   const rows = await sql<{ kind: string; payload: Uint8Array }[]>`
     select kind, payload from stored_envelope where kind in ('otel_span', 'log_line') and source <> ${beaconSource}`;
   for (const { kind, payload } of rows)
-    for (const id of kind === "otel_span" ? idsOfSpans(payload) : [idOfLine(new TextDecoder().decode(payload))]) {
+    for (const id of kind === "otel_span"
+      ? idsOfSpans(payload)
+      : [idOfLine(new TextDecoder().decode(payload))]) {
       stored++;
       if (id === undefined || !sent.has(id)) foreign++;
       else copies.set(id, (copies.get(id) ?? 0) + 1);

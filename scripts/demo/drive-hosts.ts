@@ -76,10 +76,16 @@ export const driveHosts = async (
 };
 
 /** Forwards once a minute: a connection for each frame costs both ends more than everything else that a host sends. */
-const forwardEachMinute = (forward: NonNullable<Wire["forward"]>, clock: Clock): NonNullable<Wire["forward"]> => {
+const forwardEachMinute = (
+  forward: NonNullable<Wire["forward"]>,
+  clock: Clock,
+): NonNullable<Wire["forward"]> => {
   const forwarded = new Map<string, { at: number; sequence: number }>();
   return async (beacon, credentials) => {
-    const { at, sequence } = forwarded.get(beacon.identity) ?? { at: Number.NEGATIVE_INFINITY, sequence: 0 };
+    const { at, sequence } = forwarded.get(beacon.identity) ?? {
+      at: Number.NEGATIVE_INFINITY,
+      sequence: 0,
+    };
     if (clock.monotonic() - at < forwardEveryMs) return;
     await forward({ ...beacon, sequence: sequence + 1 }, credentials);
     forwarded.set(beacon.identity, { at: clock.monotonic(), sequence: sequence + 1 });
@@ -88,7 +94,9 @@ const forwardEachMinute = (forward: NonNullable<Wire["forward"]>, clock: Clock):
 
 const agesOf = (hosts: readonly Host[]): Age[] => {
   // The first ones are down for longer than their certificates lived.
-  const expired = hosts.filter(({ role }) => role === "down").slice(0, Math.ceil(hosts.length / 150));
+  const expired = hosts
+    .filter(({ role }) => role === "down")
+    .slice(0, Math.ceil(hosts.length / 150));
   return hosts
     .filter(({ role }) => role !== "enrolling")
     .map((host) => ageOf(host, expired.includes(host), createRandom(seed, "age", host.index)));
@@ -103,10 +111,14 @@ const ageOf = ({ identity, role }: Host, isExpired: boolean, random: Random): Ag
   const usual = { certificateDays: within(0.2, 10.3), silentSeconds: 0 };
   const own = ((): Partial<typeof usual> => {
     // Down since before its renewal was due.
-    if (isExpired) return { certificateDays: within(21.3, 23), silentSeconds: within(13, 20) * day };
+    if (isExpired)
+      return { certificateDays: within(21.3, 23), silentSeconds: within(13, 20) * day };
     switch (role) {
       case "down":
-        return { certificateDays: within(3.5, 10.3), silentSeconds: 300 * 900 ** random.fraction() };
+        return {
+          certificateDays: within(3.5, 10.3),
+          silentSeconds: 300 * 900 ** random.fraction(),
+        };
       case "clock_far":
         return { silentSeconds: within(0.5 * hour, 3 * hour) };
       case "cert_expiring":

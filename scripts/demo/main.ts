@@ -5,7 +5,13 @@
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { quickenImports } from "../../functions/node/quick-imports.ts";
-import { errorMessages, Interrupted, type LabContext, reportFromLab, withLab } from "../lab/context.ts";
+import {
+  errorMessages,
+  Interrupted,
+  type LabContext,
+  reportFromLab,
+  withLab,
+} from "../lab/context.ts";
 
 const options = () => {
   try {

@@ -15,7 +15,11 @@ export interface SpanSender {
 }
 
 /** Creates a sender with the SDK's own exporter to `address` (host:port), its batch processor and its default retries. */
-export const createSpanSender = (service: string, protocol: "grpc" | "http", address: string): SpanSender => {
+export const createSpanSender = (
+  service: string,
+  protocol: "grpc" | "http",
+  address: string,
+): SpanSender => {
   const failures = { count: 0, first: undefined as unknown };
   const exporter = recordFailures(
     protocol === "grpc"
@@ -27,7 +31,12 @@ export const createSpanSender = (service: string, protocol: "grpc" | "http", add
     resource: resourceFromAttributes({ "service.name": service }),
     // The processor drops spans silently when its queue is full.
     spanProcessors: [
-      new BatchSpanProcessor({ exporter, maxQueueSize: 20_000, maxExportBatchSize: 50, scheduledDelayMillis: 100 }),
+      new BatchSpanProcessor({
+        exporter,
+        maxQueueSize: 20_000,
+        maxExportBatchSize: 50,
+        scheduledDelayMillis: 100,
+      }),
     ],
   });
   const tracer = provider.getTracer("demo");
@@ -37,12 +46,17 @@ export const createSpanSender = (service: string, protocol: "grpc" | "http", add
       await provider.forceFlush();
       await provider.shutdown();
       if (failures.count > 0)
-        throw new Error(`${failures.count} exports over ${protocol} failed`, { cause: failures.first });
+        throw new Error(`${failures.count} exports over ${protocol} failed`, {
+          cause: failures.first,
+        });
     },
   };
 };
 
-const recordFailures = (exporter: SpanExporter, failures: { count: number; first: unknown }): SpanExporter => ({
+const recordFailures = (
+  exporter: SpanExporter,
+  failures: { count: number; first: unknown },
+): SpanExporter => ({
   export: (spans, done) =>
     exporter.export(spans, (result) => {
       if (result.code !== 0 && failures.count++ === 0) failures.first = result.error;

@@ -20,7 +20,10 @@ const stepsPerRotation = 600;
 export const serve = async (context: LabContext, cleanup: AsyncDisposableStack): Promise<void> => {
   const { progress, signal, dir } = context;
   const deployment = await startDeployment(
-    { env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock" }, rotatedMax: 5 },
+    {
+      env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock" },
+      rotatedMax: 5,
+    },
     context,
     cleanup,
   );
@@ -28,7 +31,9 @@ export const serve = async (context: LabContext, cleanup: AsyncDisposableStack):
   const web = await startWeb(deployment, context, { cleanup, usualPort: 3000 });
   await writeTokens(deployment, tokenFile(dir));
   process.stdout.write(introduction(deployment, web, dir));
-  progress(`${simulatedHosts} simulated hosts enroll; the fleet is complete in ${simulatedSeconds} s`);
+  progress(
+    `${simulatedHosts} simulated hosts enroll; the fleet is complete in ${simulatedSeconds} s`,
+  );
   const simulate = async () => {
     const options = { hosts: simulatedHosts, seconds: simulatedSeconds, cleanup };
     const fleet = await driveHosts(deployment, context, options);
@@ -38,7 +43,10 @@ export const serve = async (context: LabContext, cleanup: AsyncDisposableStack):
   await Promise.all([sendInput(deployment, context), simulate()]);
 };
 
-const sendInput = async ({ otlp, lines }: Deployment, { clock, signal }: LabContext): Promise<void> => {
+const sendInput = async (
+  { otlp, lines }: Deployment,
+  { clock, signal }: LabContext,
+): Promise<void> => {
   const senders = [
     createSpanSender("shop", "grpc", otlp.shopGrpc),
     createSpanSender("shop", "http", otlp.shopHttp),
@@ -47,7 +55,9 @@ const sendInput = async ({ otlp, lines }: Deployment, { clock, signal }: LabCont
   try {
     for (let step = 0; ; step++) {
       for (const sender of senders) sender.send(`${step}`);
-      await lines.append(Array.from({ length: linesPerStep }, (_, index) => `line-${step * linesPerStep + index}`));
+      await lines.append(
+        Array.from({ length: linesPerStep }, (_, index) => `line-${step * linesPerStep + index}`),
+      );
       if (step % stepsPerRotation === stepsPerRotation - 1) await lines.rotateByRename();
       await clock.sleep(stepMs, signal);
     }
@@ -56,7 +66,10 @@ const sendInput = async ({ otlp, lines }: Deployment, { clock, signal }: LabCont
   }
 };
 
-const printSummaries = async (deployment: Deployment, { dir, clock, signal, progress }: LabContext): Promise<void> => {
+const printSummaries = async (
+  deployment: Deployment,
+  { dir, clock, signal, progress }: LabContext,
+): Promise<void> => {
   for (;;) {
     await clock.sleep(summaryEveryMs, signal);
     await writeTokens(deployment, tokenFile(dir));
@@ -66,7 +79,11 @@ const printSummaries = async (deployment: Deployment, { dir, clock, signal, prog
 };
 
 const summaryOf = async ({ api, sql }: Deployment): Promise<string> => {
-  const { summary } = await api<FleetHealthReport>("auditor", "GET", "/v1/collector/health?limit=1");
+  const { summary } = await api<FleetHealthReport>(
+    "auditor",
+    "GET",
+    "/v1/collector/health?limit=1",
+  );
   const stored = await sql<{ kind: string; count: number }[]>`
     select kind, sum(envelopes)::int as count from ingest_hour group by kind order by kind`;
   const states = Object.entries(summary.by_state).map(([state, count]) => `${count} ${state}`);
@@ -77,15 +94,23 @@ const summaryOf = async ({ api, sql }: Deployment): Promise<string> => {
 const tokenFile = (dir: string): string => join(dir, "tokens.sh");
 
 /** Writes an `export` of a bridge token for each person, valid for an hour. */
-const writeTokens = async ({ authTokenSecret, userIds }: Deployment, file: string): Promise<void> => {
+const writeTokens = async (
+  { authTokenSecret, userIds }: Deployment,
+  file: string,
+): Promise<void> => {
   const names = Object.keys(people) as PersonName[];
   const lines = names.map(
-    async (name) => `export ${name.toUpperCase()}=${await bridgeTokenOf(authTokenSecret, name, userIds)}\n`,
+    async (name) =>
+      `export ${name.toUpperCase()}=${await bridgeTokenOf(authTokenSecret, name, userIds)}\n`,
   );
   await writeFile(file, (await Promise.all(lines)).join(""), { mode: 0o600 });
 };
 
-const introduction = (deployment: Deployment, { origin }: { origin: string }, dir: string): string => {
+const introduction = (
+  deployment: Deployment,
+  { origin }: { origin: string },
+  dir: string,
+): string => {
   const { httpUrl, ingestEndpoint, edge, pki, otlp, lines } = deployment;
   const person = (name: PersonName, sees: string) =>
     `  ${people[name].email.padEnd(22)} ${people[name].displayName.padEnd(18)} ${name.padEnd(8)} ${sees}`;

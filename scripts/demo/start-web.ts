@@ -21,7 +21,8 @@ export const startWeb = async (
 ): Promise<{ origin: string }> => {
   const [freePort = 0] = await findPorts(1, entropy);
   const port = usualPort !== null && (await isPortFree(usualPort)) ? usualPort : freePort;
-  if (usualPort !== null && port !== usualPort) progress(`port ${usualPort} is taken: web listens on ${port}`);
+  if (usualPort !== null && port !== usualPort)
+    progress(`port ${usualPort} is taken: web listens on ${port}`);
   const origin = `http://localhost:${port}`;
   const provider = await startIdentityProvider({
     accounts: labAccounts,

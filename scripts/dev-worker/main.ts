@@ -34,7 +34,9 @@ try {
   console.log("\nCore in workerd. Try, while it runs:\n");
   for (const name of ["admin", "auditor", "reader"] as const) {
     const token = await bridgeTokenOf(variables.SVC_AUTH_TOKEN_SECRET, name);
-    console.log(`# ${name}\ncurl -H "Authorization: Bearer ${token}" http://127.0.0.1:${values.port}/v1/whoami\n`);
+    console.log(
+      `# ${name}\ncurl -H "Authorization: Bearer ${token}" http://127.0.0.1:${values.port}/v1/whoami\n`,
+    );
   }
 
   const wrangler = spawn(
@@ -52,7 +54,8 @@ try {
     },
   );
   // Ctrl-C reaches both processes; wrangler ends first, then the database.
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => wrangler.kill(signal));
+  for (const signal of ["SIGINT", "SIGTERM"] as const)
+    process.on(signal, () => wrangler.kill(signal));
   const [code] = await once(wrangler, "exit");
   process.exitCode = code ?? 0;
 } finally {

@@ -12,7 +12,8 @@ export interface DocumentsReport {
   faults: string[];
 }
 
-const startsWith = (prefix: string) => (block: FencedBlock) => block.comment?.startsWith(prefix) ?? false;
+const startsWith = (prefix: string) => (block: FencedBlock) =>
+  block.comment?.startsWith(prefix) ?? false;
 
 /** Checks every Markdown page of the repository (`documentFaults`), and the comments of its sources (`textFaults`). */
 export const checkDocuments = (): DocumentsReport => {
@@ -33,7 +34,9 @@ export const checkDocuments = (): DocumentsReport => {
       notRun: blocks.filter(startsWith("not run: ")).length,
     },
     faults: [
-      ...documents.flatMap((document) => documentFaults(document, { documents, files, readText, scripts })),
+      ...documents.flatMap((document) =>
+        documentFaults(document, { documents, files, readText, scripts }),
+      ),
       ...repositoryFiles("*.md", "*.sql", "*.ts", "*.tsx", ":!*/gen/*").flatMap((path) =>
         textFaults(path, readText(path), files),
       ),

@@ -3,7 +3,10 @@ import { documentFaults, textFaults } from "./document-faults.ts";
 import { readDocument } from "./read-document.ts";
 
 const faultsOf = (markdown: string, path = "docs/page.md"): string[] => {
-  const other = readDocument("docs/other.md", "# The other page\n\n## `svc-server` and more\n\n## Twice\n\n## Twice\n");
+  const other = readDocument(
+    "docs/other.md",
+    "# The other page\n\n## `svc-server` and more\n\n## Twice\n\n## Twice\n",
+  );
   const page = readDocument(path, markdown);
   return documentFaults(page, {
     documents: [other, page],
@@ -12,7 +15,8 @@ const faultsOf = (markdown: string, path = "docs/page.md"): string[] => {
     scripts: new Set(["docs:check"]),
   });
 };
-const block = (before: string, language = "sh") => `${before}\n\n\`\`\`${language}\nsvc-server\n\`\`\`\n`;
+const block = (before: string, language = "sh") =>
+  `${before}\n\n\`\`\`${language}\nsvc-server\n\`\`\`\n`;
 const cell = (text: string) => `| a | b |\n| - | - |\n| c | ${text} |\n`;
 
 describe("documentFaults", () => {
@@ -40,10 +44,15 @@ describe("documentFaults", () => {
     [block("", ""), "names no language"],
     [block("<!-- run by tests/b.test.ts -->"), "which does not exist"],
     ["`npx -y bun@1.4.5 run nothing`", 'no script "nothing"'],
-    [block("<!-- not run: why -->").replace("svc-server", "npx -y bun@1.4.5 run nothing"), 'no script "nothing"'],
+    [
+      block("<!-- not run: why -->").replace("svc-server", "npx -y bun@1.4.5 run nothing"),
+      'no script "nothing"',
+    ],
     [cell("1 2 3 4 5 6 7 8 9 10 11 12 13"), "a table cell of 13 words"],
     ["word ".repeat(1501), "1501 words"],
-  ])("rejects %j", (markdown, fault) => expect(faultsOf(markdown)).toEqual([expect.stringContaining(fault)]));
+  ])("rejects %j", (markdown, fault) =>
+    expect(faultsOf(markdown)).toEqual([expect.stringContaining(fault)]),
+  );
 
   it("rejects a block that is run by a file which does not mention the page", () => {
     expect(faultsOf(block("<!-- run by tests/a.test.ts -->"), "docs/new.md")).toEqual([
@@ -52,7 +61,9 @@ describe("documentFaults", () => {
   });
 
   it("rejects a decision of more than half a page", () => {
-    expect(faultsOf("word ".repeat(401), "docs/decisions/a.md")).toEqual([expect.stringContaining("at most 400")]);
+    expect(faultsOf("word ".repeat(401), "docs/decisions/a.md")).toEqual([
+      expect.stringContaining("at most 400"),
+    ]);
     expect(faultsOf("word ".repeat(400), "docs/decisions/a.md")).toEqual([]);
   });
 
@@ -66,7 +77,8 @@ describe("textFaults", () => {
   const files = new Set(["functions/store/fleet/rows.ts"]);
 
   it("rejects paths that do not exist, in pages and in comments", () => {
-    const named = "see functions/store/fleet/, functions/*/fleet/rows.ts and functions/store/fleet-*.ts";
+    const named =
+      "see functions/store/fleet/, functions/*/fleet/rows.ts and functions/store/fleet-*.ts";
     const fault = ": names functions/store/fleet-*.ts, which does not exist";
     expect(textFaults("a.md", named, files)).toEqual([`a.md${fault}`]);
     expect(textFaults("a.sql", `-- ${named}`, files)).toEqual([`a.sql${fault}`]);
@@ -75,6 +87,8 @@ describe("textFaults", () => {
 
   it("rejects a comment of more than 150 columns", () => {
     expect(textFaults("a.ts", `// ${"-".repeat(147)}`, files)).toEqual([]);
-    expect(textFaults("a.ts", `// ${"-".repeat(148)}`, files)).toEqual([expect.stringContaining("151 columns")]);
+    expect(textFaults("a.ts", `// ${"-".repeat(148)}`, files)).toEqual([
+      expect.stringContaining("151 columns"),
+    ]);
   });
 });

@@ -46,15 +46,21 @@ const commentColumnsMax = 150;
 
 /** Returns the paths that a page, or the comments of a source file, name and that the repository does not have; and comments too wide. */
 export const textFaults = (path: string, text: string, files: ReadonlySet<string>): string[] => {
-  const lines = text.split("\n").filter((line) => path.endsWith(".md") || /^\s*(--|\/\/|\/?\*)/.test(line));
+  const lines = text
+    .split("\n")
+    .filter((line) => path.endsWith(".md") || /^\s*(--|\/\/|\/?\*)/.test(line));
   const missing = lines
     .flatMap((line) => line.match(pathPattern) ?? [])
-    .filter((name) => !files.has(name) && !files.values().some((file) => matchesGlob(file, `${name}{,/**}`)));
+    .filter(
+      (name) =>
+        !files.has(name) && !files.values().some((file) => matchesGlob(file, `${name}{,/**}`)),
+    );
   const wide = path.endsWith(".md") ? [] : lines.filter((line) => line.length > commentColumnsMax);
   return [
     ...missing.map((name) => `${path}: names ${name}, which does not exist`),
     ...wide.map(
-      (line) => `${path}: a comment of ${line.length} columns, at most ${commentColumnsMax}: ${line.slice(0, 60)}`,
+      (line) =>
+        `${path}: a comment of ${line.length} columns, at most ${commentColumnsMax}: ${line.slice(0, 60)}`,
     ),
   ];
 };
@@ -70,7 +76,8 @@ const linkFaults = (
   const exists = files.has(target) || files.values().some((name) => name.startsWith(`${target}/`));
   if (!exists) return [`the link ${link} leads to no file of the repository`];
   if (anchor === undefined) return [];
-  const known = target === path ? anchors : documents.find((other) => other.path === target)?.anchors;
+  const known =
+    target === path ? anchors : documents.find((other) => other.path === target)?.anchors;
   return known?.has(anchor) ? [] : [`the link ${link} leads to no heading`];
 };
 
@@ -79,7 +86,10 @@ const lengthFaults = ({ path, words, cells }: MarkdownDocument): string[] => [
   ...cells
     .map((cell) => ({ cell, count: countWords(cell) }))
     .filter(({ count }) => count > cellWordsMax)
-    .map(({ cell, count }) => `a table cell of ${count} words, at most ${cellWordsMax}: "${cell.slice(0, 60)}"`),
+    .map(
+      ({ cell, count }) =>
+        `a table cell of ${count} words, at most ${cellWordsMax}: "${cell.slice(0, 60)}"`,
+    ),
 ];
 
 const blockFaults = (
@@ -92,7 +102,9 @@ const blockFaults = (
   const runBy = /^run by (\S+)$/.exec(comment ?? "")?.[1];
   if (runBy !== undefined) {
     if (!files.has(runBy)) return [`${named} is run by ${runBy}, which does not exist`];
-    return readText(runBy).includes(path) ? [] : [`${named} is run by ${runBy}, which does not mention ${path}`];
+    return readText(runBy).includes(path)
+      ? []
+      : [`${named} is run by ${runBy}, which does not mention ${path}`];
   }
   if (!shellLanguages.has(language) || /^not run: \S/.test(comment ?? "")) return [];
   return [`${named} needs a comment before it: <!-- run by PATH --> or <!-- not run: REASON -->`];

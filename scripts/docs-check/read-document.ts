@@ -57,8 +57,10 @@ export const readDocument = (path: string, markdown: string): MarkdownDocument =
       }
       if (token.type === "codespan") document.code.push(token.text);
       if (token.type === "link" || token.type === "image") document.links.push(token.href);
-      if (token.type === "heading") document.anchors.add(slugger.slug(plainText(token.tokens ?? [])));
-      comment = token.type === "html" ? /^\s*<!--\s*(.*?)\s*-->\s*$/s.exec(token.raw)?.[1] : undefined;
+      if (token.type === "heading")
+        document.anchors.add(slugger.slug(plainText(token.tokens ?? [])));
+      comment =
+        token.type === "html" ? /^\s*<!--\s*(.*?)\s*-->\s*$/s.exec(token.raw)?.[1] : undefined;
       const parts = childrenOf(token);
       if (token.type === "table") document.cells.push(...parts.map(plainText));
       for (const part of parts) visit(part);
@@ -85,11 +87,23 @@ const plainText = (tokens: readonly Token[]): string =>
       if (token.type === "code" || token.type === "html") return "";
       const parts = childrenOf(token);
       if (parts.length > 0)
-        return parts.map(plainText).join(token.type === "table" || token.type === "list" ? "\n" : "");
+        return parts
+          .map(plainText)
+          .join(token.type === "table" || token.type === "list" ? "\n" : "");
       return "text" in token ? token.text : " ";
     })
     .map((text, index) => (isBlock(tokens[index]) ? `${text}\n` : text))
     .join("");
 
-const blockTypes = new Set(["heading", "paragraph", "list", "table", "blockquote", "space", "code", "html"]);
-const isBlock = (token: Token | undefined): boolean => token !== undefined && blockTypes.has(token.type);
+const blockTypes = new Set([
+  "heading",
+  "paragraph",
+  "list",
+  "table",
+  "blockquote",
+  "space",
+  "code",
+  "html",
+]);
+const isBlock = (token: Token | undefined): boolean =>
+  token !== undefined && blockTypes.has(token.type);

@@ -18,8 +18,21 @@ process.exitCode = await withLab({ name: "fleet-drive" }, async (context, cleanu
   const core = await startLabCore({ env }, context, cleanup);
   const token = join(context.dir, "operator-token");
   await writeFile(token, await bridgeTokenOf(core.authTokenSecret, "admin"), { mode: 0o600 });
-  const target = ["--drive", core.httpUrl, "--operator-token-file", token, "--ca-bundle", core.pki.serverCaFile];
-  const ingest = given.includes("--client-certificate-header") ? [] : ["--ingest", core.ingestEndpoint];
+  const target = [
+    "--drive",
+    core.httpUrl,
+    "--operator-token-file",
+    token,
+    "--ca-bundle",
+    core.pki.serverCaFile,
+  ];
+  const ingest = given.includes("--client-certificate-header")
+    ? []
+    : ["--ingest", core.ingestEndpoint];
   const args = ["--scenario", "fleet-100", ...target, ...ingest, ...given];
-  return runFleetSim(args, { stdout: process.stdout, stderr: process.stderr, signal: context.signal });
+  return runFleetSim(args, {
+    stdout: process.stdout,
+    stderr: process.stderr,
+    signal: context.signal,
+  });
 });

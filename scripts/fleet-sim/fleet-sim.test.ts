@@ -36,7 +36,11 @@ describe("svc-fleet-sim", () => {
       const out = join(dir, "simulation.json");
       const [here, there] = await Promise.all([
         run(args, { TZ: "UTC", LC_ALL: "C" }),
-        run([...args, "--out", out], { TZ: "Asia/Kathmandu", LC_ALL: "tr_TR.UTF-8", LANG: "tr_TR.UTF-8" }),
+        run([...args, "--out", out], {
+          TZ: "Asia/Kathmandu",
+          LC_ALL: "tr_TR.UTF-8",
+          LANG: "tr_TR.UTF-8",
+        }),
       ]);
       expect([here.code, there.code, there.stdout]).toEqual([0, 0, ""]);
       expect(await readFile(out, "utf8")).toBe(here.stdout);
@@ -61,7 +65,15 @@ describe("svc-fleet-sim", () => {
       ["--scenario", "smoke", "--duration", "svcbt_x"],
       ["svcbt_x"],
       ["--scenario", "smoke", "--keep"],
-      ["--scenario", "smoke", "--drive", "http://svcbt_x.test", "--token-stdin", "--identity-prefix", "spiffe://a/"],
+      [
+        "--scenario",
+        "smoke",
+        "--drive",
+        "http://svcbt_x.test",
+        "--token-stdin",
+        "--identity-prefix",
+        "spiffe://a/",
+      ],
       ["--scenario", "smoke", "--drive", "http://localhost:1", "--operator-token-file", "svcbt_x"],
     ]) {
       for (const json of [[], ["--json"]]) {
@@ -73,7 +85,8 @@ describe("svc-fleet-sim", () => {
           signal: new AbortController().signal,
         });
         expect(code).toBe(2);
-        if (json.length > 0) expect(JSON.parse(stdout)).toMatchObject({ ok: false, error: { code: "usage" } });
+        if (json.length > 0)
+          expect(JSON.parse(stdout)).toMatchObject({ ok: false, error: { code: "usage" } });
         expect(stdout + stderr).not.toContain("svcbt_x");
       }
     }
@@ -88,7 +101,10 @@ describe("a failure", () => {
       stderr: { write: () => undefined },
       signal: new AbortController().signal,
     });
-    return { exit: code, ...(JSON.parse(stdout) as { error: { code: string; message: string } }).error };
+    return {
+      exit: code,
+      ...(JSON.parse(stdout) as { error: { code: string; message: string } }).error,
+    };
   };
 
   it("is reported before anything is played: a file that cannot be written, an unavailable core", async () => {
@@ -107,7 +123,10 @@ describe("a failure", () => {
         "X-Client-Cert",
       ];
       for (const out of [join(dir, "nowhere", "report.json"), dir])
-        expect(await failureOf([...drive, "--out", out])).toMatchObject({ exit: 1, code: "file_unwritable" });
+        expect(await failureOf([...drive, "--out", out])).toMatchObject({
+          exit: 1,
+          code: "file_unwritable",
+        });
       expect(await failureOf(drive)).toMatchObject({
         exit: 1,
         code: "drive_failed",
@@ -126,7 +145,12 @@ describe("the scenario fleet-100", () => {
     const database = await createTestDatabase();
     afterAll(() => database.drop());
     const { db } = database.connect();
-    const plan = await simulationPlan({ scenario: "fleet-100", seed: 1, hosts: 100, durationSeconds: 1200 });
+    const plan = await simulationPlan({
+      scenario: "fleet-100",
+      seed: 1,
+      hosts: 100,
+      durationSeconds: 1200,
+    });
     simulation = await simulate(plan, (histories) =>
       predictHealth({ db, url: database.url }, { plan, histories, pagesAt: [plan.endsAt] }),
     );
@@ -148,7 +172,9 @@ describe("the scenario fleet-100", () => {
   it("brings each role into the state that it is named after", () => {
     const { hosts, health } = simulation;
     const ends = new Map(health.rows.map((row) => [row.identity, row]));
-    const states = new Map(hosts.map(({ role, identity }) => [role, ends.get(String(identity))?.state]));
+    const states = new Map(
+      hosts.map(({ role, identity }) => [role, ends.get(String(identity))?.state]),
+    );
     expect(Object.fromEntries(states)).toEqual({
       steady: "healthy",
       renewing: "healthy",
@@ -181,10 +207,14 @@ describe("the scenario fleet-100", () => {
   it("has every kind of drift, hosts that never forwarded, unused successors and refusals", () => {
     const { rows } = simulation.health;
     expect(new Set(rows.map((row) => row.config.drift))).toEqual(new Set(driftKinds));
-    expect(rows.filter((row) => row.last_heartbeat_at !== null && row.last_envelope_at === null).length).toBe(3);
+    expect(
+      rows.filter((row) => row.last_heartbeat_at !== null && row.last_envelope_at === null).length,
+    ).toBe(3);
     expect(rows.filter((row) => row.successor !== null).length).toBe(1);
     const reasons = new Set(rows.flatMap((row) => row.last_auth_failure?.reason ?? []));
-    expect(reasons).toEqual(new Set(["clock_skew", "proof_invalid", "identity_revoked", "certificate_revoked"]));
+    expect(reasons).toEqual(
+      new Set(["clock_skew", "proof_invalid", "identity_revoked", "certificate_revoked"]),
+    );
   });
 });
 
@@ -213,7 +243,9 @@ describe("a host's timeline", () => {
         const plan = await createPlan({ ...chosen, ...options });
         for (const host of createHosts(plan)) {
           const steps = [...stepsUntilEnd(plan, stepsOf(plan, host))];
-          expect(faultOf(steps, plan.endsAt - plan.past - (plan.endsAt - plan.startsAt))).toBeUndefined();
+          expect(
+            faultOf(steps, plan.endsAt - plan.past - (plan.endsAt - plan.startsAt)),
+          ).toBeUndefined();
           if (!plan.forwards) expect(steps.filter(({ kind }) => kind === "forward")).toEqual([]);
         }
       }),
@@ -234,14 +266,23 @@ describe("a host's timeline", () => {
     const hosts = createHosts(plan);
     expect(hosts.filter(({ role }) => role === "forwards_only")).toEqual([]);
     expect(hosts.filter(({ role }) => role === "silent").length).toBe(1);
-    const kinds = hosts.flatMap((host) => [...stepsUntilEnd(plan, stepsOf(plan, host))].map(({ kind }) => kind));
+    const kinds = hosts.flatMap((host) =>
+      [...stepsUntilEnd(plan, stepsOf(plan, host))].map(({ kind }) => kind),
+    );
     expect(new Set(kinds).has("forward")).toBe(false);
   });
 
   it("is the same for the same seed, and another one for another seed", async () => {
     const play = async (seed: number) => {
-      const plan = await simulationPlan({ scenario: "smoke", seed, hosts: 10, durationSeconds: 300 });
-      return JSON.stringify(createHosts(plan).map((host) => [host, [...stepsUntilEnd(plan, stepsOf(plan, host))]]));
+      const plan = await simulationPlan({
+        scenario: "smoke",
+        seed,
+        hosts: 10,
+        durationSeconds: 300,
+      });
+      return JSON.stringify(
+        createHosts(plan).map((host) => [host, [...stepsUntilEnd(plan, stepsOf(plan, host))]]),
+      );
     };
     expect(await play(3)).toBe(await play(3));
     expect(await play(3)).not.toBe(await play(4));
@@ -273,13 +314,16 @@ const faultOf = (steps: readonly Step[], earliest: number): string | undefined =
   for (const [index, step] of steps.entries()) {
     if (step.at < before) return `${step.kind} is earlier than the step before it`;
     before = step.at;
-    if ((step.kind === "enroll") !== (index === 0)) return "the enrollment is not the first and only first step";
+    if ((step.kind === "enroll") !== (index === 0))
+      return "the enrollment is not the first and only first step";
     if (step.kind === "enroll") certificates = 1;
     if (step.kind === "renew" && step.certificate !== certificates - 1)
       return "renews a certificate that is not its newest";
     if (step.kind === "renew") certificates++;
-    if ("certificate" in step && step.certificate >= certificates) return "uses a certificate that it does not have";
-    if (step.kind === "revoke_identity" || step.kind === "revoke_certificate") refusedFrom = step.at;
+    if ("certificate" in step && step.certificate >= certificates)
+      return "uses a certificate that it does not have";
+    if (step.kind === "revoke_identity" || step.kind === "revoke_certificate")
+      refusedFrom = step.at;
     if (step.at > refusedFrom && ["renew", "forward"].includes(step.kind))
       return "renews or forwards after its revocation";
     if (step.kind === "heartbeat" && step.expected === "accepted" && step.at > refusedFrom)

@@ -47,7 +47,8 @@ const switched = v.boolean();
 const integer = IntegerVariable;
 const duration = (min: number, max: number) =>
   v.pipe(DurationVariable(min), v.maxValue(max, `must be at most ${max / 3600}h`));
-const matching = (pattern: RegExp, message: string) => v.optional(v.pipe(v.string(), v.regex(pattern, message)));
+const matching = (pattern: RegExp, message: string) =>
+  v.optional(v.pipe(v.string(), v.regex(pattern, message)));
 const baseUrl = v.pipe(
   v.string(),
   v.check(
@@ -76,7 +77,10 @@ const driveFlags = {
   "identity-prefix": v.optional(
     v.pipe(
       v.string(),
-      v.check((uri) => URL.canParse(uri) && uri.endsWith("/"), "must be an absolute URI that ends in /"),
+      v.check(
+        (uri) => URL.canParse(uri) && uri.endsWith("/"),
+        "must be an absolute URI that ends in /",
+      ),
     ),
   ),
   management: v.optional(baseUrl),
@@ -96,7 +100,9 @@ const driveFlags = {
 };
 
 const kinds = Object.fromEntries(
-  Object.entries(driveFlags).map(([name, flag]) => [name, flag === switched ? "switch" : "text"] as const),
+  Object.entries(driveFlags).map(
+    ([name, flag]) => [name, flag === switched ? "switch" : "text"] as const,
+  ),
 );
 
 /** The flags of a drive. */
@@ -120,7 +126,9 @@ export const readOptions = (args: readonly string[]): SimOptions => {
     const flags = parseValues(driveFlags, given);
     return { ...flags, bootstrap: bootstrapOf(flags), showsCertificate: certificatePathOf(flags) };
   }
-  const driveFlag = Object.keys(given).find((name) => given[name] && !Object.hasOwn(simulationFlags, name));
+  const driveFlag = Object.keys(given).find(
+    (name) => given[name] && !Object.hasOwn(simulationFlags, name),
+  );
   if (driveFlag !== undefined) throw usageFailure(`--${driveFlag} needs --drive`);
   return parseValues(simulationFlags, given);
 };
@@ -132,13 +140,21 @@ const parseValues = <Flags extends v.ObjectEntries>(flags: Flags, given: object)
 };
 
 const bootstrapOf = (flags: DriveFlags): Bootstrap | undefined => {
-  const { "token-file": tokenFile, "token-stdin": fromStdin, "identity-prefix": identityPrefix } = flags;
+  const {
+    "token-file": tokenFile,
+    "token-stdin": fromStdin,
+    "identity-prefix": identityPrefix,
+  } = flags;
   if (tokenFile === undefined && !fromStdin) {
     if (flags["operator-token-file"] !== undefined) return undefined;
-    throw usageFailure("--operator-token-file, --token-file or --token-stdin is required with --drive");
+    throw usageFailure(
+      "--operator-token-file, --token-file or --token-stdin is required with --drive",
+    );
   }
-  if (tokenFile !== undefined && fromStdin) throw usageFailure("accepts one of --token-file and --token-stdin");
-  if (identityPrefix === undefined) throw usageFailure("--identity-prefix is required with a bootstrap token");
+  if (tokenFile !== undefined && fromStdin)
+    throw usageFailure("accepts one of --token-file and --token-stdin");
+  if (identityPrefix === undefined)
+    throw usageFailure("--identity-prefix is required with a bootstrap token");
   return { tokenFile, identityPrefix };
 };
 

@@ -15,11 +15,22 @@ export const runDrive = async (
   options: SimOptions & { drive: string },
   context: { signal: AbortSignal; progress(line: string): void },
 ): Promise<DrivenFleet> => {
-  const { scenario, seed, drive, ingest, bootstrap, showsCertificate, duration, rate, concurrency } = options;
+  const {
+    scenario,
+    seed,
+    drive,
+    ingest,
+    bootstrap,
+    showsCertificate,
+    duration,
+    rate,
+    concurrency,
+  } = options;
   const { "operator-token-file": operatorTokenFile, "ca-bundle": bundle } = options;
   const caPem = await readBundle("ca-bundle", bundle);
   const ingestCaPem = await readBundle("ingest-ca-bundle", options["ingest-ca-bundle"] ?? bundle);
-  const ingestServer = ingest === undefined ? undefined : { url: `https://${ingest}`, caPem: ingestCaPem };
+  const ingestServer =
+    ingest === undefined ? undefined : { url: `https://${ingest}`, caPem: ingestCaPem };
   const isAtIngest = "url" in showsCertificate && ingestServer?.url === showsCertificate.url;
   const wire = createNodeWire({
     api: { url: drive, caPem },
@@ -38,7 +49,8 @@ export const runDrive = async (
       ...context,
       hosts: options.hosts ?? scenarios[scenario].hosts,
       run: options.run ?? systemClock.now().toString(36),
-      operatorToken: operatorTokenFile === undefined ? null : () => readBridgeToken(operatorTokenFile),
+      operatorToken:
+        operatorTokenFile === undefined ? null : () => readBridgeToken(operatorTokenFile),
       bootstrap: bootstrap && token ? { token, identityPrefix: bootstrap.identityPrefix } : null,
       ...(duration === undefined ? {} : { durationSeconds: duration }),
       ...(rate === undefined ? {} : { ratePerSecond: rate }),
@@ -47,14 +59,28 @@ export const runDrive = async (
   } catch (cause) {
     if (cause instanceof CommandFailure) throw cause;
     const message =
-      cause instanceof WireError ? explained(cause.code) : cause instanceof Error ? cause.message : "unknown failure";
-    throw new CommandFailure(exitCode.failed, "drive_failed", `the fleet cannot be driven: ${message}`, { cause });
+      cause instanceof WireError
+        ? explained(cause.code)
+        : cause instanceof Error
+          ? cause.message
+          : "unknown failure";
+    throw new CommandFailure(
+      exitCode.failed,
+      "drive_failed",
+      `the fleet cannot be driven: ${message}`,
+      { cause },
+    );
   }
 };
 
 const readText = (flag: string, path: string): Promise<string> =>
   readFile(path, "utf8").catch((cause: unknown) => {
-    throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${flag} cannot be read`, { cause });
+    throw new CommandFailure(
+      exitCode.failed,
+      "file_unreadable",
+      `the file of --${flag} cannot be read`,
+      { cause },
+    );
   });
 
 const readBundle = async (flag: string, path: string | undefined): Promise<string | undefined> =>
@@ -64,6 +90,10 @@ const readBundle = async (flag: string, path: string | undefined): Promise<strin
 const readBridgeToken = async (path: string): Promise<string> => {
   const token = (await readText("operator-token-file", path)).trim();
   if (!/^[\w-]+\.[\w-]+\.[\w-]+$/.test(token))
-    throw new CommandFailure(exitCode.failed, "token_malformed", "this is not a bridge token; nothing was sent");
+    throw new CommandFailure(
+      exitCode.failed,
+      "token_malformed",
+      "this is not a bridge token; nothing was sent",
+    );
   return token;
 };

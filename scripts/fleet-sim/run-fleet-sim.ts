@@ -50,7 +50,8 @@ export const runFleetSim = async (
     const message = error instanceof Error ? error.message : "unknown failure";
     if (isJson) stdout.write(`${JSON.stringify({ ok: false, error: { code, message } })}\n`);
     else stderr.write(`svc-fleet-sim: ${message}\n`);
-    if (!isJson && exit === exitCode.usage) stderr.write("  svc-fleet-sim --help lists its flags\n");
+    if (!isJson && exit === exitCode.usage)
+      stderr.write("  svc-fleet-sim --help lists its flags\n");
     return exit;
   }
 };
@@ -63,9 +64,16 @@ const simulationText = async (
   const { simulationPlan } = await import("./scenario/plan.ts");
   const { printSimulation, simulate } = await import("./simulate.ts");
   const { scenario, seed, duration: durationSeconds } = options;
-  const plan = await simulationPlan({ scenario, seed, durationSeconds, hosts: scenarios[scenario].hosts });
+  const plan = await simulationPlan({
+    scenario,
+    seed,
+    durationSeconds,
+    hosts: scenarios[scenario].hosts,
+  });
   const simulation = await withModelDatabase((database) =>
-    simulate(plan, (histories) => predictHealth(database, { plan, histories, pagesAt: [plan.endsAt] })),
+    simulate(plan, (histories) =>
+      predictHealth(database, { plan, histories, pagesAt: [plan.endsAt] }),
+    ),
   );
   return printSimulation(simulation);
 };
@@ -76,7 +84,8 @@ const checkWritable = (path: string): Promise<void> =>
     const temporary = `${path}.${systemEntropy.bytes(6).toHex()}.tmp`;
     await writeFile(temporary, "", { flag: "wx" });
     await rm(temporary);
-    if ((await stat(path).catch(() => undefined))?.isDirectory()) throw new Error("a directory is there");
+    if ((await stat(path).catch(() => undefined))?.isDirectory())
+      throw new Error("a directory is there");
   });
 
 /** Writes a file so that a reader gets the old text or all of the new, also after a crash. Throws `CommandFailure`. */

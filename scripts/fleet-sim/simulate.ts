@@ -3,7 +3,13 @@ import type { FleetHealth } from "./health/read-health.ts";
 import { stepsOf } from "./scenario/host-steps.ts";
 import { createHosts, type Host } from "./scenario/hosts.ts";
 import type { Plan } from "./scenario/plan.ts";
-import { composeReport, type HostHistory, type Step, stepsUntilEnd, withoutOverwritten } from "./scenario/steps.ts";
+import {
+  composeReport,
+  type HostHistory,
+  type Step,
+  stepsUntilEnd,
+  withoutOverwritten,
+} from "./scenario/steps.ts";
 
 /** One event: what happened when, and to which host. */
 export type SimulatedEvent = { at: string; host?: string; event: string } & Readonly<
@@ -25,8 +31,13 @@ export const simulate = async (
   plan: Plan,
   predict: (histories: readonly HostHistory[]) => Promise<FleetHealth>,
 ): Promise<SimulatedFleet> => {
-  const histories = createHosts(plan).map((host) => ({ host, steps: [...stepsUntilEnd(plan, stepsOf(plan, host))] }));
-  const health = await predict(histories.map(({ host, steps }) => ({ host, steps: withoutOverwritten(steps) })));
+  const histories = createHosts(plan).map((host) => ({
+    host,
+    steps: [...stepsUntilEnd(plan, stepsOf(plan, host))],
+  }));
+  const health = await predict(
+    histories.map(({ host, steps }) => ({ host, steps: withoutOverwritten(steps) })),
+  );
   return {
     scenario: plan.scenario,
     seed: plan.seed,
@@ -66,7 +77,13 @@ const eventView = (plan: Plan, host: Host, step: Step): SimulatedEvent => {
       return { ...on, event: "enroll", certificate_ttl_seconds: plan.ttlSeconds[step.ttl] };
     case "heartbeat": {
       const { bytes, dropped_records_total } = composeReport(host, step.at, step.status).queue;
-      return { ...on, event: "heartbeat", outcome: step.expected, queue_bytes: bytes, dropped_records_total };
+      return {
+        ...on,
+        event: "heartbeat",
+        outcome: step.expected,
+        queue_bytes: bytes,
+        dropped_records_total,
+      };
     }
     case "revoke_identity":
     case "revoke_certificate":
@@ -84,7 +101,8 @@ const eventView = (plan: Plan, host: Host, step: Step): SimulatedEvent => {
 
 /** Prints the simulation as one JSON value, with a line for each host, event and row. */
 export const printSimulation = ({ hosts, events, health, ...head }: SimulatedFleet): string => {
-  const lines = (items: readonly object[]) => `[\n${items.map((item) => JSON.stringify(item)).join(",\n")}\n]`;
+  const lines = (items: readonly object[]) =>
+    `[\n${items.map((item) => JSON.stringify(item)).join(",\n")}\n]`;
   return `${JSON.stringify(head).slice(0, -1)},
 "hosts":${lines(hosts)},
 "events":${lines(events)},

@@ -26,7 +26,10 @@ export const renderOpenApi = (): string => {
 
 const renderConfigurationPage = (path: string): Artifact => {
   const regions = Object.entries(renderConfigurations());
-  const text = regions.reduce((page, [name, table]) => replaceRegion(page, name, table), readFileSync(path, "utf8"));
+  const text = regions.reduce(
+    (page, [name, table]) => replaceRegion(page, name, table),
+    readFileSync(path, "utf8"),
+  );
   return { path, text };
 };
 

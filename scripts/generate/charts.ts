@@ -39,7 +39,12 @@ const namespace = (name: string, value: string, times: number): Choice => [
 const enabled = (value: string, text: string): string => `{{- if ${value} }}\n${text}{{- end }}\n`;
 
 /** Each template: the manifest, what an installation chooses in it, and the value that it depends on. */
-const templates: readonly { path: string; from: string; choices: readonly Choice[]; when?: string }[] = [
+const templates: readonly {
+  path: string;
+  from: string;
+  choices: readonly Choice[];
+  when?: string;
+}[] = [
   {
     path: "fleet/templates/core.yaml",
     from: "core.yaml",
@@ -108,9 +113,18 @@ const templates: readonly { path: string; from: string; choices: readonly Choice
       image("collector", 3),
       ["--core=https://core.example.com", "--core=https://{{ .Values.coreHost }}"],
       ["--ingest=core-ingest.fleet.svc:8443", "--ingest={{ .Values.config.forwarder.endpoint }}"],
-      ["--identity-prefix=spiffe://fleet.example.com/node/", "--identity-prefix={{ .Values.identityPrefix }}"],
-      resources("requests: { cpu: 100m, memory: 128Mi }\nlimits: { memory: 512Mi }", ".Values.resources"),
-      ["audience: https://core.example.com", 'audience: {{ printf "https://%s" .Values.coreHost | quote }}'],
+      [
+        "--identity-prefix=spiffe://fleet.example.com/node/",
+        "--identity-prefix={{ .Values.identityPrefix }}",
+      ],
+      resources(
+        "requests: { cpu: 100m, memory: 128Mi }\nlimits: { memory: 512Mi }",
+        ".Values.resources",
+      ),
+      [
+        "audience: https://core.example.com",
+        'audience: {{ printf "https://%s" .Values.coreHost | quote }}',
+      ],
     ],
   },
   {
@@ -124,7 +138,8 @@ const templates: readonly { path: string; from: string; choices: readonly Choice
 const choose = (manifest: string, choices: readonly Choice[], name: string): string =>
   choices.reduce((text, [from, to, times = 1]) => {
     const found = text.split(from).length - 1;
-    if (found !== times) throw new Error(`${name} has ${found} times, not ${times}, what charts.ts replaces: ${from}`);
+    if (found !== times)
+      throw new Error(`${name} has ${found} times, not ${times}, what charts.ts replaces: ${from}`);
     return text.replaceAll(from, () => to);
   }, manifest);
 

@@ -1,7 +1,10 @@
 import { readFileSync } from "node:fs";
 import * as v from "valibot";
 import { parse } from "yaml";
-import { collectorFileForms, collectorVariables } from "../../collector/commands/create-collector-tracer.ts";
+import {
+  collectorFileForms,
+  collectorVariables,
+} from "../../collector/commands/create-collector-tracer.ts";
 import { coreFileForms, coreVariables } from "../../functions/config/core-config.ts";
 import { exportFileForms, exportVariables } from "../../functions/config/export-config.ts";
 import { webFileForms, webVariables } from "../../ui/bff/config.ts";
@@ -25,7 +28,11 @@ const defaultOf = (schema: object): string => {
   return typeof schema.default === "string" ? `\`${schema.default}\`` : "unset";
 };
 
-const tableOf = (variables: object, fileForms: readonly string[], meanings: Readonly<Record<string, string>>): string =>
+const tableOf = (
+  variables: object,
+  fileForms: readonly string[],
+  meanings: Readonly<Record<string, string>>,
+): string =>
   markdownTable(
     ["variable", "default", "meaning"],
     Object.entries(variables).map(([name, schema]) => [

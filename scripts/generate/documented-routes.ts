@@ -21,7 +21,15 @@ export const documentedRoutes = (): readonly Route[] => {
   const env = { ...coreEnvironment("postgres://documented"), ...workloadEnvironment };
   const { config } = parseCoreConfig(env, () => "");
   const chat = { stopping: {} };
-  const core = { config, signer: {}, observe: {}, clock: {}, db: {}, heartbeats: { db: {} }, chat } as unknown as Core;
+  const core = {
+    config,
+    signer: {},
+    observe: {},
+    clock: {},
+    db: {},
+    heartbeats: { db: {} },
+    chat,
+  } as unknown as Core;
   return [
     ...routesOf(core),
     ...opsRoutesOf({

@@ -2,7 +2,12 @@ import { peerGoals } from "../bench/peers/peer-goals.ts";
 import { benchGoals, describeGoal } from "../bench/support/goals.ts";
 import { markdownTable } from "./markdown.ts";
 
-const units: Readonly<Record<string, string>> = { cpu_ms: "ms", cpu_us: "µs", cpu_percent: "%", idle_mb: "MB" };
+const units: Readonly<Record<string, string>> = {
+  cpu_ms: "ms",
+  cpu_us: "µs",
+  cpu_percent: "%",
+  idle_mb: "MB",
+};
 
 const head = `# Goals of the benches
 
@@ -13,7 +18,11 @@ judged. [performance.md](performance.md) has results.`;
 /** Renders the page of all goals, as the benches judge them. */
 export const renderGoals = (): string => {
   const own = Object.entries(benchGoals).flatMap(([bench, goals]) =>
-    Object.values(goals).map((goal, index) => [index === 0 ? `\`${bench}\`` : "—", goal.what, describeGoal(goal)]),
+    Object.values(goals).map((goal, index) => [
+      index === 0 ? `\`${bench}\`` : "—",
+      goal.what,
+      describeGoal(goal),
+    ]),
   );
   const peers = Object.entries(peerGoals).flatMap(([pair, goals]) =>
     goals.map(({ peer, figure, atMost }, index) => {
@@ -22,7 +31,11 @@ export const renderGoals = (): string => {
       const bench = index === 0 ? `\`peers --only ${pair}\`` : "—";
       return peer === undefined
         ? [bench, what, describeGoal({ bound: "≤", value: atMost, unit })]
-        : [bench, `${what} by that of ${peer}`, describeGoal({ bound: "≤", value: atMost, unit: "×" })];
+        : [
+            bench,
+            `${what} by that of ${peer}`,
+            describeGoal({ bound: "≤", value: atMost, unit: "×" }),
+          ];
     }),
   );
   return `${head}\n\n${markdownTable(["bench", "figure", "goal"], [...own, ...peers])}\n`;

@@ -17,16 +17,22 @@ type Components = Record<string, JsonSchema>;
  * Documents a check by its message, which states what it expects. Digits that are parsed as a number are an integer; a schema that JSON
  * Schema cannot express has its own in its metadata.
  */
-const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({ valibotAction, jsonSchema }) => {
+const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({
+  valibotAction,
+  jsonSchema,
+}) => {
   const metadata =
-    valibotAction.type === "metadata" && "metadata" in valibotAction ? valibotAction.metadata : undefined;
+    valibotAction.type === "metadata" && "metadata" in valibotAction
+      ? valibotAction.metadata
+      : undefined;
   const { integer: bounds, jsonSchema: own } = (metadata ?? {}) as {
     integer?: { minimum: number; maximum: number };
     jsonSchema?: JsonSchema;
   };
   if (own !== undefined) return own;
   if (bounds !== undefined) return { type: "integer", ...bounds };
-  if (valibotAction.type === "ip") return { ...jsonSchema, anyOf: [{ format: "ipv4" }, { format: "ipv6" }] };
+  if (valibotAction.type === "ip")
+    return { ...jsonSchema, anyOf: [{ format: "ipv4" }, { format: "ipv6" }] };
   const message = "message" in valibotAction ? valibotAction.message : undefined;
   if (valibotAction.type !== "check" || typeof message !== "string") return undefined;
   const described = jsonSchema.description ? `${jsonSchema.description}; ${message}` : message;
@@ -40,7 +46,10 @@ const typeOf = (message: string): Partial<JsonSchema> => {
 
 const boundsOf = (message: string): Partial<JsonSchema> => {
   if (!/^must be an integer\b.*2\^53 - 1$/.test(message)) return {};
-  return { minimum: / from 0 /.test(message) ? 0 : Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
+  return {
+    minimum: / from 0 /.test(message) ? 0 : Number.MIN_SAFE_INTEGER,
+    maximum: Number.MAX_SAFE_INTEGER,
+  };
 };
 
 /** The wire carries the input of a schema, in which a field with a default is optional. */
@@ -52,7 +61,9 @@ const settings = {
 } as const satisfies ConversionConfig;
 
 /** Creates a converter that documents each schema of `named` once, under its name. */
-export const createSchemaConverter = (named: Readonly<Record<string, v.GenericSchema>>): SchemaConverter => {
+export const createSchemaConverter = (
+  named: Readonly<Record<string, v.GenericSchema>>,
+): SchemaConverter => {
   const config = {
     ...settings,
     definitions: { ...named },
@@ -61,6 +72,9 @@ export const createSchemaConverter = (named: Readonly<Record<string, v.GenericSc
   const bare = ({ $schema: _, $defs: __, ...schema }: JsonSchema): JsonSchema => schema;
   return {
     convert: (schema) => bare(toJsonSchema(schema, config) as JsonSchema),
-    components: toJsonSchemaDefs({ ...named }, { ...settings, overrideRef: config.overrideRef }) as Components,
+    components: toJsonSchemaDefs(
+      { ...named },
+      { ...settings, overrideRef: config.overrideRef },
+    ) as Components,
   };
 };

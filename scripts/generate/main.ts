@@ -23,4 +23,5 @@ execFileSync("node_modules/.bin/buf", ["generate"], { stdio: ["ignore", "inherit
 write(renderNumberLists());
 write(await renderArtifacts());
 await generateClient();
-for (const snapshot of globSync("drizzle/migrations/meta/*_snapshot.json").sort().slice(0, -1)) rmSync(snapshot);
+for (const snapshot of globSync("drizzle/migrations/meta/*_snapshot.json").sort().slice(0, -1))
+  rmSync(snapshot);

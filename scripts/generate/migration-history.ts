@@ -9,13 +9,18 @@ import type { SchemaFiles, SqlFile } from "../../functions/store/database/migrat
 export const historyFile = "drizzle/migrations/history.json";
 
 /** Reads the schema of a repository and its record. */
-export const readSchema = async (repository = "."): Promise<{ history: SchemaHistory; files: SchemaFiles }> => ({
+export const readSchema = async (
+  repository = ".",
+): Promise<{ history: SchemaHistory; files: SchemaFiles }> => ({
   history: JSON.parse(await readFile(join(repository, historyFile), "utf8")) as SchemaHistory,
   files: await readMigrations(pathToFileURL(`${resolve(repository, "drizzle")}/`)),
 });
 
 /** Returns the files whose digests the record has. */
-export const recordedFiles = ({ migrations, baselineEdits }: SchemaFiles): SqlFile[] => [...migrations, baselineEdits];
+export const recordedFiles = ({ migrations, baselineEdits }: SchemaFiles): SqlFile[] => [
+  ...migrations,
+  baselineEdits,
+];
 
 /** Renders history.json with what it lacks of the present migrations and definitions. Changes no entry. */
 export const renderHistory = async (repository = "."): Promise<string> => {
@@ -28,7 +33,9 @@ export const renderHistory = async (repository = "."): Promise<string> => {
     ...history,
     migrations: { ...Object.fromEntries(present), ...history.migrations },
     definitions:
-      history.definitions.at(-1) === definitions ? history.definitions : [...history.definitions, definitions],
+      history.definitions.at(-1) === definitions
+        ? history.definitions
+        : [...history.definitions, definitions],
   };
   return `${JSON.stringify(next, null, 2)}\n`;
 };

@@ -1,5 +1,9 @@
 import { readFileSync } from "node:fs";
-import { everyNumber, type ReportedNumber, reportedNumbers } from "../../proto/management/reported-numbers.ts";
+import {
+  everyNumber,
+  type ReportedNumber,
+  reportedNumbers,
+} from "../../proto/management/reported-numbers.ts";
 import type { Artifact } from "./artifacts.ts";
 
 const groups: Readonly<Record<string, readonly ReportedNumber[]>> = {
@@ -14,7 +18,8 @@ const words: Readonly<Record<string, (number: ReportedNumber) => string>> = {
   /** Without its unit. */
   name: ({ column }) => column.replace(/_[a-z]+$/, ""),
   /** As the chat reads it, of the report `h` and the status `f` of a host. */
-  read: ({ column, figure }) => (figure ? `nullif(f.${figure}, -1)::bigint AS ${column}` : `h.${column}`),
+  read: ({ column, figure }) =>
+    figure ? `nullif(f.${figure}, -1)::bigint AS ${column}` : `h.${column}`,
 };
 
 /** Renders the definitions with lists of numbers of the heartbeat: what is between `each GROUP: ITEM` and `end`, both in comments. */

@@ -27,7 +27,8 @@ const securitySchemes = {
     type: "http",
     scheme: "bearer",
     bearerFormat: "svcbt_…",
-    description: "A bootstrap token of an enrollment policy, or a service account token that one admits.",
+    description:
+      "A bootstrap token of an enrollment policy, or a service account token that one admits.",
   },
   collectorCertificate: {
     type: "mutualTLS",
@@ -38,7 +39,8 @@ const securitySchemes = {
   opsToken: {
     type: "http",
     scheme: "bearer",
-    description: "`SVC_OPS_BEARER_TOKEN`; without one, loopback callers if `SVC_TRUST_LOOPBACK_OPS` is true.",
+    description:
+      "`SVC_OPS_BEARER_TOKEN`; without one, loopback callers if `SVC_TRUST_LOOPBACK_OPS` is true.",
   },
 } as const;
 
@@ -80,7 +82,10 @@ const HeadersTooLarge = {
 };
 
 /** Returns the OpenAPI 3.1 document of the routes; the same bytes for the same routes. */
-export const openApiOf = (routes: readonly Route[], { title, version, named }: OpenApiOptions): object => {
+export const openApiOf = (
+  routes: readonly Route[],
+  { title, version, named }: OpenApiOptions,
+): object => {
   const schemas = createSchemaConverter(named);
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
@@ -117,7 +122,9 @@ const operationOf = (route: Route, schemas: SchemaConverter): object => ({
               schema: schemas.convert(route.body.schema),
               ...(route.body.example === undefined ? {} : { example: route.body.example }),
             },
-            ...(route.body.textType === undefined ? {} : { [route.body.textType]: { schema: { type: "string" } } }),
+            ...(route.body.textType === undefined
+              ? {}
+              : { [route.body.textType]: { schema: { type: "string" } } }),
           },
         },
       }
@@ -146,7 +153,12 @@ const securityOf = ({ kind, scope }: Route["guard"]): object[] => {
 
 const parametersOf = (route: Route, schemas: SchemaConverter): object => {
   const parameters = [
-    ...fieldsOf(route.params, schemas).map(({ name, schema }) => ({ name, in: "path", required: true, schema })),
+    ...fieldsOf(route.params, schemas).map(({ name, schema }) => ({
+      name,
+      in: "path",
+      required: true,
+      schema,
+    })),
     ...fieldsOf(route.query, schemas).map((field) => ({ ...field, in: "query" })),
   ];
   return parameters.length === 0 ? {} : { parameters };
@@ -161,7 +173,10 @@ const fieldsOf = (schema: v.GenericSchema | undefined, schemas: SchemaConverter)
   return Object.entries(properties ?? {}).map(([name, field]) => ({
     name,
     required: required?.includes(name) ?? false,
-    schema: field.type === "integer" && "default" in field ? { ...field, default: Number(field.default) } : field,
+    schema:
+      field.type === "integer" && "default" in field
+        ? { ...field, default: Number(field.default) }
+        : field,
   }));
 };
 
@@ -185,13 +200,20 @@ const responsesOf = (route: Route, schemas: SchemaConverter): object => {
       ...(schema
         ? {
             content: {
-              "application/json": { schema: schemas.convert(schema), ...(example === undefined ? {} : { example }) },
+              "application/json": {
+                schema: schemas.convert(schema),
+                ...(example === undefined ? {} : { example }),
+              },
             },
           }
         : {}),
       ...(type === undefined
         ? {}
-        : { content: { [type]: { schema: { type: "string" }, ...(example === undefined ? {} : { example }) } } }),
+        : {
+            content: {
+              [type]: { schema: { type: "string" }, ...(example === undefined ? {} : { example }) },
+            },
+          }),
     };
   const problems = Map.groupBy(problemsOf(route), ({ status }) => status);
   for (const [status, possible] of problems)
@@ -218,15 +240,23 @@ const mergeResponses = (
 const problemResponseOf = (status: number, possible: readonly PossibleProblem[]) => {
   const codes = possible.map(({ code }) => code);
   return {
-    description: possible.map(({ code }) => `\`${code}\`: ${problemCatalog[code].title}`).join(". "),
+    description: possible
+      .map(({ code }) => `\`${code}\`: ${problemCatalog[code].title}`)
+      .join(". "),
     headers: problemHeaders(status),
     content: {
       "application/problem+json": {
         schema: {
-          allOf: [{ $ref: "#/components/schemas/Problem" }, { type: "object", properties: { code: { enum: codes } } }],
+          allOf: [
+            { $ref: "#/components/schemas/Problem" },
+            { type: "object", properties: { code: { enum: codes } } },
+          ],
         },
         examples: Object.fromEntries(
-          possible.map((problem) => [problem.code, { $ref: `#/components/examples/${exampleName(problem)}` }]),
+          possible.map((problem) => [
+            problem.code,
+            { $ref: `#/components/examples/${exampleName(problem)}` },
+          ]),
         ),
       },
     },
@@ -238,7 +268,9 @@ const exampleName = ({ code, status }: PossibleProblem): string =>
   transportStatus[problemCatalog[code].kind].http === status ? code : `${code}_${status}`;
 
 const problemExamples = (routes: readonly Route[]): object => {
-  const possible = new Map(routes.flatMap(problemsOf).map((problem) => [exampleName(problem), problem]));
+  const possible = new Map(
+    routes.flatMap(problemsOf).map((problem) => [exampleName(problem), problem]),
+  );
   const byName = [...possible].sort(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(byName.map(([name, problem]) => [name, { value: exampleOf(problem) }]));
 };

@@ -12,7 +12,9 @@ const meaning = {
   stop: "an operator must act; repeating the request cannot succeed",
 };
 
-const rowsOf = (catalog: Readonly<Record<string, { status: number; action: string; title: string }>>): string[][] =>
+const rowsOf = (
+  catalog: Readonly<Record<string, { status: number; action: string; title: string }>>,
+): string[][] =>
   Object.entries(catalog).map(([code, { status, action, title }]) => [
     `\`${code}\``,
     String(status),

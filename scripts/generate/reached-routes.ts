@@ -20,7 +20,8 @@ const positions: readonly (readonly [guard: string, who: string])[] = [
   ["scope admin", "with `admin`, besides"],
 ];
 
-const guardOf = ({ guard }: Route): string => (guard.scope === undefined ? guard.kind : `${guard.kind} ${guard.scope}`);
+const guardOf = ({ guard }: Route): string =>
+  guard.scope === undefined ? guard.kind : `${guard.kind} ${guard.scope}`;
 
 /** Returns SCIM's routes, which a core has whose directory is pushed. */
 const scimRoutes = (): readonly Route[] => {
@@ -41,7 +42,8 @@ const scimRoutes = (): readonly Route[] => {
 export const renderReachedRoutes = (): string => {
   const routes = [...documentedRoutes(), ...scimRoutes()];
   const unplaced = routes.find((route) => !positions.some(([guard]) => guard === guardOf(route)));
-  if (unplaced !== undefined) throw new Error(`${unplaced.path}: who passes its guard ${guardOf(unplaced)}?`);
+  if (unplaced !== undefined)
+    throw new Error(`${unplaced.path}: who passes its guard ${guardOf(unplaced)}?`);
   return positions
     .map(([guard, who]) => {
       const reached = routes.filter((route) => guardOf(route) === guard);

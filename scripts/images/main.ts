@@ -23,7 +23,12 @@ import {
   imageNames,
 } from "./build-images.ts";
 import { composeTest } from "./compose-test.ts";
-import { closeContainerTools, installContainerTools, openContainerTools, whySkipped } from "./container-tools.ts";
+import {
+  closeContainerTools,
+  installContainerTools,
+  openContainerTools,
+  whySkipped,
+} from "./container-tools.ts";
 import { type StoredImage, saveImage } from "./save-image.ts";
 import { smokeTest } from "./smoke-test.ts";
 
@@ -61,7 +66,10 @@ const run = async (work: string): Promise<void> =>
       const stored: (BuiltImage & StoredImage)[] = [];
       for (const architecture of imageArchitectures) {
         progress(`building ${name} for ${architecture}${fresh ? " again" : ""}`);
-        stored.push({ ...(await buildImage(tools, { name, base, signal, architecture, fresh })), architecture });
+        stored.push({
+          ...(await buildImage(tools, { name, base, signal, architecture, fresh })),
+          architecture,
+        });
       }
       return { stored, ...(await saveImage(tools, { images: stored, file, timestamp })) };
     };
@@ -72,7 +80,11 @@ const run = async (work: string): Promise<void> =>
         if (image.architecture === hostArchitecture) built[name] = image;
         small &&= image.bytes < bytesMax;
       }
-      images[name] = { architectures: stored, digest, archive: values.out === undefined ? null : { file, bytes } };
+      images[name] = {
+        architectures: stored,
+        digest,
+        archive: values.out === undefined ? null : { file, bytes },
+      };
       if (!values.twice) continue;
       const again = await buildAll(name, `${file}.again`, true);
       if (again.digest === digest) await rm(again.file);
@@ -82,10 +94,21 @@ const run = async (work: string): Promise<void> =>
     const compose = values.compose ? await composeTest(tools, { base, context, cleanup }) : null;
     const ok = small && smoke.ok && compose?.ok !== false && differing.length === 0;
     const builds = values.twice ? 2 : 1;
-    return { ok, version: packageJson.version, base, images, builds, differing, bytes_max: bytesMax, smoke, compose };
+    return {
+      ok,
+      version: packageJson.version,
+      base,
+      images,
+      builds,
+      differing,
+      bytes_max: bytesMax,
+      smoke,
+      compose,
+    };
   });
 
-const work = values.work === undefined ? await mkdtemp(join(tmpdir(), "images-")) : resolve(values.work);
+const work =
+  values.work === undefined ? await mkdtemp(join(tmpdir(), "images-")) : resolve(values.work);
 if (values.install) await installContainerTools(work, (line) => process.stderr.write(`${line}\n`));
 const skipped = whySkipped(values.compose);
 if (skipped === null) await run(work);

@@ -13,7 +13,10 @@ let dir: string;
 const make = (password?: string) =>
   promisify(execFile)("sh", [script, join(dir, "secrets")], {
     cwd: dir,
-    env: { PATH: process.env.PATH ?? "", ...(password === undefined ? {} : { POSTGRES_PASSWORD: password }) },
+    env: {
+      PATH: process.env.PATH ?? "",
+      ...(password === undefined ? {} : { POSTGRES_PASSWORD: password }),
+    },
   }).then(
     ({ stdout, stderr }) => ({ code: 0, output: stdout, errors: stderr }),
     ({ code, stderr }) => ({ code: Number(code), output: String(stderr), errors: String(stderr) }),
@@ -28,10 +31,16 @@ beforeEach(async () => {
 it("makes random secrets that only their user can read, and lists the files that are missing", async () => {
   const { code, output } = await make();
   expect(code).toBe(0);
-  for (const name of ["idp-client-secret", "service-account.json", "ingest.key", "enrollment-ca.key"])
+  for (const name of [
+    "idp-client-secret",
+    "service-account.json",
+    "ingest.key",
+    "enrollment-ca.key",
+  ])
     expect(output).toContain(`/secrets/${name}`);
   const names = await readdir(join(dir, "secrets"));
-  for (const name of names) expect((await stat(join(dir, "secrets", name))).mode & 0o777).toBe(0o600);
+  for (const name of names)
+    expect((await stat(join(dir, "secrets", name))).mode & 0o777).toBe(0o600);
   const random = [
     "database-password",
     "web-database-password",
@@ -53,7 +62,10 @@ it("protects files that were added, when it runs again", async () => {
   const { output } = await make();
   expect(output).not.toContain("ingest.key");
   const { mode, uid } = await stat(path);
-  expect([mode & 0o777, uid]).toEqual([0o600, process.getuid?.() === 0 ? 1000 : process.getuid?.()]);
+  expect([mode & 0o777, uid]).toEqual([
+    0o600,
+    process.getuid?.() === 0 ? 1000 : process.getuid?.(),
+  ]);
 });
 
 it.each([
@@ -64,7 +76,10 @@ it.each([
     await make();
     await rm(join(dir, "secrets", name));
     await place(join(dir, "secrets", name));
-    expect(await make()).toMatchObject({ code: 1, errors: expect.stringContaining(`/secrets/${name} must be a file`) });
+    expect(await make()).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining(`/secrets/${name} must be a file`),
+    });
     await rm(join(dir, "secrets", name), { recursive: true });
   }
 });
@@ -79,7 +94,8 @@ it("accepts empty files of the services that a deployment does not use", async (
   for (const name of ["service-account.json", "enrollment-ca.key", "enrollment-ca.crt"])
     await writeFile(join(dir, "secrets", name), "");
   const { output } = await make();
-  for (const name of ["service-account.json", "enrollment-ca.key"]) expect(output).not.toContain(name);
+  for (const name of ["service-account.json", "enrollment-ca.key"])
+    expect(output).not.toContain(name);
   expect(output).toContain("/secrets/enrollment-ca.crt");
 });
 
@@ -97,7 +113,10 @@ it("takes POSTGRES_PASSWORD of .env in the folder of compose.yaml", async () => 
 });
 
 it("takes POSTGRES_PASSWORD as the database's password, and rejects one that a URL cannot hold", async () => {
-  expect(await make("a/b@c")).toMatchObject({ code: 1, output: expect.stringContaining("POSTGRES_PASSWORD may hold") });
+  expect(await make("a/b@c")).toMatchObject({
+    code: 1,
+    output: expect.stringContaining("POSTGRES_PASSWORD may hold"),
+  });
   await make("chosen-1");
   expect(await read("database-url")).toBe("postgres://svc:chosen-1@database:5432/svc");
 });

@@ -18,11 +18,22 @@ export const runToEnd = (
   { env = process.env, cwd, timeoutMs = 600_000, signal }: CommandOptions = {},
 ): Promise<string> =>
   new Promise((resolve, reject) => {
-    const options = { env, timeout: timeoutMs, maxBuffer: 64 << 20, ...(cwd && { cwd }), ...(signal && { signal }) };
-    execFile(command, [...args], options, (error: ExecFileException | null, stdout: string, stderr: string) => {
-      if (error === null) return resolve(stdout);
-      const tail = `${stdout}\n${stderr}`.trim().split("\n").slice(-12).join("\n");
-      const how = error.killed ? `ended after ${timeoutMs / 1000} s` : `exit code ${error.code}`;
-      reject(new CommandError(`${command} ${args.slice(0, 3).join(" ")} (${how}): ${tail}`));
-    });
+    const options = {
+      env,
+      timeout: timeoutMs,
+      maxBuffer: 64 << 20,
+      ...(cwd && { cwd }),
+      ...(signal && { signal }),
+    };
+    execFile(
+      command,
+      [...args],
+      options,
+      (error: ExecFileException | null, stdout: string, stderr: string) => {
+        if (error === null) return resolve(stdout);
+        const tail = `${stdout}\n${stderr}`.trim().split("\n").slice(-12).join("\n");
+        const how = error.killed ? `ended after ${timeoutMs / 1000} s` : `exit code ${error.code}`;
+        reject(new CommandError(`${command} ${args.slice(0, 3).join(" ")} (${how}): ${tail}`));
+      },
+    );
   });

@@ -30,7 +30,10 @@ it("U2: the same images give the same archive under one index, whatever buildah 
     };
     const file = join(dir, `${comment}.tar`);
     const tools = { dir, env: {}, firewallChains: new Set<string>(), podman };
-    const images = ["amd64", "arm64"].map((architecture) => ({ reference: architecture, architecture }));
+    const images = ["amd64", "arm64"].map((architecture) => ({
+      reference: architecture,
+      architecture,
+    }));
     const { digest } = await saveImage(tools, { images, file, timestamp: new Date(0) });
     return { file, digest, found: `sha256:${await imageDigest(file, "the archive")}` };
   };
@@ -38,6 +41,8 @@ it("U2: the same images give the same archive under one index, whatever buildah 
   expect(first.found).toBe(first.digest);
   const { file: _, ...second } = await save("FROM 393ec06990c8");
   expect(first).toMatchObject(second);
-  const [amd64, arm64] = (await readImageContents(first.file)).map(({ architecture }) => architecture);
+  const [amd64, arm64] = (await readImageContents(first.file)).map(
+    ({ architecture }) => architecture,
+  );
   expect([amd64, arm64]).toEqual(["amd64", "arm64"]);
 });

@@ -46,10 +46,17 @@ export const saveImage = async (
       const normalized = await normalize(layout);
       // Architectures share the layers of the program.
       for (const blob of normalized.files) files.set(blob.name, blob);
-      manifests.push({ mediaType: manifestType, ...normalized.manifest, platform: { architecture, os: "linux" } });
+      manifests.push({
+        mediaType: manifestType,
+        ...normalized.manifest,
+        platform: { architecture, os: "linux" },
+      });
     }
     const index = blobOf({ schemaVersion: 2, mediaType: indexType, manifests });
-    files.set(blobPath(index.descriptor.digest), { name: blobPath(index.descriptor.digest), text: index.text });
+    files.set(blobPath(index.descriptor.digest), {
+      name: blobPath(index.descriptor.digest),
+      text: index.text,
+    });
     const outer = { schemaVersion: 2, manifests: [{ mediaType: indexType, ...index.descriptor }] };
     files.set("index.json", { name: "index.json", text: JSON.stringify(outer) });
     const archive = await packFiles([...files.values()], timestamp);
@@ -66,7 +73,9 @@ const indexType = "application/vnd.oci.image.index.v1+json";
 const blobPath = (digest: string) => `blobs/sha256/${digest.slice("sha256:".length)}`;
 
 /** Returns the blobs of an OCI layout without the comments in its history, and the descriptor of its manifest then. */
-const normalize = async (layout: string): Promise<{ files: PackedFile[]; manifest: Descriptor }> => {
+const normalize = async (
+  layout: string,
+): Promise<{ files: PackedFile[]; manifest: Descriptor }> => {
   const readJson = async <Content>(path: string): Promise<Content> =>
     JSON.parse(await readFile(join(layout, path), "utf8"));
   const index = await readJson<Index>("index.json");
@@ -76,12 +85,20 @@ const normalize = async (layout: string): Promise<{ files: PackedFile[]; manifes
   const config = await readJson<Config>(blobPath(manifest.config.digest));
   const history = config.history?.map(({ comment: _, ...entry }) => entry);
   const newConfig = blobOf({ ...config, history });
-  const newManifest = blobOf({ ...manifest, config: { ...manifest.config, ...newConfig.descriptor } });
-  const replaced = new Set([listed.digest, manifest.config.digest].map(blobPath).concat("index.json"));
+  const newManifest = blobOf({
+    ...manifest,
+    config: { ...manifest.config, ...newConfig.descriptor },
+  });
+  const replaced = new Set(
+    [listed.digest, manifest.config.digest].map(blobPath).concat("index.json"),
+  );
   const kept = (await filesBelow(layout)).filter((path) => !replaced.has(path));
   const files: PackedFile[] = [
     ...kept.map((name) => ({ name, from: join(layout, name) })),
-    ...[newConfig, newManifest].map(({ text, descriptor }) => ({ name: blobPath(descriptor.digest), text })),
+    ...[newConfig, newManifest].map(({ text, descriptor }) => ({
+      name: blobPath(descriptor.digest),
+      text,
+    })),
   ];
   return { files, manifest: newManifest.descriptor };
 };

@@ -17,7 +17,12 @@ import { clientCertificateHeader, startLabEdge } from "../lab/core-process.ts";
 import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createOperatorApi, createPolicyWithToken } from "../lab/operator-api.ts";
 import { seedPeople, testTenantId } from "../lab/people.ts";
-import { createProcesses, type Processes, type ProgramCommand, type Running } from "../lab/processes.ts";
+import {
+  createProcesses,
+  type Processes,
+  type ProgramCommand,
+  type Running,
+} from "../lab/processes.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { findPorts } from "../ports.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
@@ -84,7 +89,13 @@ export const smokeTest = async (
   context.progress("starting core's image: it migrates a database");
   const coreUrl = `http://127.0.0.1:${httpPort}`;
   const core = containers.command("core", {
-    ...labCoreEnvironment({ databaseUrl: postgres.tcpUrl(), pki, authTokenSecret, httpPort, ingestPort }),
+    ...labCoreEnvironment({
+      databaseUrl: postgres.tcpUrl(),
+      pki,
+      authTokenSecret,
+      httpPort,
+      ingestPort,
+    }),
     SVC_TRUST_LOOPBACK_OPS: "true",
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
     SVC_INFERENCE_CHAT_MODEL: "mock",
@@ -92,7 +103,11 @@ export const smokeTest = async (
   const runningCore = processes.start({ ...core, name: "core" });
   await untilOk(context, "core is ready", [`${coreUrl}/readyz`, `${coreUrl}/readyz/ingest`]);
 
-  const database = connectDatabase({ url: postgres.url(), connectionsMax: 2, openSocket: openDatabaseSocket });
+  const database = connectDatabase({
+    url: postgres.url(),
+    connectionsMax: 2,
+    openSocket: openDatabaseSocket,
+  });
   cleanup.defer(() => database.close());
   await seedPeople(database.db, clock.now());
   const api = createOperatorApi(coreUrl, authTokenSecret);
@@ -117,7 +132,13 @@ export const smokeTest = async (
       command: containers.command("collector", {}),
       owner: imageUid,
     },
-    { edgeUrl: edge.url, ingestEndpoint: `127.0.0.1:${ingestPort}`, pki, identityPrefix, processes },
+    {
+      edgeUrl: edge.url,
+      ingestEndpoint: `127.0.0.1:${ingestPort}`,
+      pki,
+      identityPrefix,
+      processes,
+    },
   );
   const runningCollector = collector.start();
   const sender = createSpanSender("images", "http", otlp);
@@ -145,7 +166,9 @@ export const smokeTest = async (
   });
   const runningWeb = processes.start({ ...web, name: "web" });
   await untilOk(context, "web is ready", [`${webUrl}/readyz`]);
-  const pages = Object.fromEntries(await Promise.all(["/login", "/fleet"].map((path) => statusOf(webUrl, path))));
+  const pages = Object.fromEntries(
+    await Promise.all(["/login", "/fleet"].map((path) => statusOf(webUrl, path))),
+  );
 
   const health: Record<ImageName, readonly string[]> = {
     core: [],
@@ -235,7 +258,9 @@ const createContainers = (
         writable: found.writable.filter(
           (path) => ![files, ...volumes].some((mount) => `${path}/`.startsWith(`${mount}/`)),
         ),
-        no_shell: (await codeOf(["run", ...confined, "--entrypoint", "/bin/sh", reference, "-c", ":"])) !== 0,
+        no_shell:
+          (await codeOf(["run", ...confined, "--entrypoint", "/bin/sh", reference, "-c", ":"])) !==
+          0,
         healthy: await codeOf(["exec", nameOf(name), ...healthCheck, ...healthArgs]),
         // In a container of its own, whose port nothing listens on.
         unhealthy: await codeOf([
@@ -272,7 +297,11 @@ const walk = (folder) => {
 walk("");
 console.log(JSON.stringify({ uid: Number(field("Uid")), capabilities: field("CapEff"), writable }));`;
 
-const untilOk = ({ clock, signal }: LabContext, what: string, urls: readonly string[]): Promise<boolean> =>
+const untilOk = (
+  { clock, signal }: LabContext,
+  what: string,
+  urls: readonly string[],
+): Promise<boolean> =>
   waitUntil({ what, clock, signal }, async () => {
     for (const url of urls) {
       const response = await fetch(url, { signal: AbortSignal.timeout(5_000) });

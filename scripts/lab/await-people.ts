@@ -12,7 +12,8 @@ export const awaitPeople = (
   waitUntil({ what: "core has synced the directory", clock, signal }, async () => {
     const rows = await sql<{ subject: string; userId: string }[]>`
       select subject, user_id as "userId" from authentication_identity join person using (user_id) where status = 'active'`;
-    const idOf = (name: PersonName) => rows.find(({ subject }) => subject === people[name].subject)?.userId;
+    const idOf = (name: PersonName) =>
+      rows.find(({ subject }) => subject === people[name].subject)?.userId;
     const admin = idOf("admin");
     const auditor = idOf("auditor");
     const reader = idOf("reader");

@@ -28,7 +28,11 @@ const unpackBrowser = async (): Promise<{
 };
 
 /** Take a sixth less processor time to open a page: V8 without helper threads, and one tile for a window instead of a dozen. */
-const frugal = ["--js-flags=--single-threaded", "--default-tile-width=1456", "--default-tile-height=1024"];
+const frugal = [
+  "--js-flags=--single-threaded",
+  "--default-tile-width=1456",
+  "--default-tile-height=1024",
+];
 
 /**
  * A Chromium without a window, from npm alone; close it when done. It unpacks its shared libraries too, so it starts on a machine that

@@ -29,7 +29,9 @@ export const startConversation = async (send: SendChat): Promise<ChatClient> => 
     ask: async (content) => {
       const startedAt = performance.now();
       const response = await accepted(await send(`/sessions/${id}/messages`, post({ content })));
-      const events = response.body?.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream());
+      const events = response.body
+        ?.pipeThrough(new TextDecoderStream())
+        .pipeThrough(new EventSourceParserStream());
       const answer = { text: "", results: [] as ToolResult[], firstTokenMs: Number.NaN };
       for await (const { event, data } of events ?? []) {
         const value = JSON.parse(data);

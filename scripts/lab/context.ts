@@ -30,7 +30,9 @@ export const withLab = async <Result>(
 ): Promise<Result> => {
   const startedAt = performance.now();
   const progress = (line: string) =>
-    void process.stderr.write(`${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${line}\n`);
+    void process.stderr.write(
+      `${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${line}\n`,
+    );
   const stop = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
     process.on(signal, () => {
@@ -76,5 +78,7 @@ export const reportFromLab = async (
 /** The messages of an error and of its causes. */
 export const errorMessages = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error);
-  return error.cause === undefined ? error.message : `${error.message}: ${errorMessages(error.cause)}`;
+  return error.cause === undefined
+    ? error.message
+    : `${error.message}: ${errorMessages(error.cause)}`;
 };

@@ -83,7 +83,11 @@ export const createCoreProcess = async (
     httpUrl,
     ingestEndpoint: `127.0.0.1:${settings.ingestPort}`,
     start: ({ nodeFlags = [], env: more = {} } = {}) => {
-      running = processes.start({ name: "core", args: [...nodeFlags, program], env: { ...env, ...more } });
+      running = processes.start({
+        name: "core",
+        args: [...nodeFlags, program],
+        env: { ...env, ...more },
+      });
     },
     run: (args) => processes.run({ args: [program, ...args], env }),
     ready: () =>

@@ -56,9 +56,20 @@ export const startDeployment = async (
 
   context.progress("enrolling three hosts through the edge");
   const labels = { env: "demo", region: "loopback" };
-  const usual = { name: "demo hosts", allowed_identity_prefixes: [identityPrefix], max_enrollments: 3, labels };
-  const { token } = await createPolicyWithToken(api, { ...usual, ...policy }, { ttl_seconds: 600, max_uses: 3 });
-  const [shopGrpc = "", shopHttp = "", cartHttp = ""] = otlpPorts.map((port) => `127.0.0.1:${port}`);
+  const usual = {
+    name: "demo hosts",
+    allowed_identity_prefixes: [identityPrefix],
+    max_enrollments: 3,
+    labels,
+  };
+  const { token } = await createPolicyWithToken(
+    api,
+    { ...usual, ...policy },
+    { ttl_seconds: 600, max_uses: 3 },
+  );
+  const [shopGrpc = "", shopHttp = "", cartHttp = ""] = otlpPorts.map(
+    (port) => `127.0.0.1:${port}`,
+  );
   const lines = await createLineWriter(join(dir, "app"), rotatedMax);
   await mkdir(join(dir, "hosts"));
   const start = async (name: string, source: object): Promise<EnrolledCollector> => {
@@ -76,11 +87,14 @@ export const startDeployment = async (
   const otlp = { shopGrpc, shopHttp, cartHttp };
   await waitUntil(
     { what: "the collectors listen for OTLP", clock, signal },
-    async () => (await Promise.all(Object.values(otlp).map(isListening))).every(Boolean) || undefined,
+    async () =>
+      (await Promise.all(Object.values(otlp).map(isListening))).every(Boolean) || undefined,
   );
   const readHealth = async () => {
     const query = new URLSearchParams({ q: identityPrefix });
-    return (await api<{ items: FleetHealthRow[] }>("auditor", "GET", `/v1/collector/health?${query}`)).items;
+    return (
+      await api<{ items: FleetHealthRow[] }>("auditor", "GET", `/v1/collector/health?${query}`)
+    ).items;
   };
   return { ...core, edge, collectors: { shop, cart, web }, otlp, lines, readHealth };
 };

@@ -2,7 +2,13 @@ import { writeFile } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { type DirectoryState, findLabGroup, type LabUser, membersOf, usualDirectory } from "./directory-people.ts";
+import {
+  type DirectoryState,
+  findLabGroup,
+  type LabUser,
+  membersOf,
+  usualDirectory,
+} from "./directory-people.ts";
 import { createDirectoryTokens } from "./directory-tokens.ts";
 import { startLoopbackServer } from "./loopback-server.ts";
 
@@ -21,7 +27,9 @@ export interface DirectoryReply {
 
 /** Sends a result as JSON. */
 export const sendReply = (response: ServerResponse, { status, body }: DirectoryReply): void =>
-  void response.writeHead(status, { "Content-Type": "application/json; charset=UTF-8" }).end(JSON.stringify(body));
+  void response
+    .writeHead(status, { "Content-Type": "application/json; charset=UTF-8" })
+    .end(JSON.stringify(body));
 
 /** A directory on loopback with Google's protocol: JWT bearer grant, `users.list`, `members.list`. */
 export interface DirectoryApi {
@@ -51,11 +59,16 @@ const userScope = `${scopeRoot}user.readonly`;
 const memberScope = `${scopeRoot}group.member.readonly`;
 
 /** Starts the directory with the people of people.ts. */
-export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Promise<DirectoryApi> => {
+export const startDirectoryApi = async (
+  options: DirectoryApiOptions = {},
+): Promise<DirectoryApi> => {
   const { pageSize = 500, send = sendReply, publicUrl } = options;
   let state = usualDirectory;
   const calls: string[] = [];
-  const tokens = await createDirectoryTokens({ delegates: ["root@example.test"], scopes: [userScope, memberScope] });
+  const tokens = await createDirectoryTokens({
+    delegates: ["root@example.test"],
+    scopes: [userScope, memberScope],
+  });
   const { server, url: origin, close } = await startLoopbackServer();
   const tokenUrl = `${publicUrl ?? origin}/token`;
 
@@ -65,7 +78,11 @@ export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Prom
     const refuse = (code: number, reason: string, message: string) =>
       sendReply(response, apiError(code, reason, message));
     if (request.method === "POST" && url.pathname === "/token")
-      return send(response, await tokens.grant(new URLSearchParams(await text(request)), tokenUrl), { on: "token" });
+      return send(
+        response,
+        await tokens.grant(new URLSearchParams(await text(request)), tokenUrl),
+        { on: "token" },
+      );
     const scopes = tokens.scopesOf(request.headers.authorization);
     if (scopes === null) return refuse(401, "authError", "Invalid Credentials");
     if (request.method !== "GET") return refuse(404, "notFound", "Not Found");
@@ -73,16 +90,26 @@ export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Prom
     if (page === null) return refuse(400, "invalid", "Invalid Input: pageToken");
     const [, name] = /^\/admin\/directory\/v1\/groups\/([^/]+)\/members$/.exec(url.pathname) ?? [];
     const group = decodeURIComponent(name ?? "");
-    if (url.pathname === "/admin/directory/v1/users") send(response, listUsers(url, scopes), { on: "users", page });
-    else if (name !== undefined) send(response, listMembers(url, group, scopes), { on: "members", page, group });
+    if (url.pathname === "/admin/directory/v1/users")
+      send(response, listUsers(url, scopes), { on: "users", page });
+    else if (name !== undefined)
+      send(response, listMembers(url, group, scopes), { on: "members", page, group });
     else refuse(404, "notFound", "Not Found");
   };
 
   const listUsers = (url: URL, scopes: readonly string[]): DirectoryReply => {
     if (!scopes.includes(userScope)) return insufficientScope;
-    if (url.searchParams.get("customer") !== "my_customer") return apiError(400, "badRequest", "Bad Request");
-    const users = [...state.users].sort((a, b) => (a.primaryEmail < b.primaryEmail ? -1 : 1)).map(userView);
-    return listing(url, { kind: "admin#directory#users", name: "users", items: users, most: Math.min(500, pageSize) });
+    if (url.searchParams.get("customer") !== "my_customer")
+      return apiError(400, "badRequest", "Bad Request");
+    const users = [...state.users]
+      .sort((a, b) => (a.primaryEmail < b.primaryEmail ? -1 : 1))
+      .map(userView);
+    return listing(url, {
+      kind: "admin#directory#users",
+      name: "users",
+      items: users,
+      most: Math.min(500, pageSize),
+    });
   };
 
   const listMembers = (url: URL, key: string, scopes: readonly string[]): DirectoryReply => {
@@ -96,7 +123,12 @@ export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Prom
       status: "ACTIVE",
       ...member,
     }));
-    return listing(url, { kind: "admin#directory#members", name: "members", items, most: Math.min(200, pageSize) });
+    return listing(url, {
+      kind: "admin#directory#members",
+      name: "members",
+      items,
+      most: Math.min(200, pageSize),
+    });
   };
 
   server.on("request", (request, response) => {
@@ -134,7 +166,11 @@ export const apiError = (code: number, reason: string, message: string): Directo
   body: { error: { code, message, errors: [{ message, domain: "global", reason }] } },
 });
 
-const insufficientScope = apiError(403, "insufficientPermissions", "Request had insufficient authentication scopes.");
+const insufficientScope = apiError(
+  403,
+  "insufficientPermissions",
+  "Request had insufficient authentication scopes.",
+);
 
 const pageNumber = (url: URL): number | null => {
   const token = url.searchParams.get("pageToken");
@@ -146,7 +182,12 @@ const pageNumber = (url: URL): number | null => {
 /** Returns one page. Like the real API, it omits an empty list, and every field that `fields` does not name. */
 const listing = (
   url: URL,
-  { kind, name, items, most }: { kind: string; name: string; items: readonly object[]; most: number },
+  {
+    kind,
+    name,
+    items,
+    most,
+  }: { kind: string; name: string; items: readonly object[]; most: number },
 ): DirectoryReply => {
   const size = Math.min(most, Number(url.searchParams.get("maxResults") ?? 100));
   const page = pageNumber(url) ?? 1;
@@ -164,24 +205,41 @@ const listing = (
 const partial = (body: Record<string, unknown>, fields: string | null): Record<string, unknown> => {
   if (fields === null) return body;
   const requested = new Map(
-    [...fields.matchAll(/(\w+)(?:\(([^)]*)\))?(?:,|$)/g)].map(([, name = "", inner]) => [name, inner]),
+    [...fields.matchAll(/(\w+)(?:\(([^)]*)\))?(?:,|$)/g)].map(([, name = "", inner]) => [
+      name,
+      inner,
+    ]),
   );
   const pick = (value: object, names: readonly string[]) =>
     Object.fromEntries(Object.entries(value).filter(([name]) => names.includes(name)));
   return Object.fromEntries(
     Object.entries(pick(body, [...requested.keys()])).map(([name, value]) => {
       const inner = requested.get(name)?.split(",");
-      return [name, inner && Array.isArray(value) ? value.map((item: object) => pick(item, inner)) : value];
+      return [
+        name,
+        inner && Array.isArray(value) ? value.map((item: object) => pick(item, inner)) : value,
+      ];
     }),
   );
 };
 
-const userView = ({ id, primaryEmail, fullName = "", suspended = false, archived = false, aliases = [] }: LabUser) => ({
+const userView = ({
+  id,
+  primaryEmail,
+  fullName = "",
+  suspended = false,
+  archived = false,
+  aliases = [],
+}: LabUser) => ({
   kind: "admin#directory#user",
   id,
   etag: '"fake"',
   primaryEmail,
-  name: { fullName, givenName: fullName.split(" ")[0] ?? "", familyName: fullName.split(" ").slice(1).join(" ") },
+  name: {
+    fullName,
+    givenName: fullName.split(" ")[0] ?? "",
+    familyName: fullName.split(" ").slice(1).join(" "),
+  },
   isAdmin: false,
   suspended,
   archived,

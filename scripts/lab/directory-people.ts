@@ -49,11 +49,18 @@ export interface ListedMember {
 }
 
 /** Finds a group by its address, ignoring case. */
-export const findLabGroup = ({ groups }: DirectoryState, email: string): DirectoryGroup | undefined =>
+export const findLabGroup = (
+  { groups }: DirectoryState,
+  email: string,
+): DirectoryGroup | undefined =>
   groups.find((group) => group.email.toLowerCase() === email.toLowerCase());
 
 /** Returns direct members, and with `derived` those of nested groups too; a cycle of groups ends. */
-export const membersOf = (state: DirectoryState, group: DirectoryGroup, derived: boolean): ListedMember[] => {
+export const membersOf = (
+  state: DirectoryState,
+  group: DirectoryGroup,
+  derived: boolean,
+): ListedMember[] => {
   const found = new Map<string, ListedMember>();
   const visit = ({ members }: DirectoryGroup): void => {
     for (const member of members) {

@@ -11,7 +11,10 @@ const refused = (status: number, error: string, error_description: string): Dire
 });
 
 /** Creates the token endpoint of a Google-like provider, with one service account that may impersonate `delegates`, for `scopes` only. */
-export const createDirectoryTokens = async (options: { delegates: readonly string[]; scopes: readonly string[] }) => {
+export const createDirectoryTokens = async (options: {
+  delegates: readonly string[];
+  scopes: readonly string[];
+}) => {
   const { publicKey, privateKey } = await generateKeyPair("RS256", { extractable: true });
   const issued = new Map<string, { scopes: readonly string[]; expiresAt: number }>();
   return {
@@ -19,16 +22,19 @@ export const createDirectoryTokens = async (options: { delegates: readonly strin
     privateKeyPem: await exportPKCS8(privateKey),
     /** Answers the JWT bearer grant (RFC 7523) of a form body; `audience` is the token endpoint's own URL. */
     async grant(form: URLSearchParams, audience: string): Promise<DirectoryReply> {
-      if (form.get("grant_type") !== grantType) return refused(400, "unsupported_grant_type", "Invalid grant_type");
+      if (form.get("grant_type") !== grantType)
+        return refused(400, "unsupported_grant_type", "Invalid grant_type");
       const verified = await jwtVerify(form.get("assertion") ?? "", publicKey, {
         algorithms: ["RS256"],
         issuer: clientEmail,
         audience,
         requiredClaims: ["iss", "aud", "iat", "exp", "scope"],
       }).catch((cause: unknown) => String(cause));
-      if (typeof verified === "string") return refused(400, "invalid_grant", `Invalid JWT: ${verified}`);
+      if (typeof verified === "string")
+        return refused(400, "invalid_grant", `Invalid JWT: ${verified}`);
       const { sub, iat = 0, exp = 0, scope } = verified.payload;
-      if (exp - iat > 3600) return refused(400, "invalid_grant", "Invalid JWT: its lifetime exceeds an hour");
+      if (exp - iat > 3600)
+        return refused(400, "invalid_grant", "Invalid JWT: its lifetime exceeds an hour");
       // Without `sub` the account would act as itself, which has no directory.
       if (sub === undefined || !options.delegates.includes(sub))
         return refused(400, "invalid_grant", "Invalid email or User ID");
@@ -41,7 +47,10 @@ export const createDirectoryTokens = async (options: { delegates: readonly strin
         );
       const token = `ya29.${crypto.getRandomValues(new Uint8Array(24)).toHex()}`;
       issued.set(token, { scopes, expiresAt: Date.now() + lifetimeSeconds * 1000 });
-      return { status: 200, body: { access_token: token, expires_in: lifetimeSeconds, token_type: "Bearer" } };
+      return {
+        status: 200,
+        body: { access_token: token, expires_in: lifetimeSeconds, token_type: "Bearer" },
+      };
     },
     /** Returns the scopes of the token in this `Authorization` header; null unless it is valid. */
     scopesOf(authorization: string | undefined): readonly string[] | null {

@@ -15,7 +15,12 @@ import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
 
 /** A server in place of core, which keeps the requests that it receives. */
 let core: Server;
-let seen: { url: string | undefined; rawHeaders: string[]; headers: IncomingMessage["headers"]; body: string }[];
+let seen: {
+  url: string | undefined;
+  rawHeaders: string[];
+  headers: IncomingMessage["headers"];
+  body: string;
+}[];
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
 let dir: string;
 let edge: Edge;
@@ -80,14 +85,20 @@ describe("the edge", () => {
   it("P2: drops a client certificate header that a caller sent, in any case, twice, or named by Connection", async () => {
     const forged = encodeURIComponent(member.cert.toString());
     await call("/v1/a", { headers: { "x-client-cert": forged } });
-    await call("/v1/a", { headers: ["Host", "localhost", "X-CLIENT-CERT", forged, "x-client-cert", forged] as never });
+    await call("/v1/a", {
+      headers: ["Host", "localhost", "X-CLIENT-CERT", forged, "x-client-cert", forged] as never,
+    });
     await call("/v1/a", { headers: { "X-Client-Cert": forged, Connection: "X-Client-Cert" } });
     expect(seen).toHaveLength(3);
-    for (const { rawHeaders } of seen) expect(rawHeaders.join("\n").toLowerCase()).not.toContain("x-client-cert");
+    for (const { rawHeaders } of seen)
+      expect(rawHeaders.join("\n").toLowerCase()).not.toContain("x-client-cert");
   });
 
   it("P4: sets the certificate of the handshake once, URL-escaped, whatever the caller sends", async () => {
-    await call("/v1/a", { ...member, headers: { "X-Client-Cert": "forged", Connection: "close, X-Client-Cert" } });
+    await call("/v1/a", {
+      ...member,
+      headers: { "X-Client-Cert": "forged", Connection: "close, X-Client-Cert" },
+    });
     const { headers = {}, rawHeaders = [] }: Partial<(typeof seen)[number]> = seen[0] ?? {};
     const [leaf] = member.cert.toString().split(/(?<=-----END CERTIFICATE-----\n)/);
     expect(decodeURIComponent(String(headers["x-client-cert"]))).toBe(leaf);
@@ -122,7 +133,11 @@ describe("the edge", () => {
 
   it("forwards bodies and responses unchanged, redirects included", async () => {
     answer = (_, response) => {
-      response.writeHead(307, { Location: "/elsewhere", "X-Request-Id": "r1", "Content-Type": "application/json" });
+      response.writeHead(307, {
+        Location: "/elsewhere",
+        "X-Request-Id": "r1",
+        "Content-Type": "application/json",
+      });
       response.end("{}");
     };
     const body = "x".repeat(300_000);

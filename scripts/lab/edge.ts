@@ -51,7 +51,9 @@ const isForwarding = (name: string): boolean =>
 
 /** Starts an edge; resolves when it listens. */
 export const startEdge = async (options: EdgeOptions): Promise<Edge> => {
-  const listener = getRequestListener(createEdgeApp(options).fetch, { overrideGlobalObjects: false });
+  const listener = getRequestListener(createEdgeApp(options).fetch, {
+    overrideGlobalObjects: false,
+  });
   const server = createServer(
     {
       cert: options.certPem,
@@ -89,7 +91,8 @@ const createEdgeApp = (options: EdgeOptions): Hono<{ Bindings: HttpBindings }> =
     headers.set("x-forwarded-for", socket.remoteAddress ?? "");
     headers.set("x-forwarded-proto", "https");
     const certificate = verifiedCertificate(socket);
-    if (certificate !== undefined) headers.set(clientCertificateHeader, encodeURIComponent(certificate));
+    if (certificate !== undefined)
+      headers.set(clientCertificateHeader, encodeURIComponent(certificate));
     const { pathname, search } = new URL(c.req.url);
     // For the start of the response alone: exports are streamed.
     const late = new AbortController();
@@ -115,15 +118,24 @@ const createEdgeApp = (options: EdgeOptions): Hono<{ Bindings: HttpBindings }> =
 /** Returns the caller's headers without those that the edge sets. */
 const forwardedHeaders = (received: Headers, clientCertificateHeader: string): Headers => {
   const headers = new Headers(received);
-  const named = (received.get("connection") ?? "").split(",").map((name) => name.trim().toLowerCase());
-  const dropped = new Set([...ownHeaders.split(" "), ...named, clientCertificateHeader.toLowerCase()]);
-  for (const name of received.keys()) if (dropped.has(name) || isForwarding(name)) headers.delete(name);
+  const named = (received.get("connection") ?? "")
+    .split(",")
+    .map((name) => name.trim().toLowerCase());
+  const dropped = new Set([
+    ...ownHeaders.split(" "),
+    ...named,
+    clientCertificateHeader.toLowerCase(),
+  ]);
+  for (const name of received.keys())
+    if (dropped.has(name) || isForwarding(name)) headers.delete(name);
   return headers;
 };
 
 /** Returns the PEM of the peer's certificate if the handshake verified it. */
 const verifiedCertificate = (socket: unknown): string | undefined =>
-  socket instanceof TLSSocket && socket.authorized ? socket.getPeerX509Certificate()?.toString() : undefined;
+  socket instanceof TLSSocket && socket.authorized
+    ? socket.getPeerX509Certificate()?.toString()
+    : undefined;
 
 const refusals = {
   404: { code: "not_found", title: "No such path", action: "fix_request" },
@@ -133,8 +145,11 @@ const refusals = {
 
 const refuse = (status: keyof typeof refusals): Response => {
   const { code, title, action } = refusals[status];
-  return new Response(JSON.stringify({ type: `urn:svc:problem:${code}`, title, status, detail: title, code, action }), {
-    status,
-    headers: { "Content-Type": "application/problem+json", "Cache-Control": "no-store" },
-  });
+  return new Response(
+    JSON.stringify({ type: `urn:svc:problem:${code}`, title, status, detail: title, code, action }),
+    {
+      status,
+      headers: { "Content-Type": "application/problem+json", "Cache-Control": "no-store" },
+    },
+  );
 };

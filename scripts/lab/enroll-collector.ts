@@ -54,7 +54,15 @@ export const withSources = (yaml: string, sources: readonly object[], labels?: L
 
 /** Runs the collector's own `enroll` command, then adds sources and labels to its config and keeps the comments. */
 export const enrollCollector = async (
-  { name, dir, token, sources, labels, command = { args: [programPaths["svc-collector"]] }, owner }: Enrollment,
+  {
+    name,
+    dir,
+    token,
+    sources,
+    labels,
+    command = { args: [programPaths["svc-collector"]] },
+    owner,
+  }: Enrollment,
   { edgeUrl, ingestEndpoint, pki, identityPrefix, processes }: EnrollmentTarget,
 ): Promise<EnrolledCollector> => {
   await mkdir(dir, { recursive: true });
@@ -87,7 +95,8 @@ export const enrollCollector = async (
     ],
   });
   await rm(tokenFile);
-  if (code !== 0) throw new Error(`${name} could not enroll (exit code ${code}): ${stdout}${stderr}`);
+  if (code !== 0)
+    throw new Error(`${name} could not enroll (exit code ${code}): ${stdout}${stderr}`);
   const { identity } = JSON.parse(stdout) as { identity: string };
   await writeFile(configFile, withSources(await readFile(configFile, "utf8"), sources, labels));
 
@@ -96,7 +105,9 @@ export const enrollCollector = async (
     identity,
     configFile,
     credentials: async () => {
-      const found = await openIdentityDirectory(join(configDir, "identity"), { entropy: systemEntropy }).current();
+      const found = await openIdentityDirectory(join(configDir, "identity"), {
+        entropy: systemEntropy,
+      }).current();
       if (found === undefined) throw new Error(`${name} has no certificate`);
       return found;
     },

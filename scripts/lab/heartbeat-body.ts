@@ -2,7 +2,10 @@
  * Returns the body of a heartbeat of a healthy collector at `now`, without its proof; `over` replaces fields. It started at midnight, so that
  * its reports repeat, as those of a working host do.
  */
-export const heartbeatBody = (now: number, over: Readonly<Record<string, unknown>> = {}): Record<string, unknown> => ({
+export const heartbeatBody = (
+  now: number,
+  over: Readonly<Record<string, unknown>> = {},
+): Record<string, unknown> => ({
   sent_at: new Date(now).toISOString(),
   boot_id: "boot-1",
   collector: {

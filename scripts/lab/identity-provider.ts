@@ -57,7 +57,9 @@ export interface IdentityProviderOptions {
  * `account=cancel` returns to the client with `access_denied`. A person who signs out is asked, and a sign-out is reported to the first
  * of the origins.
  */
-export const startIdentityProvider = async (options: IdentityProviderOptions): Promise<IdentityProvider> => {
+export const startIdentityProvider = async (
+  options: IdentityProviderOptions,
+): Promise<IdentityProvider> => {
   const { server, url, close } = await startLoopbackServer(options.at);
   const issuer = options.at?.issuer ?? url;
   const { clientId, clientSecret } = providerClient;
@@ -70,7 +72,9 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
         client_secret: clientSecret,
         redirect_uris: options.webOrigins.map((origin) => `${origin}/api/auth/callback/idp`),
         post_logout_redirect_uris: options.webOrigins.map((origin) => `${origin}/login`),
-        ...(firstOrigin === undefined ? {} : { backchannel_logout_uri: `${firstOrigin}/api/auth/backchannel-logout` }),
+        ...(firstOrigin === undefined
+          ? {}
+          : { backchannel_logout_uri: `${firstOrigin}/api/auth/backchannel-logout` }),
         backchannel_logout_session_required: true,
         grant_types: ["authorization_code"],
         response_types: ["code"],
@@ -80,7 +84,11 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
     features: {
       devInteractions: { enabled: false },
       backchannelLogout: { enabled: true },
-      rpInitiatedLogout: { enabled: true, logoutSource: showSignOut, postLogoutSuccessSource: showSignedOut },
+      rpInitiatedLogout: {
+        enabled: true,
+        logoutSource: showSignOut,
+        postLogoutSuccessSource: showSignedOut,
+      },
     },
     // Its own dispatcher refuses loopback addresses, where web is.
     fetch: (url, init: RequestInit & { dispatcher?: unknown } = {}) => {
@@ -109,7 +117,10 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
     loadExistingGrant: async ({ oidc }) => {
       const { client, session } = oidc;
       if (client === undefined || session?.accountId === undefined) return undefined;
-      const grant = new oidc.provider.Grant({ clientId: client.clientId, accountId: session.accountId });
+      const grant = new oidc.provider.Grant({
+        clientId: client.clientId,
+        accountId: session.accountId,
+      });
       grant.addOIDCScope("openid email profile");
       await grant.save();
       return grant;
@@ -131,12 +142,16 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
 
   const interact = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     if (request.method === "GET") {
-      response.setHeader("Content-Type", "text/html; charset=utf-8").end(chooser(options.accounts, request.url ?? ""));
+      response
+        .setHeader("Content-Type", "text/html; charset=utf-8")
+        .end(chooser(options.accounts, request.url ?? ""));
       return;
     }
     const chosen = new URLSearchParams(await text(request)).get("account") ?? "";
     const result =
-      chosen === "cancel" ? { error: "access_denied" } : { login: { accountId: chosen }, select_account: {} };
+      chosen === "cancel"
+        ? { error: "access_denied" }
+        : { login: { accountId: chosen }, select_account: {} };
     const oidc = await provider();
     const { session } = await oidc.interactionDetails(request, response);
     const location = await oidc.interactionResult(request, response, result);
@@ -153,7 +168,9 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
     else (await provider()).callback()(request, response);
   };
   server.on("request", (request, response) => {
-    answer(request, response).catch(() => response.writeHead(400).end("No such interaction: start again"));
+    answer(request, response).catch(() =>
+      response.writeHead(400).end("No such interaction: start again"),
+    );
   });
 
   return {

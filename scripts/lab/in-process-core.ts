@@ -15,7 +15,13 @@ export interface InProcessCoreOptions
     Partial<
       Pick<
         Core,
-        "entropy" | "signer" | "clientCertificates" | "viewsShared" | "fleetColumns" | "pastColumns" | "hourColumns"
+        | "entropy"
+        | "signer"
+        | "clientCertificates"
+        | "viewsShared"
+        | "fleetColumns"
+        | "pastColumns"
+        | "hourColumns"
       >
     > {
   env?: Readonly<Record<string, string>>;
@@ -25,7 +31,10 @@ const silent = () => undefined;
 
 /** Creates core's dependencies as in production, over a caller's database and clock. Only errors are logged. */
 export const createInProcessCore = ({ env, ...dependencies }: InProcessCoreOptions): Core => {
-  const { config } = parseCoreConfig({ ...coreEnvironment("postgres://in-process"), ...env }, () => "");
+  const { config } = parseCoreConfig(
+    { ...coreEnvironment("postgres://in-process"), ...env },
+    () => "",
+  );
   const cryptography = createNodeCryptography();
   return {
     config,
@@ -46,8 +55,12 @@ export const createInProcessCore = ({ env, ...dependencies }: InProcessCoreOptio
 };
 
 /** Returns a function that sends requests to core's app without a listener, as from this peer. */
-export const openApp = (core: Core): ((request: Request, peer?: Partial<Peer>) => Promise<Response>) => {
+export const openApp = (
+  core: Core,
+): ((request: Request, peer?: Partial<Peer>) => Promise<Response>) => {
   const app = createApp(core, { peerOf: (c: HttpContext) => c.env.peer });
   return async (request, peer) =>
-    app.fetch(request, { peer: { remoteAddress: "127.0.0.1", certificate: null, listener: "http", ...peer } });
+    app.fetch(request, {
+      peer: { remoteAddress: "127.0.0.1", certificate: null, listener: "http", ...peer },
+    });
 };

@@ -18,7 +18,10 @@ export interface InProcessWeb {
 }
 
 /** Starts web with a built user interface. */
-export const openWeb = async (core: Core, { url, ui }: { url: string; ui: WebUi }): Promise<InProcessWeb> => {
+export const openWeb = async (
+  core: Core,
+  { url, ui }: { url: string; ui: WebUi },
+): Promise<InProcessWeb> => {
   let app: ReturnType<typeof createWebApp> | undefined;
   const listener = await listenHttp(
     { fetch: (request, env) => app?.fetch(request, env) ?? new Response(null, { status: 503 }) },

@@ -73,7 +73,13 @@ export const prepareIngestCore = async (
       return { port, ingestPort: ingest_port, process: child };
     },
     async client(identity) {
-      const options = { dir: lab, identity, lifetimeSeconds: 86_400, clock: systemClock, entropy: systemEntropy };
+      const options = {
+        dir: lab,
+        identity,
+        lifetimeSeconds: 86_400,
+        clock: systemClock,
+        entropy: systemEntropy,
+      };
       const { certFile, keyFile } = await issueClient(options);
       return { cert: await readFile(certFile, "utf8"), key: await readFile(keyFile, "utf8") };
     },

@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { oneAtATime } from "../one-at-a-time.ts";
 
-const runs = (program: string): boolean => spawnSync(program, ["--version"], { stdio: "ignore" }).status === 0;
+const runs = (program: string): boolean =>
+  spawnSync(program, ["--version"], { stdio: "ignore" }).status === 0;
 
 /**
  * Installs Debian's package `name` unless `program` of it answers `--version`. Throws where that needs a root that this process is not, or a
@@ -11,7 +12,10 @@ const runs = (program: string): boolean => spawnSync(program, ["--version"], { s
  */
 export const installPackage = async (name: string, program: string): Promise<void> => {
   if (runs(program)) return;
-  if (process.getuid?.() !== 0 || spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status !== 0)
+  if (
+    process.getuid?.() !== 0 ||
+    spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status !== 0
+  )
     throw new Error(`${name} is needed and is not installed (Debian: apt-get install ${name})`);
   await oneAtATime(join(tmpdir(), "svc-apt.lock"), async () => {
     if (runs(program)) return;

@@ -54,13 +54,27 @@ export const startLabCore = async (
   const databaseUrl = postgres.url();
   const directoryEnv = directory ? await startDirectory(dir, cleanup) : {};
   const core = await createCoreProcess(
-    { dir, databaseUrl, pki, authTokenSecret, httpPort, ingestPort, env: { ...directoryEnv, ...env } },
+    {
+      dir,
+      databaseUrl,
+      pki,
+      authTokenSecret,
+      httpPort,
+      ingestPort,
+      env: { ...directoryEnv, ...env },
+    },
     { processes, clock, signal },
   );
-  progress(`starting core: it migrates the database and listens${directory ? ", then syncs people" : ""}`);
+  progress(
+    `starting core: it migrates the database and listens${directory ? ", then syncs people" : ""}`,
+  );
   core.start();
   await core.ready();
-  const database = connectDatabase({ url: databaseUrl, connectionsMax: 2, openSocket: openDatabaseSocket });
+  const database = connectDatabase({
+    url: databaseUrl,
+    connectionsMax: 2,
+    openSocket: openDatabaseSocket,
+  });
   cleanup.defer(() => database.close());
   if (!directory) await seedPeople(database.db, clock.now());
   const { sql } = database;
@@ -70,7 +84,10 @@ export const startLabCore = async (
 };
 
 /** Starts a directory API; returns the variables with which core syncs it. */
-export const startDirectory = async (dir: string, cleanup: AsyncDisposableStack): Promise<Record<string, string>> => {
+export const startDirectory = async (
+  dir: string,
+  cleanup: AsyncDisposableStack,
+): Promise<Record<string, string>> => {
   const directory = await startDirectoryApi();
   cleanup.defer(() => directory.close());
   return {

@@ -22,7 +22,10 @@ const pattern = / id=(\S+) /;
 export const idOfLine = (line: string): string | undefined => pattern.exec(line)?.[1];
 
 /** Creates a writer of `<dir>/app.log`. Keeps the newest `renamedMax` renamed files beside it; copies go to a directory of their own. */
-export const createLineWriter = async (dir: string, renamedMax = Number.POSITIVE_INFINITY): Promise<LineWriter> => {
+export const createLineWriter = async (
+  dir: string,
+  renamedMax = Number.POSITIVE_INFINITY,
+): Promise<LineWriter> => {
   const file = join(dir, "app.log");
   const copies = join(dir, "copies");
   await mkdir(copies, { recursive: true });
@@ -32,7 +35,10 @@ export const createLineWriter = async (dir: string, renamedMax = Number.POSITIVE
     file,
     include: `${file}*`,
     append: (ids) =>
-      appendFile(file, ids.map((id) => `${new Date().toISOString()} info id=${id} ${padding}\n`).join("")),
+      appendFile(
+        file,
+        ids.map((id) => `${new Date().toISOString()} info id=${id} ${padding}\n`).join(""),
+      ),
     rotateByRename: async () => {
       rotations++;
       await rename(file, `${file}.${rotations}`);

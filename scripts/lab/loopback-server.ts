@@ -6,7 +6,13 @@ import type { AddressInfo } from "node:net";
  * Starts an HTTP server on a free port of loopback, unless another address is given. The caller handles its `request` events; `close` ends
  * every connection.
  */
-export const startLoopbackServer = async ({ port = 0, host = "127.0.0.1" }: { port?: number; host?: string } = {}) => {
+export const startLoopbackServer = async ({
+  port = 0,
+  host = "127.0.0.1",
+}: {
+  port?: number;
+  host?: string;
+} = {}) => {
   const server = createServer();
   server.listen(port, host);
   await once(server, "listening");

@@ -87,7 +87,9 @@ export const startNats = async ({
       const start = async () => {
         child = spawn(program, ["-c", config], { stdio: ["ignore", "ignore", "pipe"] });
         let stderr = "";
-        child.stderr?.setEncoding("utf8").on("data", (chunk: string) => (stderr = (stderr + chunk).slice(-4_000)));
+        child.stderr
+          ?.setEncoding("utf8")
+          .on("data", (chunk: string) => (stderr = (stderr + chunk).slice(-4_000)));
         const dead = new AbortController();
         child.once("exit", () => dead.abort(new Error(`nats-server ended: ${stderr}`)));
         const waiting = { clock: systemClock, signal: dead.signal, everyMs: 10, timeoutMs: waitMs };
@@ -103,7 +105,14 @@ export const startNats = async ({
         child.kill("SIGKILL");
         await exited;
       };
-      return { name, address, start, kill, pid: () => child?.pid ?? 0, signal: (signal) => void child?.kill(signal) };
+      return {
+        name,
+        address,
+        start,
+        kill,
+        pid: () => child?.pid ?? 0,
+        signal: (signal) => void child?.kill(signal),
+      };
     }),
   );
   const secured = credentials && {
@@ -117,7 +126,12 @@ export const startNats = async ({
     reconnectTimeWait: 100,
     ...secured,
   });
-  const waiting = { clock: systemClock, signal: AbortSignal.timeout(waitMs), everyMs: 50, timeoutMs: waitMs };
+  const waiting = {
+    clock: systemClock,
+    signal: AbortSignal.timeout(waitMs),
+    everyMs: 50,
+    timeoutMs: waitMs,
+  };
   const manager = await waitUntil({ what: "JetStream is available", ...waiting }, () =>
     jetstreamManager(connection, { timeout: 1_000 }).catch(() => undefined),
   );

@@ -2,7 +2,12 @@ import { systemClock } from "../../kit/clock.ts";
 import { mintBridgeToken, type PersonName, people } from "./people.ts";
 
 /** Calls core as a person, with a bridge token minted for the call. Throws unless the response is 2xx. */
-export type OperatorApi = <Answer>(as: PersonName, method: string, path: string, body?: object) => Promise<Answer>;
+export type OperatorApi = <Answer>(
+  as: PersonName,
+  method: string,
+  path: string,
+  body?: object,
+) => Promise<Answer>;
 
 /** The ids that the people have in a core. */
 export type UserIds = Readonly<Record<PersonName, string>>;
@@ -21,7 +26,11 @@ export const bridgeTokenOf = (
   userIds = seededUserIds,
   now = systemClock.now(),
 ): Promise<string> => {
-  return mintBridgeToken(secret, { sub: userIds[name], now, claims: { exp: Math.floor(now / 1000) + 3600 } });
+  return mintBridgeToken(secret, {
+    sub: userIds[name],
+    now,
+    claims: { exp: Math.floor(now / 1000) + 3600 },
+  });
 };
 
 /** Creates the operator side of the core at `baseUrl`, whose clock is `now`. */
@@ -38,7 +47,8 @@ export const createOperatorApi =
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     const text = await response.text();
-    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text.slice(0, 300)}`);
+    if (!response.ok)
+      throw new Error(`${method} ${path}: ${response.status} ${text.slice(0, 300)}`);
     return JSON.parse(text) as Answer;
   };
 

@@ -65,7 +65,11 @@ export const seedPeople = async (db: Database, now: number): Promise<void> => {
 /** Mints a bridge token as web does (docs/api.md), valid for five minutes; `claims` replace the usual ones. */
 export const mintBridgeToken = (
   secret: string,
-  { sub, now, claims = {} }: { sub: string; now: number; claims?: Readonly<Record<string, unknown>> },
+  {
+    sub,
+    now,
+    claims = {},
+  }: { sub: string; now: number; claims?: Readonly<Record<string, unknown>> },
 ): Promise<string> => {
   const iat = Math.floor(now / 1000);
   return new SignJWT({ sub, aud: "core", iat, exp: iat + 300, ...claims })

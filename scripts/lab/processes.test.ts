@@ -53,7 +53,8 @@ describe("processes", () => {
 
   it("that run to their end return their output, and inherit only PATH, HOME and TMPDIR", async () => {
     process.env.SVC_SOMETHING = "secret";
-    const print = "process.stdout.write(JSON.stringify(Object.keys(process.env))); process.exitCode = 4";
+    const print =
+      "process.stdout.write(JSON.stringify(Object.keys(process.env))); process.exitCode = 4";
     const { code, stdout } = await processes.run({ args: ["-e", print], env: { GIVEN: "1" } });
     delete process.env.SVC_SOMETHING;
     expect(code).toBe(4);

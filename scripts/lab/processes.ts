@@ -47,7 +47,10 @@ export interface Processes {
 
 const stopTimeoutMs = 10_000;
 /** Creates processes with logs in `logDir`; calls `onFailure` for each program that exits unexpectedly. */
-export const createProcesses = async (logDir: string, onFailure: (error: Error) => void): Promise<Processes> => {
+export const createProcesses = async (
+  logDir: string,
+  onFailure: (error: Error) => void,
+): Promise<Processes> => {
   await mkdir(logDir, { recursive: true });
   const children = new Set<ChildProcess>();
   const running: Running[] = [];
@@ -70,7 +73,9 @@ export const createProcesses = async (logDir: string, onFailure: (error: Error) 
     const { name, executable = process.execPath, args } = program;
     const logFile = join(logDir, `${name}.log`);
     const log = openSync(logFile, "a", 0o600);
-    const child = track(spawn(executable, [...args], { ...optionsOf(program), stdio: ["ignore", log, log] }));
+    const child = track(
+      spawn(executable, [...args], { ...optionsOf(program), stdio: ["ignore", log, log] }),
+    );
     closeSync(log);
     let expected = false;
     const exited = new Promise<void>((resolve) => {
@@ -107,7 +112,9 @@ export const createProcesses = async (logDir: string, onFailure: (error: Error) 
           if (typeof error?.code === "string") reject(error);
           else resolve({ code: error === null ? 0 : (error.code ?? null), stdout, stderr });
         };
-        track(execFile(executable, [...args], { ...optionsOf(program), maxBuffer: 64 << 20 }, onEnd));
+        track(
+          execFile(executable, [...args], { ...optionsOf(program), maxBuffer: 64 << 20 }, onEnd),
+        );
       }),
     stopAll: async () => {
       for (const entry of running.reverse()) await entry.stop();

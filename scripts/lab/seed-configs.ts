@@ -7,7 +7,9 @@ import { people } from "./people.ts";
 const dayMs = 86_400_000;
 
 /** The text of the `n`th seeded config. */
-const seededYaml = (n: number): string => `# ${n % 2 === 0 ? "web servers" : "databases"}, revision ${n}
+const seededYaml = (
+  n: number,
+): string => `# ${n % 2 === 0 ? "web servers" : "databases"}, revision ${n}
 forwarder:
   endpoint: ingest.example.com:8443
   mtls:
@@ -24,7 +26,8 @@ sources:
     grpc: {}
 ${n % 2 === 0 ? "  - type: file\n    include: [/var/log/nginx/*.log]\n" : "  - type: host_metrics\n    interval_seconds: 30\n"}`;
 
-const idOf = (kind: string, n: number): string => `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
+const idOf = (kind: string, n: number): string =>
+  `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
 
 /** Returns the id of the `n`th seeded config, from 0 on: the highest is the newest. */
 export const seededConfigId = (n: number): string => idOf("b100", n);
@@ -33,7 +36,10 @@ export const seededConfigId = (n: number): string => idOf("b100", n);
  * Publishes `count` configs, at least four, and assigns the newest four to the hosts of `seedFleet`, which many of them run, and some
  * report as invalid, or have not reported since. Every 101st host runs a config that was never published. The same arguments give the same rows.
  */
-export const seedConfigs = async (db: Database, { count, now }: { count: number; now: Date }): Promise<void> => {
+export const seedConfigs = async (
+  db: Database,
+  { count, now }: { count: number; now: Date },
+): Promise<void> => {
   const at = sql`${now.toISOString()}::timestamptz`;
   const newest = sql`((array[${sql.join(
     [1, 2, 3, 4].map((back) => sql`${seededConfigId(count - back)}::uuid`),
@@ -56,7 +62,9 @@ export const seedConfigs = async (db: Database, { count, now }: { count: number;
   await db.transaction(async (tx) => {
     await tx.execute(sql`set local statement_timeout = 0`);
     await tx.insert(collectorConfig).values(configs);
-    await tx.execute(sql`update config_assignment set ended_at = ${at} - interval '3 hours' where ended_at is null`);
+    await tx.execute(
+      sql`update config_assignment set ended_at = ${at} - interval '3 hours' where ended_at is null`,
+    );
     await tx.execute(sql`insert into config_assignment (id, identity_id, config_id, assigned_at, assigned_by)
       select ('01920000-0000-7000-b200-' || lpad(to_hex(n), 12, '0'))::uuid, id, ${newest},
         ${at} - make_interval(secs => case when n % 23 = 0 then 0 else 7200 - n % 7200 end), ${people.admin.userId}::uuid

@@ -3,14 +3,21 @@ import { insertAuditEvents } from "../../functions/store/audit/audit.ts";
 import type { Database } from "../../functions/store/database/database.ts";
 import { people } from "./people.ts";
 
-const idOf = (kind: string, n: number): string => `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
+const idOf = (kind: string, n: number): string =>
+  `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
 const hourMs = 3_600_000;
 
 /** Returns the id of the `n`th seeded policy: 0 is active, 1 is frozen. */
 export const seededPolicyId = (n: number): string => idOf("b300", n);
 
 /** Each seeded token: its policy, how often it was used and may be, when it expires from now, and whether it was revoked. */
-const tokens: readonly [policy: number, uses: number, usesMax: number, expiresHours: number, isRevoked: boolean][] = [
+const tokens: readonly [
+  policy: number,
+  uses: number,
+  usesMax: number,
+  expiresHours: number,
+  isRevoked: boolean,
+][] = [
   [0, 12, 0, 72, false],
   [0, 3, 20, 20, false],
   [0, 5, 5, 20, false],
@@ -75,7 +82,13 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
       createdBy: people.admin.userId,
     })),
   );
-  const refusal = (n: number, reason: string, policyOf: number | null, address: string, repeats = 0) => ({
+  const refusal = (
+    n: number,
+    reason: string,
+    policyOf: number | null,
+    address: string,
+    repeats = 0,
+  ) => ({
     id: idOf("b500", n),
     occurredAt: at(-n),
     actorType: "collector" as const,
@@ -92,9 +105,15 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
     details:
       repeats > 0
         ? { count: repeats, minute: at(-n).toISOString(), last_at: at(-n).toISOString() }
-        : { policy_id: policyOf === null ? null : seededPolicyId(policyOf), token_prefix: null, code: reason },
+        : {
+            policy_id: policyOf === null ? null : seededPolicyId(policyOf),
+            token_prefix: null,
+            code: reason,
+          },
   });
-  const uses = tokens.flatMap(([policyOf, uses], n) => Array.from({ length: uses }, () => ({ policyOf, n })));
+  const uses = tokens.flatMap(([policyOf, uses], n) =>
+    Array.from({ length: uses }, () => ({ policyOf, n })),
+  );
   await insertEnrollments(
     db,
     "b600",
@@ -130,25 +149,31 @@ export interface SeededEnrollment {
 }
 
 /** Writes the events of enrollments; `kind` distinguishes their ids from those of other kinds. */
-export const insertEnrollments = (db: Database, kind: string, enrollments: readonly SeededEnrollment[]) =>
+export const insertEnrollments = (
+  db: Database,
+  kind: string,
+  enrollments: readonly SeededEnrollment[],
+) =>
   insertAuditEvents(
     db,
-    enrollments.map(({ id, identity, enrolledAt, address, policyId, tokenId, isReenrolled }, index) => ({
-      id: idAt(enrolledAt, kind, index),
-      occurredAt: enrolledAt,
-      actorType: "collector" as const,
-      actorId: id,
-      actorDisplay: identity,
-      action: "collector.enroll",
-      targetType: "collector_identity",
-      targetId: id,
-      outcome: "success" as const,
-      reasonCode: null,
-      reason: null,
-      remoteAddr: address,
-      requestId: null,
-      details: { policy_id: policyId, token_id: tokenId, reenrolled: isReenrolled },
-    })),
+    enrollments.map(
+      ({ id, identity, enrolledAt, address, policyId, tokenId, isReenrolled }, index) => ({
+        id: idAt(enrolledAt, kind, index),
+        occurredAt: enrolledAt,
+        actorType: "collector" as const,
+        actorId: id,
+        actorDisplay: identity,
+        action: "collector.enroll",
+        targetType: "collector_identity",
+        targetId: id,
+        outcome: "success" as const,
+        reasonCode: null,
+        reason: null,
+        remoteAddr: address,
+        requestId: null,
+        details: { policy_id: policyId, token_id: tokenId, reenrolled: isReenrolled },
+      }),
+    ),
   );
 
 /** The audit log finds events of a time by their ids, which rise with it. */

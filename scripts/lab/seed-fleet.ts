@@ -16,7 +16,10 @@ export interface SeededHosts {
  * Writes collectors into the tables of an empty database, with a few statements; further calls add further hosts. The same arguments give
  * the same rows. They are spread over all states, versions, platforms, kinds of drift, ages and expiry dates, and over combinations of these.
  */
-export const seedFleet = async (db: Database, { first = 1, count, now }: SeededHosts): Promise<void> => {
+export const seedFleet = async (
+  db: Database,
+  { first = 1, count, now }: SeededHosts,
+): Promise<void> => {
   const at = sql`${now.toISOString()}::timestamptz`;
   const ago = (seconds: string) => sql`${at} - make_interval(secs => ${sql.raw(seconds)})`;
   const id = (kind: string, of = "n") =>

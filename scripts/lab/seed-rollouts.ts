@@ -53,7 +53,14 @@ export const seededRollouts = [
     reason: { code: "gate_breached", detail: null },
   },
   { state: "soaking", filter: "label.team:search", wave: 1, age: 12, failedEvery: 0 },
-  { state: "running", filter: "platform:linux/amd64 -label.env:dev", wave: 2, age: 32, failedEvery: 0, openWave: 2 },
+  {
+    state: "running",
+    filter: "platform:linux/amd64 -label.env:dev",
+    wave: 2,
+    age: 32,
+    failedEvery: 0,
+    openWave: 2,
+  },
 ] as const satisfies readonly SeededRollout[];
 
 const idOf = (n: number): string => `01920000-0000-7000-b300-${n.toString(16).padStart(12, "0")}`;
@@ -77,7 +84,10 @@ const breachAfter = ({ wave }: SeededRollout): number => (5 + 30 * (wave - 1)) *
  * Writes one rollout in each state into a database with hosts and configs, with the events that core would have audited. No host is in
  * two of them. The same arguments give the same rows.
  */
-export const seedRollouts = async (db: Database, { now, entropy }: { now: Date; entropy: Entropy }): Promise<void> => {
+export const seedRollouts = async (
+  db: Database,
+  { now, entropy }: { now: Date; entropy: Entropy },
+): Promise<void> => {
   const configs = await db.execute<{ id: string; config_hash: string }>(
     sql`select id, config_hash from collector_config order by id desc limit ${seededRollouts.length}`,
   );
@@ -96,13 +106,19 @@ interface Seeding {
   entropy: Entropy;
 }
 
-const seedOne = async (tx: Executor, { each, index, config, now, entropy }: Seeding): Promise<void> => {
+const seedOne = async (
+  tx: Executor,
+  { each, index, config, now, entropy }: Seeding,
+): Promise<void> => {
   const id = idOf(index);
   const start = new Date(now.getTime() - each.age * minute);
-  const at = (after: number) => sql`${new Date(start.getTime() + after).toISOString()}::timestamptz`;
+  const at = (after: number) =>
+    sql`${new Date(start.getTime() + after).toISOString()}::timestamptz`;
   const hasEnded = ["completed", "rolled_back", "aborted"].includes(each.state);
   const isReverted = each.state === "rolled_back";
-  const endedAt = hasEnded ? new Date(start.getTime() + (each.state === "completed" ? 90 : 14) * minute) : null;
+  const endedAt = hasEnded
+    ? new Date(start.getTime() + (each.state === "completed" ? 90 : 14) * minute)
+    : null;
   await tx.insert(rollout).values({
     id,
     configId: config.id,
@@ -169,12 +185,18 @@ const seedOne = async (tx: Executor, { each, index, config, now, entropy }: Seed
       case when number < ${each.wave} or (number = ${each.wave} and ${each.state === "completed"})
         then ${at(0)} + make_interval(mins => 30 * number) end
     from (values ${sql.join(
-      waves.map(({ number, percent, soak }) => sql`(${number}::int, ${percent}::float8, ${soak}::int)`),
+      waves.map(
+        ({ number, percent, soak }) => sql`(${number}::int, ${percent}::float8, ${soak}::int)`,
+      ),
       sql`, `,
     )}) w (number, percent, soak)
     left join rollout_target t on t.rollout_id = ${id}::uuid and t.wave = w.number group by 1, 2, 3, 4`);
   if (each.reason?.code === "gate_breached") {
-    const breach = await breachOf(tx, { id, wave: each.wave, at: new Date(start.getTime() + breachAfter(each)) });
+    const breach = await breachOf(tx, {
+      id,
+      wave: each.wave,
+      at: new Date(start.getTime() + breachAfter(each)),
+    });
     await tx.update(rollout).set({ breach }).where(sql`id = ${id}::uuid`);
   }
   const eventsAt = (time: number, entries: readonly AuditEntry[]) =>
@@ -185,14 +207,21 @@ const seedOne = async (tx: Executor, { each, index, config, now, entropy }: Seed
   );
   const hosts = waveHosts.reduce((sum, wave) => sum + wave.hosts, 0);
   await eventsAt(start.getTime(), [
-    entry("rollout.create", { config_id: config.id, config_hash: config.config_hash, filter: each.filter, hosts }),
+    entry("rollout.create", {
+      config_id: config.id,
+      config_hash: config.config_hash,
+      filter: each.filter,
+      hosts,
+    }),
   ]);
   for (const { wave, hosts: started } of waveHosts.filter(({ wave }) => wave <= each.wave))
     await eventsAt(start.getTime() + (wave - 1) * 30 * minute + 1000, [
       entry("rollout.wave_start", { wave, hosts: started }),
     ]);
   if (each.reason?.code === "gate_breached")
-    await eventsAt(start.getTime() + breachAfter(each), [entry("rollout.breach", { wave: each.wave })]);
+    await eventsAt(start.getTime() + breachAfter(each), [
+      entry("rollout.breach", { wave: each.wave }),
+    ]);
   const last = lastActions[each.state];
   if (last !== undefined)
     await eventsAt((endedAt ?? new Date(start.getTime() + breachAfter(each) + 1000)).getTime(), [
@@ -210,7 +239,9 @@ const lastActions: Readonly<Partial<Record<RolloutState, AuditAction>>> = {
 const entryOf =
   (id: string) =>
   (action: AuditAction, details: Record<string, unknown>): AuditEntry => {
-    const isAutomatic = ["rollout.wave_start", "rollout.breach", "rollout.complete"].includes(action);
+    const isAutomatic = ["rollout.wave_start", "rollout.breach", "rollout.complete"].includes(
+      action,
+    );
     return {
       actor: isAutomatic
         ? { type: "system", id: "core", display: "core" }

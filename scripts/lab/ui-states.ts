@@ -16,14 +16,24 @@ export interface UiState {
 }
 
 /** The widths at which no page may have an axe violation; `axeViolationsOf` checks both colour schemes. */
-export const viewports: readonly Required<Pick<VisitOptions, "width">>[] = [{ width: 320 }, { width: 1440 }];
+export const viewports: readonly Required<Pick<VisitOptions, "width">>[] = [
+  { width: 320 },
+  { width: 1440 },
+];
 
 const reports = "**/api/core/collector/health**";
 const problem = (status: number, code: string) => (route: Route) =>
   route.fulfill({
     status,
     contentType: "application/problem+json",
-    json: { type: `urn:svc:problem:${code}`, title: code, status, detail: "No answer", code, request_id: "request-1" },
+    json: {
+      type: `urn:svc:problem:${code}`,
+      title: code,
+      status,
+      detail: "No answer",
+      code,
+      request_id: "request-1",
+    },
   });
 const failing = (status: number, code: string) => async (page: Page) => {
   await page.route(reports, problem(status, code));
@@ -56,7 +66,12 @@ export const uiStates: readonly UiState[] = [
   { name: "fleet", ...fleet, ready: "1 to " },
   { name: "fleet, no match", ...fleet, path: "/fleet?q=nowhere-at-all", ready: "No host matches" },
   { name: "fleet without audit", ...fleet, person: "reader", ready: "This page needs the scope" },
-  { name: "fleet, audit lost", ...fleet, ready: "This report needs the scope", enter: failing(403, "forbidden") },
+  {
+    name: "fleet, audit lost",
+    ...fleet,
+    ready: "This report needs the scope",
+    enter: failing(403, "forbidden"),
+  },
   {
     name: "fleet, core unavailable",
     ...fleet,
@@ -98,10 +113,25 @@ export const uiStates: readonly UiState[] = [
   },
   { name: "export menu", ...fleet, ready: "Stale hosts", enter: pressing("e") },
   { name: "view menu", ...fleet, ready: "Two lines", enter: pushing("View") },
-  { name: "legend", ...fleet, ready: "A host is in the first", enter: pushing("What the states mean") },
+  {
+    name: "legend",
+    ...fleet,
+    ready: "A host is in the first",
+    enter: pushing("What the states mean"),
+  },
   { name: "audit", person: "auditor", path: "/audit", ready: "Everything" },
-  { name: "audit, no match", person: "auditor", path: "/audit?target=nobody", ready: "No event matches" },
-  { name: "audit, unknown filter", person: "auditor", path: "/audit?sate=x", ready: "does not understand" },
+  {
+    name: "audit, no match",
+    person: "auditor",
+    path: "/audit?target=nobody",
+    ready: "No event matches",
+  },
+  {
+    name: "audit, unknown filter",
+    person: "auditor",
+    path: "/audit?sate=x",
+    ready: "does not understand",
+  },
   { name: "no such host", person: "auditor", path: "/hosts/nobody", ready: "No such host" },
   { name: "help", ...fleet, ready: "Keyboard shortcuts", enter: pressing("?") },
 ];
@@ -124,7 +154,8 @@ const markTwins = (page: Page): Promise<void> =>
       Array.from(childNodes).some((node) => node instanceof Text && node.data.trim() !== "");
     const lookOf = (element: Element): string =>
       `${element.localName} ${attributesOf(element)} ${hasText(element)} (${Array.from(element.children, lookOf)})`;
-    for (const marked of document.querySelectorAll("[data-axe-twin]")) marked.removeAttribute("data-axe-twin");
+    for (const marked of document.querySelectorAll("[data-axe-twin]"))
+      marked.removeAttribute("data-axe-twin");
     for (const body of document.querySelectorAll("tbody, ul, ol, [role=listbox]")) {
       const seen = new Set<string>();
       for (const row of body.children) {
@@ -134,7 +165,8 @@ const markTwins = (page: Page): Promise<void> =>
           return seen.size === seen.add(look).size;
         });
         // A row as a whole if it can be: axe compares every element with each that is marked.
-        for (const twin of twins.length === parts.length ? [row] : twins) twin.setAttribute("data-axe-twin", "");
+        for (const twin of twins.length === parts.length ? [row] : twins)
+          twin.setAttribute("data-axe-twin", "");
       }
     }
   });
@@ -172,7 +204,10 @@ export const axeViolationsOf = async (page: Page): Promise<string[]> => {
  * Returns what is wrong with the look of a page: its axe violations at each of `viewports`, the widths at which it scrolls sideways, and what
  * `check` finds at each width. Leaves the page at the narrowest, where what follows has the least room.
  */
-export const flawsOf = async (page: Page, check?: (page: Page) => Promise<string[]>): Promise<string[]> => {
+export const flawsOf = async (
+  page: Page,
+  check?: (page: Page) => Promise<string[]>,
+): Promise<string[]> => {
   const flaws: string[] = [];
   for (const width of [2560, 1440, 390, 320]) {
     await page.setViewportSize({ width, height: 900 });

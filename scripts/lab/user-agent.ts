@@ -32,7 +32,9 @@ interface Kept {
 const redirectsMax = 20;
 
 /** Creates a user agent without cookies, over `send`, by default `fetch`. */
-export const createUserAgent = (send: (url: string, init: RequestInit) => Promise<Response> = fetch): UserAgent => {
+export const createUserAgent = (
+  send: (url: string, init: RequestInit) => Promise<Response> = fetch,
+): UserAgent => {
   let jar: Kept[] = [];
 
   const keep = (url: URL, header: string): void => {
@@ -46,16 +48,21 @@ export const createUserAgent = (send: (url: string, init: RequestInit) => Promis
       name: pair.slice(0, at),
       value: pair.slice(at + 1),
     };
-    jar = jar.filter(({ host, path, name }) => host !== cookie.host || path !== cookie.path || name !== cookie.name);
+    jar = jar.filter(
+      ({ host, path, name }) =>
+        host !== cookie.host || path !== cookie.path || name !== cookie.name,
+    );
     const expires = attribute("expires");
-    if (attribute("max-age") !== "0" && (expires === undefined || Date.parse(expires) > Date.now())) jar.push(cookie);
+    if (attribute("max-age") !== "0" && (expires === undefined || Date.parse(expires) > Date.now()))
+      jar.push(cookie);
   };
 
   const cookieHeader = (text: string): string => {
     const { host, pathname } = new URL(text);
     return jar
       .filter(
-        ({ host: of, path }) => of === host && (pathname === path || pathname.startsWith(path.replace(/\/?$/, "/"))),
+        ({ host: of, path }) =>
+          of === host && (pathname === path || pathname.startsWith(path.replace(/\/?$/, "/"))),
       )
       .map(({ name, value }) => `${name}=${value}`)
       .join("; ");
@@ -87,7 +94,13 @@ export const createUserAgent = (send: (url: string, init: RequestInit) => Promis
         response = await fetchOnce(next, { headers: { Accept: "text/html" } });
       }
       const { status, headers } = response;
-      return { url: new URL(trail.at(-1) ?? url), status, headers, text: await response.text(), trail };
+      return {
+        url: new URL(trail.at(-1) ?? url),
+        status,
+        headers,
+        text: await response.text(),
+        trail,
+      };
     },
     cookie: (name) => jar.find((cookie) => cookie.name === name)?.value,
     plant: (url, cookie) => keep(new URL(url), cookie),

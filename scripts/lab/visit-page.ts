@@ -62,7 +62,8 @@ export const visitPage = async (
     const shifts: number[] = [];
     Object.assign(globalThis, { shifts });
     new PerformanceObserver((list) => {
-      for (const entry of list.getEntries() as (PerformanceEntry & { value: number })[]) shifts.push(entry.value);
+      for (const entry of list.getEntries() as (PerformanceEntry & { value: number })[])
+        shifts.push(entry.value);
     }).observe({ type: "layout-shift", buffered: true });
   });
   if (slowdown > 1) {
@@ -71,6 +72,8 @@ export const visitPage = async (
   }
   await page.goto(web.origin + path);
   const layoutShift = () =>
-    page.evaluate(() => (globalThis as unknown as { shifts: number[] }).shifts.reduce((sum, value) => sum + value, 0));
+    page.evaluate(() =>
+      (globalThis as unknown as { shifts: number[] }).shifts.reduce((sum, value) => sum + value, 0),
+    );
   return { page, messages, layoutShift };
 };

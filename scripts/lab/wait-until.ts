@@ -8,7 +8,11 @@ const usualTimeoutMs = 75_000;
  * Throws after `timeoutMs`, with the last failure as the cause.
  */
 export const waitUntil = async <Found>(
-  options: Pick<LabContext, "clock" | "signal"> & { what: string; timeoutMs?: number; everyMs?: number },
+  options: Pick<LabContext, "clock" | "signal"> & {
+    what: string;
+    timeoutMs?: number;
+    everyMs?: number;
+  },
   probe: () => Promise<Found | undefined>,
 ): Promise<Found> => {
   const { what, clock, signal, timeoutMs = usualTimeoutMs, everyMs = 50 } = options;

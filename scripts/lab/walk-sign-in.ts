@@ -5,7 +5,9 @@ export const walkSignIn = async (
   agent: UserAgent,
   { origin, account, returnTo = "/" }: { origin: string; account: string; returnTo?: string },
 ): Promise<Visit> => {
-  const chooser = await agent.visit(`${origin}/api/auth/login?${new URLSearchParams({ return_to: returnTo })}`);
+  const chooser = await agent.visit(
+    `${origin}/api/auth/login?${new URLSearchParams({ return_to: returnTo })}`,
+  );
   if (!chooser.url.pathname.startsWith("/interaction/")) return chooser;
   return agent.visit(chooser.url.href, {
     method: "POST",

@@ -69,5 +69,7 @@ it("lists each package once with the artifacts that contain it, and its license 
     { path: "b", packages: [licensed("MIT")] },
   ];
   expect(printLicenses(artifacts)).toContain("\n| sample@1.0.0 | MIT | a, b |\n");
-  expect(printNotices([licensed("MIT")])).toContain("sample 1.0.0 (MIT)\n\n-- LICENSE\n\nDo as you like.\n");
+  expect(printNotices([licensed("MIT")])).toContain(
+    "sample 1.0.0 (MIT)\n\n-- LICENSE\n\nDo as you like.\n",
+  );
 });

@@ -76,7 +76,9 @@ export const licenseFaults = (
     const named = `${entry.name}@${entry.version}`;
     if (license === null) return [`${named}: package.json states no license`];
     try {
-      return isPermissive(parseExpression(license)) ? [] : [`${named}: ${license} is not permissive`];
+      return isPermissive(parseExpression(license))
+        ? []
+        : [`${named}: ${license} is not permissive`];
     } catch {
       return [`${named}: "${license}" is not an SPDX expression`];
     }
@@ -93,7 +95,11 @@ const isPermissive = (info: Info): boolean => {
 
 /** Returns the table of packages and licenses, for people. */
 export const printLicenses = (
-  artifacts: ReadonlyArray<{ path: string; packages: readonly ShippedPackage[]; system?: readonly SystemPackage[] }>,
+  artifacts: ReadonlyArray<{
+    path: string;
+    packages: readonly ShippedPackage[];
+    system?: readonly SystemPackage[];
+  }>,
 ): string => {
   const users = new Map<string, { license: string | null; paths: string[] }>();
   for (const { path, packages, system = [] } of artifacts)
@@ -103,7 +109,9 @@ export const printLicenses = (
       users.set(key, { license, paths: [...(users.get(key)?.paths ?? []), path] });
     }
   const rows = [...users.entries()].sort(([a], [b]) => (a < b ? -1 : 1));
-  const lines = rows.map(([key, { license, paths }]) => `| ${key} | ${license} | ${paths.join(", ")} |`);
+  const lines = rows.map(
+    ([key, { license, paths }]) => `| ${key} | ${license} | ${paths.join(", ")} |`,
+  );
   return `# Licenses of what the release contains\n\n| package | license | in |\n| --- | --- | --- |\n${lines.join("\n")}\n`;
 };
 
@@ -112,7 +120,9 @@ export const printNotices = (packages: readonly ShippedPackage[]): string =>
   packages
     .map((entry) => {
       const title = `${entry.name} ${entry.version} (${licenseOf(entry)})`;
-      const texts = entry.texts.map(({ file, text }) => `-- ${file}\n\n${text.replaceAll("\r\n", "\n").trim()}\n`);
+      const texts = entry.texts.map(
+        ({ file, text }) => `-- ${file}\n\n${text.replaceAll("\r\n", "\n").trim()}\n`,
+      );
       return `${"=".repeat(80)}\n${title}\n\n${texts.join("\n") || "(the package contains no license file)\n"}`;
     })
     .join("\n");

@@ -18,7 +18,10 @@ if (folder === undefined || names.length === 0 || !names.every(isProgram)) {
 await mkdir(folder, { recursive: true });
 const scratch = await mkdtemp(join(tmpdir(), "notices-"));
 for (const name of names) {
-  const packages = await programPackages(name, await bundleProgram(programEntries[name], join(scratch, name)));
+  const packages = await programPackages(
+    name,
+    await bundleProgram(programEntries[name], join(scratch, name)),
+  );
   await writeFile(join(folder, name), printNotices([...packages, ...(await nodePackages())]));
 }
 await rm(scratch, { recursive: true });

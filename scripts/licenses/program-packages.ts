@@ -6,12 +6,16 @@ import { root } from "../repository-files.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "./shipped-packages.ts";
 
 /** Returns the packages with code in the bundle of a program; for svc-web, also in its pages. `metafile` is what `bundleProgram` returned. */
-export const programPackages = async (name: ProgramName, metafile: Metafile): Promise<ShippedPackage[]> =>
+export const programPackages = async (
+  name: ProgramName,
+  metafile: Metafile,
+): Promise<ShippedPackage[]> =>
   packagesOf(root, [...shippedFiles(metafile), ...(name === "svc-web" ? await pageModules() : [])]);
 
 /** Returns the package of the Node that an executable or an image for `platform` contains; by default that of this machine. */
-export const nodePackages = (platform = `${process.platform}-${process.arch}`): Promise<ShippedPackage[]> =>
-  packagesOf(root, [`node_modules/node-${platform}/package.json`]);
+export const nodePackages = (
+  platform = `${process.platform}-${process.arch}`,
+): Promise<ShippedPackage[]> => packagesOf(root, [`node_modules/node-${platform}/package.json`]);
 
 /** Returns the modules with code in the operator UI, by a build that writes nothing. */
 const pageModules = async (): Promise<string[]> => {

@@ -21,16 +21,23 @@ export interface ShippedPackage {
 export const shippedFiles = (metafile: Metafile): string[] => [
   ...new Set(
     Object.values(metafile.outputs).flatMap(({ inputs }) =>
-      Object.entries(inputs).flatMap(([path, { bytesInOutput }]) => (bytesInOutput > 0 ? [path] : [])),
+      Object.entries(inputs).flatMap(([path, { bytesInOutput }]) =>
+        bytesInOutput > 0 ? [path] : [],
+      ),
     ),
   ),
 ];
 
 /** Finds the package of each file below `root`'s node_modules. Files of the repository have none. The result is sorted and has each once. */
-export const packagesOf = async (root: string, files: readonly string[]): Promise<ShippedPackage[]> => {
+export const packagesOf = async (
+  root: string,
+  files: readonly string[],
+): Promise<ShippedPackage[]> => {
   const folders = new Set(files.flatMap((file) => packageFolder(file) ?? []));
   const integrities = await readIntegrities(root);
-  const found = await Promise.all([...folders].map((folder) => readPackage(root, folder, integrities)));
+  const found = await Promise.all(
+    [...folders].map((folder) => readPackage(root, folder, integrities)),
+  );
   const byKey = new Map(found.map((entry) => [`${entry.name}@${entry.version}`, entry]));
   return [...byKey.entries()].sort(([a], [b]) => compareText(a, b)).map(([, entry]) => entry);
 };
@@ -52,14 +59,19 @@ const readPackage = async (
   integrities: ReadonlyMap<string, string>,
 ): Promise<ShippedPackage> => {
   const path = join(root, folder);
-  const manifest: { name?: string; version?: string; license?: unknown; homepage?: unknown } = JSON.parse(
-    await readFile(join(path, "package.json"), "utf8"),
-  );
+  const manifest: { name?: string; version?: string; license?: unknown; homepage?: unknown } =
+    JSON.parse(await readFile(join(path, "package.json"), "utf8"));
   const { name = "", version = "", license, homepage } = manifest;
   const integrity = integrities.get(`${name}@${version}`);
-  if (!integrity?.startsWith("sha512-")) throw new Error(`${folder}: bun.lock has no digest of ${name}@${version}`);
-  const files = (await readdir(path)).filter((file) => /^(licen[cs]e|notice|copying)/i.test(file)).sort(compareText);
-  const texts = files.map(async (file) => ({ file, text: await readFile(join(path, file), "utf8") }));
+  if (!integrity?.startsWith("sha512-"))
+    throw new Error(`${folder}: bun.lock has no digest of ${name}@${version}`);
+  const files = (await readdir(path))
+    .filter((file) => /^(licen[cs]e|notice|copying)/i.test(file))
+    .sort(compareText);
+  const texts = files.map(async (file) => ({
+    file,
+    text: await readFile(join(path, file), "utf8"),
+  }));
   return {
     name,
     version,

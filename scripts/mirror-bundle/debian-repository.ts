@@ -23,9 +23,14 @@ export const writeDebianRepository = async (
   const stanzas = artifacts
     .filter(({ kind }) => kind === "debian-package")
     .map(({ path, size_bytes: size, sha256 }) => {
-      const control = execFileSync("dpkg-deb", ["--field", join(folder, path)], { encoding: "utf8" }).trimEnd();
+      const control = execFileSync("dpkg-deb", ["--field", join(folder, path)], {
+        encoding: "utf8",
+      }).trimEnd();
       const architecture = /^Architecture: (.+)$/m.exec(control)?.[1] ?? "all";
-      return { architecture, text: `${control}\nFilename: ${path}\nSize: ${size}\nSHA256: ${sha256}\n` };
+      return {
+        architecture,
+        text: `${control}\nFilename: ${path}\nSize: ${size}\nSHA256: ${sha256}\n`,
+      };
     });
   const architectures = [...new Set(stanzas.map(({ architecture }) => architecture))].sort();
   const sums: string[] = [];
@@ -61,17 +66,39 @@ export const writeDebianRepository = async (
  * Signs the Release file of a repository with gpg, inline and detached, and writes the public key to `keyringFile`. `key` is a file with an
  * OpenPGP private key without a passphrase; without it a new key signs, which is not kept.
  */
-export const signDebianRepository = async (folder: string, key: string | undefined): Promise<void> => {
+export const signDebianRepository = async (
+  folder: string,
+  key: string | undefined,
+): Promise<void> => {
   // In the path of a socket, which is limited.
   const home = await mkdtemp(join(tmpdir(), "gpg-"));
   await chmod(home, 0o700);
   const run = promisify(execFile);
   const gpg = (...args: string[]) =>
-    run("gpg", ["--homedir", home, "--batch", "--yes", "--quiet", "--no-tty", "--digest-algo", "SHA512", ...args]);
+    run("gpg", [
+      "--homedir",
+      home,
+      "--batch",
+      "--yes",
+      "--quiet",
+      "--no-tty",
+      "--digest-algo",
+      "SHA512",
+      ...args,
+    ]);
   const release = join(folder, repositoryFolder, "Release");
   try {
     if (key !== undefined) await gpg("--import", key);
-    else await gpg("--passphrase", "", "--quick-generate-key", "collector-fleet trial", "ed25519", "sign", "never");
+    else
+      await gpg(
+        "--passphrase",
+        "",
+        "--quick-generate-key",
+        "collector-fleet trial",
+        "ed25519",
+        "sign",
+        "never",
+      );
     await gpg("--output", join(folder, repositoryFolder, "InRelease"), "--clearsign", release);
     await gpg("--output", `${release}.gpg`, "--armor", "--detach-sign", release);
     await gpg("--output", join(folder, keyringFile), "--export");

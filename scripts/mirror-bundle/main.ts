@@ -36,7 +36,8 @@ const readKey = async (path: string | undefined): Promise<KeyObject> => {
     return generateKeyPairSync("ed25519").privateKey;
   }
   const key = createPrivateKey(await readPrivateText(path));
-  if (key.asymmetricKeyType !== "ed25519") throw new Error("--key is not an Ed25519 private key (PKCS#8 PEM)");
+  if (key.asymmetricKeyType !== "ed25519")
+    throw new Error("--key is not an Ed25519 private key (PKCS#8 PEM)");
   return key;
 };
 
@@ -51,14 +52,25 @@ try {
   else await readPrivateText(repositoryKey);
   const signRepository = (folder: string) =>
     signDebianRepository(folder, repositoryKey === undefined ? undefined : resolve(repositoryKey));
-  const bundle = await writeBundle(out, { release: resolve(values.release), images, key, signRepository });
+  const bundle = await writeBundle(out, {
+    release: resolve(values.release),
+    images,
+    key,
+    signRepository,
+  });
   const publicKey = `${out}.pub`;
   await writeFile(publicKey, publicKeyOf(key));
   await writeFile(`${out}.minisign.pub`, minisignPublicKey(key));
-  const keptKeys = { key_kept: values.key !== undefined, repository_key_kept: repositoryKey !== undefined };
+  const keptKeys = {
+    key_kept: values.key !== undefined,
+    repository_key_kept: repositoryKey !== undefined,
+  };
   console.log(JSON.stringify({ ok: true, out, public_key: publicKey, ...keptKeys, ...bundle }));
 } catch (error) {
-  const { message = "failed", details = [] } = error as { message?: string; details?: readonly string[] };
+  const { message = "failed", details = [] } = error as {
+    message?: string;
+    details?: readonly string[];
+  };
   process.stderr.write([`mirror-bundle: ${message}`, ...details].join("\n  "));
   process.stderr.write("\n");
   process.exitCode = 1;

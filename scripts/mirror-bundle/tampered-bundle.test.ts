@@ -16,7 +16,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { writeImageArchive } from "../../tests/support/image-archive.ts";
-import { type SampleBundle, sampleReleaseKey, writeSampleBundle } from "../../tests/support/mirror-bundle.ts";
+import {
+  type SampleBundle,
+  sampleReleaseKey,
+  writeSampleBundle,
+} from "../../tests/support/mirror-bundle.ts";
 import { writeChecksums } from "../release/write-release.ts";
 import { runManifestCommand } from "../release-manifest/command-line.ts";
 import { signMinisign } from "../release-manifest/minisign.ts";
@@ -60,10 +64,16 @@ describe("names what differs, with exit code 1", () => {
   const notSigned = "SHA256SUMS.sig is not the signature of SHA256SUMS";
   const notMinisigned = "SHA256SUMS.minisig is not the signature of SHA256SUMS";
   const rewritten: Record<string, [string, () => Promise<unknown>]> = {
-    "one byte changed": ["server.tar.gz is changed", () => writeFile(at("server.tar.gz"), "Server")],
+    "one byte changed": [
+      "server.tar.gz is changed",
+      () => writeFile(at("server.tar.gz"), "Server"),
+    ],
     "one byte added": ["LICENSES.md is changed", () => appendFile(at("LICENSES.md"), "x")],
     "a file emptied": ["server.tar.gz is changed", () => truncate(at("server.tar.gz"))],
-    "an SBOM changed": ["sboms/server.json is changed", () => edit("sboms/server.json", (text) => `${text} `)],
+    "an SBOM changed": [
+      "sboms/server.json is changed",
+      () => edit("sboms/server.json", (text) => `${text} `),
+    ],
     "a unit changed": [
       "deploy/packaging/systemd/svc-server.service is changed",
       () => appendFile(at("deploy/packaging/systemd/svc-server.service"), "User=root\n"),
@@ -72,7 +82,10 @@ describe("names what differs, with exit code 1", () => {
       "deploy/compose.yaml is changed",
       () => writeFile(at("deploy/compose.yaml"), "image: other"),
     ],
-    "a document changed": ["docs/index.html is changed", () => appendFile(at("docs/index.html"), "<script>")],
+    "a document changed": [
+      "docs/index.html is changed",
+      () => appendFile(at("docs/index.html"), "<script>"),
+    ],
     "the manifest changed": [
       "release-manifest.json is changed",
       () => edit("release-manifest.json", (text) => text.replace("0.2.0", "0.2.1")),
@@ -90,14 +103,23 @@ describe("names what differs, with exit code 1", () => {
       () => appendFile(at("dists/stable/Release"), " "),
     ],
     "a file added": ["sboms/other.json is unknown", () => writeFile(at("sboms/other.json"), "")],
-    "an image added": ["images/other.tar is unknown", () => writeImageArchive(at("images/other.tar"))],
-    "another signature added": ["SHA256SUMS.asc is unknown", () => writeFile(at("SHA256SUMS.asc"), "")],
+    "an image added": [
+      "images/other.tar is unknown",
+      () => writeImageArchive(at("images/other.tar")),
+    ],
+    "another signature added": [
+      "SHA256SUMS.asc is unknown",
+      () => writeFile(at("SHA256SUMS.asc"), ""),
+    ],
     "a hidden file added": [".hidden is unknown", () => writeFile(at(".hidden"), "")],
     "an empty folder added": ["empty/ is an unknown, empty folder", () => mkdir(at("empty"))],
     "a file with a strange name added": ["a\\nb is unknown", () => writeFile(at("a\nb"), "")],
     "a file removed": ["sboms/server.json is missing", () => unlink(at("sboms/server.json"))],
     "a folder removed": ["docs/index.html is missing", () => rm(at("docs"), { recursive: true })],
-    "a file renamed": ["server.tar.gz is missing", () => rename(at("server.tar.gz"), at("server.tgz"))],
+    "a file renamed": [
+      "server.tar.gz is missing",
+      () => rename(at("server.tar.gz"), at("server.tgz")),
+    ],
     "two files exchanged": [
       "LICENSES.md is changed",
       async () => {
@@ -131,7 +153,10 @@ describe("names what differs, with exit code 1", () => {
         await writeChecksums(bundle);
       },
     ],
-    "a line of the checksums removed": [notSigned, () => edit("SHA256SUMS", (text) => text.replace(/^.*\n/, ""))],
+    "a line of the checksums removed": [
+      notSigned,
+      () => edit("SHA256SUMS", (text) => text.replace(/^.*\n/, "")),
+    ],
     "the ends of the lines of the checksums changed": [
       notSigned,
       () => edit("SHA256SUMS", (text) => text.replaceAll("\n", "\r\n")),
@@ -140,17 +165,28 @@ describe("names what differs, with exit code 1", () => {
     "the signature removed": ["SHA256SUMS.sig is missing", () => unlink(at("SHA256SUMS.sig"))],
     "the signature cut": [
       notSigned,
-      async () => writeFile(at("SHA256SUMS.sig"), (await readFile(at("SHA256SUMS.sig"))).subarray(0, 63)),
+      async () =>
+        writeFile(at("SHA256SUMS.sig"), (await readFile(at("SHA256SUMS.sig"))).subarray(0, 63)),
     ],
     "signed with another key": [notSigned, () => signAgain(otherKey)],
-    "minisign's signature removed": ["SHA256SUMS.minisig is missing", () => unlink(at("SHA256SUMS.minisig"))],
+    "minisign's signature removed": [
+      "SHA256SUMS.minisig is missing",
+      () => unlink(at("SHA256SUMS.minisig")),
+    ],
     "minisign's trusted comment changed": [
       notMinisigned,
-      () => edit("SHA256SUMS.minisig", (text) => text.replace("SHA256SUMS of 0.2.0", "SHA256SUMS of 0.2.1")),
+      () =>
+        edit("SHA256SUMS.minisig", (text) =>
+          text.replace("SHA256SUMS of 0.2.0", "SHA256SUMS of 0.2.1"),
+        ),
     ],
     "minisign's signature by another key": [
       notMinisigned,
-      async () => writeFile(at("SHA256SUMS.minisig"), signMinisign(await readFile(at("SHA256SUMS")), otherKey, "x")),
+      async () =>
+        writeFile(
+          at("SHA256SUMS.minisig"),
+          signMinisign(await readFile(at("SHA256SUMS")), otherKey, "x"),
+        ),
     ],
     "signed again: an image that the manifest does not list": [
       "images/other.tar is sha256:",
@@ -180,7 +216,10 @@ describe("names what differs, with exit code 1", () => {
     "signed again: provenance that another key signed": [
       "provenance.intoto.jsonl is not the signed provenance.json",
       async () => {
-        await writeFile(at("provenance.intoto.jsonl"), signProvenance(await readFile(at("provenance.json")), otherKey));
+        await writeFile(
+          at("provenance.intoto.jsonl"),
+          signProvenance(await readFile(at("provenance.json")), otherKey),
+        );
         await signAgain();
       },
     ],
@@ -214,11 +253,20 @@ describe("names what differs, with exit code 1", () => {
   it("another key, a private key, and no key", async () => {
     await writeFile(join(dir, "other.pub"), publicKeyOf(generateKeyPairSync("ed25519").privateKey));
     expect(await verify(join(dir, "other.pub"))).toMatchObject({ code: 1, stderr: /by this key/ });
-    await writeFile(join(dir, "private"), sampleReleaseKey.export({ type: "pkcs8", format: "pem" }));
-    expect(await verify(join(dir, "private"))).toMatchObject({ code: 1, stderr: /is not an Ed25519 public key/ });
+    await writeFile(
+      join(dir, "private"),
+      sampleReleaseKey.export({ type: "pkcs8", format: "pem" }),
+    );
+    expect(await verify(join(dir, "private"))).toMatchObject({
+      code: 1,
+      stderr: /is not an Ed25519 public key/,
+    });
     expect(await verify(join(dir, "absent"))).toMatchObject({ code: 1 });
     expect(
-      await runManifestCommand(["verify", bundle], { stdout: { write: () => 0 }, stderr: { write: () => 0 } }),
+      await runManifestCommand(["verify", bundle], {
+        stdout: { write: () => 0 },
+        stderr: { write: () => 0 },
+      }),
     ).toBe(2);
   });
 });

@@ -63,7 +63,10 @@ const fillBundle = async (
   await writeChecksums(folder);
   const sums = await readFile(join(folder, checksumsFile));
   await writeFile(join(folder, signatureFile), sign(null, sums, key));
-  await writeFile(join(folder, minisignFile), signMinisign(sums, key, `${checksumsFile} of ${manifest.version}`));
+  await writeFile(
+    join(folder, minisignFile),
+    signMinisign(sums, key, `${checksumsFile} of ${manifest.version}`),
+  );
   return verifyBundle(folder, publicKeyOf(key));
 };
 
@@ -78,7 +81,8 @@ const copyRelease = async (from: string, to: string): Promise<void> => {
   for (const [path, sha256] of digests) {
     await mkdir(dirname(join(to, path)), { recursive: true });
     await copyFile(join(from, path), join(to, path));
-    if ((await measureFile(to, path)).sha256 !== sha256) throw new Error(`${path} is not what the release built`);
+    if ((await measureFile(to, path)).sha256 !== sha256)
+      throw new Error(`${path} is not what the release built`);
   }
 };
 

@@ -22,7 +22,10 @@ export type PackageBuild = PackageContents & { version: string; platform: Packag
  * Builds the Debian package below `dir` with dpkg-deb, every file owned by root. With SOURCE_DATE_EPOCH in the environment the same
  * contents give the same bytes. Throws if the files to install are larger than `installedBytesMax`.
  */
-export const buildDebianPackage = async (dir: string, build: PackageBuild): Promise<BuiltPackage> => {
+export const buildDebianPackage = async (
+  dir: string,
+  build: PackageBuild,
+): Promise<BuiltPackage> => {
   const tree = join(dir, "debian");
   const { debian: architecture } = packagePlatforms[build.platform];
   const installedBytes = await writeTree(tree, packagedFiles(build, "vendor-completions"));

@@ -48,7 +48,10 @@ export const buildExecutable = async (
       assets: { COMMIT: "COMMIT" },
     }),
   );
-  execFileSync(process.execPath, ["--build-sea", "sea.json"], { cwd: dir, stdio: ["ignore", "ignore", "inherit"] });
+  execFileSync(process.execPath, ["--build-sea", "sea.json"], {
+    cwd: dir,
+    stdio: ["ignore", "ignore", "inherit"],
+  });
   await rm(join(dir, "node"));
   return { executable: join(dir, "svc-collector"), metafile };
 };

@@ -7,7 +7,11 @@ import { nodePackages } from "../licenses/program-packages.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "../licenses/shipped-packages.ts";
 import { nodeOf, type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import { root } from "../repository-files.ts";
-import { type BuiltPackage, buildDebianPackage, type PackageBuild } from "./build-debian-package.ts";
+import {
+  type BuiltPackage,
+  buildDebianPackage,
+  type PackageBuild,
+} from "./build-debian-package.ts";
 import { buildExecutable } from "./build-executable.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { createCompletions } from "./completions.ts";
@@ -42,9 +46,13 @@ export const buildPackages = async (
   await mkdir(work, { recursive: true });
   const { executable, metafile } = await buildExecutable(work, commit, await nodeOf(platform));
   checkHeader(await readFile(executable), platform);
-  const packages = [...(await packagesOf(root, shippedFiles(metafile))), ...(await nodePackages(platform))];
+  const packages = [
+    ...(await packagesOf(root, shippedFiles(metafile))),
+    ...(await nodePackages(platform)),
+  ];
   const completions = await createCompletions();
-  for (const [shell, script] of Object.entries(completions)) await writeFile(join(work, `completion.${shell}`), script);
+  for (const [shell, script] of Object.entries(completions))
+    await writeFile(join(work, `completion.${shell}`), script);
   const contents = { executable, completions, notices: printNotices(packages) };
   const title = `svc-collector-${version}-${platform}`;
   const tarball = join(work, `${title}.tar.gz`);
@@ -71,7 +79,11 @@ const machineAt = 18;
 
 /** Throws unless an executable is for the machine of `platform`: what is built for another one does not run here. */
 const checkHeader = (executable: Buffer, platform: PackagePlatform): void => {
-  const machine = executable.subarray(1, 4).toString("latin1") === "ELF" ? executable.readUInt16LE(machineAt) : null;
+  const machine =
+    executable.subarray(1, 4).toString("latin1") === "ELF"
+      ? executable.readUInt16LE(machineAt)
+      : null;
   const { elfMachine } = packagePlatforms[platform];
-  if (machine !== elfMachine) throw new Error(`the executable is for the machine ${machine}, not ${elfMachine}`);
+  if (machine !== elfMachine)
+    throw new Error(`the executable is for the machine ${machine}, not ${elfMachine}`);
 };

@@ -21,7 +21,9 @@ export const buildRpmPackage = async (dir: string, build: PackageBuild): Promise
   await rm(work, { recursive: true, force: true });
   const installedBytes = await writeTree(join(work, "tree"), files);
   await mkdir(join(work, "top"));
-  const own = ["usr/lib/svc-collector", "usr/share/doc/svc-collector"].map((folder) => `%dir /${folder}`);
+  const own = ["usr/lib/svc-collector", "usr/share/doc/svc-collector"].map(
+    (folder) => `%dir /${folder}`,
+  );
   const listed = ["%defattr(-, root, root, -)", ...own, ...files.map(({ name }) => `/${name}`)];
   await writeFile(join(work, "files"), `${listed.join("\n")}\n`);
   const macros = {
@@ -37,11 +39,18 @@ export const buildRpmPackage = async (dir: string, build: PackageBuild): Promise
     // As for the Debian package: the lowest level, one thread.
     _binary_payload: "w1.xzdio",
   };
-  const defines = Object.entries(macros).flatMap(([name, value]) => ["--define", `${name} ${value}`]);
-  execFileSync("rpmbuild", ["-bb", "--quiet", "--nodeps", `--target=${architecture}-linux`, ...defines, spec], {
-    env: { ...process.env, HOME: work },
-    stdio: ["ignore", "ignore", "inherit"],
-  });
+  const defines = Object.entries(macros).flatMap(([name, value]) => [
+    "--define",
+    `${name} ${value}`,
+  ]);
+  execFileSync(
+    "rpmbuild",
+    ["-bb", "--quiet", "--nodeps", `--target=${architecture}-linux`, ...defines, spec],
+    {
+      env: { ...process.env, HOME: work },
+      stdio: ["ignore", "ignore", "inherit"],
+    },
+  );
   const name = `svc-collector-${version}-1.${architecture}.rpm`;
   const output = join(dir, `svc-collector-${build.version}-1.${architecture}.rpm`);
   await copyFile(join(work, "top/RPMS", architecture, name), output);

@@ -17,7 +17,11 @@ const identityPrefix = "spiffe://fleet.example.test/packaged/";
 const lines = 1_000;
 
 /** Lets the executable enroll at a real core over TLS, run, forward the lines of a file, answer `diag` and `status`, and stop. */
-export const checkExecutable = async (executable: string, deployment: Deployment, context: LabContext) => {
+export const checkExecutable = async (
+  executable: string,
+  deployment: Deployment,
+  context: LabContext,
+) => {
   const { api, sql, edge, processes } = deployment;
   const dir = join(context.dir, "packaged");
   const log = join(dir, "log", "app.log");
@@ -36,10 +40,16 @@ export const checkExecutable = async (executable: string, deployment: Deployment
   const wait = (what: string, holds: () => Promise<boolean>) =>
     waitUntil({ what, ...context, everyMs: 5 }, async () => (await holds()) || undefined);
   const dataDir = join(dirname(collector.configFile), "data");
-  await wait("the executable forwards", async () => (await fetchStatus(dataDir)).forwarder.connected);
+  await wait(
+    "the executable forwards",
+    async () => (await fetchStatus(dataDir)).forwarder.connected,
+  );
   const connectedAt = performance.now();
 
-  await appendFile(log, Array.from({ length: lines }, (_, index) => `packaged line ${index}\n`).join(""));
+  await appendFile(
+    log,
+    Array.from({ length: lines }, (_, index) => `packaged line ${index}\n`).join(""),
+  );
   const countStored = async () => {
     await tabulateStored(sql);
     const [row] = await sql<{ count: number }[]>`

@@ -9,7 +9,11 @@ import { withSources } from "../lab/enroll-collector.ts";
 import { createPolicyWithToken } from "../lab/operator-api.ts";
 import { tabulateStored } from "../lab/tabulate-stored.ts";
 import { waitUntil } from "../lab/wait-until.ts";
-import { type BuiltPackage, buildDebianPackage, type PackageBuild } from "./build-debian-package.ts";
+import {
+  type BuiltPackage,
+  buildDebianPackage,
+  type PackageBuild,
+} from "./build-debian-package.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { openPackageRoot, whyNoRoot } from "./package-root.ts";
 
@@ -29,8 +33,12 @@ export type UpgradeReport =
   | { ok: true; not_tried: string };
 
 const identityPrefix = "spiffe://fleet.example.test/upgraded/";
-const paths = { config: "/etc/svc-collector/collector.yaml", queue: "/var/lib/svc-collector/queue.db" };
-const asUser = "setpriv --reuid svc-collector --regid svc-collector --init-groups env -i PATH=/usr/bin:/bin";
+const paths = {
+  config: "/etc/svc-collector/collector.yaml",
+  queue: "/var/lib/svc-collector/queue.db",
+};
+const asUser =
+  "setpriv --reuid svc-collector --regid svc-collector --init-groups env -i PATH=/usr/bin:/bin";
 
 const formats = {
   debian: { build: buildDebianPackage, install: 'dpkg --install "/srv/$1" >/dev/null' },
@@ -44,7 +52,11 @@ const formats = {
 export const checkUpgrade = async (
   name: keyof typeof formats,
   { built, build }: { built: BuiltPackage; build: PackageBuild },
-  { deployment, context, cleanup }: { deployment: Deployment; context: LabContext; cleanup: AsyncDisposableStack },
+  {
+    deployment,
+    context,
+    cleanup,
+  }: { deployment: Deployment; context: LabContext; cleanup: AsyncDisposableStack },
 ): Promise<UpgradeReport> => {
   const not_tried = whyNoRoot();
   if (not_tried !== null) return { ok: true, not_tried };
@@ -60,7 +72,10 @@ export const checkUpgrade = async (
   await copyFile(next.path, join(root.shared, "next"));
   await root.run(install, "current");
 
-  const policy = { name: `upgraded ${name}`, allowed_identity_prefixes: [`${identityPrefix}${name}/`] };
+  const policy = {
+    name: `upgraded ${name}`,
+    allowed_identity_prefixes: [`${identityPrefix}${name}/`],
+  };
   const { token } = await createPolicyWithToken(deployment.api, policy);
   await writeFile(join(root.shared, "token"), token, { mode: 0o600 });
   await copyFile(deployment.pki.serverCaFile, join(root.shared, "ca.pem"));
@@ -78,14 +93,18 @@ export const checkUpgrade = async (
     "--ca-bundle",
     "/srv/ca.pem",
   ];
-  await root.run(`chown svc-collector /srv/token; exec ${asUser} svc-collector enroll "$@" >&2`, ...enroll);
+  await root.run(
+    `chown svc-collector /srv/token; exec ${asUser} svc-collector enroll "$@" >&2`,
+    ...enroll,
+  );
   const sources = [{ type: "file", include: ["/srv/log/app.log"], start_at: "beginning" }];
   const config = withSources(await root.run(`cat ${paths.config}`), sources);
   await writeFile(join(root.shared, "collector.yaml"), config);
   await mkdir(join(root.shared, "log"));
   await root.run(`cat /srv/collector.yaml >${paths.config}; systemctl start svc-collector`);
 
-  const readStatus = async (): Promise<CollectorStatus> => JSON.parse(await root.run("svc-collector status --json"));
+  const readStatus = async (): Promise<CollectorStatus> =>
+    JSON.parse(await root.run("svc-collector status --json"));
   const settled = (what: string, probe: () => Promise<boolean>) =>
     waitUntil({ what, ...context }, async () => (await probe()) || undefined);
   let written = 0;
@@ -101,7 +120,10 @@ export const checkUpgrade = async (
     return row ?? { stored: 0, distinct_lines: 0 };
   };
   await write(500);
-  await settled("the first lines are stored", async () => (await countStored()).distinct_lines >= 500);
+  await settled(
+    "the first lines are stored",
+    async () => (await countStored()).distinct_lines >= 500,
+  );
   await deployment.kill();
   await write(500);
   await settled("the queue has lines", async () => (await readStatus()).queue.records >= 500);
@@ -123,7 +145,10 @@ export const checkUpgrade = async (
   const filesAfter = await root.run(files);
   deployment.start();
   await deployment.ready();
-  await settled("every line is stored", async () => (await countStored()).distinct_lines >= written);
+  await settled(
+    "every line is stored",
+    async () => (await countStored()).distinct_lines >= written,
+  );
   const { stored, distinct_lines } = await countStored();
   const report = {
     lines_written: written,
@@ -136,7 +161,11 @@ export const checkUpgrade = async (
   await root.close();
   return {
     ok:
-      distinct_lines === written && stored === written && report.identity_kept && report.queue_kept && report.restarted,
+      distinct_lines === written &&
+      stored === written &&
+      report.identity_kept &&
+      report.queue_kept &&
+      report.restarted,
     ...report,
   };
 };

@@ -12,7 +12,10 @@ const readCommands = (): Promise<Completed[]> =>
   Promise.all(
     Object.entries(commands).map(async ([name, { summary, load }]) => {
       const { flags } = await load();
-      const own = Object.entries(flags).map(([flag, kind]) => ({ name: flag, takesValue: kind === "text" }));
+      const own = Object.entries(flags).map(([flag, kind]) => ({
+        name: flag,
+        takesValue: kind === "text",
+      }));
       const common = ["json", "help"].map((flag) => ({ name: flag, takesValue: false }));
       return { name, summary, flags: [...own, ...common] };
     }),
@@ -42,7 +45,11 @@ complete -o filenames -F _svc_collector svc-collector
 `;
 
 const valueFlags = (known: readonly Completed[]): string[] => [
-  ...new Set(known.flatMap(({ flags }) => flags.filter((flag) => flag.takesValue).map((flag) => `--${flag.name}`))),
+  ...new Set(
+    known.flatMap(({ flags }) =>
+      flags.filter((flag) => flag.takesValue).map((flag) => `--${flag.name}`),
+    ),
+  ),
 ];
 
 const zsh = (known: readonly Completed[]): string => `#compdef svc-collector
@@ -56,7 +63,9 @@ fi
 case $words[2] in
 ${known
   .map(({ name, flags }) => {
-    const specs = flags.map((flag) => `'--${flag.name}${flag.takesValue ? "[]:value:_files" : "[]"}'`);
+    const specs = flags.map(
+      (flag) => `'--${flag.name}${flag.takesValue ? "[]:value:_files" : "[]"}'`,
+    );
     return `  ${name}) _arguments ${specs.join(" ")} ;;`;
   })
   .join("\n")}

@@ -14,7 +14,11 @@ import { readCommitTime, readHeadCommit } from "../bundle/read-head-commit.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { type LabContext, reportFromLab } from "../lab/context.ts";
 import { startDeployment } from "../lab/deployment.ts";
-import { hostPlatform, type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
+import {
+  hostPlatform,
+  type PackagePlatform,
+  packagePlatforms,
+} from "../platforms/package-platforms.ts";
 import { buildPackages, type CollectorPackages } from "./build-packages.ts";
 import { checkEmulated, checkExecutable } from "./check-executable.ts";
 import { checkUpgrade } from "./check-upgrade.ts";
@@ -71,7 +75,11 @@ await reportFromLab({ name: "package" }, async (context, cleanup) => {
   let ok = true;
   for (const platform of platforms) {
     context.progress(`building for ${platform}`);
-    const built = await buildPackages(dir, platform, { commit: readHeadCommit(), timestamp, formats });
+    const built = await buildPackages(dir, platform, {
+      commit: readHeadCommit(),
+      timestamp,
+      formats,
+    });
     const { executable, tarball, debian, rpm } = built;
     const runs = platform === hostPlatform();
     const checked = !values.check
@@ -86,7 +94,9 @@ await reportFromLab({ name: "package" }, async (context, cleanup) => {
       executable: {
         ...(await sizeOf(executable)),
         version_seconds: runs ? medianSeconds(executable, ["--version"]) : null,
-        diag_seconds: runs ? medianSeconds(executable, ["diag", "--config", "/nonexistent.yaml"]) : null,
+        diag_seconds: runs
+          ? medianSeconds(executable, ["diag", "--config", "/nonexistent.yaml"])
+          : null,
       },
       tarball: await sizeOf(tarball),
       debian: await packaged(debian?.path, debian?.installedBytes),

@@ -9,8 +9,11 @@ import { enrollPaths } from "../../collector/commands/enroll-options.ts";
 import { defaultConfigPath } from "../../collector/config/load-config.ts";
 import { createCompletions } from "./completions.ts";
 
-const unit = fileURLToPath(new URL("../../packaging/systemd/svc-collector.service", import.meta.url));
-const has = (program: string) => spawnSync(program, ["--version"], { timeout: 60_000 }).status === 0;
+const unit = fileURLToPath(
+  new URL("../../packaging/systemd/svc-collector.service", import.meta.url),
+);
+const has = (program: string) =>
+  spawnSync(program, ["--version"], { timeout: 60_000 }).status === 0;
 
 it("completions offer exactly the commands and their flags", async () => {
   const { bash, zsh, fish } = await createCompletions();
@@ -50,7 +53,9 @@ it("the unit may write config, identity and queue where `enroll` creates them, a
   expect(text).toContain(`run --config ${defaultConfigPath}\n`);
   const hook = readFileSync(join(dirname(unit), "../collector/configure-host"), "utf8");
   for (const owned of [config, data])
-    expect(hook).toMatch(new RegExp(`install -d -o svc-collector -g svc-collector -m 07[05]0 ${owned}\n`));
+    expect(hook).toMatch(
+      new RegExp(`install -d -o svc-collector -g svc-collector -m 07[05]0 ${owned}\n`),
+    );
 });
 
 it.skipIf(!has("systemd-analyze"))("systemd accepts the unit and rates its exposure as low", () => {
@@ -58,12 +63,19 @@ it.skipIf(!has("systemd-analyze"))("systemd accepts the unit and rates its expos
   const copy = join(dir, "svc-collector.service");
   // The collector is not installed on this machine; any program will do.
   writeFileSync(copy, readFileSync(unit, "utf8").replace("/usr/bin/svc-collector", "/bin/true"));
-  const verified = spawnSync("systemd-analyze", ["verify", copy], { encoding: "utf8", timeout: 60_000 });
-  expect([verified.status, verified.stderr]).toEqual([0, ""]);
-  const rated = spawnSync("systemd-analyze", ["security", "--offline=true", "--threshold=20", copy], {
+  const verified = spawnSync("systemd-analyze", ["verify", copy], {
     encoding: "utf8",
     timeout: 60_000,
   });
+  expect([verified.status, verified.stderr]).toEqual([0, ""]);
+  const rated = spawnSync(
+    "systemd-analyze",
+    ["security", "--offline=true", "--threshold=20", copy],
+    {
+      encoding: "utf8",
+      timeout: 60_000,
+    },
+  );
   expect(rated.status, rated.stdout).toBe(0);
   rmSync(dir, { recursive: true });
 });

@@ -60,6 +60,8 @@ export const writeTree = async (tree: string, files: readonly PackedFile[]): Pro
     else bytes += (await stat(path)).size;
   }
   if (bytes > installedBytesMax)
-    throw new Error(`the package would install ${bytes} bytes; at most ${installedBytesMax} are allowed`);
+    throw new Error(
+      `the package would install ${bytes} bytes; at most ${installedBytesMax} are allowed`,
+    );
   return bytes;
 };

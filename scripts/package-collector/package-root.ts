@@ -45,14 +45,30 @@ export const openPackageRoot = async (): Promise<PackageRoot> => {
   await mkdir(shared, { mode: 0o755 });
   await mkdir(join(dir, "mount"));
   await copyFile(standIn, join(dir, "systemctl"));
-  const holder = spawn("unshare", ["--mount", "--propagation", "private", "sh", "-c", mount, "sh", dir], {
-    env: { PATH: systemPath },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const holder = spawn(
+    "unshare",
+    ["--mount", "--propagation", "private", "sh", "-c", mount, "sh", dir],
+    {
+      env: { PATH: systemPath },
+      stdio: ["ignore", "pipe", "pipe"],
+    },
+  );
   await readiness(holder);
   const run = (script: string, ...args: string[]) => {
-    const enter = ["--target", String(holder.pid), "--mount", "chroot", join(dir, "mount/root"), "sh", "-euc", script];
-    return runToEnd("nsenter", [...enter, "sh", ...args], { env: { PATH: systemPath }, timeoutMs: 120_000 });
+    const enter = [
+      "--target",
+      String(holder.pid),
+      "--mount",
+      "chroot",
+      join(dir, "mount/root"),
+      "sh",
+      "-euc",
+      script,
+    ];
+    return runToEnd("nsenter", [...enter, "sh", ...args], {
+      env: { PATH: systemPath },
+      timeoutMs: 120_000,
+    });
   };
   const close = async () => {
     await run("systemctl stop").catch(() => undefined);

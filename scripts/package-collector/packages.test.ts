@@ -6,7 +6,11 @@ import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { findProgram } from "../images/container-tools.ts";
 import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
-import { type BuiltPackage, buildDebianPackage, type PackageBuild } from "./build-debian-package.ts";
+import {
+  type BuiltPackage,
+  buildDebianPackage,
+  type PackageBuild,
+} from "./build-debian-package.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { installedBytesMax, tarredFiles, writeTree } from "./package-files.ts";
 import { openPackageRoot, whyNoRoot } from "./package-root.ts";
@@ -44,7 +48,13 @@ const formats: Readonly<Record<"debian" | "rpm", PackageFormat>> = {
     build: buildRpmPackage,
     architecture: (path) => print("rpm", "-qp", "--queryformat", "%{ARCH}", path),
     list: (path) =>
-      print("rpm", "-qp", "--queryformat", "[%{FILEMODES:perms} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES}\n]", path)
+      print(
+        "rpm",
+        "-qp",
+        "--queryformat",
+        "[%{FILEMODES:perms} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES}\n]",
+        path,
+      )
         .trim()
         .split("\n")
         .filter((line) => !line.startsWith("d")),
@@ -69,7 +79,11 @@ const program = "#!/bin/sh\nexec sleep infinity\n";
 const buildSample = async (
   format: PackageFormat,
   folder: string,
-  { version = "0.3.0", platform = "linux-x64" as PackagePlatform, executable = join(dir, "program") } = {},
+  {
+    version = "0.3.0",
+    platform = "linux-x64" as PackagePlatform,
+    executable = join(dir, "program"),
+  } = {},
 ): Promise<string> => {
   await mkdir(join(dir, folder), { recursive: true });
   await writeFile(join(dir, "program"), program);
@@ -97,10 +111,14 @@ describe.skipIf(!tools.every((tool) => findProgram(tool)))(
             expect(formats[name].architecture(path)).toBe(packagePlatforms[platform][name]);
             const unit = "usr/lib/systemd/system/svc-collector.service";
             const tree = join(dir, name, name === "rpm" ? "rpm/tree" : "debian");
-            return { files: formats[name].list(path).sort(), unit: await readFile(join(tree, unit), "utf8") };
+            return {
+              files: formats[name].list(path).sort(),
+              unit: await readFile(join(tree, unit), "utf8"),
+            };
           }),
         );
-        const anyZsh = (files: string[] = []) => files.map((line) => line.replace(/zsh\/[\w-]+/, "zsh"));
+        const anyZsh = (files: string[] = []) =>
+          files.map((line) => line.replace(/zsh\/[\w-]+/, "zsh"));
         expect(anyZsh(rpm?.files)).toEqual(anyZsh(debian?.files));
         expect(debian?.files).toHaveLength(8);
         expect(debian?.files).toContain("-rwxr-xr-x root/root /usr/bin/svc-collector");
@@ -109,16 +127,23 @@ describe.skipIf(!tools.every((tool) => findProgram(tool)))(
       },
     );
 
-    it.each(["debian", "rpm"] as const)("U2: a %s package has the same hash in two folders", async (name) => {
-      const hashes: string[] = [];
-      for (const folder of ["first", "second-folder"])
-        hashes.push(
-          createHash("sha256")
-            .update(await readFile(await buildSample(formats[name], folder, { platform: "linux-arm64" })))
-            .digest("hex"),
-        );
-      expect(hashes[1]).toBe(hashes[0]);
-    });
+    it.each(["debian", "rpm"] as const)(
+      "U2: a %s package has the same hash in two folders",
+      async (name) => {
+        const hashes: string[] = [];
+        for (const folder of ["first", "second-folder"])
+          hashes.push(
+            createHash("sha256")
+              .update(
+                await readFile(
+                  await buildSample(formats[name], folder, { platform: "linux-arm64" }),
+                ),
+              )
+              .digest("hex"),
+          );
+        expect(hashes[1]).toBe(hashes[0]);
+      },
+    );
 
     it("a pre-release is older than its release", async () => {
       const debian = await buildSample(formats.debian, "a", { version: "0.4.0-rc.1" });
@@ -130,87 +155,100 @@ describe.skipIf(!tools.every((tool) => findProgram(tool)))(
 );
 
 const canOpenRoot = whyNoRoot() === null;
-describe.skipIf(!canOpenRoot).for(["debian", "rpm"] as const)("in a root of its own, a %s package", (name) => {
-  const format = formats[name];
+describe.skipIf(!canOpenRoot).for(["debian", "rpm"] as const)(
+  "in a root of its own, a %s package",
+  (name) => {
+    const format = formats[name];
 
-  it.skipIf(!format.tools.every((tool) => findProgram(tool)))(
-    `installs, upgrades and is removed (needs root and ${format.tools[0]})`,
-    { timeout: 60_000 },
-    async () => {
-      const root = await openPackageRoot();
-      onTestFinished(() => root.close());
-      const install = async (version: string) => {
-        const path = await buildSample(format, version, { version });
-        await writeFile(join(root.shared, version), await readFile(path));
-        await root.run(format.install, version);
-      };
-      /** What the unit was told since the last time, beside to read it again. */
-      const calls = async () =>
-        (await root.run("cat /run/stand-in/calls; : >/run/stand-in/calls"))
-          .split("\n")
-          .filter((call) => call !== "" && call !== "daemon-reload");
-      const pid = () => root.run("systemctl is-active && cat /run/stand-in/pid || echo none");
+    it.skipIf(!format.tools.every((tool) => findProgram(tool)))(
+      `installs, upgrades and is removed (needs root and ${format.tools[0]})`,
+      { timeout: 60_000 },
+      async () => {
+        const root = await openPackageRoot();
+        onTestFinished(() => root.close());
+        const install = async (version: string) => {
+          const path = await buildSample(format, version, { version });
+          await writeFile(join(root.shared, version), await readFile(path));
+          await root.run(format.install, version);
+        };
+        /** What the unit was told since the last time, beside to read it again. */
+        const calls = async () =>
+          (await root.run("cat /run/stand-in/calls; : >/run/stand-in/calls"))
+            .split("\n")
+            .filter((call) => call !== "" && call !== "daemon-reload");
+        const pid = () => root.run("systemctl is-active && cat /run/stand-in/pid || echo none");
 
-      await install("0.3.0");
-      expect(await calls()).toEqual(["enable", "start"]);
-      expect(await pid()).toBe("none\n");
-      const ownership = "stat -c '%U:%G %a' /etc/svc-collector /var/lib/svc-collector";
-      expect(await root.run(ownership)).toBe("svc-collector:svc-collector 750\nsvc-collector:svc-collector 700\n");
+        await install("0.3.0");
+        expect(await calls()).toEqual(["enable", "start"]);
+        expect(await pid()).toBe("none\n");
+        const ownership = "stat -c '%U:%G %a' /etc/svc-collector /var/lib/svc-collector";
+        expect(await root.run(ownership)).toBe(
+          "svc-collector:svc-collector 750\nsvc-collector:svc-collector 700\n",
+        );
 
-      // Enrolled, as far as a package can see.
-      await root.run(
-        "for file in /etc/svc-collector/collector.yaml /var/lib/svc-collector/queue.db; do echo kept >$file; done",
-      );
-      await root.run("chmod 0710 /etc/svc-collector; systemctl start; systemctl is-active");
-      const first = await pid();
-      await calls();
+        // Enrolled, as far as a package can see.
+        await root.run(
+          "for file in /etc/svc-collector/collector.yaml /var/lib/svc-collector/queue.db; do echo kept >$file; done",
+        );
+        await root.run("chmod 0710 /etc/svc-collector; systemctl start; systemctl is-active");
+        const first = await pid();
+        await calls();
 
-      await install("0.3.1");
-      expect(await calls()).toEqual(["restart"]);
-      expect(await pid()).not.toBe(first);
-      const kept = "cat /etc/svc-collector/collector.yaml /var/lib/svc-collector/queue.db";
-      expect(await root.run(`${kept}; stat -c %a /etc/svc-collector`)).toBe("kept\nkept\n710\n");
+        await install("0.3.1");
+        expect(await calls()).toEqual(["restart"]);
+        expect(await pid()).not.toBe(first);
+        const kept = "cat /etc/svc-collector/collector.yaml /var/lib/svc-collector/queue.db";
+        expect(await root.run(`${kept}; stat -c %a /etc/svc-collector`)).toBe("kept\nkept\n710\n");
 
-      // A unit that a fault ended for good.
-      await root.run("kill -KILL $(cat /run/stand-in/pid); while systemctl is-active; do sleep 0.05; done");
-      await install("0.3.2");
-      expect(await calls()).toEqual(["restart"]);
-      expect(await pid()).not.toBe("none\n");
+        // A unit that a fault ended for good.
+        await root.run(
+          "kill -KILL $(cat /run/stand-in/pid); while systemctl is-active; do sleep 0.05; done",
+        );
+        await install("0.3.2");
+        expect(await calls()).toEqual(["restart"]);
+        expect(await pid()).not.toBe("none\n");
 
-      // An upgrade starts nothing that was stopped.
-      await root.run("systemctl stop; : >/run/stand-in/calls");
-      await install("0.3.3");
-      expect([await calls(), await pid()]).toEqual([[], "none\n"]);
+        // An upgrade starts nothing that was stopped.
+        await root.run("systemctl stop; : >/run/stand-in/calls");
+        await install("0.3.3");
+        expect([await calls(), await pid()]).toEqual([[], "none\n"]);
 
-      await root.run("systemctl mask; : >/run/stand-in/calls");
-      await install("0.3.4");
-      expect(await calls()).toEqual([]);
-      await root.run(format.remove);
-      await install("0.3.4");
-      expect([await calls(), await pid()]).toEqual([["stop"], "none\n"]);
+        await root.run("systemctl mask; : >/run/stand-in/calls");
+        await install("0.3.4");
+        expect(await calls()).toEqual([]);
+        await root.run(format.remove);
+        await install("0.3.4");
+        expect([await calls(), await pid()]).toEqual([["stop"], "none\n"]);
 
-      // Removed without purge, and installed again.
-      await root.run("systemctl unmask; systemctl enable; systemctl start; : >/run/stand-in/calls");
-      await root.run(format.remove);
-      expect([await calls(), await pid()]).toEqual([["stop", "disable"], "none\n"]);
-      expect(await root.run(`test ! -e /usr/bin/svc-collector; test ! -e /usr/lib/svc-collector; ${kept}`)).toBe(
-        "kept\nkept\n",
-      );
-      await install("0.3.4");
-      expect(await calls()).toEqual(["enable", "start"]);
-      expect(await pid()).not.toBe("none\n");
+        // Removed without purge, and installed again.
+        await root.run(
+          "systemctl unmask; systemctl enable; systemctl start; : >/run/stand-in/calls",
+        );
+        await root.run(format.remove);
+        expect([await calls(), await pid()]).toEqual([["stop", "disable"], "none\n"]);
+        expect(
+          await root.run(
+            `test ! -e /usr/bin/svc-collector; test ! -e /usr/lib/svc-collector; ${kept}`,
+          ),
+        ).toBe("kept\nkept\n");
+        await install("0.3.4");
+        expect(await calls()).toEqual(["enable", "start"]);
+        expect(await pid()).not.toBe("none\n");
 
-      // A machine that forbids its packages to start programs.
-      await root.run("printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d");
-      await install("0.3.5");
-      expect(await calls()).toEqual([]);
+        // A machine that forbids its packages to start programs.
+        await root.run(
+          "printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d",
+        );
+        await install("0.3.5");
+        expect(await calls()).toEqual([]);
 
-      if (name !== "debian") return;
-      await root.run("dpkg --purge svc-collector");
-      await root.run("test ! -e /etc/svc-collector; test ! -e /var/lib/svc-collector");
-    },
-  );
-});
+        if (name !== "debian") return;
+        await root.run("dpkg --purge svc-collector");
+        await root.run("test ! -e /etc/svc-collector; test ! -e /var/lib/svc-collector");
+      },
+    );
+  },
+);
 
 it.skipIf(!canOpenRoot)(
   "in a root of its own, the tar installs, upgrades and removes the same (needs root)",
@@ -228,9 +266,11 @@ it.skipIf(!canOpenRoot)(
         "cp /srv/tar/usr/bin/svc-collector /srv/kept; head -c 65536 /dev/zero >>/srv/tar/usr/bin/svc-collector",
       );
       await expect(root.run("ulimit -f 64; /srv/tar/install.sh")).rejects.toThrow();
-      expect(await root.run("find /usr -name '*svc-collector*.new'; mv /srv/kept /srv/tar/usr/bin/svc-collector")).toBe(
-        "",
-      );
+      expect(
+        await root.run(
+          "find /usr -name '*svc-collector*.new'; mv /srv/kept /srv/tar/usr/bin/svc-collector",
+        ),
+      ).toBe("");
     };
     await installWithoutRoom();
     await root.run("chmod -x /usr/bin/systemctl");
@@ -246,7 +286,10 @@ it.skipIf(!canOpenRoot)(
     await install();
     expect(await root.run("systemctl is-active; cat /run/stand-in/pid")).not.toBe(first);
     await install("--remove");
-    const calls = (await root.run("cat /run/stand-in/calls")).replaceAll("daemon-reload\n", "").trim().split("\n");
+    const calls = (await root.run("cat /run/stand-in/calls"))
+      .replaceAll("daemon-reload\n", "")
+      .trim()
+      .split("\n");
     expect(calls).toEqual(["enable", "start", "start", "restart", "stop", "disable"]);
     const left =
       "test ! -e /usr/bin/svc-collector; test ! -e /usr/lib/systemd/system/svc-collector.service; cat /etc/svc-collector/*";

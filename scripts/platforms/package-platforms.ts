@@ -40,14 +40,25 @@ const fetchPackage = async (name: string, version: string, folder: string): Prom
   const run = promisify(execFile);
   const work = await mkdtemp(join(root, "node_modules/.fetch-"));
   try {
-    await run("npm", ["pack", `${name}@${version}`, "--silent", "--pack-destination", work], { cwd: work });
+    await run("npm", ["pack", `${name}@${version}`, "--silent", "--pack-destination", work], {
+      cwd: work,
+    });
     const tarball = join(work, `${name}-${version}.tgz`);
     const digest = createHash("sha512")
       .update(await readFile(tarball))
       .digest("base64");
     const expected = (await readIntegrities(root)).get(`${name}@${version}`);
-    if (expected !== `sha512-${digest}`) throw new Error(`${name}@${version} is not the package of bun.lock`);
-    await run("tar", ["-xzf", tarball, "-C", work, "package/package.json", "package/LICENSE", "package/bin/node"]);
+    if (expected !== `sha512-${digest}`)
+      throw new Error(`${name}@${version} is not the package of bun.lock`);
+    await run("tar", [
+      "-xzf",
+      tarball,
+      "-C",
+      work,
+      "package/package.json",
+      "package/LICENSE",
+      "package/bin/node",
+    ]);
     await rm(folder, { recursive: true, force: true });
     await rename(join(work, "package"), folder);
   } finally {

@@ -1,8 +1,15 @@
 import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
-import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database/database.ts";
+import {
+  type ConnectedDatabase,
+  connectDatabase,
+} from "../../functions/store/database/database.ts";
 import { migrate } from "../../functions/store/database/migrate.ts";
-import { type EmbeddedPostgres, type EmbeddedPostgresOptions, startEmbeddedPostgres } from "./embedded-postgres.ts";
+import {
+  type EmbeddedPostgres,
+  type EmbeddedPostgresOptions,
+  startEmbeddedPostgres,
+} from "./embedded-postgres.ts";
 import { run } from "./embedded-postgres-files.ts";
 
 /** A migrated PostgreSQL of its own, empty unless it starts with a copy; `close` stops the server, and so does leaving the scope of `await using`. */
@@ -19,11 +26,17 @@ export interface EmbeddedDatabase
 }
 
 /** Starts one with PostgreSQL's own settings, durable (fsync and synchronous_commit on) unless the options differ. */
-export const openEmbeddedDatabase = async (options: EmbeddedPostgresOptions = {}): Promise<EmbeddedDatabase> => {
+export const openEmbeddedDatabase = async (
+  options: EmbeddedPostgresOptions = {},
+): Promise<EmbeddedDatabase> => {
   const server = await startEmbeddedPostgres(options);
   const url = server.url();
   // Without a deadline: seeding a large fleet, or counting the rows of a bench, takes longer than any call of core may.
-  const { db, sql, close: disconnect } = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs: 0 });
+  const {
+    db,
+    sql,
+    close: disconnect,
+  } = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs: 0 });
   const close = async () => {
     await disconnect();
     await server.stop("immediate");

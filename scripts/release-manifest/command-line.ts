@@ -44,7 +44,10 @@ export interface ManifestContext {
 }
 
 /** Runs a command line and returns its exit code. */
-export const runManifestCommand = async (args: readonly string[], context: ManifestContext): Promise<number> => {
+export const runManifestCommand = async (
+  args: readonly string[],
+  context: ManifestContext,
+): Promise<number> => {
   const { stdout, stderr } = context;
   try {
     if (args.includes("--help") || args.includes("--version")) {
@@ -66,7 +69,8 @@ export const runManifestCommand = async (args: readonly string[], context: Manif
     if (!(error instanceof ReleaseFailure)) throw error;
     stderr.write(`svc-release-manifest: ${error.message}\n`);
     for (const line of error.details) stderr.write(`  ${line}\n`);
-    if (error.exitCode === releaseExit.usage) stderr.write("  svc-release-manifest --help lists its flags\n");
+    if (error.exitCode === releaseExit.usage)
+      stderr.write("  svc-release-manifest --help lists its flags\n");
     return error.exitCode;
   }
 };
@@ -88,7 +92,10 @@ const readVerifyArguments = (args: readonly string[]) => {
   if (key === undefined || folder === undefined || positionals.length > 1)
     throw new ReleaseFailure("usage", "verify needs one DIR and --key FILE");
   const [version, minVersion, notBefore] = names.map((name) => flags.get(name));
-  for (const [name, value] of Object.entries({ "expect-version": version, "min-version": minVersion }))
+  for (const [name, value] of Object.entries({
+    "expect-version": version,
+    "min-version": minVersion,
+  }))
     if (value !== undefined && valid(value) === null)
       throw new ReleaseFailure("usage", `--${name} is not a version, such as 0.2.0`);
   if (notBefore !== undefined && !isDay(notBefore))
@@ -107,7 +114,12 @@ const parseArguments = (args: readonly string[], names: readonly string[]) => {
   const flags = new Map<string, string>();
   const positionals: string[] = [];
   try {
-    for (const token of parseArgs({ args: [...args], options, tokens: true, allowPositionals: true }).tokens) {
+    for (const token of parseArgs({
+      args: [...args],
+      options,
+      tokens: true,
+      allowPositionals: true,
+    }).tokens) {
       if (token.kind === "positional") positionals.push(token.value);
       if (token.kind !== "option") continue;
       if (!token.value) throw new Error(`--${token.name} needs a value`);
@@ -115,12 +127,19 @@ const parseArguments = (args: readonly string[], names: readonly string[]) => {
       flags.set(token.name, token.value);
     }
   } catch (error) {
-    throw new ReleaseFailure("usage", error instanceof Error ? error.message : "the command line is not valid");
+    throw new ReleaseFailure(
+      "usage",
+      error instanceof Error ? error.message : "the command line is not valid",
+    );
   }
   return { flags, positionals };
 };
 
-const writeManifest = async (specPath: string, outPath: string, files?: MeasuredFiles): Promise<void> => {
+const writeManifest = async (
+  specPath: string,
+  outPath: string,
+  files?: MeasuredFiles,
+): Promise<void> => {
   const root = dirname(resolve(specPath));
   const bytes = await orFailed("the file of --spec cannot be read", readFile(specPath));
   const spec = parseReleaseSpec(bytes);
@@ -132,7 +151,12 @@ const writeManifest = async (specPath: string, outPath: string, files?: Measured
 };
 
 /** Rejects an `--out` that would replace the spec or a file that the manifest vouches for. */
-const checkOut = async (root: string, specPath: string, outPath: string, spec: ReleaseSpec): Promise<void> => {
+const checkOut = async (
+  root: string,
+  specPath: string,
+  outPath: string,
+  spec: ReleaseSpec,
+): Promise<void> => {
   const out = resolve(outPath);
   const folder = await orFailed("the folder of --out cannot be read", realpath(dirname(out)));
   const target = join(folder, basename(out));

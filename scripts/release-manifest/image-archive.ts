@@ -42,15 +42,21 @@ export const imageDigest = async (path: string, name: string): Promise<string> =
     source.destroy();
   }
   const digest = index === undefined ? undefined : onlyDigest(index);
-  if (digest === undefined || !blobs.has(digest)) throw refuse("is not the OCI layout archive of one image");
+  if (digest === undefined || !blobs.has(digest))
+    throw refuse("is not the OCI layout archive of one image");
   return digest;
 };
 
 const onlyDigest = (index: Buffer): string | undefined => {
   try {
-    const { manifests }: { manifests?: { digest?: unknown }[] } = JSON.parse(index.toString("utf8"));
+    const { manifests }: { manifests?: { digest?: unknown }[] } = JSON.parse(
+      index.toString("utf8"),
+    );
     const [only, ...others] = manifests ?? [];
-    const found = typeof only?.digest === "string" ? /^sha256:([0-9a-f]{64})$/.exec(only.digest)?.[1] : undefined;
+    const found =
+      typeof only?.digest === "string"
+        ? /^sha256:([0-9a-f]{64})$/.exec(only.digest)?.[1]
+        : undefined;
     return others.length === 0 ? found : undefined;
   } catch {
     return undefined;

@@ -2,4 +2,7 @@
 import { runManifestCommand } from "./command-line.ts";
 
 const args = process.argv.slice(2).filter((arg, index) => index > 0 || arg !== "--");
-process.exitCode = await runManifestCommand(args, { stdout: process.stdout, stderr: process.stderr });
+process.exitCode = await runManifestCommand(args, {
+  stdout: process.stdout,
+  stderr: process.stderr,
+});

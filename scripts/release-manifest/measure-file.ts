@@ -39,7 +39,8 @@ export const measureFile = async (
   const refuse = (fault: string) => new ReleaseFailure("failed", `${path} ${fault}`);
   const fullPath = join(await files.realpath(root), path);
   const checkNoLink = async () => {
-    if ((await files.realpath(fullPath)) !== fullPath) throw refuse("is a symbolic link, or behind one");
+    if ((await files.realpath(fullPath)) !== fullPath)
+      throw refuse("is a symbolic link, or behind one");
   };
   try {
     await checkNoLink();
@@ -62,7 +63,11 @@ export const measureFile = async (
     if (error instanceof ReleaseFailure) throw error;
     const code = errorCode(error);
     if (code === "ELOOP") throw refuse("is a symbolic link, or behind one");
-    throw refuse(code === "ENOENT" || code === "ENOTDIR" ? "is missing" : `cannot be read (${code ?? "no code"})`);
+    throw refuse(
+      code === "ENOENT" || code === "ENOTDIR"
+        ? "is missing"
+        : `cannot be read (${code ?? "no code"})`,
+    );
   }
 };
 
@@ -78,7 +83,10 @@ const settledStatus = async (handle: nodeFiles.FileHandle): Promise<BigIntStats>
 };
 
 /** Reads to the end, or past `size`, which a file that grows forever also reaches. */
-const hashOf = async (handle: nodeFiles.FileHandle, size: bigint): Promise<{ bytes: bigint; sha256: string }> => {
+const hashOf = async (
+  handle: nodeFiles.FileHandle,
+  size: bigint,
+): Promise<{ bytes: bigint; sha256: string }> => {
   const hash = createHash("sha256");
   const chunk = Buffer.allocUnsafe(chunkBytes);
   let bytes = 0n;

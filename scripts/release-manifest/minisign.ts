@@ -12,10 +12,13 @@ const digestAlgorithm = "ED";
 
 /** The 32 bytes of an Ed25519 public key, or of that of a private one. */
 const rawKey = (key: KeyObject): Buffer =>
-  (key.type === "private" ? createPublicKey(key) : key).export({ type: "spki", format: "der" }).subarray(-32);
+  (key.type === "private" ? createPublicKey(key) : key)
+    .export({ type: "spki", format: "der" })
+    .subarray(-32);
 
 /** minisign draws it at random; here it is of the key. */
-const keyIdOf = (key: KeyObject): Buffer => createHash("sha256").update(rawKey(key)).digest().subarray(0, keyIdBytes);
+const keyIdOf = (key: KeyObject): Buffer =>
+  createHash("sha256").update(rawKey(key)).digest().subarray(0, keyIdBytes);
 
 const digestOf = (content: Uint8Array): Buffer => createHash("blake2b512").update(content).digest();
 
@@ -30,19 +33,28 @@ export const minisignPublicKey = (key: KeyObject): string => {
 /** Signs a file's content. `comment` is one line, and is signed too. */
 export const signMinisign = (content: Uint8Array, key: KeyObject, comment: string): string => {
   const signature = sign(null, digestOf(content), key);
-  const encoded = Buffer.concat([Buffer.from(digestAlgorithm), keyIdOf(key), signature]).toString("base64");
-  const global = sign(null, Buffer.concat([signature, Buffer.from(comment)]), key).toString("base64");
+  const encoded = Buffer.concat([Buffer.from(digestAlgorithm), keyIdOf(key), signature]).toString(
+    "base64",
+  );
+  const global = sign(null, Buffer.concat([signature, Buffer.from(comment)]), key).toString(
+    "base64",
+  );
   return `untrusted comment: signature from the release key\n${encoded}\ntrusted comment: ${comment}\n${global}\n`;
 };
 
 /** Returns whether `text` is exactly what `signMinisign` makes of this content with the private half of `publicKey`. */
-export const verifyMinisign = (content: Uint8Array, text: string, publicKey: KeyObject): boolean => {
+export const verifyMinisign = (
+  content: Uint8Array,
+  text: string,
+  publicKey: KeyObject,
+): boolean => {
   const {
     encoded = "",
     comment = "",
     global = "",
-  } = /^untrusted comment: [^\n]*\n(?<encoded>\S+)\ntrusted comment: (?<comment>[^\n]*)\n(?<global>\S+)\n$/.exec(text)
-    ?.groups ?? {};
+  } = /^untrusted comment: [^\n]*\n(?<encoded>\S+)\ntrusted comment: (?<comment>[^\n]*)\n(?<global>\S+)\n$/.exec(
+    text,
+  )?.groups ?? {};
   const head = Buffer.concat([Buffer.from(digestAlgorithm), keyIdOf(publicKey)]);
   const decoded = Buffer.from(encoded, "base64");
   const signature = decoded.subarray(head.length);
@@ -51,6 +63,11 @@ export const verifyMinisign = (content: Uint8Array, text: string, publicKey: Key
     signature.length === signatureBytes &&
     decoded.toString("base64") === encoded &&
     verify(null, digestOf(content), publicKey, signature) &&
-    verify(null, Buffer.concat([signature, Buffer.from(comment)]), publicKey, Buffer.from(global, "base64"))
+    verify(
+      null,
+      Buffer.concat([signature, Buffer.from(comment)]),
+      publicKey,
+      Buffer.from(global, "base64"),
+    )
   );
 };

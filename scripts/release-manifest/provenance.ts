@@ -4,7 +4,10 @@ import type { ReleaseManifest } from "./release-manifest.ts";
 import { splitImageRef } from "./release-spec.ts";
 
 /** The statement in a release, and the envelope that a mirror bundle adds. */
-export const provenanceFiles = { statement: "provenance.json", envelope: "provenance.intoto.jsonl" } as const;
+export const provenanceFiles = {
+  statement: "provenance.json",
+  envelope: "provenance.intoto.jsonl",
+} as const;
 
 const payloadType = "application/vnd.in-toto+json";
 
@@ -19,7 +22,10 @@ export interface ProvenanceSources {
  * Prints the statement: its subjects are the artifacts and images of the manifest. It names no machine and no time, so that the same commit
  * gives the same bytes.
  */
-export const printProvenance = (manifest: ReleaseManifest, { commit, files }: ProvenanceSources): string => {
+export const printProvenance = (
+  manifest: ReleaseManifest,
+  { commit, files }: ProvenanceSources,
+): string => {
   const statement = {
     _type: "https://in-toto.io/Statement/v1",
     subject: subjectsOf(manifest),
@@ -41,12 +47,18 @@ export const printProvenance = (manifest: ReleaseManifest, { commit, files }: Pr
 
 const subjectsOf = ({ artifacts, images }: ReleaseManifest) => [
   ...artifacts.map(({ path, sha256 }) => ({ name: path, digest: { sha256 } })),
-  ...images.map(({ name, ref }) => ({ name, digest: { sha256: splitImageRef(ref)?.digest ?? "" } })),
+  ...images.map(({ name, ref }) => ({
+    name,
+    digest: { sha256: splitImageRef(ref)?.digest ?? "" },
+  })),
 ];
 
 /** What DSSE signs: type and payload, each with its length. */
 const preAuthentication = (payload: Uint8Array): Buffer =>
-  Buffer.concat([Buffer.from(`DSSEv1 ${payloadType.length} ${payloadType} ${payload.length} `), payload]);
+  Buffer.concat([
+    Buffer.from(`DSSEv1 ${payloadType.length} ${payloadType} ${payload.length} `),
+    payload,
+  ]);
 
 /** Prints the envelope of a statement, signed with an Ed25519 key. */
 export const signProvenance = (statement: Uint8Array, key: KeyObject): string => {
@@ -70,7 +82,11 @@ export const provenanceFault = (
   manifest: ReleaseManifest,
   publicKey: KeyObject,
 ): string | undefined => {
-  const found = parse<{ payload?: unknown; payloadType?: unknown; signatures?: { sig?: unknown }[] }>(envelope);
+  const found = parse<{
+    payload?: unknown;
+    payloadType?: unknown;
+    signatures?: { sig?: unknown }[];
+  }>(envelope);
   const signature = found?.signatures?.[0]?.sig;
   if (
     found?.payloadType !== payloadType ||

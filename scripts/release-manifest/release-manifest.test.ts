@@ -61,14 +61,21 @@ const run = async (spec: unknown, files?: MeasuredFiles) => {
 };
 const runArgs = async (args: readonly string[], files?: MeasuredFiles) => {
   const printed = { stdout: "", stderr: "" };
-  const sink = (name: keyof typeof printed) => ({ write: (text: string) => (printed[name] += text) });
+  const sink = (name: keyof typeof printed) => ({
+    write: (text: string) => (printed[name] += text),
+  });
   const context = { stdout: sink("stdout"), stderr: sink("stderr"), ...(files ? { files } : {}) };
   return { code: await runManifestCommand(args, context), ...printed };
 };
 const written = () => readdir(join(dir, "out"));
 
 /** Expects a refusal with this exit code and message, and nothing written. */
-const expectRefused = async (spec: unknown, code: number, message: string | RegExp, files?: MeasuredFiles) => {
+const expectRefused = async (
+  spec: unknown,
+  code: number,
+  message: string | RegExp,
+  files?: MeasuredFiles,
+) => {
   const result = await run(spec, files);
   expect(result).toMatchObject({ code, stdout: "", stderr: expect.stringMatching(message) });
   expect(await written()).toEqual([]);
@@ -79,10 +86,16 @@ it("writes sizes and digests, sorted, and only the manifest", async () => {
   expect(await written()).toEqual(["manifest.json"]);
   const manifest = JSON.parse(await readFile(out, "utf8"));
   expect(Object.keys(manifest)).toEqual(["format", "version", "artifacts", "sboms", "images"]);
-  expect(manifest).toMatchObject({ format: "svc.release-manifest.v1", version: "1.2.3-rc.1+build.5" });
+  expect(manifest).toMatchObject({
+    format: "svc.release-manifest.v1",
+    version: "1.2.3-rc.1+build.5",
+  });
   const sha256 = createHash("sha256").update("deb").digest("hex");
   expect(manifest.artifacts[0]).toEqual({ ...sample().artifacts[0], size_bytes: 3, sha256 });
-  expect(manifest.artifacts.map(({ path }: { path: string }) => path)).toEqual(["pool/collector.deb", "server.tar.gz"]);
+  expect(manifest.artifacts.map(({ path }: { path: string }) => path)).toEqual([
+    "pool/collector.deb",
+    "server.tar.gz",
+  ]);
   expect(manifest.sboms.map((sbom: { for: string }) => sbom.for)).toEqual([
     "pool/collector.deb",
     "core",
@@ -94,7 +107,11 @@ it("writes sizes and digests, sorted, and only the manifest", async () => {
 describe("M1: files that cannot be vouched for", () => {
   const withPath = (path: string) => {
     const spec = sample();
-    return { ...spec, artifacts: [{ ...spec.artifacts[0], path }], sboms: [{ ...spec.sboms[0], for: path }] };
+    return {
+      ...spec,
+      artifacts: [{ ...spec.artifacts[0], path }],
+      sboms: [{ ...spec.sboms[0], for: path }],
+    };
   };
 
   it.each([
@@ -135,7 +152,8 @@ describe("M1: files that cannot be vouched for", () => {
   const change: Record<string, (path: string) => Promise<unknown>> = {
     grows: (path) => appendFile(path, "x"),
     shrinks: (path) => truncate(path, 1),
-    "is overwritten with as many bytes": async (path) => writeFile(path, large.replaceAll("x", "y")),
+    "is overwritten with as many bytes": async (path) =>
+      writeFile(path, large.replaceAll("x", "y")),
     "is replaced by an equal file": async (path) => {
       await writeFile(`${path}.new`, large);
       await rename(`${path}.new`, path);
@@ -165,10 +183,15 @@ describe("M1: files that cannot be vouched for", () => {
         },
       });
     };
-    await expectRefused(sample(), 1, /server\.tar\.gz (changed while it was hashed|is a symbolic link|is missing)/, {
-      ...nodeFiles,
-      open,
-    });
+    await expectRefused(
+      sample(),
+      1,
+      /server\.tar\.gz (changed while it was hashed|is a symbolic link|is missing)/,
+      {
+        ...nodeFiles,
+        open,
+      },
+    );
     expect(reads).toBeGreaterThan(1);
   });
 });
@@ -182,17 +205,37 @@ describe("M2: specs that are not valid", () => {
   const replaced = (from: string, to: string) => JSON.stringify(sample()).replace(from, to);
 
   it.each([
-    ["a repeated key", replaced('"version":', '"version":"9.9.9","version":'), /a key is repeated at line 1/],
-    ["a repeated key, escaped", replaced('"kind":', '"k\\u0069nd":"deb","kind":'), /a key is repeated/],
+    [
+      "a repeated key",
+      replaced('"version":', '"version":"9.9.9","version":'),
+      /a key is repeated at line 1/,
+    ],
+    [
+      "a repeated key, escaped",
+      replaced('"kind":', '"k\\u0069nd":"deb","kind":'),
+      /a key is repeated/,
+    ],
     ["an unknown key", { ...sample(), notes: "" }, /notes is an unknown key/],
-    ["an unknown key inside", replaced('"kind":', '"url":"x","kind":'), /artifacts\[0\]\.url is an unknown key/],
-    ["__proto__", replaced('"version":', '"__proto__":{},"version":'), /__proto__ is an unknown key/],
+    [
+      "an unknown key inside",
+      replaced('"kind":', '"url":"x","kind":'),
+      /artifacts\[0\]\.url is an unknown key/,
+    ],
+    [
+      "__proto__",
+      replaced('"version":', '"__proto__":{},"version":'),
+      /__proto__ is an unknown key/,
+    ],
     ["a missing key", replaced('"images":', '"image":'), /images is missing/],
     ["no object", "null", /the spec must be an object/],
     ["deeper than can be read", `${"[".repeat(100_000)}${"]".repeat(100_000)}`, /cannot be read/],
     ["no JSON", "{'version': 1}", /is not JSON/],
     ["a byte order mark", `\ufeff${JSON.stringify(sample())}`, /is not JSON/],
-    ["an artifact without SBOM", edit((spec) => spec.sboms.splice(0, 1)), /server\.tar\.gz has no SBOM/],
+    [
+      "an artifact without SBOM",
+      edit((spec) => spec.sboms.splice(0, 1)),
+      /server\.tar\.gz has no SBOM/,
+    ],
     [
       "an SBOM for something else",
       edit((spec) => spec.sboms.push({ path: "x", format: "y", for: "z" })),
@@ -204,12 +247,20 @@ describe("M2: specs that are not valid", () => {
     await expectRefused(spec, 65, message);
   });
 
-  it.each(["1.2", "v1.2.3", "=1.2.3", " 1.2.3", "01.2.3", "1.2.3-01", "1.2.3-", "1.2.3+", "latest", ""])(
-    "M2: rejects the version %j",
-    async (version) => {
-      await expectRefused({ ...sample(), version }, 65, /version must be a SemVer version/);
-    },
-  );
+  it.each([
+    "1.2",
+    "v1.2.3",
+    "=1.2.3",
+    " 1.2.3",
+    "01.2.3",
+    "1.2.3-01",
+    "1.2.3-",
+    "1.2.3+",
+    "latest",
+    "",
+  ])("M2: rejects the version %j", async (version) => {
+    await expectRefused({ ...sample(), version }, 65, /version must be a SemVer version/);
+  });
 
   it.each([
     `core:1.2.3@sha256:${digest.slice(1)}`,
@@ -226,12 +277,20 @@ describe("M2: specs that are not valid", () => {
     `https://core:1.2.3@sha256:${digest}`,
     `core:1.2.3@sha256:${digest}\n`,
   ])("M2: rejects the image reference %j", async (ref) => {
-    await expectRefused({ ...sample(), images: [{ name: "core", ref }] }, 65, /images\[0\]\.ref must be/);
+    await expectRefused(
+      { ...sample(), images: [{ name: "core", ref }] },
+      65,
+      /images\[0\]\.ref must be/,
+    );
   });
 
   it("M2: leaves an earlier manifest as it was, and reports every fault at once", async () => {
     await writeFile(out, "earlier");
-    const { code, stderr } = await run({ ...sample(), version: "1", images: [{ name: "core", ref: "core" }] });
+    const { code, stderr } = await run({
+      ...sample(),
+      version: "1",
+      images: [{ name: "core", ref: "core" }],
+    });
     expect([code, stderr.trim().split("\n").length]).toEqual([65, 3]);
     expect(await readFile(out, "utf8")).toBe("earlier");
     expect(await written()).toEqual(["manifest.json"]);
@@ -240,15 +299,21 @@ describe("M2: specs that are not valid", () => {
   it("M2: accepts every JSON text without a repeated key, and rejects every one with", () => {
     const parse = (text: string) => parseStrictJson(new TextEncoder().encode(text), "it");
     fc.assert(
-      fc.property(fc.jsonValue({ noUnicodeString: false }), fc.constantFrom(undefined, 2, "\t"), (value, indent) => {
-        const text = JSON.stringify(value, null, indent);
-        expect(parse(text)).toEqual(JSON.parse(text));
-      }),
+      fc.property(
+        fc.jsonValue({ noUnicodeString: false }),
+        fc.constantFrom(undefined, 2, "\t"),
+        (value, indent) => {
+          const text = JSON.stringify(value, null, indent);
+          expect(parse(text)).toEqual(JSON.parse(text));
+        },
+      ),
     );
     fc.assert(
       fc.property(fc.string(), fc.jsonValue(), fc.jsonValue(), (key, a, b) => {
         const [name, first, second] = [key, a, b].map((part) => JSON.stringify(part));
-        expect(() => parse(`[{"x y":[{${name}:${first},\n\t${name}:${second}}]}]`)).toThrow("a key is repeated");
+        expect(() => parse(`[{"x y":[{${name}:${first},\n\t${name}:${second}}]}]`)).toThrow(
+          "a key is repeated",
+        );
       }),
     );
   });
@@ -257,7 +322,8 @@ describe("M2: specs that are not valid", () => {
 it("M3: a shuffled spec, another time zone, locale and folder give identical bytes", async () => {
   const program = fileURLToPath(new URL("./main.ts", import.meta.url));
   const spec = sample();
-  const reversed = <T extends object>(entry: T) => Object.fromEntries(Object.entries(entry).reverse());
+  const reversed = <T extends object>(entry: T) =>
+    Object.fromEntries(Object.entries(entry).reverse());
   const shuffled = reversed({
     ...spec,
     artifacts: spec.artifacts.map(reversed).reverse(),
@@ -267,20 +333,34 @@ it("M3: a shuffled spec, another time zone, locale and folder give identical byt
   await writeFile(join(dir, "spec.json"), JSON.stringify(spec));
   await writeFile(join(dir, "shuffled.json"), JSON.stringify(shuffled, null, "\t"));
   const environment = { PATH: process.env.PATH };
-  await promisify(execFile)(process.execPath, [program, "--spec", join(dir, "spec.json"), "--out", out], {
-    env: { ...environment, TZ: "UTC", LC_ALL: "C" },
-  });
-  await promisify(execFile)(process.execPath, [program, "--spec", "shuffled.json", "--out", "out/shuffled.json"], {
-    cwd: dir,
-    env: { ...environment, TZ: "Asia/Kathmandu", LC_ALL: "tr_TR.UTF-8", LANG: "tr_TR.UTF-8" },
-  });
+  await promisify(execFile)(
+    process.execPath,
+    [program, "--spec", join(dir, "spec.json"), "--out", out],
+    {
+      env: { ...environment, TZ: "UTC", LC_ALL: "C" },
+    },
+  );
+  await promisify(execFile)(
+    process.execPath,
+    [program, "--spec", "shuffled.json", "--out", "out/shuffled.json"],
+    {
+      cwd: dir,
+      env: { ...environment, TZ: "Asia/Kathmandu", LC_ALL: "tr_TR.UTF-8", LANG: "tr_TR.UTF-8" },
+    },
+  );
   expect(await readFile(join(dir, "out/shuffled.json"))).toEqual(await readFile(out));
 });
 
 it("rejects a wrong command line with exit code 2", async () => {
   await writeFile(join(dir, "spec.json"), JSON.stringify(sample()));
   const spec = ["--spec", join(dir, "spec.json")];
-  for (const args of [[], spec, [...spec, ...spec, "--out", out], [...spec, "--out", out, "x"], [...spec, "--out"]])
+  for (const args of [
+    [],
+    spec,
+    [...spec, ...spec, "--out", out],
+    [...spec, "--out", out, "x"],
+    [...spec, "--out"],
+  ])
     expect(await runArgs(args), args.join(" ")).toMatchObject({ code: 2, stdout: "" });
   for (const target of ["spec.json", "pool/collector.deb", "sboms/../sboms/server.json"])
     expect(await runArgs([...spec, "--out", join(dir, target)])).toMatchObject({
@@ -291,8 +371,12 @@ it("rejects a wrong command line with exit code 2", async () => {
 });
 
 it("reports a spec that cannot be read and a folder that cannot be written with exit code 1", async () => {
-  expect(await runArgs(["--spec", join(dir, "absent.json"), "--out", out])).toMatchObject({ code: 1 });
+  expect(await runArgs(["--spec", join(dir, "absent.json"), "--out", out])).toMatchObject({
+    code: 1,
+  });
   out = join(dir, "absent/manifest.json");
   await writeFile(join(dir, "spec.json"), JSON.stringify(sample()));
-  expect(await runArgs(["--spec", join(dir, "spec.json"), "--out", out])).toMatchObject({ code: 1 });
+  expect(await runArgs(["--spec", join(dir, "spec.json"), "--out", out])).toMatchObject({
+    code: 1,
+  });
 });

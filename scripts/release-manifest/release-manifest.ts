@@ -22,7 +22,8 @@ export const createManifest = async (
 ): Promise<ReleaseManifest> => {
   const measured = async <Entry extends { path: string }>(entries: readonly Entry[]) => {
     const results: (Entry & FileMeasure)[] = [];
-    for (const entry of entries) results.push({ ...entry, ...(await measureFile(root, entry.path, files)) });
+    for (const entry of entries)
+      results.push({ ...entry, ...(await measureFile(root, entry.path, files)) });
     return results;
   };
   const by =
@@ -49,4 +50,5 @@ export const createManifest = async (
 };
 
 /** Prints a manifest: the same bytes for the same content. */
-export const printManifest = (manifest: ReleaseManifest): string => `${JSON.stringify(manifest, null, 2)}\n`;
+export const printManifest = (manifest: ReleaseManifest): string =>
+  `${JSON.stringify(manifest, null, 2)}\n`;

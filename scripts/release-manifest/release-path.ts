@@ -13,7 +13,8 @@ export const pathFault = (path: string): string | undefined => {
   if (path !== path.normalize("NFC")) return "must be normalized (NFC)";
   const segments = path.split("/");
   if (segments.includes("..")) return "must not leave its folder (..)";
-  if (segments.includes("") || segments.includes(".")) return "must not contain empty or . segments";
+  if (segments.includes("") || segments.includes("."))
+    return "must not contain empty or . segments";
   return undefined;
 };
 

@@ -7,10 +7,15 @@ import { parseStrictJson } from "./strict-json.ts";
 /** Returns true for a version as semver.org writes it: no leading `v`, no leading zeros, no spaces. */
 const isSemVer = (text: string): boolean => {
   const parsed = parseVersion(text);
-  return parsed !== null && text === [parsed.version, parsed.build.join(".")].filter(Boolean).join("+");
+  return (
+    parsed !== null && text === [parsed.version, parsed.build.join(".")].filter(Boolean).join("+")
+  );
 };
 
-const Version = v.pipe(v.string("must be a string"), v.check(isSemVer, "must be a SemVer version, such as 1.2.3"));
+const Version = v.pipe(
+  v.string("must be a string"),
+  v.check(isSemVer, "must be a SemVer version, such as 1.2.3"),
+);
 
 const Path = v.pipe(
   v.string("must be a string"),
@@ -29,8 +34,13 @@ const repository =
   /^(?:[a-zA-Z0-9.-]+(?::\d{1,5})?\/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*$/;
 
 /** Splits `image:version@sha256:<64 hex>`; undefined unless the tag is SemVer without build metadata, which no tag can hold. */
-export const splitImageRef = (ref: string): { repository: string; tag: string; digest: string } | undefined => {
-  const found = /^(?<image>[^@]{1,255}):(?<tag>[^:@/+]{1,128})@sha256:(?<digest>[0-9a-f]{64})$/.exec(ref)?.groups;
+export const splitImageRef = (
+  ref: string,
+): { repository: string; tag: string; digest: string } | undefined => {
+  const found =
+    /^(?<image>[^@]{1,255}):(?<tag>[^:@/+]{1,128})@sha256:(?<digest>[0-9a-f]{64})$/.exec(
+      ref,
+    )?.groups;
   const { image, tag, digest } = found ?? {};
   if (image === undefined || tag === undefined || digest === undefined) return undefined;
   return repository.test(image) && isSemVer(tag) ? { repository: image, tag, digest } : undefined;
@@ -53,7 +63,13 @@ const Spec = v.strictObject({
     list(v.strictObject({ path: Path, kind: Label, platform: Label })),
     v.minLength(1, "must name an artifact"),
   ),
-  sboms: list(v.strictObject({ path: Path, format: Label, for: v.pipe(v.string("must be a string"), v.nonEmpty()) })),
+  sboms: list(
+    v.strictObject({
+      path: Path,
+      format: Label,
+      for: v.pipe(v.string("must be a string"), v.nonEmpty()),
+    }),
+  ),
   images: list(v.strictObject({ name: Label, ref: Ref })),
 });
 
@@ -63,7 +79,9 @@ export type ReleaseSpec = v.InferOutput<typeof Spec>;
 /** Parses a spec. Throws `ReleaseFailure` (65) with every fault, named by its place. */
 export const parseReleaseSpec = (bytes: Uint8Array): ReleaseSpec => {
   const parsed = v.safeParse(Spec, parseStrictJson(bytes, "the spec"));
-  const faults = parsed.success ? contradictionsIn(parsed.output) : parsed.issues.map(describeIssue);
+  const faults = parsed.success
+    ? contradictionsIn(parsed.output)
+    : parsed.issues.map(describeIssue);
   if (parsed.success && faults.length === 0) return parsed.output;
   throw new ReleaseFailure("specInvalid", "the spec is not valid", faults);
 };
@@ -83,7 +101,9 @@ const contradictionsIn = ({ artifacts, sboms, images }: ReleaseSpec): string[] =
   const names = new Set(images.map(({ name }) => name));
   const covered = new Set(sboms.map((sbom) => sbom.for));
   const repeated = (list: string, keys: readonly string[]) =>
-    keys.filter((key, index) => keys.indexOf(key) !== index).map((key) => `${list} lists ${key} twice`);
+    keys
+      .filter((key, index) => keys.indexOf(key) !== index)
+      .map((key) => `${list} lists ${key} twice`);
   return [
     ...repeated(
       "artifacts",
@@ -97,11 +117,18 @@ const contradictionsIn = ({ artifacts, sboms, images }: ReleaseSpec): string[] =
       "images",
       images.map(({ name }) => name),
     ),
-    ...[...names].filter((name) => paths.has(name)).map((name) => `${name} is both an artifact and an image`),
-    ...sboms.filter(({ path }) => paths.has(path)).map(({ path }) => `${path} is both an artifact and an SBOM`),
+    ...[...names]
+      .filter((name) => paths.has(name))
+      .map((name) => `${name} is both an artifact and an image`),
+    ...sboms
+      .filter(({ path }) => paths.has(path))
+      .map(({ path }) => `${path} is both an artifact and an SBOM`),
     ...[...covered]
       .filter((name) => !paths.has(name) && !names.has(name))
-      .map((name) => `sboms has one for ${JSON.stringify(name)}, which is neither an artifact nor an image`),
+      .map(
+        (name) =>
+          `sboms has one for ${JSON.stringify(name)}, which is neither an artifact nor an image`,
+      ),
     ...[...paths].filter((path) => !covered.has(path)).map((path) => `${path} has no SBOM`),
   ];
 };

@@ -6,7 +6,8 @@ import { ReleaseFailure } from "./release-failure.ts";
  * key, of which `JSON.parse` silently keeps the last.
  */
 export const parseStrictJson = (bytes: Uint8Array, name: string): unknown => {
-  const invalid = (fault: string) => new ReleaseFailure("specInvalid", `${name} is not valid: ${fault}`);
+  const invalid = (fault: string) =>
+    new ReleaseFailure("specInvalid", `${name} is not valid: ${fault}`);
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -24,7 +25,9 @@ export const parseStrictJson = (bytes: Uint8Array, name: string): unknown => {
   if (error === undefined) return value;
   const [at] = error.linePos ?? [];
   const where = at === undefined ? "" : ` at line ${at.line}, column ${at.col}`;
-  throw invalid(error.code === "DUPLICATE_KEY" ? `a key is repeated${where}` : `it cannot be read${where}`);
+  throw invalid(
+    error.code === "DUPLICATE_KEY" ? `a key is repeated${where}` : `it cannot be read${where}`,
+  );
 };
 
 /** YAML contains JSON, and its parser knows where each key is. Any error of it would leave a part unread. */

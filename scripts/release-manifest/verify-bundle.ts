@@ -11,7 +11,12 @@ import { measureFile } from "./measure-file.ts";
 import { verifyMinisign } from "./minisign.ts";
 import { provenanceFault, provenanceFiles } from "./provenance.ts";
 import { ReleaseFailure } from "./release-failure.ts";
-import { createManifest, manifestFormat, printManifest, type ReleaseManifest } from "./release-manifest.ts";
+import {
+  createManifest,
+  manifestFormat,
+  printManifest,
+  type ReleaseManifest,
+} from "./release-manifest.ts";
 import { compareText } from "./release-path.ts";
 import { parseReleaseSpec, splitImageRef } from "./release-spec.ts";
 import { parseStrictJson } from "./strict-json.ts";
@@ -48,20 +53,35 @@ export interface VerifiedBundle {
  * each has its digest; the manifest; that the image archives are the images of the manifest; and the provenance. Throws `ReleaseFailure` (1), whose
  * details name every file that is changed, unknown or missing.
  */
-export const verifyBundle = async (folder: string, publicKeyPem: string): Promise<VerifiedBundle> => {
+export const verifyBundle = async (
+  folder: string,
+  publicKeyPem: string,
+): Promise<VerifiedBundle> => {
   const key = readPublicKey(publicKeyPem);
   const digests = await readSignedDigests(folder, key);
   const faults = [
-    ...(await unknownEntries(folder, new Set([...digests.keys(), checksumsFile, signatureFile, minisignFile]))),
+    ...(await unknownEntries(
+      folder,
+      new Set([...digests.keys(), checksumsFile, signatureFile, minisignFile]),
+    )),
     ...(await changedFiles(folder, digests)),
   ];
   if (faults.length > 0)
-    throw new ReleaseFailure("failed", "the bundle is not what was signed", faults.sort(compareText));
+    throw new ReleaseFailure(
+      "failed",
+      "the bundle is not what was signed",
+      faults.sort(compareText),
+    );
   const manifest = await readManifest(folder);
   const archives = [...digests.keys()].filter((path) => path.startsWith(`${imagesFolder}/`));
   await checkImages(folder, manifest, archives);
   await checkProvenance(folder, manifest, key);
-  return { version: manifest.version, date: await readDate(folder), files: digests.size, images: archives.length };
+  return {
+    version: manifest.version,
+    date: await readDate(folder),
+    files: digests.size,
+    images: archives.length,
+  };
 };
 
 const readDate = async (folder: string): Promise<string> => {
@@ -129,7 +149,10 @@ const readPublicKey = (pem: string): KeyObject => {
   throw new ReleaseFailure("failed", "the file of --key is not an Ed25519 public key (PEM)");
 };
 
-const readSignedDigests = async (folder: string, key: KeyObject): Promise<ReadonlyMap<string, string>> => {
+const readSignedDigests = async (
+  folder: string,
+  key: KeyObject,
+): Promise<ReadonlyMap<string, string>> => {
   const read = async (path: string) => {
     await measureFile(folder, path);
     return readFile(join(folder, path));
@@ -147,10 +170,15 @@ const readSignedDigests = async (folder: string, key: KeyObject): Promise<Readon
 };
 
 /** Returns a sentence for each file that is not `known`, each link, pipe or device, and each empty folder. */
-const unknownEntries = async (root: string, known: ReadonlySet<string>, folder = ""): Promise<string[]> => {
+const unknownEntries = async (
+  root: string,
+  known: ReadonlySet<string>,
+  folder = "",
+): Promise<string[]> => {
   const faults: string[] = [];
   const entries = await readdir(join(root, folder), { withFileTypes: true });
-  if (entries.length === 0 && folder !== "") faults.push(`${printed(folder)}/ is an unknown, empty folder`);
+  if (entries.length === 0 && folder !== "")
+    faults.push(`${printed(folder)}/ is an unknown, empty folder`);
   for (const entry of entries) {
     const path = folder === "" ? entry.name : `${folder}/${entry.name}`;
     if (entry.isDirectory()) faults.push(...(await unknownEntries(root, known, path)));
@@ -163,7 +191,10 @@ const unknownEntries = async (root: string, known: ReadonlySet<string>, folder =
 /** A name that nobody signed may hold control characters. */
 const printed = (path: string): string => JSON.stringify(path).slice(1, -1);
 
-const changedFiles = async (folder: string, digests: ReadonlyMap<string, string>): Promise<string[]> => {
+const changedFiles = async (
+  folder: string,
+  digests: ReadonlyMap<string, string>,
+): Promise<string[]> => {
   const faults: string[] = [];
   for (const [path, sha256] of digests)
     try {
@@ -188,15 +219,24 @@ const readManifest = async (folder: string): Promise<ReleaseManifest> => {
       sboms: found.sboms.map(({ size_bytes: _, sha256: __, ...entry }) => entry),
       images: found.images,
     };
-    const created = await createManifest(folder, parseReleaseSpec(Buffer.from(JSON.stringify(spec))));
-    if (found.format === manifestFormat && printManifest(created) === bytes.toString("utf8")) return created;
+    const created = await createManifest(
+      folder,
+      parseReleaseSpec(Buffer.from(JSON.stringify(spec))),
+    );
+    if (found.format === manifestFormat && printManifest(created) === bytes.toString("utf8"))
+      return created;
   } catch (error) {
-    if (error instanceof ReleaseFailure) throw new ReleaseFailure("failed", error.message, error.details);
+    if (error instanceof ReleaseFailure)
+      throw new ReleaseFailure("failed", error.message, error.details);
   }
   throw new ReleaseFailure("failed", `${manifestFile} does not describe these files`);
 };
 
-const checkImages = async (folder: string, { images }: ReleaseManifest, archives: readonly string[]): Promise<void> => {
+const checkImages = async (
+  folder: string,
+  { images }: ReleaseManifest,
+  archives: readonly string[],
+): Promise<void> => {
   const pinned = new Map(images.map(({ name, ref }) => [splitImageRef(ref)?.digest, name]));
   const compose = await readFile(join(folder, composeFile), "utf8").catch(() => "");
   const database = /SVC_POSTGRES_IMAGE:-\S+@sha256:([0-9a-f]{64})\}/.exec(compose)?.[1];
@@ -208,11 +248,17 @@ const checkImages = async (folder: string, { images }: ReleaseManifest, archives
     else faults.push(`${path} is sha256:${digest}, which the manifest does not list`);
   }
   for (const [digest, name] of pinned)
-    if (digest !== undefined && !found.has(digest)) faults.push(`${name}: no archive of sha256:${digest}`);
-  if (faults.length > 0) throw new ReleaseFailure("failed", "the images are not those of the manifest", faults);
+    if (digest !== undefined && !found.has(digest))
+      faults.push(`${name}: no archive of sha256:${digest}`);
+  if (faults.length > 0)
+    throw new ReleaseFailure("failed", "the images are not those of the manifest", faults);
 };
 
-const checkProvenance = async (folder: string, manifest: ReleaseManifest, key: KeyObject): Promise<void> => {
+const checkProvenance = async (
+  folder: string,
+  manifest: ReleaseManifest,
+  key: KeyObject,
+): Promise<void> => {
   const read = (path: string) =>
     readFile(join(folder, path)).catch(() => {
       throw new ReleaseFailure("failed", `${path} is missing`);

@@ -3,7 +3,12 @@ import { copyFile, mkdir, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { filesBelow } from "../bundle/build-folder.ts";
-import { bundleProgram, type ProgramName, programEntries, programNames } from "../bundle/bundle-programs.ts";
+import {
+  bundleProgram,
+  type ProgramName,
+  programEntries,
+  programNames,
+} from "../bundle/bundle-programs.ts";
 import { bundleUi, uiPath } from "../bundle/bundle-ui.ts";
 import { type PackedFile, packTarball } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
@@ -74,7 +79,10 @@ const packedBelow = async (folder: string, prefix: string): Promise<PackedFile[]
     .map((file) => ({ name: `${prefix}/${file}`, from: join(folder, file) }));
 
 /** The collector and Node as one executable for a platform: in a tar, a Debian and an RPM package. */
-const packCollector = async (release: ReleaseBuild, platform: PackagePlatform): Promise<BuiltArtifact[]> => {
+const packCollector = async (
+  release: ReleaseBuild,
+  platform: PackagePlatform,
+): Promise<BuiltArtifact[]> => {
   const formats = new Set(["debian", "rpm"] as const);
   const built = await buildPackages(join(root, "dist/package"), platform, { ...release, formats });
   const artifacts: BuiltArtifact[] = [];

@@ -6,7 +6,11 @@ import { root } from "../repository-files.ts";
 
 /** Runs git in the repository; returns what it prints, without the last newline. */
 export const git = (...args: string[]): string =>
-  execFileSync("git", args, { cwd: root, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] }).trimEnd();
+  execFileSync("git", args, {
+    cwd: root,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "pipe"],
+  }).trimEnd();
 
 /**
  * Runs `task` in a new clone of `commit` whose packages were installed from bun.lock with an empty cache, below a folder of its own that

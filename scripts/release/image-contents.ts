@@ -44,10 +44,12 @@ export const readImageContents = async (path: string): Promise<ImageContents[]> 
     if (found === undefined) throw new Error(`${path} has no blob ${digest}`);
     return found;
   };
-  const json = <Content>(bytes: Buffer | undefined): Content => JSON.parse(bytes?.toString("utf8") ?? "null");
+  const json = <Content>(bytes: Buffer | undefined): Content =>
+    JSON.parse(bytes?.toString("utf8") ?? "null");
   const read = async (digest: string): Promise<ImageContents[]> => {
     const manifest = json<ImageManifest>(blob(digest));
-    if ("manifests" in manifest) return (await Promise.all(manifest.manifests.map((each) => read(each.digest)))).flat();
+    if ("manifests" in manifest)
+      return (await Promise.all(manifest.manifests.map((each) => read(each.digest)))).flat();
     const { architecture = "unknown", config } = json<ImageConfig>(blob(manifest.config.digest));
     const revision = config?.Labels?.["org.opencontainers.image.revision"] ?? null;
     const layers = manifest.layers.map((layer) => unpacked(blob(layer.digest)));
@@ -69,14 +71,17 @@ const readLayers = async (
       if (name.slice(name.lastIndexOf("/") + 1).startsWith(removedPrefix))
         throw new Error(`${path} has a layer that removes files: its contents cannot be listed`);
       files.set(name, createHash("sha256").update(content).digest("hex"));
-      if (name.startsWith(statusFolder) || name === releaseFile) texts.set(name, content.toString("utf8"));
+      if (name.startsWith(statusFolder) || name === releaseFile)
+        texts.set(name, content.toString("utf8"));
     }
-  const status = [...texts].filter(([name]) => name.startsWith(statusFolder)).sort(([a], [b]) => (a < b ? -1 : 1));
+  const status = [...texts]
+    .filter(([name]) => name.startsWith(statusFolder))
+    .sort(([a], [b]) => (a < b ? -1 : 1));
   const release = Object.fromEntries(
-    Array.from((texts.get(releaseFile) ?? "").matchAll(/^(\w+)="?([^"\n]*)/gm), ([, key = "", value = ""]) => [
-      key,
-      value,
-    ]),
+    Array.from(
+      (texts.get(releaseFile) ?? "").matchAll(/^(\w+)="?([^"\n]*)/gm),
+      ([, key = "", value = ""]) => [key, value],
+    ),
   );
   return {
     files,
@@ -94,14 +99,21 @@ const filesIn = async function* (
   else source.on("error", (error) => archive.destroy(error)).pipe(archive);
   for await (const entry of archive) {
     const content = await buffer(entry);
-    if (entry.header.type === "file") yield { name: entry.header.name.replace(/^\.?\//, ""), content };
+    if (entry.header.type === "file")
+      yield { name: entry.header.name.replace(/^\.?\//, ""), content };
   }
 };
 
 const gzipMagic = 0x1f8b;
 
-const unpacked = (layer: Buffer): Buffer => (layer.readUInt16BE(0) === gzipMagic ? gunzipSync(layer) : layer);
+const unpacked = (layer: Buffer): Buffer =>
+  layer.readUInt16BE(0) === gzipMagic ? gunzipSync(layer) : layer;
 
 /** Returns the fields of one line of a paragraph in Debian's control format. */
 const readParagraph = (text: string): Record<string, string> =>
-  Object.fromEntries(Array.from(text.matchAll(/^([A-Za-z-]+): ?(.*)$/gm), ([, key = "", value = ""]) => [key, value]));
+  Object.fromEntries(
+    Array.from(text.matchAll(/^([A-Za-z-]+): ?(.*)$/gm), ([, key = "", value = ""]) => [
+      key,
+      value,
+    ]),
+  );

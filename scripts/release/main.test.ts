@@ -10,9 +10,14 @@ it("refuses a commit without the version's tag, and a release without images, be
   const dir = await mkdtemp(join(tmpdir(), "release-"));
   onTestFinished(() => rm(dir, { recursive: true }));
   const args = ["scripts/release/main.ts", "--out", join(dir, "release")];
-  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 60_000 });
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, {
+    encoding: "utf8",
+    timeout: 60_000,
+  });
   expect([status, stdout]).toEqual([1, ""]);
-  expect(stderr).toMatch(/^release: .*no --images: the manifest lists none \(--dry-run builds anyway\)\n$/);
+  expect(stderr).toMatch(
+    /^release: .*no --images: the manifest lists none \(--dry-run builds anyway\)\n$/,
+  );
   const tag = `v${packageJson.version}`;
   const isTagged = git("tag", "--points-at", "HEAD").split("\n").includes(tag);
   expect(stderr.includes(`the commit is not tagged ${tag}`)).toBe(!isTagged);

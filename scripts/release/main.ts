@@ -31,12 +31,22 @@ const commit = git("rev-parse", "HEAD");
 const commitTime = git("show", "--no-patch", "--format=%ct", commit);
 
 /** Builds once into `folder`; returns the digests of all files. */
-const build = async (folder: string, environment: NodeJS.ProcessEnv): Promise<ReadonlyMap<string, string>> => {
+const build = async (
+  folder: string,
+  environment: NodeJS.ProcessEnv,
+): Promise<ReadonlyMap<string, string>> => {
   await rm(folder, { recursive: true, force: true });
   await mkdir(dirname(folder), { recursive: true });
-  const args = ["--in-checkout", "--out", folder, ...(images === undefined ? [] : ["--images", images])];
-  const built = inCleanCheckout(commit, { SOURCE_DATE_EPOCH: commitTime, ...environment }, async (run) =>
-    run("node", "scripts/release/main.ts", ...args),
+  const args = [
+    "--in-checkout",
+    "--out",
+    folder,
+    ...(images === undefined ? [] : ["--images", images]),
+  ];
+  const built = inCleanCheckout(
+    commit,
+    { SOURCE_DATE_EPOCH: commitTime, ...environment },
+    async (run) => run("node", "scripts/release/main.ts", ...args),
   );
   await built.catch((cause: unknown) => {
     throw new Error("the commit cannot be built: see above", { cause });
@@ -48,7 +58,9 @@ const build = async (folder: string, environment: NodeJS.ProcessEnv): Promise<Re
 
 /** Returns why this commit cannot be published as it is. */
 const obstacles = (): string[] => [
-  ...(git("status", "--porcelain") === "" ? [] : ["there are uncommitted changes: they are not in the release"]),
+  ...(git("status", "--porcelain") === ""
+    ? []
+    : ["there are uncommitted changes: they are not in the release"]),
   ...(git("tag", "--points-at", commit).split("\n").includes(`v${version}`)
     ? []
     : [`the commit is not tagged v${version}`]),
@@ -63,14 +75,18 @@ const main = async (): Promise<boolean> => {
   }
   await removeOutput(out);
   const notes = obstacles();
-  if (!values["dry-run"] && notes.length > 0) throw new Error(`${notes.join("; ")} (--dry-run builds anyway)`);
+  if (!values["dry-run"] && notes.length > 0)
+    throw new Error(`${notes.join("; ")} (--dry-run builds anyway)`);
   const startedAt = performance.now();
   const digests = await build(`${out}.building`, { TZ: "UTC", LC_ALL: "C" });
   // The second time in another folder, time zone and locale, and with files that others may not read.
   process.umask(0o027);
-  const again = values.twice ? await build(`${out}.again`, { TZ: "Asia/Kathmandu", LC_ALL: "C.UTF-8" }) : undefined;
+  const again = values.twice
+    ? await build(`${out}.again`, { TZ: "Asia/Kathmandu", LC_ALL: "C.UTF-8" })
+    : undefined;
   const paths = [...new Set([...digests.keys(), ...(again?.keys() ?? [])])];
-  const differing = again === undefined ? [] : paths.filter((path) => digests.get(path) !== again.get(path));
+  const differing =
+    again === undefined ? [] : paths.filter((path) => digests.get(path) !== again.get(path));
   const ok = differing.length === 0;
   await rename(`${out}.building`, out);
   // Two builds that differ are kept, to compare them.
@@ -97,7 +113,10 @@ const main = async (): Promise<boolean> => {
       images: manifest.images.length,
       seconds: Math.round((performance.now() - startedAt) / 1000),
       artifacts: Object.fromEntries(
-        Object.entries(platforms).map(([platform, artifacts = []]) => [platform, artifacts.map(({ path }) => path)]),
+        Object.entries(platforms).map(([platform, artifacts = []]) => [
+          platform,
+          artifacts.map(({ path }) => path),
+        ]),
       ),
       files,
     }),

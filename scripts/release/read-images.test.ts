@@ -12,11 +12,20 @@ beforeEach(async () => {
 });
 
 it("reads images and their digests from a folder of archives", async () => {
-  for (const name of ["web", "core"]) await writeImageArchive(join(dir, `svc-${name}-0.2.0.oci.tar`));
+  for (const name of ["web", "core"])
+    await writeImageArchive(join(dir, `svc-${name}-0.2.0.oci.tar`));
   await writeFile(join(dir, "notes.txt"), "");
   expect(await readImages(dir, "0.2.0")).toEqual([
-    { name: "core", ref: `svc-core:0.2.0@sha256:${sampleImageDigest}`, archive: join(dir, "svc-core-0.2.0.oci.tar") },
-    { name: "web", ref: `svc-web:0.2.0@sha256:${sampleImageDigest}`, archive: join(dir, "svc-web-0.2.0.oci.tar") },
+    {
+      name: "core",
+      ref: `svc-core:0.2.0@sha256:${sampleImageDigest}`,
+      archive: join(dir, "svc-core-0.2.0.oci.tar"),
+    },
+    {
+      name: "web",
+      ref: `svc-web:0.2.0@sha256:${sampleImageDigest}`,
+      archive: join(dir, "svc-web-0.2.0.oci.tar"),
+    },
   ]);
   await expect(readImages(dir, "0.3.0")).rejects.toThrow("is not named svc-<name>-0.3.0.oci.tar");
 });
@@ -26,7 +35,9 @@ it("reads references from a file, and rejects an image of the product with anoth
   const write = (name: string, tag: string) =>
     writeFile(
       file,
-      JSON.stringify({ images: [{ name, ref: `r.example.net/${name}:${tag}@sha256:${sampleImageDigest}` }] }),
+      JSON.stringify({
+        images: [{ name, ref: `r.example.net/${name}:${tag}@sha256:${sampleImageDigest}` }],
+      }),
     );
   await write("core", "0.2.0");
   expect(await readImages(file, "0.2.0")).toHaveLength(1);

@@ -16,9 +16,12 @@ beforeAll(async () => {
 
 it("every link and image of the pages leads to a page, a heading or a file of the release", async () => {
   const pages = (await filesBelow(join(dir, "docs"))).filter((path) => path.endsWith(".html"));
-  expect(pages).toEqual(expect.arrayContaining(["index.html", "readme.html", "changelog.html", "install.html"]));
+  expect(pages).toEqual(
+    expect.arrayContaining(["index.html", "readme.html", "changelog.html", "install.html"]),
+  );
   const texts = new Map<string, string>();
-  for (const page of pages) texts.set(join(dir, "docs", page), await readFile(join(dir, "docs", page), "utf8"));
+  for (const page of pages)
+    texts.set(join(dir, "docs", page), await readFile(join(dir, "docs", page), "utf8"));
   const broken: string[] = [];
   for (const [page, html] of texts)
     for (const [, target = ""] of html.matchAll(/(?:href|src)="([^"]*)"/g)) {
@@ -26,7 +29,8 @@ it("every link and image of the pages leads to a page, a heading or a file of th
       const [file = "", anchor] = target.split("#");
       const path = file === "" ? page : join(dirname(page), file);
       if (!existsSync(path)) broken.push(`${page}: ${target}`);
-      else if (anchor !== undefined && !texts.get(path)?.includes(`id="${anchor}"`)) broken.push(`${page}: ${target}`);
+      else if (anchor !== undefined && !texts.get(path)?.includes(`id="${anchor}"`))
+        broken.push(`${page}: ${target}`);
     }
   expect(broken).toEqual([]);
 });
@@ -36,7 +40,9 @@ it("a page has its text, no comment of the repository's tests, and no link to a 
   expect(install).toContain("<title>Install</title>");
   expect(install).toContain('<h2 id="kubernetes">');
   const all = await Promise.all(
-    ["install", "release", "readme"].map((name) => readFile(join(dir, `docs/${name}.html`), "utf8")),
+    ["install", "release", "readme"].map((name) =>
+      readFile(join(dir, `docs/${name}.html`), "utf8"),
+    ),
   );
   expect(all.join("\n")).not.toMatch(/<!-- |href="[^"]*\.(ts|md)["#]/);
 });

@@ -5,7 +5,12 @@ import { Marked } from "marked";
 import { repositoryFiles } from "../repository-files.ts";
 
 /** The files that a deployment needs beside the images, at their paths in the repository. */
-const deploymentFiles = ["compose.yaml", "packaging/compose/*", "packaging/systemd/*", "docs/deploy/**"];
+const deploymentFiles = [
+  "compose.yaml",
+  "packaging/compose/*",
+  "packaging/systemd/*",
+  "docs/deploy/**",
+];
 
 /** Copies the deployment's files of the repository to `out`: units, Compose, manifests, dashboard and alerts. */
 export const copyDeploymentFiles = async (out: string): Promise<void> => {
@@ -17,7 +22,8 @@ export const copyDeploymentFiles = async (out: string): Promise<void> => {
 
 /** Returns where a file of the repository is in the rendered documents, relative to their folder; undefined if it is not there. */
 const renderedPath = (path: string): string | undefined => {
-  if (path === "README.md" || path === "CHANGELOG.md") return path.toLowerCase().replace(".md", ".html");
+  if (path === "README.md" || path === "CHANGELOG.md")
+    return path.toLowerCase().replace(".md", ".html");
   if (path === "docs/README.md") return "index.html";
   if (path.startsWith("docs/deploy/")) return `../deploy/${path}`;
   if (!path.startsWith("docs/")) return undefined;
@@ -90,7 +96,11 @@ ${body}</html>
 };
 
 const escapeHtml = (text: string): string =>
-  text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  text
+    .replaceAll("&", "&amp;")
+    .replaceAll('"', "&quot;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;");
 
 const style = `:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}
 pre{overflow-x:auto;padding:.75rem;border:1px solid #8886}code,pre{font:14px/1.45 ui-monospace,monospace}

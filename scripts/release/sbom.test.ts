@@ -27,7 +27,12 @@ it("U2: an SBOM has what ships, with purl, license and digest, and is the same w
   });
   expect(sbom).not.toHaveProperty("serialNumber");
   expect(sbom.components).toMatchObject([
-    { group: "@scope", name: "a", purl: "pkg:npm/%40scope/a@1.2.3", licenses: [{ expression: "(MIT OR Apache-2.0)" }] },
+    {
+      group: "@scope",
+      name: "a",
+      purl: "pkg:npm/%40scope/a@1.2.3",
+      licenses: [{ expression: "(MIT OR Apache-2.0)" }],
+    },
     {
       name: "b",
       purl: "pkg:npm/b@1.2.3",
@@ -35,6 +40,8 @@ it("U2: an SBOM has what ships, with purl, license and digest, and is the same w
       hashes: [{ alg: "SHA-512", content: "01".repeat(64) }],
     },
   ]);
-  const dependencies = sbom.dependencies.find(({ ref }: { ref: string }) => ref === "server.tar.gz");
+  const dependencies = sbom.dependencies.find(
+    ({ ref }: { ref: string }) => ref === "server.tar.gz",
+  );
   expect(dependencies.dependsOn).toEqual(["pkg:npm/%40scope/a@1.2.3", "pkg:npm/b@1.2.3"]);
 });

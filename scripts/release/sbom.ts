@@ -1,5 +1,9 @@
 import { Factories } from "@cyclonedx/cyclonedx-library/Contrib/License";
-import { ComponentType, ExternalReferenceType, HashAlgorithm } from "@cyclonedx/cyclonedx-library/Enums";
+import {
+  ComponentType,
+  ExternalReferenceType,
+  HashAlgorithm,
+} from "@cyclonedx/cyclonedx-library/Enums";
 import * as Models from "@cyclonedx/cyclonedx-library/Models";
 import { JSON as JsonNormalizers, JsonSerializer } from "@cyclonedx/cyclonedx-library/Serialize";
 import { Spec1dot6 } from "@cyclonedx/cyclonedx-library/Spec";
@@ -49,21 +53,32 @@ export const createSbom = async (artifact: DescribedArtifact, timestamp: Date): 
   const serializer = new JsonSerializer(new JsonNormalizers.Normalize.Factory(Spec1dot6));
   const text = `${serializer.serialize(bom, { sortLists: true, space: 2 })}\n`;
   const fault = await new JsonStrictValidator(Spec1dot6.version).validate(text);
-  if (fault !== null) throw new Error(`the SBOM of ${artifact.path} is not valid: ${JSON.stringify(fault)}`);
+  if (fault !== null)
+    throw new Error(`the SBOM of ${artifact.path} is not valid: ${JSON.stringify(fault)}`);
   return text;
 };
 
-const systemComponentOf = (entry: SystemPackage, licenses: Factories.LicenseFactory): Models.Component =>
+const systemComponentOf = (
+  entry: SystemPackage,
+  licenses: Factories.LicenseFactory,
+): Models.Component =>
   new Models.Component(ComponentType.Library, entry.name, {
     bomRef: entry.purl,
     version: entry.version,
     purl: entry.purl,
-    hashes: new Models.HashDictionary(entry.sha256 === undefined ? [] : [[HashAlgorithm["SHA-256"], entry.sha256]]),
+    hashes: new Models.HashDictionary(
+      entry.sha256 === undefined ? [] : [[HashAlgorithm["SHA-256"], entry.sha256]],
+    ),
     licenses: new Models.LicenseRepository([licenses.makeFromString(entry.license)]),
   });
 
-const componentOf = (entry: ShippedPackage, licenses: Factories.LicenseFactory): Models.Component => {
-  const [scope, name] = entry.name.startsWith("@") ? entry.name.split("/") : [undefined, entry.name];
+const componentOf = (
+  entry: ShippedPackage,
+  licenses: Factories.LicenseFactory,
+): Models.Component => {
+  const [scope, name] = entry.name.startsWith("@")
+    ? entry.name.split("/")
+    : [undefined, entry.name];
   // A purl encodes the @ of a scope.
   const purl = `pkg:npm/${scope === undefined ? "" : `${encodeURIComponent(scope)}/`}${name}@${entry.version}`;
   const digest = Buffer.from(entry.integrity.slice("sha512-".length), "base64").toString("hex");
@@ -74,9 +89,13 @@ const componentOf = (entry: ShippedPackage, licenses: Factories.LicenseFactory):
     purl,
     ...(scope === undefined ? {} : { group: scope }),
     hashes: new Models.HashDictionary([[HashAlgorithm["SHA-512"], digest]]),
-    licenses: new Models.LicenseRepository(license === null ? [] : [licenses.makeFromString(license)]),
+    licenses: new Models.LicenseRepository(
+      license === null ? [] : [licenses.makeFromString(license)],
+    ),
   });
   if (entry.homepage !== null)
-    component.externalReferences.add(new Models.ExternalReference(entry.homepage, ExternalReferenceType.Website));
+    component.externalReferences.add(
+      new Models.ExternalReference(entry.homepage, ExternalReferenceType.Website),
+    );
   return component;
 };

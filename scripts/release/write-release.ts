@@ -23,14 +23,22 @@ const releaseFiles = {
 } as const;
 
 /** The files of the commit that decide what a build fetches. */
-const lockFiles = ["bun.lock", "packaging/bun/package-lock.json", "Dockerfile.core", "Dockerfile.web"];
+const lockFiles = [
+  "bun.lock",
+  "packaging/bun/package-lock.json",
+  "Dockerfile.core",
+  "Dockerfile.web",
+];
 
 /**
  * Builds a release into `out`: artifacts, an SBOM for each and for each image in an archive, the license list, the spec, the manifest, the
  * provenance, the documents, the files of a deployment and SHA256SUMS. `imagesPath` is a JSON file `{images: [{name, ref}]}` or a folder of
  * image archives. Throws if a license is not permissive, or an image contains another program than the release.
  */
-export const writeRelease = async (release: ReleaseBuild, imagesPath: string | undefined): Promise<ReleaseSpec> => {
+export const writeRelease = async (
+  release: ReleaseBuild,
+  imagesPath: string | undefined,
+): Promise<ReleaseSpec> => {
   const { out, version, commit, timestamp } = release;
   // First, because it can be wrong.
   const images = imagesPath === undefined ? [] : await readImages(imagesPath, version);
@@ -56,13 +64,19 @@ export const writeRelease = async (release: ReleaseBuild, imagesPath: string | u
   };
   const text = `${JSON.stringify(spec, null, 2)}\n`;
   await writeFile(join(out, releaseFiles.spec), text);
-  await writeFile(join(out, releaseFiles.licenses), printLicenses([...artifacts, ...shippedImages]));
+  await writeFile(
+    join(out, releaseFiles.licenses),
+    printLicenses([...artifacts, ...shippedImages]),
+  );
   const checked = parseReleaseSpec(Buffer.from(text));
   const manifest = await createManifest(out, checked);
   await writeFile(join(out, manifestFile), printManifest(manifest));
   const files: Record<string, string> = {};
   for (const path of lockFiles) files[path] = (await measureFile(".", path)).sha256;
-  await writeFile(join(out, provenanceFiles.statement), printProvenance(manifest, { commit: commit.trim(), files }));
+  await writeFile(
+    join(out, provenanceFiles.statement),
+    printProvenance(manifest, { commit: commit.trim(), files }),
+  );
   await renderDocuments(join(out, releaseFiles.documents));
   await copyDeploymentFiles(join(out, releaseFiles.deployment));
   await writeChecksums(out);
@@ -83,6 +97,7 @@ export const removeOutput = async (folder: string): Promise<void> => {
     if (errorCode(error) === "ENOENT") return [];
     throw error;
   });
-  if (found.length > 0 && !found.includes(checksumsFile)) throw new Error(`${folder} has something else in it`);
+  if (found.length > 0 && !found.includes(checksumsFile))
+    throw new Error(`${folder} has something else in it`);
   await rm(folder, { recursive: true, force: true });
 };

@@ -23,7 +23,9 @@ describe("the cases of reliability", () => {
 
   it("are known to every test that names one, alone, in a list or in a range", () => {
     expect(faultsOf({}, ["Q1: keeps", "keeps Q2: too"])).toEqual([]);
-    expect(faultsOf({}, ["Q1 and Q2: keeps"])).toEqual([expect.stringContaining("names the case Q2")]);
+    expect(faultsOf({}, ["Q1 and Q2: keeps"])).toEqual([
+      expect.stringContaining("names the case Q2"),
+    ]);
     expect(faultsOf({}, ["Q1 to Q3: keeps"])).toHaveLength(2);
   });
 

@@ -13,7 +13,9 @@ const CaseText = v.pipe(v.string(), v.regex(/^.+ → .+$/));
 const Case = v.union([
   v.pipe(
     CaseText,
-    v.transform((text): { text: string; long?: string | undefined; gap?: string | undefined } => ({ text })),
+    v.transform((text): { text: string; long?: string | undefined; gap?: string | undefined } => ({
+      text,
+    })),
   ),
   v.strictObject({ text: CaseText, long: v.optional(v.string()), gap: v.optional(v.string()) }),
 ]);
@@ -41,7 +43,10 @@ export interface Reliability {
 
 /** Reads the cases of cases.yaml with the tests that name them, and the faults of both (`caseFaults`). */
 export const readReliability = (): Reliability => {
-  const groups = v.parse(Cases, parse(readFileSync(new URL("./cases.yaml", import.meta.url), "utf8")));
+  const groups = v.parse(
+    Cases,
+    parse(readFileSync(new URL("./cases.yaml", import.meta.url), "utf8")),
+  );
   const tests = repositoryFiles("*.test.ts", "*.test.tsx").flatMap(testsIn);
   const cases = Object.entries(groups).flatMap(([group, members]) =>
     Object.entries(members).map(([id, described]) => {
@@ -95,10 +100,16 @@ const testsIn = (file: string): NamedTest[] => {
   const names: string[] = [];
   const visitor = new Visitor({
     CallExpression(call) {
-      if (!/^(it|test|describe|through|withNats)\b/.test(text.slice(call.callee.start, call.callee.end))) return;
+      if (
+        !/^(it|test|describe|through|withNats)\b/.test(
+          text.slice(call.callee.start, call.callee.end),
+        )
+      )
+        return;
       const [first] = call.arguments;
       if (first?.type === "Literal" && typeof first.value === "string") names.push(first.value);
-      if (first?.type === "TemplateLiteral") names.push(first.quasis.map(({ value }) => value.cooked ?? "").join("…"));
+      if (first?.type === "TemplateLiteral")
+        names.push(first.quasis.map(({ value }) => value.cooked ?? "").join("…"));
     },
   });
   visitor.visit(parseSync(file, text).program);
@@ -113,6 +124,9 @@ const idsOf = (name: string): string[] => {
     const range = /^([A-Z])(\d+) to \1(\d+)$/.exec(part);
     if (!range) return [part];
     const [, letter = "", from = 0, to = 0] = range;
-    return Array.from({ length: Number(to) - Number(from) + 1 }, (_, index) => `${letter}${Number(from) + index}`);
+    return Array.from(
+      { length: Number(to) - Number(from) + 1 },
+      (_, index) => `${letter}${Number(from) + index}`,
+    );
   });
 };

@@ -8,7 +8,8 @@ const { cases, faults } = readReliability();
 const wanted = process.argv.slice(2).map((argument) => argument.toLowerCase());
 const chosen = cases.filter(
   ({ id, group }) =>
-    wanted.length === 0 || wanted.some((name) => [id, group].some((word) => word.toLowerCase() === name)),
+    wanted.length === 0 ||
+    wanted.some((name) => [id, group].some((word) => word.toLowerCase() === name)),
 );
 for (const [group, members] of Map.groupBy(chosen, (described) => described.group)) {
   console.log(`\n${group}\n`);

@@ -23,11 +23,21 @@ export interface PicturedFleet {
  * Writes a simulated fleet of `count` hosts, and a directory sync, into a database that has only people: the same fleet for the same
  * count, on every machine and at any time.
  */
-export const pictureFleet = async (database: ModelDatabase, count: number): Promise<PicturedFleet> => {
+export const pictureFleet = async (
+  database: ModelDatabase,
+  count: number,
+): Promise<PicturedFleet> => {
   const { db } = database;
-  const plan = await simulationPlan({ scenario: "fleet-1000", seed: 7, durationSeconds: 3600, hosts: count });
+  const plan = await simulationPlan({
+    scenario: "fleet-1000",
+    seed: 7,
+    durationSeconds: 3600,
+    hosts: count,
+  });
   const hosts = createHosts(plan);
-  const shown = hosts.find(({ role, management }) => role === "config_broken" && management === "assigned");
+  const shown = hosts.find(
+    ({ role, management }) => role === "config_broken" && management === "assigned",
+  );
   const histories = hosts.map((host) => ({
     host,
     steps: withoutOverwritten([...stepsUntilEnd(plan, stepsOf(plan, host))]),
@@ -36,7 +46,13 @@ export const pictureFleet = async (database: ModelDatabase, count: number): Prom
   await recordEnrollments(db, plan.endsAt);
   await countVolume(db, plan.endsAt);
   const syncedAt = new Date(plan.endsAt - 240_000);
-  const sync = { syncs: 1, finishedAt: syncedAt, outcome: "synced" as const, syncedAt, failures: 0 };
+  const sync = {
+    syncs: 1,
+    finishedAt: syncedAt,
+    outcome: "synced" as const,
+    syncedAt,
+    failures: 0,
+  };
   await db.insert(directorySync).values({ ...sync, missingGroups: [] });
   const rows = await db
     .select({ id: collectorIdentity.id })

@@ -70,8 +70,18 @@ const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
     viewport: { ...dark, height: 800 },
     ready: "heartbeating",
   },
-  { name: "fleet-390-light", path: "/fleet", viewport: { ...light, width: 390, height: 1400 }, ready: "heartbeating" },
-  { name: "fleet-320-dark", path: "/fleet", viewport: { ...dark, width: 320, height: 1400 }, ready: "heartbeating" },
+  {
+    name: "fleet-390-light",
+    path: "/fleet",
+    viewport: { ...light, width: 390, height: 1400 },
+    ready: "heartbeating",
+  },
+  {
+    name: "fleet-320-dark",
+    path: "/fleet",
+    viewport: { ...dark, width: 320, height: 1400 },
+    ready: "heartbeating",
+  },
   ...inBoth({
     name: "fleet-drawer",
     path: `/fleet?drift=on_last_known_good&id=${identityId}`,
@@ -114,14 +124,24 @@ const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
     enter: askInChat,
   },
   ...inBoth({ name: "home", path: "/", viewport: light, ready: "enrolled" }),
-  ...inBoth({ name: "audit", path: "/audit?action=config.assign", viewport: light, ready: "verified up to" }),
+  ...inBoth({
+    name: "audit",
+    path: "/audit?action=config.assign",
+    viewport: light,
+    ready: "verified up to",
+  }),
   {
     name: "audit-390-light",
     path: "/audit?within_seconds=3600",
     viewport: { ...light, width: 390, height: 1400 },
     ready: "verified up to",
   },
-  ...inBoth({ name: "rollouts", path: "/rollouts", viewport: { ...light, height: 640 }, ready: "Rolled back" }),
+  ...inBoth({
+    name: "rollouts",
+    path: "/rollouts",
+    viewport: { ...light, height: 640 },
+    ready: "Rolled back",
+  }),
   ...inBoth({
     name: "rollout",
     path: `/rollouts/${seededRolloutId("paused")}?wave=2`,
@@ -149,7 +169,12 @@ const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
 ];
 
 const recordPictures = ({ configId }: PicturedFleet): Picture[] => [
-  ...inBoth({ name: "configs", path: "/configs", viewport: { ...light, height: 560 }, ready: "never published" }),
+  ...inBoth({
+    name: "configs",
+    path: "/configs",
+    viewport: { ...light, height: 560 },
+    ready: "never published",
+  }),
   ...inBoth({
     name: "config",
     path: `/configs/${configId}`,
@@ -184,7 +209,12 @@ const unavailable = {
 };
 
 const emptyPictures: Picture[] = [
-  ...inBoth({ name: "fleet-empty", path: "/fleet", viewport: light, ready: "No host is enrolled yet" }),
+  ...inBoth({
+    name: "fleet-empty",
+    path: "/fleet",
+    viewport: light,
+    ready: "No host is enrolled yet",
+  }),
   ...inBoth({
     name: "login",
     path: "/login?reason=signed_out",
@@ -228,7 +258,8 @@ try {
 
   const take = async ({ name, path, viewport, ready, fault, enter }: Picture): Promise<void> => {
     const { page } = await visitPage({ browser, web }, "auditor", path, { ...viewport, now });
-    const fail = () => page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
+    const fail = () =>
+      page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
     if (fault === "from the start") {
       await fail();
       await page.reload();
@@ -248,7 +279,8 @@ try {
     process.stdout.write(`docs/images/${name}.png: ${Math.round(picture.length / 1024)} KiB\n`);
   };
   const wanted = process.argv.slice(2);
-  const isWanted = ({ name }: Picture) => wanted.length === 0 || wanted.some((start) => name.startsWith(start));
+  const isWanted = ({ name }: Picture) =>
+    wanted.length === 0 || wanted.some((start) => name.startsWith(start));
   for (const picture of emptyPictures.filter(isWanted)) await take(picture);
   const fleet = await pictureFleet(database, 312);
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
@@ -257,7 +289,8 @@ try {
   await chainAuditEvents(core);
   // Returns undefined once all events are verified.
   while (await verifyChain(core));
-  for (const picture of [...picturesOf(fleet), ...recordPictures(fleet)].filter(isWanted)) await take(picture);
+  for (const picture of [...picturesOf(fleet), ...recordPictures(fleet)].filter(isWanted))
+    await take(picture);
   await web.close();
   await sql?.close();
 } finally {

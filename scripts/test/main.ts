@@ -23,7 +23,9 @@ const pathOf = (file: string): string => relative(process.cwd(), file);
 const shorten = (failure: string): string => {
   const isFrame = (line: string) => /^\s*at /.test(line);
   const lines = stripVTControlCharacters(failure).split("\n");
-  return [...lines.filter((line) => !isFrame(line)), ...lines.filter(isFrame).slice(0, 5)].join("\n").slice(0, 2000);
+  return [...lines.filter((line) => !isFrame(line)), ...lines.filter(isFrame).slice(0, 5)]
+    .join("\n")
+    .slice(0, 2000);
 };
 
 /** Three times what the slowest file takes on two busy cores. Tests have timeouts of their own: a longer silence is outside of them. */
@@ -34,10 +36,18 @@ const runFiles = async (config: string, isShown: boolean, filters: readonly stri
   const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
   const results = join(folder, "results.jsonl");
   await writeFile(results, "");
-  const reporters = ["default", join(import.meta.dirname, "results.ts")].map((name) => `--reporter=${name}`);
+  const reporters = ["default", join(import.meta.dirname, "results.ts")].map(
+    (name) => `--reporter=${name}`,
+  );
   const selection = filters.length > 0 ? ["--passWithNoTests", ...filters] : [];
   const ended = await runWatched({
-    args: ["node_modules/vitest/vitest.mjs", "run", `--config=${config}`, ...reporters, ...selection],
+    args: [
+      "node_modules/vitest/vitest.mjs",
+      "run",
+      `--config=${config}`,
+      ...reporters,
+      ...selection,
+    ],
     env: { SVC_TEST_RESULTS: results },
     isShown,
     silenceMs,
@@ -75,7 +85,9 @@ const run = async ({ name, config, isShown }: (typeof runs)[number]) => {
   );
   const failures = [
     ...tests.filter(({ state }) => state === "failed"),
-    ...files.filter(({ errors }) => errors.length > 0).map(({ file, errors }) => ({ name: pathOf(file), errors })),
+    ...files
+      .filter(({ errors }) => errors.length > 0)
+      .map(({ file, errors }) => ({ name: pathOf(file), errors })),
   ].map(({ name, errors }) => ({ name, errors }));
   // A run that hangs once each of its files has ended has said what it left. vitest also fails when no test did, such as when a teardown threw.
   const { isStalled, code, left } = last;
@@ -88,7 +100,9 @@ const run = async ({ name, config, isShown }: (typeof runs)[number]) => {
     seconds: (performance.now() - startedAt) / 1000,
     passed: tests.filter(({ state }) => state === "passed").length,
     failures,
-    skipped: tests.filter(({ state }) => state === "skipped" || state === "pending").map((test) => test.name),
+    skipped: tests
+      .filter(({ state }) => state === "skipped" || state === "pending")
+      .map((test) => test.name),
     tests,
   };
 };
@@ -100,7 +114,8 @@ for (const { name, seconds, passed, failures, skipped } of results) {
   console.log(`${name.padEnd(8)} ${counts} in ${seconds.toFixed(1)} s`);
 }
 const slowest = results.flatMap(({ tests }) => tests).sort((a, b) => b.seconds - a.seconds);
-for (const { name, seconds } of slowest.slice(0, 5)) console.log(`  slow     ${seconds.toFixed(1)} s  ${name}`);
+for (const { name, seconds } of slowest.slice(0, 5))
+  console.log(`  slow     ${seconds.toFixed(1)} s  ${name}`);
 for (const { skipped } of results) for (const name of skipped) console.log(`  skipped  ${name}`);
 for (const { name: runName, failures } of results)
   for (const { name, errors } of failures) {

@@ -1,10 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { readProgress } from "./results.ts";
 
-const lines = (...values: unknown[]) => values.map((value) => `${JSON.stringify(value)}\n`).join("");
+const lines = (...values: unknown[]) =>
+  values.map((value) => `${JSON.stringify(value)}\n`).join("");
 
 describe("the results of a run that was ended", () => {
-  const done = { file: "/a.test.ts", errors: [], tests: [{ name: "adds", state: "passed", seconds: 1, errors: [] }] };
+  const done = {
+    file: "/a.test.ts",
+    errors: [],
+    tests: [{ name: "adds", state: "passed", seconds: 1, errors: [] }],
+  };
   const begun = [
     { files: ["/a.test.ts", "/b.test.ts", "/c.test.ts"] },
     { file: "/a.test.ts", begins: "adds" },
@@ -22,6 +27,9 @@ describe("the results of a run that was ended", () => {
 
   it("are read up to a line that was cut off", () => {
     const { ended, left } = readProgress(lines(...begun, done).slice(0, -10));
-    expect({ ended, left }).toEqual({ ended: [], left: ["/a.test.ts", "/b.test.ts", "/c.test.ts"] });
+    expect({ ended, left }).toEqual({
+      ended: [],
+      left: ["/a.test.ts", "/b.test.ts", "/c.test.ts"],
+    });
   });
 });

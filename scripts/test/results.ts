@@ -70,6 +70,10 @@ export default class WriteResults implements Reporter {
       return { name: test.fullName, state, seconds, errors: messagesOf(errors) };
     });
     const suites = [...module.children.allSuites()].flatMap((suite) => suite.errors());
-    this.#write({ file: module.moduleId, errors: messagesOf([...module.errors(), ...suites]), tests });
+    this.#write({
+      file: module.moduleId,
+      errors: messagesOf([...module.errors(), ...suites]),
+      tests,
+    });
   }
 }

@@ -2,7 +2,8 @@ import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { runWatched } from "./watched-process.ts";
 
-const run = (script: string, silenceMs: number) => runWatched({ args: ["--eval", script], isShown: false, silenceMs });
+const run = (script: string, silenceMs: number) =>
+  runWatched({ args: ["--eval", script], isShown: false, silenceMs });
 
 describe("a watched process", () => {
   it("ends with its own code, and everything that it printed", async () => {
@@ -27,7 +28,8 @@ describe("a watched process", () => {
       isStalled: true,
       descendants: [expect.stringContaining("for (;;);")],
     });
-    const state = () => spawnSync("ps", ["-o", "stat=", "-p", printed.trim()], { encoding: "utf8" }).stdout;
+    const state = () =>
+      spawnSync("ps", ["-o", "stat=", "-p", printed.trim()], { encoding: "utf8" }).stdout;
     await expect.poll(state).toMatch(/^(Z.*)?$/s);
   });
 

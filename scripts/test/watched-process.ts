@@ -24,12 +24,18 @@ export interface WatchedProcess {
 /** Returns what runs below a process, each with its age and its command; nothing where `ps` is missing. */
 const listDescendants = (pid: number): { pid: number; text: string }[] => {
   try {
-    const listed = execFileSync("ps", ["-eo", "pid=,ppid=,etime=,args="], { encoding: "utf8", timeout: 10_000 });
+    const listed = execFileSync("ps", ["-eo", "pid=,ppid=,etime=,args="], {
+      encoding: "utf8",
+      timeout: 10_000,
+    });
     const processes = listed.split("\n").map((line) => /^ *(\d+) +(\d+) +(.*)$/.exec(line) ?? []);
     const below = (parent: number): ReturnType<typeof listDescendants> =>
       processes
         .filter(([, , ppid]) => Number(ppid) === parent)
-        .flatMap(([, id, , text = ""]) => [{ pid: Number(id), text: text.slice(0, 200) }, ...below(Number(id))]);
+        .flatMap(([, id, , text = ""]) => [
+          { pid: Number(id), text: text.slice(0, 200) },
+          ...below(Number(id)),
+        ]);
     return below(pid);
   } catch {
     return [];
@@ -48,8 +54,16 @@ const kill = (pid: number) => {
  * Runs Node with `args` until it exits; `silenceMs` without output end it, by SIGTERM and 10 s later by SIGKILL. While it runs, SIGTERM to
  * this process ends the child instead, so that the caller can report what it printed.
  */
-export const runWatched = async ({ args, env, isShown, silenceMs }: WatchedProcess): Promise<EndedProcess> => {
-  const child = spawn(process.execPath, args, { env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+export const runWatched = async ({
+  args,
+  env,
+  isShown,
+  silenceMs,
+}: WatchedProcess): Promise<EndedProcess> => {
+  const child = spawn(process.execPath, args, {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   let printed = "";
   let isStalled = false;
   let descendants: ReturnType<typeof listDescendants> = [];

@@ -27,13 +27,21 @@ export const breakingParts = async (sql: string): Promise<string[]> => {
     const [kind = "", node = {}] = Object.entries(stmt)[0] ?? [];
     const table = (node.relation as { relname?: string } | undefined)?.relname;
     if (kind === "CreateStmt") created.add(table);
-    if (harmless.has(kind) || (created.has(table) && (kind === "AlterTableStmt" || kind === "IndexStmt"))) return [];
+    if (
+      harmless.has(kind) ||
+      (created.has(table) && (kind === "AlterTableStmt" || kind === "IndexStmt"))
+    )
+      return [];
     if (kind === "IndexStmt")
       return node.unique ? [`a unique index on ${table}, which the previous core may violate`] : [];
     if (kind === "DropStmt" && node.removeType === "OBJECT_INDEX") return [];
     if (kind !== "AlterTableStmt") return [`${kind}${table === undefined ? "" : ` on ${table}`}`];
     return (node.cmds as Node[]).flatMap((command) => {
-      const { subtype, name, def } = command.AlterTableCmd as { subtype: string; name?: string; def?: Node };
+      const { subtype, name, def } = command.AlterTableCmd as {
+        subtype: string;
+        name?: string;
+        def?: Node;
+      };
       if (subtype === "AT_ColumnDefault") return [];
       if (subtype === "AT_AddColumn" && def?.ColumnDef && mayBeLeftOut(def.ColumnDef)) return [];
       const column = name ?? def?.ColumnDef?.colname ?? def?.Constraint?.conname ?? "";
@@ -44,8 +52,14 @@ export const breakingParts = async (sql: string): Promise<string[]> => {
 
 const mayBeLeftOut = ({ constraints = [] }: { constraints?: Node[] }): boolean => {
   const kinds = new Set(constraints.map(({ Constraint }) => Constraint?.contype));
-  const hasValue = ["CONSTR_DEFAULT", "CONSTR_IDENTITY", "CONSTR_GENERATED"].some((kind) => kinds.has(kind));
-  return (hasValue || !kinds.has("CONSTR_NOTNULL")) && !kinds.has("CONSTR_UNIQUE") && !kinds.has("CONSTR_PRIMARY");
+  const hasValue = ["CONSTR_DEFAULT", "CONSTR_IDENTITY", "CONSTR_GENERATED"].some((kind) =>
+    kinds.has(kind),
+  );
+  return (
+    (hasValue || !kinds.has("CONSTR_NOTNULL")) &&
+    !kinds.has("CONSTR_UNIQUE") &&
+    !kinds.has("CONSTR_PRIMARY")
+  );
 };
 
 /** Returns the faults of the migrations after the first. */

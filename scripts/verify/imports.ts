@@ -36,7 +36,8 @@ export interface SourceFile {
 }
 
 /** Whether a file runs in tests alone. */
-export const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
+export const isTest = (path: string): boolean =>
+  /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
 /** Whether a file is generated from another one. */
 export const isGenerated = (path: string): boolean => /^(proto|client)\/gen\//.test(path);
 
@@ -64,19 +65,26 @@ export const readSource = (path: string, text: string): SourceFile => {
       typeOnly: /^(import|export)\s+type\b/.test(statement ?? ""),
       dynamic: statement === null,
     });
-  for (const { moduleRequest, start, end } of module.staticImports) add(moduleRequest.value, text.slice(start, end));
+  for (const { moduleRequest, start, end } of module.staticImports)
+    add(moduleRequest.value, text.slice(start, end));
   for (const { entries, start, end } of module.staticExports)
-    for (const { moduleRequest } of entries) if (moduleRequest) add(moduleRequest.value, text.slice(start, end));
+    for (const { moduleRequest } of entries)
+      if (moduleRequest) add(moduleRequest.value, text.slice(start, end));
   for (const { moduleRequest } of module.dynamicImports) {
     const literal = /^["'](.*)["']$/.exec(text.slice(moduleRequest.start, moduleRequest.end));
     if (literal?.[1]) add(literal[1], null);
   }
   const moduleState = program.body
-    .map((node) => (node.type === "ExportNamedDeclaration" && node.declaration ? node.declaration : node))
-    .flatMap((node) => (node.type === "VariableDeclaration" && node.kind !== "const" ? node.declarations : []))
+    .map((node) =>
+      node.type === "ExportNamedDeclaration" && node.declaration ? node.declaration : node,
+    )
+    .flatMap((node) =>
+      node.type === "VariableDeclaration" && node.kind !== "const" ? node.declarations : [],
+    )
     .map(({ id }) => (id.type === "Identifier" ? id.name : "a pattern"));
   const code = comments.reduceRight(
-    (rest, { start, end }) => rest.slice(0, start) + rest.slice(start, end).replace(/[^\n]/g, "") + rest.slice(end),
+    (rest, { start, end }) =>
+      rest.slice(0, start) + rest.slice(start, end).replace(/[^\n]/g, "") + rest.slice(end),
     text,
   );
   const exported = module.staticExports
@@ -90,7 +98,9 @@ export const readSource = (path: string, text: string): SourceFile => {
     exports: [...new Set(exported)],
     imports,
     moduleState,
-    platformUses: [...new Set([...code.matchAll(platformUse)].map(([use]) => use.replace(/^globalThis\./, "")))].sort(),
+    platformUses: [
+      ...new Set([...code.matchAll(platformUse)].map(([use]) => use.replace(/^globalThis\./, ""))),
+    ].sort(),
     parses: parser.test(code),
     readsEnvironment: /\bprocess\s*\.\s*env\b/.test(text),
     packedLines: findPacked(program).map((start) => text.slice(0, start).split("\n").length),
@@ -120,7 +130,8 @@ const findPacked = (program: Program): number[] => {
 };
 
 const resolve = (from: string, specifier: string): Pick<ImportEdge, "to" | "kind"> => {
-  if (specifier.startsWith(".")) return { to: posix.join(posix.dirname(from), specifier), kind: "file" };
+  if (specifier.startsWith("."))
+    return { to: posix.join(posix.dirname(from), specifier), kind: "file" };
   if (specifier.startsWith("node:")) return { to: specifier, kind: "node" };
   const parts = specifier.split("/");
   return { to: parts.slice(0, specifier.startsWith("@") ? 2 : 1).join("/"), kind: "package" };

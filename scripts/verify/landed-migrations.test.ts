@@ -25,7 +25,15 @@ const createRepository = (dir = inTemporaryFolder()) => {
   const git = (...args: string[]) =>
     execFileSync(
       "git",
-      ["-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "commit.gpgsign=false", ...args],
+      [
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@example.test",
+        "-c",
+        "commit.gpgsign=false",
+        ...args,
+      ],
       {
         cwd: dir,
         encoding: "utf8",
@@ -40,10 +48,17 @@ const createRepository = (dir = inTemporaryFolder()) => {
       mkdirSync(join(folder, "meta"), { recursive: true });
       const entries = Object.keys(migrations).map((tag) => ({ tag }));
       writeFileSync(join(folder, "meta/_journal.json"), JSON.stringify({ entries }));
-      for (const [name, text] of Object.entries(migrations)) writeFileSync(join(folder, `${name}.sql`), text);
+      for (const [name, text] of Object.entries(migrations))
+        writeFileSync(join(folder, `${name}.sql`), text);
     },
-    writeHistory: (migrations: Readonly<Record<string, string>>, definitions: readonly string[] = []) =>
-      writeFileSync(join(dir, historyFile), JSON.stringify({ earlier_baselines: {}, migrations, definitions })),
+    writeHistory: (
+      migrations: Readonly<Record<string, string>>,
+      definitions: readonly string[] = [],
+    ) =>
+      writeFileSync(
+        join(dir, historyFile),
+        JSON.stringify({ earlier_baselines: {}, migrations, definitions }),
+      ),
     commit: (message: string) => {
       git("add", "-A");
       git("commit", "--quiet", "--allow-empty", "-m", message);
@@ -75,7 +90,9 @@ it("accepts a migration that was added, and names a landed one that was edited, 
   const landed = commit("landed");
   const changed = async (migrations: Readonly<Record<string, string>>) => {
     write(migrations);
-    return (await changedMigrations(landed, dir)).map((path) => path.replace("drizzle/migrations/", ""));
+    return (await changedMigrations(landed, dir)).map((path) =>
+      path.replace("drizzle/migrations/", ""),
+    );
   };
   expect(await changed({ "0000_a": a, "0001_b": b, "0002_c": "select 1;" })).toEqual([]);
   expect(await changed({ "0000_a": a, "0001_b": `${b}\n` })).toEqual(["0001_b.sql"]);
@@ -99,7 +116,9 @@ it("compares every kind of checkout with what main has", async () => {
 
   git("switch", "--quiet", "--create", "work");
   commit("third");
-  expect(await landedRevisions(dir)).toEqual([{ name: "the merge base with main", commit: second }]);
+  expect(await landedRevisions(dir)).toEqual([
+    { name: "the merge base with main", commit: second },
+  ]);
   git("switch", "--quiet", "main");
 
   const cloneOf = (...args: string[]) => {
@@ -110,14 +129,19 @@ it("compares every kind of checkout with what main has", async () => {
   const clone = cloneOf();
   expect(await landedRevisions(clone.dir)).toEqual(onMain);
   clone.commit("local");
-  expect(await landedRevisions(clone.dir)).toEqual([{ name: "the merge base with origin/main", commit: second }]);
+  expect(await landedRevisions(clone.dir)).toEqual([
+    { name: "the merge base with origin/main", commit: second },
+  ]);
   clone.git("checkout", "--quiet", "--detach", second);
-  for (const ref of ["refs/remotes/origin/main", "refs/heads/main"]) clone.git("update-ref", "-d", ref);
+  for (const ref of ["refs/remotes/origin/main", "refs/heads/main"])
+    clone.git("update-ref", "-d", ref);
   expect(await landedRevisions(clone.dir)).toEqual(onMain);
   expect(namesOf(await landedRevisions(cloneOf("--depth=1").dir))).toEqual(["HEAD"]);
   expect(await landedRevisions(inTemporaryFolder())).toEqual([]);
   expect(await landedRevisions(dir, "HEAD~1")).toEqual([{ name: "HEAD~1", commit: first }]);
-  await expect(landedRevisions(dir, "nowhere")).rejects.toThrow("VERIFY_BASE: git has no commit nowhere");
+  await expect(landedRevisions(dir, "nowhere")).rejects.toThrow(
+    "VERIFY_BASE: git has no commit nowhere",
+  );
 });
 
 it("rejects an edit without any git, by the digests in history.json", async () => {
@@ -180,7 +204,10 @@ it.each([
     "create table t (id int primary key); create unique index u on t (id); alter table t add constraint c check (id > 0)",
     [],
   ],
-  ["alter table t add column c text; alter table t add column d int default 0 not null; create index i on t (c)", []],
+  [
+    "alter table t add column c text; alter table t add column d int default 0 not null; create index i on t (c)",
+    [],
+  ],
   ["drop index i; update t set c = ''; alter table t alter column c set default 'x'", []],
   ["drop table t", ["DropStmt"]],
   ["alter table t drop column c", ["DropColumn c on t"]],

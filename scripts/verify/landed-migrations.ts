@@ -13,7 +13,9 @@ const git = async (cwd: string, ...args: string[]): Promise<string> =>
 
 /** Returns the newest tag `v*` of a repository by version; undefined without one. */
 export const newestReleaseTag = async (repository = "."): Promise<string | undefined> => {
-  const [tag = ""] = (await git(repository, "tag", "--list", "v*", "--sort=-version:refname")).split("\n");
+  const [tag = ""] = (
+    await git(repository, "tag", "--list", "v*", "--sort=-version:refname")
+  ).split("\n");
   return tag === "" ? undefined : tag;
 };
 
@@ -53,7 +55,8 @@ export const landedRevisions = async (
   const [head] = await resolved("HEAD");
   const main = (await resolved("origin/main"))[0] ?? (await resolved("main"))[0];
   if (head === undefined) return tagged;
-  const fork = main && (await git(repository, "merge-base", head.commit, main.commit).catch(() => "")).trim();
+  const fork =
+    main && (await git(repository, "merge-base", head.commit, main.commit).catch(() => "")).trim();
   if (main !== undefined && fork && fork !== head.commit)
     return [...tagged, { name: `the merge base with ${main.name}`, commit: fork }];
   return [...tagged, head, ...(await resolved("HEAD~1"))];
@@ -78,16 +81,23 @@ export const changedMigrations = async (revision: string, repository = "."): Pro
       return isSame ? [] : [path];
     }),
   );
-  return [...changed.flat(), ...(keeps(await present(historyFile), await landed(historyFile)) ? [] : [historyFile])];
+  return [
+    ...changed.flat(),
+    ...(keeps(await present(historyFile), await landed(historyFile)) ? [] : [historyFile]),
+  ];
 };
 
 const namesIn = (journal: string | undefined): string[] =>
-  journal === undefined ? [] : (JSON.parse(journal) as { entries: { tag: string }[] }).entries.map(({ tag }) => tag);
+  journal === undefined
+    ? []
+    : (JSON.parse(journal) as { entries: { tag: string }[] }).entries.map(({ tag }) => tag);
 
 /** Returns whether the later text has all entries of the earlier one. */
 const keeps = (later: string | undefined, earlier: string | undefined): boolean => {
   if (earlier === undefined) return true;
-  const [now, before] = [later ?? "{}", earlier].map((text) => JSON.parse(text) as Partial<SchemaHistory>);
+  const [now, before] = [later ?? "{}", earlier].map(
+    (text) => JSON.parse(text) as Partial<SchemaHistory>,
+  );
   const hasAll = (member: "earlier_baselines" | "migrations") =>
     Object.entries(before?.[member] ?? {}).every(([key, value]) => now?.[member]?.[key] === value);
   return (
@@ -104,6 +114,8 @@ export const historyFaults = async (repository = "."): Promise<string[]> => {
   return Object.entries(history.migrations).flatMap(([name, sha256]) =>
     present.get(name) === sha256
       ? []
-      : [`drizzle/migrations/${name}.sql ${present.has(name) ? "is not as" : "is missing, but"} in ${historyFile}`],
+      : [
+          `drizzle/migrations/${name}.sql ${present.has(name) ? "is not as" : "is missing, but"} in ${historyFile}`,
+        ],
   );
 };

@@ -18,7 +18,10 @@ export const allowedUses: AllowedUses = [
   },
   {
     reason: "ends a program whose log nothing reads",
-    uses: { "collector/main.ts": ["setTimeout"], "functions/node/run-configured.ts": ["setTimeout"] },
+    uses: {
+      "collector/main.ts": ["setTimeout"],
+      "functions/node/run-configured.ts": ["setTimeout"],
+    },
   },
   {
     reason: "waits for the end of a turn of the event loop, not for a time",
@@ -51,7 +54,11 @@ export const allowedUses: AllowedUses = [
       "functions/store/database/database.ts": ["Math.random"],
       "functions/store/database/listen.ts": ["setTimeout"],
       "functions/store/database/pool/connection-pool.ts": ["performance.now", "setTimeout"],
-      "functions/store/database/pool/connection.ts": ["performance.now", "setImmediate", "setTimeout"],
+      "functions/store/database/pool/connection.ts": [
+        "performance.now",
+        "setImmediate",
+        "setTimeout",
+      ],
       "functions/store/ingest/copy-transaction.ts": ["setTimeout"],
     },
   },
@@ -119,17 +126,26 @@ const parsers: Readonly<Record<string, readonly string[]>> = {
 
 /** Pages run in a browser, whose timers draw them; scripts are programs. */
 const isExempt = (path: string): boolean =>
-  isTest(path) || isGenerated(path) || /^(scripts|docs|ui\/app)\//.test(path) || !path.includes("/");
+  isTest(path) ||
+  isGenerated(path) ||
+  /^(scripts|docs|ui\/app)\//.test(path) ||
+  !path.includes("/");
 
 /** Returns every use of the platform's time, timers and randomness that no reason covers, and every reason without a use. */
-export const platformFaults = (sources: readonly SourceFile[], reasons: AllowedUses = allowedUses): string[] => {
+export const platformFaults = (
+  sources: readonly SourceFile[],
+  reasons: AllowedUses = allowedUses,
+): string[] => {
   const allowed = new Map(reasons.flatMap(({ uses }) => Object.entries(uses)));
   const faults = sources.flatMap(({ path, platformUses }) =>
     isExempt(path)
       ? []
       : platformUses
           .filter((use) => !allowed.get(path)?.includes(use))
-          .map((use) => `${path}: uses ${use}; take a clock or entropy as an argument (kit/clock.ts, kit/entropy.ts)`),
+          .map(
+            (use) =>
+              `${path}: uses ${use}; take a clock or entropy as an argument (kit/clock.ts, kit/entropy.ts)`,
+          ),
   );
   const used = new Map(sources.map(({ path, platformUses }) => [path, platformUses]));
   const stale = [...allowed].flatMap(([path, uses]) =>
@@ -146,7 +162,9 @@ export const parsingFiles = (
   reasons: Readonly<Record<string, readonly string[]>> = parsers,
 ): { files: string[]; faults: string[] } => {
   const places = Object.values(reasons).flat();
-  const files = sources.filter(({ path, parses }) => parses && !isExempt(path)).map(({ path }) => path);
+  const files = sources
+    .filter(({ path, parses }) => parses && !isExempt(path))
+    .map(({ path }) => path);
   const unknown = files.filter((path) => !places.some((place) => path.startsWith(place)));
   const stale = places.filter((place) => !files.some((path) => path.startsWith(place)));
   const faults = unknown.map((path) => `${path}: parses JSON or YAML: use kit/foreign-json.ts`);

@@ -41,7 +41,11 @@ const tool = async (name: string, ...args: string[]): Promise<VerifyResult> => {
     await execute(`node_modules/.bin/${name}`, args, { maxBuffer: 64 * 1024 * 1024 });
     return {};
   } catch (error) {
-    const { stdout = "", stderr = "", message = "" } = error as { stdout?: string; stderr?: string; message?: string };
+    const {
+      stdout = "",
+      stderr = "",
+      message = "",
+    } = error as { stdout?: string; stderr?: string; message?: string };
     return { fault: `${stdout}${stderr}` || message };
   }
 };
@@ -57,9 +61,12 @@ const once = <Value>(read: () => Value): (() => Value) => {
 /** Parsed once for all steps that ask for them. */
 const sources = once(readSources);
 
-const resultOf = (faults: readonly string[]): VerifyResult => (faults.length > 0 ? { fault: faults.join("\n") } : {});
+const resultOf = (faults: readonly string[]): VerifyResult =>
+  faults.length > 0 ? { fault: faults.join("\n") } : {};
 
-const inTemporaryFolder = async (task: (folder: string) => Promise<VerifyResult>): Promise<VerifyResult> => {
+const inTemporaryFolder = async (
+  task: (folder: string) => Promise<VerifyResult>,
+): Promise<VerifyResult> => {
   const folder = await mkdtemp(join(tmpdir(), "svc-verify-"));
   try {
     return await task(folder);
@@ -70,14 +77,24 @@ const inTemporaryFolder = async (task: (folder: string) => Promise<VerifyResult>
 
 const readFolder = async (folder: string): Promise<Map<string, string>> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  const files = entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
   return new Map(
-    await Promise.all(files.map(async (file) => [relative(folder, file), await readFile(file, "utf8")] as const)),
+    await Promise.all(
+      files.map(async (file) => [relative(folder, file), await readFile(file, "utf8")] as const),
+    ),
   );
 };
 
-const compareFolders = async (expectedFolder: string, committedFolder: string): Promise<VerifyResult> => {
-  const [expected, committed] = await Promise.all([readFolder(expectedFolder), readFolder(committedFolder)]);
+const compareFolders = async (
+  expectedFolder: string,
+  committedFolder: string,
+): Promise<VerifyResult> => {
+  const [expected, committed] = await Promise.all([
+    readFolder(expectedFolder),
+    readFolder(committedFolder),
+  ]);
   const paths = [...new Set([...expected.keys(), ...committed.keys()])];
   const how = (path: string) =>
     committed.has(path) ? (expected.has(path) ? "differs" : "is left over") : "is missing";
@@ -88,7 +105,9 @@ const compareFolders = async (expectedFolder: string, committedFolder: string): 
 const generatedProtocol = () =>
   inTemporaryFolder(async (folder) => {
     const generated = await tool("buf", "generate", "-o", folder);
-    return generated.fault === undefined ? compareFolders(join(folder, "proto/gen"), "proto/gen") : generated;
+    return generated.fault === undefined
+      ? compareFolders(join(folder, "proto/gen"), "proto/gen")
+      : generated;
   });
 
 const generatedClient = () =>
@@ -100,7 +119,9 @@ const generatedClient = () =>
 const generatedDocuments = async () => {
   const faults = (await renderArtifacts()).map(async ({ path, text }) => {
     const committed = await readFile(path, "utf8").catch(() => undefined);
-    return committed === text ? [] : [`${path} ${committed === undefined ? "is missing" : "differs"}`];
+    return committed === text
+      ? []
+      : [`${path} ${committed === undefined ? "is missing" : "differs"}`];
   });
   return resultOf((await Promise.all(faults)).flat());
 };
@@ -111,41 +132,69 @@ const migrations = () =>
     const before = await readFolder(folder);
     // drizzle-kit accepts a relative folder only.
     const out = relative(process.cwd(), folder);
-    const generate = ["generate", "--dialect=postgresql", "--schema=./drizzle/schema/index.ts", `--out=${out}`];
+    const generate = [
+      "generate",
+      "--dialect=postgresql",
+      "--schema=./drizzle/schema/index.ts",
+      `--out=${out}`,
+    ];
     const generated = await tool("drizzle-kit", ...generate);
     if (generated.fault !== undefined) return generated;
-    const added = [...(await readFolder(folder))].filter(([path]) => path.endsWith(".sql") && !before.has(path));
-    return resultOf(added.map(([path, text]) => `the schema is ahead of the migrations by ${path}:\n${text}`));
+    const added = [...(await readFolder(folder))].filter(
+      ([path]) => path.endsWith(".sql") && !before.has(path),
+    );
+    return resultOf(
+      added.map(([path, text]) => `the schema is ahead of the migrations by ${path}:\n${text}`),
+    );
   });
 
 const landedMigrations = async (): Promise<VerifyResult> => {
   const revisions = await landedRevisions();
   const changed = await Promise.all(
     revisions.map(async ({ name, commit }) =>
-      (await changedMigrations(commit)).map((path) => `${path} is not as in ${name} (${commit.slice(0, 7)})`),
+      (await changedMigrations(commit)).map(
+        (path) => `${path} is not as in ${name} (${commit.slice(0, 7)})`,
+      ),
     ),
   );
   const compared = ["history.json", ...revisions.map(({ name }) => name)].join(", ");
   const missing = revisions.length > 0 ? "" : "; git has no revision to compare with";
-  return { note: `compared with ${compared}${missing}`, ...resultOf([...(await historyFaults()), ...changed.flat()]) };
+  return {
+    note: `compared with ${compared}${missing}`,
+    ...resultOf([...(await historyFaults()), ...changed.flat()]),
+  };
 };
 
 const protocolCompatibility = async (): Promise<VerifyResult> => {
   const revisions = (await landedRevisions()).filter(({ name }) => name !== "HEAD");
   if (revisions.length === 0) return { note: "git has no revision to compare with" };
-  const { stdout } = await execute("git", ["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+  const { stdout } = await execute("git", [
+    "rev-parse",
+    "--path-format=absolute",
+    "--git-common-dir",
+  ]);
   const faults: string[] = [];
   for (const { commit } of revisions) {
     const { fault } = await tool("buf", "breaking", "--against", `${stdout.trim()}#ref=${commit}`);
     if (fault !== undefined) faults.push(fault);
   }
-  return { note: `compared with ${revisions.map(({ name }) => name).join(", ")}`, ...resultOf(faults) };
+  return {
+    note: `compared with ${revisions.map(({ name }) => name).join(", ")}`,
+    ...resultOf(faults),
+  };
 };
 
 const dependencies = async () => {
-  const manifests = await Promise.all(["package.json", "client/package.json"].map((path) => readFile(path, "utf8")));
-  const locks = await Promise.all(["bun.lock", "client/bun.lock"].map((path) => readFile(path, "utf8")));
-  return resultOf([...manifests.flatMap((text) => dependencyFaults(JSON.parse(text))), ...locks.flatMap(lockFaults)]);
+  const manifests = await Promise.all(
+    ["package.json", "client/package.json"].map((path) => readFile(path, "utf8")),
+  );
+  const locks = await Promise.all(
+    ["bun.lock", "client/bun.lock"].map((path) => readFile(path, "utf8")),
+  );
+  return resultOf([
+    ...manifests.flatMap((text) => dependencyFaults(JSON.parse(text))),
+    ...locks.flatMap(lockFaults),
+  ]);
 };
 
 const regenerate = "run `bun run generate`";
@@ -184,7 +233,8 @@ export const steps: readonly VerifyStep[] = [
   },
   {
     name: "migrations",
-    remedy: "run `node_modules/.bin/drizzle-kit generate --name <what-changed>`; migrations are never edited",
+    remedy:
+      "run `node_modules/.bin/drizzle-kit generate --name <what-changed>`; migrations are never edited",
     check: migrations,
   },
   {
@@ -221,7 +271,8 @@ export const steps: readonly VerifyStep[] = [
   },
   {
     name: "budgets",
-    remedy: "import less: the files that a route reaches (scripts/verify/budgets.json) only become fewer",
+    remedy:
+      "import less: the files that a route reaches (scripts/verify/budgets.json) only become fewer",
     check: async () => resultOf(routeFaults(sources(), budgets)),
   },
   { name: "protocol style", remedy: "see buf.yaml", check: () => tool("buf", "lint") },
@@ -237,7 +288,8 @@ export const steps: readonly VerifyStep[] = [
   },
   {
     name: "reliability cases",
-    remedy: "name the case in a test, or say as its gap what no test runs (scripts/reliability/cases.yaml)",
+    remedy:
+      "name the case in a test, or say as its gap what no test runs (scripts/reliability/cases.yaml)",
     check: async () => resultOf(readReliability().faults),
   },
   { name: "dependencies", remedy: "pin exact versions; see CONTRIBUTING.md", check: dependencies },

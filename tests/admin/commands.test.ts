@@ -22,7 +22,11 @@ const doubtful = adminAt({ isInteractive: true, ask: async () => "n" });
 /** Runs a command that must succeed, and returns its JSON. */
 const json = async <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => {
   const { exitCode, out, err } = await script.run(...args, "-o", "json");
-  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({ args, exitCode: 0, err: "" });
+  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
+    args,
+    exitCode: 0,
+    err: "",
+  });
   return JSON.parse(out) as Value;
 };
 const policy = await json<{ id: string }>(
@@ -42,7 +46,13 @@ buffer: { dir: data }
 const publish = async (text: string) => {
   const file = join(home, "collector.yaml");
   writeFileSync(file, text);
-  return json<{ id: string; config_hash: string }>("configs", "publish", file, "--name", "a config");
+  return json<{ id: string; config_hash: string }>(
+    "configs",
+    "publish",
+    file,
+    "--name",
+    "a config",
+  );
 };
 const enrollHost = async (deviceId: string) => {
   const out = join(home, `${deviceId}.token`);
@@ -57,7 +67,9 @@ describe("policies and tokens", () => {
     const table = (await script.run("policies", "list")).out.split("\n");
     expect(table[0]).toMatch(/^id +name +state/);
     expect(table[1]).toContain("web servers");
-    expect((await script.run("policies", "list", "-o", "csv")).out).toMatch(/^id,name,state,.*\r\n/);
+    expect((await script.run("policies", "list", "-o", "csv")).out).toMatch(
+      /^id,name,state,.*\r\n/,
+    );
     expect((await script.run("policies", "list", "-o", "yaml")).out).toContain("name: web servers");
   });
 
@@ -68,12 +80,16 @@ describe("policies and tokens", () => {
     expect(token).toMatch(/^svcbt_/);
     expect(statSync(out).mode & 0o777).toBe(0o600);
     expect(made.out + made.err).not.toContain(token);
-    expect((await script.run("tokens", "create", "--policy", policy.id, "--show")).out).toMatch(/^svcbt_\w+\n$/);
+    expect((await script.run("tokens", "create", "--policy", policy.id, "--show")).out).toMatch(
+      /^svcbt_\w+\n$/,
+    );
     expect((await script.run("tokens", "list")).out).not.toContain(token);
     expect((await script.run("tokens", "create", "--policy", policy.id)).exitCode).toBe(2);
     const nowhere = join(home, "no", "such", "folder");
     const before = (await json<unknown[]>("tokens", "list")).length;
-    expect((await script.run("tokens", "create", "--policy", policy.id, "--out", nowhere)).exitCode).toBe(2);
+    expect(
+      (await script.run("tokens", "create", "--policy", policy.id, "--out", nowhere)).exitCode,
+    ).toBe(2);
     expect((await json<unknown[]>("tokens", "list")).length).toBe(before);
   });
 
@@ -84,7 +100,9 @@ describe("policies and tokens", () => {
     symlinkSync(target, link);
     const open = openSync(target, "r");
     for (const out of [link, target]) {
-      expect((await script.run("tokens", "create", "--policy", policy.id, "--out", out)).exitCode).toBe(0);
+      expect(
+        (await script.run("tokens", "create", "--policy", policy.id, "--out", out)).exitCode,
+      ).toBe(0);
       expect(lstatSync(out).mode & 0o170777).toBe(0o100600);
       expect(readFileSync(out, "utf8")).toMatch(/^svcbt_/);
     }
@@ -139,17 +157,31 @@ describe("policies and tokens", () => {
       );
     const refused = await simulate("linux/amd64", "--token-file", out);
     expect(refused.exitCode).toBe(1);
-    expect(refused.out).toMatch(/^policy_platforms +refused +the policy allows darwin, and not linux\/amd64$/m);
-    expect(refused.err).toContain("mac-1 would be refused with platform_not_allowed by the rule policy_platforms: ");
+    expect(refused.out).toMatch(
+      /^policy_platforms +refused +the policy allows darwin, and not linux\/amd64$/m,
+    );
+    expect(refused.err).toContain(
+      "mac-1 would be refused with platform_not_allowed by the rule policy_platforms: ",
+    );
     const allowed = await simulate("darwin/arm64", "--token-file", out, "-o", "json");
     expect(allowed).toMatchObject({ exitCode: 0, err: `${identityPrefix}mac-1 may enroll.\n` });
-    expect(JSON.parse(allowed.out)).toMatchObject({ allowed: true, rule: null, identity: `${identityPrefix}mac-1` });
+    expect(JSON.parse(allowed.out)).toMatchObject({
+      allowed: true,
+      rule: null,
+      identity: `${identityPrefix}mac-1`,
+    });
     expect(await json("tokens", "list", "--policy", mac.id)).toMatchObject([{ use_count: 0 }]);
     expect((await simulate("darwin/arm64", "--token-file", join(home, "none"))).exitCode).toBe(2);
   });
 
   it("names what a destructive command hits, and does nothing without a yes", async () => {
-    const other = await json<{ id: string }>("policies", "create", "frozen", "--prefix", identityPrefix);
+    const other = await json<{ id: string }>(
+      "policies",
+      "create",
+      "frozen",
+      "--prefix",
+      identityPrefix,
+    );
     const unanswered = await script.run("policies", "freeze", other.id);
     expect(unanswered).toMatchObject({
       exitCode: 2,
@@ -157,15 +189,30 @@ describe("policies and tokens", () => {
     });
     expect(await doubtful.run("policies", "freeze", other.id)).toMatchObject({ exitCode: 1 });
     expect(await json("policies", "show", other.id)).toMatchObject({ state: "active" });
-    expect(await json("policies", "freeze", other.id, "--yes", "--reason", "leaked")).toMatchObject({
-      state: "frozen",
-    });
-    const [event] = await json<{ reason_code: string }[]>("audit", "list", "--action", "enrollment_policy.freeze");
+    expect(await json("policies", "freeze", other.id, "--yes", "--reason", "leaked")).toMatchObject(
+      {
+        state: "frozen",
+      },
+    );
+    const [event] = await json<{ reason_code: string }[]>(
+      "audit",
+      "list",
+      "--action",
+      "enrollment_policy.freeze",
+    );
     expect(event).toMatchObject({ reason_code: "leaked" });
   });
 
   it("reports every fault of a request with its path", async () => {
-    const refused = await script.run("policies", "create", "x", "--prefix", "no prefix", "--max-enrollments", "1.5");
+    const refused = await script.run(
+      "policies",
+      "create",
+      "x",
+      "--prefix",
+      "no prefix",
+      "--max-enrollments",
+      "1.5",
+    );
     expect(refused.exitCode).toBe(2);
     const invalid = await script.run("policies", "create", "x", "--prefix", "no prefix");
     expect(invalid).toMatchObject({ exitCode: 1, out: "" });
@@ -196,11 +243,15 @@ describe("hosts and configs", () => {
     expect(await json("configs", "assign", first.id, "device:web-1", "--yes")).toEqual([
       { identity, outcome: "assigned" },
     ]);
-    expect((await script.run("configs", "assign", first.id, "device:none", "--yes")).exitCode).toBe(1);
+    expect((await script.run("configs", "assign", first.id, "device:none", "--yes")).exitCode).toBe(
+      1,
+    );
 
     const [certificate] = await json<{ id: string }[]>("certificates", "list", identityId);
     expect(certificate).toBeDefined();
-    expect(await json("identities", "revoke", identityId, "--yes")).toMatchObject({ id: identityId });
+    expect(await json("identities", "revoke", identityId, "--yes")).toMatchObject({
+      id: identityId,
+    });
     const gone = await script.run("configs", "assign", first.id, "device:web-1", "--yes");
     expect(gone).toMatchObject({ exitCode: 1, out: expect.stringContaining("revoked") });
   });
@@ -217,21 +268,40 @@ describe("hosts and configs", () => {
     const asked = await doubtful.run(...args);
     expect(asked).toMatchObject({ exitCode: 1, out: "" });
     expect(asked.err).toMatch(/^2 hosts: .*back-.*, .*back-.*\.\n/);
-    expect(asked.err).toContain(`  1 get config ${before.config_hash.slice(0, 12)} (${before.id})\n`);
+    expect(asked.err).toContain(
+      `  1 get config ${before.config_hash.slice(0, 12)} (${before.id})\n`,
+    );
     expect(asked.err).toContain("  1 had no config before\n");
     expect(await json<object[]>("audit", "list", "--action", "config.rollback")).toEqual([]);
     await web.core.clock.advance(1000);
     const done = await script.run(...args, "--yes", "--reason", "bad_rollout", "-o", "json");
     expect(done.exitCode).toBe(5);
-    const rows = JSON.parse(done.out) as { identity: string; outcome: string; config: string | null }[];
+    const rows = JSON.parse(done.out) as {
+      identity: string;
+      outcome: string;
+      config: string | null;
+    }[];
     expect(rows.toSorted((a, b) => a.identity.localeCompare(b.identity))).toEqual([
-      { identity: one.identity, outcome: "rolled_back", config: before.id, hash: before.config_hash },
+      {
+        identity: one.identity,
+        outcome: "rolled_back",
+        config: before.id,
+        hash: before.config_hash,
+      },
       { identity: two.identity, outcome: "no_previous_config", config: null, hash: null },
     ]);
-    const events = await json<{ reason_code: string }[]>("audit", "list", "--action", "config.rollback");
+    const events = await json<{ reason_code: string }[]>(
+      "audit",
+      "list",
+      "--action",
+      "config.rollback",
+    );
     expect(events).toEqual([expect.objectContaining({ reason_code: "bad_rollout" })]);
     const none = await script.run("configs", "rollback", two.identityId, "--yes");
-    expect(none).toMatchObject({ exitCode: 1, err: expect.stringContaining("nothing was changed") });
+    expect(none).toMatchObject({
+      exitCode: 1,
+      err: expect.stringContaining("nothing was changed"),
+    });
     expect((await script.run("configs", "rollback", "device:nobody", "--yes")).exitCode).toBe(1);
     expect((await script.run("configs", "rollback", "--yes")).exitCode).toBe(2);
   });
@@ -239,7 +309,9 @@ describe("hosts and configs", () => {
   it("a config is only checked with --dry-run", async () => {
     const file = join(home, "bad.yaml");
     writeFileSync(file, "forwarder: {}\n");
-    expect(await script.run("configs", "publish", file, "--dry-run")).toMatchObject({ exitCode: 1 });
+    expect(await script.run("configs", "publish", file, "--dry-run")).toMatchObject({
+      exitCode: 1,
+    });
     writeFileSync(file, yaml);
     const before = (await json<unknown[]>("configs", "list")).length;
     expect((await script.run("configs", "publish", file, "--dry-run")).exitCode).toBe(0);
@@ -272,7 +344,8 @@ describe("records", () => {
       monotonic: () => 0,
       sleep: async () => {
         polls += 1;
-        if (polls === 1) await json("policies", "create", "while following", "--prefix", identityPrefix);
+        if (polls === 1)
+          await json("policies", "create", "while following", "--prefix", identityPrefix);
         else stop.abort(new Error("interrupted"));
         stop.signal.throwIfAborted();
       },

@@ -19,7 +19,8 @@ const root = new URL("../..", import.meta.url).pathname;
 const dir = mkdtempSync(join(tmpdir(), "svc-first-day-"));
 const page = "docs/first-day.md";
 const blocks = readDocument(page, readFileSync(join(root, page), "utf8")).blocks.filter(
-  ({ language, comment }) => language === "sh" && comment?.trim() === "run by tests/admin/first-day.test.ts",
+  ({ language, comment }) =>
+    language === "sh" && comment?.trim() === "run by tests/admin/first-day.test.ts",
 );
 const running: ChildProcess[] = [];
 let origin = "http://localhost:3000";
@@ -117,7 +118,9 @@ const openShell = () => {
     const before = out.length;
     child.stdin.write(`set -e\n${block(start)}\nset +e; echo "[block done]"\n`);
     await expect
-      .poll(() => out.slice(before) + (child.exitCode === null ? "" : "[block ended]"), { timeout: 90_000 })
+      .poll(() => out.slice(before) + (child.exitCode === null ? "" : "[block ended]"), {
+        timeout: 90_000,
+      })
       .toMatch(/\[block \w+\]/);
     const printed = out.slice(before);
     expect(printed).toContain("[block done]");
@@ -137,14 +140,18 @@ describe("the first day", () => {
     await expect.poll(() => fetch(`${origin}/readyz`).then(({ status }) => status)).toBe(200);
 
     expect(await type("svc-admin login")).toContain("as ada@example.com (read, audit, admin)");
-    expect(await type("svc-admin init")).toMatch(/created policy first hosts[\s\S]*svc-collector enroll \\/);
+    expect(await type("svc-admin init")).toMatch(
+      /created policy first hosts[\s\S]*svc-collector enroll \\/,
+    );
     expect(await type("eval")).toContain(`spiffe://example.com/host/${hostname()}`);
     await type("awk '1; /^management:/");
     await serve("svc-collector/main.mjs run", "collector runs");
     const published = await type("configs publish");
     expect(published).toContain("+log: { level: debug }");
     expect(published).toMatch(/^Config [0-9a-f]{12} \(debugging\) for 1 host: 1 would change$/m);
-    expect(await type("until svc-admin rollouts list")).toContain(`spiffe://example.com/host/${hostname()}`);
+    expect(await type("until svc-admin rollouts list")).toContain(
+      `spiffe://example.com/host/${hostname()}`,
+    );
     const simulated = await type("simulate enroll");
     expect(simulated).toContain("would be refused with identity_exists by the rule reenrollment");
     expect(simulated).toContain("spiffe://example.com/host/web-2 may enroll.");

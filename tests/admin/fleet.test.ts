@@ -40,8 +40,12 @@ describe("hosts", () => {
   });
 
   it("are not shown of a time that they were not enrolled at, nor of one that is watched", async () => {
-    expect(await admin.run("fleet", "show", "--at", before, identityId)).toMatchObject({ exitCode: 1 });
-    expect(await admin.run("fleet", "list", "--at", "30m", "--watch")).toMatchObject({ exitCode: 2 });
+    expect(await admin.run("fleet", "show", "--at", before, identityId)).toMatchObject({
+      exitCode: 1,
+    });
+    expect(await admin.run("fleet", "list", "--at", "30m", "--watch")).toMatchObject({
+      exitCode: 2,
+    });
   });
 });
 

@@ -28,11 +28,14 @@ const beatAndAnswer = (answer: object) => async () => {
   const { body } = await manage(web.core, host, "heartbeat", heartbeatBody(clock.now()));
   const { request_id } = (body.send_diag ?? {}) as { request_id?: string };
   const sent_at = new Date(clock.now()).toISOString();
-  if (request_id !== undefined) await manage(web.core, host, "diag", { sent_at, request_id, ...answer });
+  if (request_id !== undefined)
+    await manage(web.core, host, "diag", { sent_at, request_id, ...answer });
 };
 
 it("fetches the diagnostics of a host by its name, with nothing that commands the terminal", async () => {
-  onWait = beatAndAnswer({ bundle: JSON.stringify({ version: "1.0.0\u001b[2J", labels: { env: "prod" } }) });
+  onWait = beatAndAnswer({
+    bundle: JSON.stringify({ version: "1.0.0\u001b[2J", labels: { env: "prod" } }),
+  });
   const { exitCode, out, err } = await admin.run("hosts", "diag", "web-17");
   expect({ exitCode, err }).toEqual({
     exitCode: 0,
@@ -47,7 +50,9 @@ it("says plainly that the host's config forbids it, or that the host does not an
   onWait = beatAndAnswer({ refusal: "forbidden" });
   const forbidden = await admin.run("hosts", "diag", "web-17");
   expect(forbidden).toMatchObject({ exitCode: 1, out: "" });
-  expect(forbidden.err).toContain("The host's own config forbids it: management.remote_diag is false");
+  expect(forbidden.err).toContain(
+    "The host's own config forbids it: management.remote_diag is false",
+  );
   onWait = async () => clock.advance(60_000);
   const unanswered = await admin.run("hosts", "diag", "web-17");
   expect(unanswered).toMatchObject({ exitCode: 1, out: "" });

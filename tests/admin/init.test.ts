@@ -63,7 +63,9 @@ describe("svc-admin init", () => {
       /^ok {7}http.* is ready\nok {7}signed in as .*\nok {7}directory: [\s\S]*created policy first hosts/,
     );
 
-    expect(first.err).toContain(`--token-stdin <${tokenFile},\nand then sudo systemctl start svc-collector`);
+    expect(first.err).toContain(
+      `--token-stdin <${tokenFile},\nand then sudo systemctl start svc-collector`,
+    );
 
     const second = await init("--yes");
     expect(second).toMatchObject({ exitCode: 0, out: first.out });
@@ -72,7 +74,14 @@ describe("svc-admin init", () => {
     expect(JSON.parse((await admin.run("policies", "list", "-o", "json")).out)).toHaveLength(1);
 
     await web.clock.advance(3_601_000);
-    const expired = await (await scriptOf(web, "admin")).run("init", "--yes", "--token-file", tokenFile, "-o", "json");
+    const expired = await (await scriptOf(web, "admin")).run(
+      "init",
+      "--yes",
+      "--token-file",
+      tokenFile,
+      "-o",
+      "json",
+    );
     expect(expired.err).toContain("created a token for an hour");
     expect(readFileSync(tokenFile, "utf8").trim()).not.toBe(token);
     expect(JSON.parse(expired.out)).toMatchObject({
@@ -93,14 +102,18 @@ describe("svc-admin init", () => {
     const admin = await scriptOf(unfinished, "admin");
     const result = await admin.run("init", "--yes");
     expect(result).toMatchObject({ exitCode: 1, out: "" });
-    expect(result.err).toContain("ingest: no ingest listener is configured; set SVC_INGEST_GRPC_ADDR of core");
+    expect(result.err).toContain(
+      "ingest: no ingest listener is configured; set SVC_INGEST_GRPC_ADDR of core",
+    );
   });
 
   it("asks nobody without the scope admin to go on, and names a fleet that does not answer", async () => {
     const auditor = await scriptOf(web, "auditor");
     expect(await auditor.run("init", "--yes")).toMatchObject({
       exitCode: 1,
-      err: expect.stringContaining("grace@example.test lacks the scope admin: join the directory's group svc-admin"),
+      err: expect.stringContaining(
+        "grace@example.test lacks the scope admin: join the directory's group svc-admin",
+      ),
     });
     expect(await auditor.run("init", "--url", "http://127.0.0.1:9")).toMatchObject({ exitCode: 4 });
     expect(await createAdminUser().run("init", "--url", web.origin)).toMatchObject({ exitCode: 3 });

@@ -21,7 +21,16 @@ describe("a name in the place of an id", () => {
   beforeAll(async () => {
     await admin.run("policies", "create", "blue", "--prefix", identityPrefix);
     const out = join(home, "rack");
-    await admin.run("tokens", "create", "--policy", "blue", "--description", "rack 4", "--out", out);
+    await admin.run(
+      "tokens",
+      "create",
+      "--policy",
+      "blue",
+      "--description",
+      "rack 4",
+      "--out",
+      out,
+    );
     const file = join(home, "named.yaml");
     for (const [index, name] of ["v7", "twin", "twin"].entries()) {
       writeFileSync(file, testConfigYaml(300 + index));
@@ -45,10 +54,19 @@ describe("a name in the place of an id", () => {
   });
 
   it("finds a token by its description or prefix, and a rollout by its config", async () => {
-    const [token] = JSON.parse((await admin.run("tokens", "list", "--policy", "blue", "-o", "json")).out);
-    expect(await admin.run("tokens", "revoke", "rack 4")).toMatchObject({ exitCode: 2, err: /token.*rack 4/i });
-    expect(await admin.run("tokens", "revoke", token.token_prefix, "--yes")).toMatchObject({ exitCode: 0 });
-    expect(await admin.run("rollouts", "create", "v7", "device:out-3", "--yes")).toMatchObject({ exitCode: 0 });
+    const [token] = JSON.parse(
+      (await admin.run("tokens", "list", "--policy", "blue", "-o", "json")).out,
+    );
+    expect(await admin.run("tokens", "revoke", "rack 4")).toMatchObject({
+      exitCode: 2,
+      err: /token.*rack 4/i,
+    });
+    expect(await admin.run("tokens", "revoke", token.token_prefix, "--yes")).toMatchObject({
+      exitCode: 0,
+    });
+    expect(await admin.run("rollouts", "create", "v7", "device:out-3", "--yes")).toMatchObject({
+      exitCode: 0,
+    });
     expect((await admin.run("rollouts", "list", "--config", "v7")).out).toContain("v7");
     expect(await admin.run("rollouts", "abort", "v7", "--yes")).toMatchObject({ exitCode: 0 });
   });
@@ -87,7 +105,10 @@ describe("a change of every host", () => {
         out: "",
         err: expect.stringContaining("add --all"),
       });
-    expect(await admin.run(...command, "out-1", "--all", "--yes")).toMatchObject({ exitCode: 2, out: "" });
+    expect(await admin.run(...command, "out-1", "--all", "--yes")).toMatchObject({
+      exitCode: 2,
+      out: "",
+    });
     const asked = await admin.run(...command, "--all");
     expect(asked.err).toMatch(/ 5 hosts|no host has a config/);
     expect(asked.exitCode).not.toBe(0);
@@ -181,16 +202,27 @@ describe("the bundle that ships", () => {
     await admin.run("configs", "publish", file, "--name", "printed");
     await admin.run("rollouts", "create", "printed", "device:out-4", "--yes");
     await admin.run("watches", "create", "printed", "state:stale", "--receiver", "hook");
-    await admin.run("tokens", "create", "--policy", "frozen", "--description", "printed-token", "--out", `${file}.old`);
+    await admin.run(
+      "tokens",
+      "create",
+      "--policy",
+      "frozen",
+      "--description",
+      "printed-token",
+      "--out",
+      `${file}.old`,
+    );
     expect(readFileSync(`${file}.old`, "utf8")).toMatch(/^svcbt_/);
   });
 
   it("V6: has a command line here for every command", async () => {
     const { out } = await admin.run("completion", "bash");
-    const known = [...out.matchAll(/^ {4}"([a-z -]+)"(?:\|"[a-z -]+ "\*)?\) words="[^"]*--help/gm)].map(
-      ([, name]) => name,
+    const known = [
+      ...out.matchAll(/^ {4}"([a-z -]+)"(?:\|"[a-z -]+ "\*)?\) words="[^"]*--help/gm),
+    ].map(([, name]) => name);
+    expect(known.filter((name) => name !== "").toSorted()).toEqual(
+      [...Object.keys(lines), ...others].toSorted(),
     );
-    expect(known.filter((name) => name !== "").toSorted()).toEqual([...Object.keys(lines), ...others].toSorted());
   });
 
   it.each(Object.entries(lines))("V6: svc-admin %s prints every form", async (command, line) => {
@@ -215,7 +247,18 @@ describe("the bundle that ships", () => {
       if (format === "csv") expect(out).toMatch(/\r\n$/);
       if (command !== "rollouts create") continue;
       const [made] = JSON.parse(
-        (await admin.run("rollouts", "list", "--config", configId, "--state", "running", "-o", "json")).out,
+        (
+          await admin.run(
+            "rollouts",
+            "list",
+            "--config",
+            configId,
+            "--state",
+            "running",
+            "-o",
+            "json",
+          )
+        ).out,
       );
       await admin.run("rollouts", "abort", made.id, "--yes");
     }

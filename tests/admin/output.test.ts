@@ -62,7 +62,9 @@ describe("lists", () => {
     };
     expect([await list(), sent.length]).toEqual([5, 3]);
     sent.length = 0;
-    expect(JSON.parse((await reader.run("fleet", "list", "--limit", "2", "-o", "json")).out)).toHaveLength(2);
+    expect(
+      JSON.parse((await reader.run("fleet", "list", "--limit", "2", "-o", "json")).out),
+    ).toHaveLength(2);
     expect(sent).toEqual([expect.stringContaining("limit=2")]);
   });
 
@@ -79,13 +81,21 @@ describe("lists", () => {
     expect(help.filter((line) => line.length > 72)).toEqual([]);
   });
 
-  it.each([{ NO_COLOR: "1" }, { FORCE_COLOR: "3" }])("writes no escape sequence with %j", async (env) => {
-    const user = adminAt({ env, columns: 200 });
-    for (const args of [["--help"], ["fleet", "list"], ["policies", "frobnicate"], ["policies", "show", "x"]]) {
-      const { out, err } = await user.run(...args);
-      expect(out + err).not.toContain("\u001b");
-    }
-  });
+  it.each([{ NO_COLOR: "1" }, { FORCE_COLOR: "3" }])(
+    "writes no escape sequence with %j",
+    async (env) => {
+      const user = adminAt({ env, columns: 200 });
+      for (const args of [
+        ["--help"],
+        ["fleet", "list"],
+        ["policies", "frobnicate"],
+        ["policies", "show", "x"],
+      ]) {
+        const { out, err } = await user.run(...args);
+        expect(out + err).not.toContain("\u001b");
+      }
+    },
+  );
 });
 
 describe("audit list", () => {
@@ -96,11 +106,15 @@ describe("audit list", () => {
       return globalThis.fetch(new Request(request.url.replace(/limit=\d+/, "limit=3"), request));
     };
     const reader = adminAt({ fetch });
-    const all = JSON.parse((await admin.run("audit", "list", "--limit", "1000", "-o", "json")).out) as object[];
+    const all = JSON.parse(
+      (await admin.run("audit", "list", "--limit", "1000", "-o", "json")).out,
+    ) as object[];
     expect(all.length).toBeGreaterThan(6);
     expect(JSON.parse((await reader.run("audit", "list", "-o", "json")).out)).toEqual(all);
     expect(parse((await reader.run("audit", "list", "-o", "yaml")).out)).toEqual(all);
-    expect((await reader.run("audit", "list", "-o", "csv")).out.trimEnd().split("\r\n")).toHaveLength(all.length + 1);
+    expect(
+      (await reader.run("audit", "list", "-o", "csv")).out.trimEnd().split("\r\n"),
+    ).toHaveLength(all.length + 1);
     const pages: Terminal["fetch"] = async (...args) => {
       const answer = await globalThis.fetch(...args);
       const page = await answer.json();
@@ -108,7 +122,9 @@ describe("audit list", () => {
     };
     const table = await adminAt({ fetch: pages }).run("audit", "list");
     expect(table.out.trimEnd().split("\n")).toHaveLength(101);
-    expect(table.err).toBe("These are the first 100: --limit reads more, and -o csv, json or yaml all of them.\n");
+    expect(table.err).toBe(
+      "These are the first 100: --limit reads more, and -o csv, json or yaml all of them.\n",
+    );
   });
 
   it("prints what it has read, and fails, when a later page fails", async () => {
@@ -116,7 +132,10 @@ describe("audit list", () => {
     const fetch: Terminal["fetch"] = async (...args) => {
       if (!isFirst) throw new TypeError("fetch failed");
       isFirst = false;
-      return Response.json({ ...(await (await globalThis.fetch(...args)).json()), next_cursor: "more" });
+      return Response.json({
+        ...(await (await globalThis.fetch(...args)).json()),
+        next_cursor: "more",
+      });
     };
     const { exitCode, out } = await adminAt({ fetch }).run("audit", "list", "-o", "json");
     expect(exitCode).toBe(4);
@@ -138,7 +157,9 @@ describe("audit list", () => {
     expect(await list("--until", "1h", "--action", "collector.enroll")).toHaveLength(5);
     const hourAgo = new Date(clock.now() - 3_600_000).toISOString();
     expect(await list("--since", hourAgo, "--action", "enrollment_policy.create")).toHaveLength(1);
-    expect(await list("--since", hourAgo.replace("Z", "+00:00"), "--action", "collector.enroll")).toEqual([]);
+    expect(
+      await list("--since", hourAgo.replace("Z", "+00:00"), "--action", "collector.enroll"),
+    ).toEqual([]);
     for (const wrong of ["yesterday-ish", "2026-11-22T10:00:00", "2026-02-30T10:00:00Z"])
       expect(await admin.run("audit", "list", "--since", wrong)).toMatchObject({
         exitCode: 2,
@@ -148,7 +169,11 @@ describe("audit list", () => {
 });
 
 it("prints its version", async () => {
-  expect(await admin.run("--version")).toEqual({ exitCode: 0, out: `${packageJson.version}\n`, err: "" });
+  expect(await admin.run("--version")).toEqual({
+    exitCode: 0,
+    out: `${packageJson.version}\n`,
+    err: "",
+  });
 });
 
 describe("times", () => {
@@ -188,7 +213,13 @@ describe("what repeats", () => {
       else await step();
       stop.signal.throwIfAborted();
     };
-    return { terminal: { clock: { now: clock.now, monotonic: clock.monotonic, sleep }, signal: stop.signal }, slept };
+    return {
+      terminal: {
+        clock: { now: clock.now, monotonic: clock.monotonic, sleep },
+        signal: stop.signal,
+      },
+      slept,
+    };
   };
 
   it("fleet list --watch prints the hosts again until interrupted, and survives a restart of core", async () => {
@@ -215,7 +246,9 @@ describe("what repeats", () => {
     isAway = true;
     const failed = await adminAt({ fetch }).run("fleet", "list", "--watch");
     expect(failed).toMatchObject({ exitCode: 4, out: "" });
-    expect(await admin.run("fleet", "list", "--watch", "--interval", "0s")).toMatchObject({ exitCode: 2 });
+    expect(await admin.run("fleet", "list", "--watch", "--interval", "0s")).toMatchObject({
+      exitCode: 2,
+    });
   });
 
   it.each(["csv", "json", "table"])(
@@ -223,7 +256,13 @@ describe("what repeats", () => {
     async (format) => {
       const create = async () => {
         await clock.advance(1);
-        await admin.run("policies", "create", `followed ${clock.now()} ${format}`, "--prefix", identityPrefix);
+        await admin.run(
+          "policies",
+          "create",
+          `followed ${clock.now()} ${format}`,
+          "--prefix",
+          identityPrefix,
+        );
       };
       await clock.advance(120_000);
       const { terminal } = interruptedAfter(create, create, async () => undefined);
@@ -240,7 +279,8 @@ describe("what repeats", () => {
       const lines = out.trimEnd().split(/\r?\n/);
       expect(lines.filter((line) => line.includes("enrollment_policy.create"))).toHaveLength(2);
       expect(lines).toHaveLength(format === "json" ? 2 : 3);
-      if (format === "json") for (const line of lines) expect(JSON.parse(line)).toHaveProperty("occurred_at");
+      if (format === "json")
+        for (const line of lines) expect(JSON.parse(line)).toHaveProperty("occurred_at");
     },
   );
 });
@@ -262,7 +302,9 @@ describe("exit codes", () => {
   });
 
   it("5: some of several changes were refused", async () => {
-    expect(await admin.run("identities", "revoke", hosts[4]?.identityId ?? "", "--yes")).toMatchObject({ exitCode: 0 });
+    expect(
+      await admin.run("identities", "revoke", hosts[4]?.identityId ?? "", "--yes"),
+    ).toMatchObject({ exitCode: 0 });
     const result = await admin.run("configs", "assign", configId, "device:out-4,out-5", "--yes");
     expect(result).toMatchObject({ exitCode: 5, out: expect.stringContaining("revoked") });
   });
@@ -271,7 +313,11 @@ describe("exit codes", () => {
 it.each(["json", "yaml"] as const)(
   "writes %s without characters that command a terminal, and loses none of them",
   async (format) => {
-    const record = { text: "\u001b[2J \u007f \u009b2J \u202e \u2028 é", plain: "\u009b2J", lines: "one\ntwo\n" };
+    const record = {
+      text: "\u001b[2J \u007f \u009b2J \u202e \u2028 é",
+      plain: "\u009b2J",
+      lines: "one\ntwo\n",
+    };
     const texts: string[] = [];
     await printRecord({ out: { write: (text: string) => texts.push(text) } }, { format }, record);
     const text = texts.join("");
@@ -288,7 +334,12 @@ it("writes CSV that commands neither a terminal nor a spreadsheet, and a table o
   const print = async (format: "csv" | "table", rows: readonly string[]) => {
     let text = "";
     const columns = [{ title: "text", value: (row: string) => row }];
-    await printRows({ out: { write: (part: string) => (text += part) } }, { format }, columns, rows);
+    await printRows(
+      { out: { write: (part: string) => (text += part) } },
+      { format },
+      columns,
+      rows,
+    );
     return text;
   };
   expect(await print("csv", ["\u009b2J", "\t=1", "＋1", "-1", "a\nb"])).toBe(
@@ -299,7 +350,10 @@ it("writes CSV that commands neither a terminal nor a spreadsheet, and a table o
 
 it("lets no control characters of a config hide lines of it from a terminal, and writes every byte to a file", async () => {
   const yaml = `${testConfigYaml(300)}# \u001b[1A\u001b[2K\u009b2K\t\u202e\r\n`;
-  const { body } = await web.core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } });
+  const { body } = await web.core.api("POST", "/v1/collector/configs", {
+    as: "admin",
+    body: { yaml },
+  });
   const show = ["configs", "show", String(body.id)];
   const diff = ["configs", "diff", configId, String(body.id)];
   expect((await admin.run(...show)).out).toBe(yaml);

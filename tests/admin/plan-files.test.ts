@@ -24,7 +24,11 @@ describe("the files", () => {
   };
 
   it.each([
-    ["an unknown key", "set: a\nwatch: []\n", "fleet.yaml:2:1: watch is not a known key: they are set, configs,"],
+    [
+      "an unknown key",
+      "set: a\nwatch: []\n",
+      "fleet.yaml:2:1: watch is not a known key: they are set, configs,",
+    ],
     [
       "an unknown key of a watch",
       "set: a\nwatches: [{name: a, filter: '', email: x}]\n",
@@ -38,7 +42,11 @@ describe("the files", () => {
     ],
     ["a key twice", "set: a\nset: b\n", "the key is repeated"],
     ["no YAML", "set: [\n", "fleet.yaml:2"],
-    ["a query with a fault", "set: a\nwatches: [{name: a, filter: 'stat:x'}]\n", "watches.0.filter There is no stat:"],
+    [
+      "a query with a fault",
+      "set: a\nwatches: [{name: a, filter: 'stat:x'}]\n",
+      "watches.0.filter There is no stat:",
+    ],
     [
       "an unknown receiver",
       "set: a\nwatches: [{name: a, filter: '', receivers: [pager]}]\n",
@@ -49,7 +57,11 @@ describe("the files", () => {
       "set: a\nconfigs: [{name: a, file: ../a.yaml}]\n",
       "configs.0.file must be a file below the directory",
     ],
-    ["a config that is not there", "set: a\nconfigs: [{name: a, file: a.yml}]\n", "configs.0.file cannot be read"],
+    [
+      "a config that is not there",
+      "set: a\nconfigs: [{name: a, file: a.yml}]\n",
+      "configs.0.file cannot be read",
+    ],
     [
       "an unknown config",
       "set: a\nassignments: [{config: a, query: 'label.env:prod'}]\n",
@@ -70,9 +82,12 @@ describe("the files", () => {
       "set: a\npolicies: [{name: a, allowed_identity_prefixes: ['spiffe://a/'], workload: {issuer: 'https://x', rules: [{pattern: a}]}}]\n",
       "policies.0.workload.issuer must be an issuer",
     ],
-  ])("are refused with %s, by file, path and remedy, before anything is changed", async (_, content, message) => {
-    expect(await refused({ "fleet.yaml": content })).toContain(message);
-  });
+  ])(
+    "are refused with %s, by file, path and remedy, before anything is changed",
+    async (_, content, message) => {
+      expect(await refused({ "fleet.yaml": content })).toContain(message);
+    },
+  );
 
   it("must be UTF-8, as another encoding would change paths of the hosts", async () => {
     const { dir, write, content } = createFiles();
@@ -97,14 +112,23 @@ describe("the files", () => {
     write("hosts.json", JSON.stringify({ inventory }));
     const { exitCode, steps } = await run("plan", dir);
     expect([exitCode, steps]).toMatchObject([2, [{ kind: "inventory", host_count: 8000 }]]);
-    write("hosts.json", JSON.stringify({ inventory: [...inventory, { name: "host-7.example.com" }] }));
-    expect((await admin.run("plan", dir)).err).toContain("hosts.json: inventory.8000.name is the name of another one");
+    write(
+      "hosts.json",
+      JSON.stringify({ inventory: [...inventory, { name: "host-7.example.com" }] }),
+    );
+    expect((await admin.run("plan", dir)).err).toContain(
+      "hosts.json: inventory.8000.name is the name of another one",
+    );
     write("hosts.json", `${JSON.stringify({ inventory })}}`);
     expect((await admin.run("plan", dir)).err).toContain("hosts.json: is not well-formed JSON");
   });
 
   it("never show a secret that stands where it must not", async () => {
-    const watch = { name: "a", filter: "", receivers: [{ url: "https://hook.test", secret: receiverSecret }] };
+    const watch = {
+      name: "a",
+      filter: "",
+      receivers: [{ url: "https://hook.test", secret: receiverSecret }],
+    };
     const err = await refused({ "fleet.yaml": { set: "a", watches: [watch] } });
     expect(err).toContain("watches.0.receivers.0");
     expect(err).not.toContain(receiverSecret);
@@ -122,7 +146,9 @@ describe("the files", () => {
     expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
     const [policy] = content.policies;
     write("fleet.yaml", { set, policies: [{ ...policy, max_enrollments: 5 }] });
-    expect((await admin.run("plan", dir)).err).toContain("policies.0.max_enrollments is another value in core");
+    expect((await admin.run("plan", dir)).err).toContain(
+      "policies.0.max_enrollments is another value in core",
+    );
     await admin.run("policies", "freeze", `${set} policy`, "--yes");
     write("fleet.yaml", { set, policies: content.policies });
     expect(await admin.run("plan", dir)).toMatchObject({

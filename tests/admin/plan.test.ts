@@ -6,7 +6,19 @@ import { createPlanTest } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
 
 const test = await createPlanTest();
-const { core, admin, hooks, clock, one, two, createFiles, run, countAuditEvents, watchNamed, contentOf } = test;
+const {
+  core,
+  admin,
+  hooks,
+  clock,
+  one,
+  two,
+  createFiles,
+  run,
+  countAuditEvents,
+  watchNamed,
+  contentOf,
+} = test;
 beforeEach(async () => {
   hooks.before = () => undefined;
   await test.signIn("admin");
@@ -31,7 +43,10 @@ describe("svc-admin plan and apply", () => {
     });
     expect(planned.steps.at(-1)).toMatchObject({ name: `${set} config`, host_count: 2 });
     expect(await countAuditEvents()).toBe(before);
-    expect(await admin.run("apply", dir)).toMatchObject({ exitCode: 2, err: expect.stringContaining("add --yes") });
+    expect(await admin.run("apply", dir)).toMatchObject({
+      exitCode: 2,
+      err: expect.stringContaining("add --yes"),
+    });
     expect(await countAuditEvents()).toBe(before);
     const applied = await run("apply", dir);
     expect({ ...applied, outcomes: applied.steps.map(({ outcome }) => outcome) }).toMatchObject({
@@ -41,12 +56,19 @@ describe("svc-admin plan and apply", () => {
     });
     const after = await countAuditEvents();
     expect(await run("plan", dir)).toMatchObject({ exitCode: 0, steps: [] });
-    expect(await run("apply", dir)).toMatchObject({ exitCode: 0, steps: [], err: `${set}: no difference\n` });
+    expect(await run("apply", dir)).toMatchObject({
+      exitCode: 0,
+      steps: [],
+      err: `${set}: no difference\n`,
+    });
     expect(await countAuditEvents()).toBe(after);
     expect(await contentOf(set)).toMatchObject({
       complete: true,
       policies: [{ name: `${set} policy`, made: true }],
-      watches: [{ name: `${set} silent` }, { name: `${set} stale`, more_than: 5, for_seconds: 300, made: true }],
+      watches: [
+        { name: `${set} silent` },
+        { name: `${set} stale`, more_than: 5, for_seconds: 300, made: true },
+      ],
       inventory: { made: true },
       assignments: [{ made: true, identity_ids: [one.identityId, two.identityId].toSorted() }],
     });
@@ -56,7 +78,10 @@ describe("svc-admin plan and apply", () => {
     const { set, dir, write, content } = createFiles();
     expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
     const watch = await watchNamed(`${set} stale`);
-    const other = await core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml: testConfigYaml(900) } });
+    const other = await core.api("POST", "/v1/collector/configs", {
+      as: "admin",
+      body: { yaml: testConfigYaml(900) },
+    });
     const change = {
       name: `${set} stale`,
       filter: "state:stale",
@@ -67,7 +92,10 @@ describe("svc-admin plan and apply", () => {
     await core.api("PUT", `/v1/collector/watches/${watch?.id}`, { as: "admin", body: change });
     const desired = `/v1/collector/identities/${one.identityId}/desired-config`;
     await core.api("PUT", desired, { as: "admin", body: { config_id: other.body.id } });
-    await core.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts: [{ name: "web-1" }] } });
+    await core.api("PUT", "/v1/collector/inventory", {
+      as: "admin",
+      body: { hosts: [{ name: "web-1" }] },
+    });
     const silent = await watchNamed(`${set} silent`);
     await core.api("DELETE", `/v1/collector/watches/${silent?.id}`, { as: "admin" });
     const [stale, ...others] = content.watches;
@@ -76,9 +104,16 @@ describe("svc-admin plan and apply", () => {
     const { exitCode, steps, err, brief } = await run("plan", dir);
     expect([exitCode, brief]).toEqual([
       2,
-      ["change watch drift", "create watch drift", "change inventory drift", "assign assignment drift"],
+      [
+        "change watch drift",
+        "create watch drift",
+        "change inventory drift",
+        "assign assignment drift",
+      ],
     ]);
-    expect(err).toContain("4 changes, 4 of them to undo what somebody changed since the last apply");
+    expect(err).toContain(
+      "4 changes, 4 of them to undo what somebody changed since the last apply",
+    );
     expect(steps[0]?.fields).toEqual([
       { field: "more_than", from: 99, to: 5, drift: true },
       { field: "for_seconds", from: 300, to: 900, drift: false },
@@ -86,10 +121,16 @@ describe("svc-admin plan and apply", () => {
     ]);
     expect(steps[3]).toMatchObject({ host_count: 1 });
     const table = (await admin.run("plan", dir)).out;
-    expect(table).toMatch(/change +watch +set-\d+ stale +yes +more_than 99 -> 5 \(drift\); for_seconds 300 -> 900;/);
+    expect(table).toMatch(
+      /change +watch +set-\d+ stale +yes +more_than 99 -> 5 \(drift\); for_seconds 300 -> 900;/,
+    );
     expect(table).toMatch(/change +inventory +inventory +yes +1 changed: web-1; 1 added: web-9/);
     expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
-    expect(await watchNamed(`${set} stale`)).toMatchObject({ more_than: 5, for_seconds: 900, receivers: ["on-call"] });
+    expect(await watchNamed(`${set} stale`)).toMatchObject({
+      more_than: 5,
+      for_seconds: 900,
+      receivers: ["on-call"],
+    });
     expect(await run("plan", dir)).toMatchObject({ exitCode: 0, steps: [] });
   });
 
@@ -97,7 +138,10 @@ describe("svc-admin plan and apply", () => {
     const { set, dir, write, content } = createFiles();
     const foreign = { name: `${set} found`, filter: "state:stale", for_seconds: 60 };
     await core.api("POST", "/v1/collector/watches", { as: "admin", body: foreign });
-    await core.api("PUT", "/v1/collector/inventory?allow_empty=true", { as: "admin", body: { hosts: [] } });
+    await core.api("PUT", "/v1/collector/inventory?allow_empty=true", {
+      as: "admin",
+      body: { hosts: [] },
+    });
     const remade = `${set} silent`;
     write("configs/other.yaml", testConfigYaml(902));
     const configs = [{ name: "other", file: "configs/other.yaml" }];
@@ -110,10 +154,15 @@ describe("svc-admin plan and apply", () => {
     expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
     const silent = await watchNamed(remade);
     await core.api("DELETE", `/v1/collector/watches/${silent?.id}`, { as: "admin" });
-    await core.api("POST", "/v1/collector/watches", { as: "admin", body: { name: remade, filter: "state:enrolling" } });
+    await core.api("POST", "/v1/collector/watches", {
+      as: "admin",
+      body: { name: remade, filter: "state:enrolling" },
+    });
 
     const query = `q=${encodeURIComponent(content.configs[0]?.name ?? "")}`;
-    const found = await core.api<ConfigList>("GET", `/v1/collector/configs?${query}`, { as: "auditor" });
+    const found = await core.api<ConfigList>("GET", `/v1/collector/configs?${query}`, {
+      as: "auditor",
+    });
     const [theirs] = found.body.items;
     const desired = `/v1/collector/identities/${two.identityId}/desired-config`;
     await core.api("PUT", desired, { as: "admin", body: { config_id: theirs?.id } });
@@ -121,7 +170,10 @@ describe("svc-admin plan and apply", () => {
     write("more.json", "{}");
     write("fleet.yaml", { set });
     const kept = await run("plan", dir);
-    expect(kept).toMatchObject({ exitCode: 0, err: expect.stringContaining("kept that no file has any more") });
+    expect(kept).toMatchObject({
+      exitCode: 0,
+      err: expect.stringContaining("kept that no file has any more"),
+    });
     expect(new Set(kept.steps.map(({ action }) => action))).toEqual(new Set(["keep"]));
     expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
     expect(await watchNamed(`${set} stale`)).toBeDefined();
@@ -136,9 +188,13 @@ describe("svc-admin plan and apply", () => {
     for (const name of [foreign.name, remade]) expect(await watchNamed(name)).toBeDefined();
     expect(await run("plan", dir, "--prune")).toMatchObject({ exitCode: 0, steps: [] });
     const hashOf = async ({ identityId }: typeof one) => {
-      const { body } = await core.api<FleetHealthDetail>("GET", `/v1/collector/health/${identityId}`, {
-        as: "auditor",
-      });
+      const { body } = await core.api<FleetHealthDetail>(
+        "GET",
+        `/v1/collector/health/${identityId}`,
+        {
+          as: "auditor",
+        },
+      );
       return body.item.config.desired_config_hash;
     };
     expect([await hashOf(one), await hashOf(two)]).toEqual([null, theirs?.config_hash]);
@@ -162,7 +218,8 @@ describe("an apply that ends in the middle", () => {
       code: "inventory_changed",
       meanwhile: async (method: string, path: string) => {
         const body = { hosts: [{ name: crypto.randomUUID() }] };
-        if (method === "PUT" && path === inventory) await core.api("PUT", inventory, { as: "admin", body });
+        if (method === "PUT" && path === inventory)
+          await core.api("PUT", inventory, { as: "admin", body });
       },
     },
     {
@@ -173,32 +230,38 @@ describe("an apply that ends in the middle", () => {
         if (isCutOff) throw new TypeError("no route to host");
       },
     },
-  ])("says what was and was not done, and the next one continues, $how", async ({ code, meanwhile }) => {
-    const { set, dir, write } = createFiles();
-    isCutOff = false;
-    hooks.before = meanwhile;
-    const { exitCode, steps, err } = await run("apply", dir);
-    expect({ exitCode, outcomes: steps.map(({ outcome }) => outcome) }).toEqual({
-      exitCode: 5,
-      outcomes: ["done", "done", "done", "done", "not done", "not done"],
-    });
-    expect(err).toContain(`code ${code}`);
-    expect(err).toContain("4 of 6 changes were made: apply again to continue");
-
-    hooks.before = () => undefined;
-    if (isCutOff) {
-      expect(await run("apply", dir)).toMatchObject({
-        exitCode: 1,
-        err: expect.stringContaining("code apply_in_progress"),
+  ])(
+    "says what was and was not done, and the next one continues, $how",
+    async ({ code, meanwhile }) => {
+      const { set, dir, write } = createFiles();
+      isCutOff = false;
+      hooks.before = meanwhile;
+      const { exitCode, steps, err } = await run("apply", dir);
+      expect({ exitCode, outcomes: steps.map(({ outcome }) => outcome) }).toEqual({
+        exitCode: 5,
+        outcomes: ["done", "done", "done", "done", "not done", "not done"],
       });
-      await clock.advance(applyLeaseMs);
-    }
-    expect(await run("apply", dir)).toMatchObject({ exitCode: 0, brief: ["change inventory", "assign assignment"] });
-    expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
-    write("fleet.yaml", { set });
-    expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0 });
-    expect(await watchNamed(`${set} stale`)).toBeUndefined();
-  });
+      expect(err).toContain(`code ${code}`);
+      expect(err).toContain("4 of 6 changes were made: apply again to continue");
+
+      hooks.before = () => undefined;
+      if (isCutOff) {
+        expect(await run("apply", dir)).toMatchObject({
+          exitCode: 1,
+          err: expect.stringContaining("code apply_in_progress"),
+        });
+        await clock.advance(applyLeaseMs);
+      }
+      expect(await run("apply", dir)).toMatchObject({
+        exitCode: 0,
+        brief: ["change inventory", "assign assignment"],
+      });
+      expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
+      write("fleet.yaml", { set });
+      expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0 });
+      expect(await watchNamed(`${set} stale`)).toBeUndefined();
+    },
+  );
 });
 
 it("what an apply made by a request without an answer is of its set all the same", async () => {
@@ -209,7 +272,10 @@ it("what an apply made by a request without an answer is of its set all the same
     await core.api("POST", path, { as: "admin", body: content.watches[0] });
     throw new TypeError("the answer is lost");
   };
-  expect(await run("apply", dir)).toMatchObject({ exitCode: 5, err: expect.stringContaining("code unreachable") });
+  expect(await run("apply", dir)).toMatchObject({
+    exitCode: 5,
+    err: expect.stringContaining("code unreachable"),
+  });
   await clock.advance(applyLeaseMs);
   expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
   write("fleet.yaml", { set });
@@ -224,7 +290,10 @@ it("an apply changes nothing when another one of the set began since it read", a
     const content = { complete: true, policies: [], watches: [], inventory: null, assignments: [] };
     await core.api("PUT", path, { as: "admin", body: { revision: 0, content } });
   };
-  expect(await run("apply", dir)).toMatchObject({ exitCode: 1, err: expect.stringContaining("code conflict") });
+  expect(await run("apply", dir)).toMatchObject({
+    exitCode: 1,
+    err: expect.stringContaining("code conflict"),
+  });
   expect(await watchNamed(`${set} stale`)).toBeUndefined();
 });
 
@@ -260,11 +329,25 @@ it("an apply that was suspended while another one ran makes no further change", 
 
 it("a host of a rollout that has not ended is left to it", async () => {
   const { dir, write, content } = createFiles();
-  const config = await core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml: testConfigYaml(901) } });
-  const made = await admin.run("rollouts", "create", String(config.body.id), "device:web-1", "--yes", "-o", "json");
+  const config = await core.api("POST", "/v1/collector/configs", {
+    as: "admin",
+    body: { yaml: testConfigYaml(901) },
+  });
+  const made = await admin.run(
+    "rollouts",
+    "create",
+    String(config.body.id),
+    "device:web-1",
+    "--yes",
+    "-o",
+    "json",
+  );
   const rollout = JSON.parse(made.out);
   const message = `assignments.0.query finds hosts of the rollout ${rollout.id}, which has not ended: wait, or abort it`;
-  expect(await admin.run("plan", dir)).toMatchObject({ exitCode: 1, err: expect.stringContaining(message) });
+  expect(await admin.run("plan", dir)).toMatchObject({
+    exitCode: 1,
+    err: expect.stringContaining(message),
+  });
   write("fleet.yaml", { ...content, assignments: [] });
   expect(await run("plan", dir)).toMatchObject({ exitCode: 2 });
   await core.api("POST", `/v1/collector/rollouts/${rollout.id}/abort`, { as: "admin" });

@@ -1,7 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { describePreview } from "../../admin/commands/preview.ts";
 
-const config = { id: "01920000-0000-7000-8000-0000000000c2", name: null, config_hash: "b".repeat(64) };
+const config = {
+  id: "01920000-0000-7000-8000-0000000000c2",
+  name: null,
+  config_hash: "b".repeat(64),
+};
 const same = { ...config, id: "01920000-0000-7000-8000-0000000000c1", name: "before" };
 const other = { ...same, config_hash: "a".repeat(64) };
 const preview = {

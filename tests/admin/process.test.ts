@@ -22,7 +22,12 @@ const main = programFile("admin/main.ts");
 /** Starts svc-admin as a process. */
 const start = (...args: string[]) => {
   const child = spawn(process.execPath, [main, ...args], {
-    env: { PATH: process.env.PATH, HOME: user.home, SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile },
+    env: {
+      PATH: process.env.PATH,
+      HOME: user.home,
+      SVC_ADMIN_URL: web.origin,
+      SVC_ADMIN_TOKEN_FILE: tokenFile,
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let err = "";
@@ -45,7 +50,9 @@ describe("the process", () => {
     "V6: %s asks for a newer Node under an old one, without a stack trace, and in syntax of Node 12",
     (name) => {
       const launcher = readFileSync(programFile(programEntries[name]), "utf8");
-      expect(() => transformSync(launcher, { target: "node12.22", format: "esm", loader: "js" })).not.toThrow();
+      expect(() =>
+        transformSync(launcher, { target: "node12.22", format: "esm", loader: "js" }),
+      ).not.toThrow();
       const old = `data:text/javascript,for (const [name, value] of [["version", "v20.1.0"], ["versions", { node: "20.1.0" }]])
         Object.defineProperty(process, name, { value })`;
       const { status, stdout, stderr } = spawnSync(
@@ -61,11 +68,14 @@ describe("the process", () => {
     },
   );
 
-  it.each(["table", "json", "csv", "yaml"])("V6: prints %s from the bundle that ships", async (format) => {
-    const { child, ended } = start("fleet", "list", "-o", format);
-    child.stdout.resume();
-    expect(await ended).toEqual({ code: 0, err: "" });
-  });
+  it.each(["table", "json", "csv", "yaml"])(
+    "V6: prints %s from the bundle that ships",
+    async (format) => {
+      const { child, ended } = start("fleet", "list", "-o", format);
+      child.stdout.resume();
+      expect(await ended).toEqual({ code: 0, err: "" });
+    },
+  );
 
   it("ends with 0, silently, when nobody reads its output any more", async () => {
     const { child, ended } = start("completion", "bash");
@@ -77,12 +87,15 @@ describe("the process", () => {
     expect(await watch.ended).toEqual({ code: 0, err: "" });
   });
 
-  it.each(["SIGINT", "SIGTERM"] as const)("%s ends a watch with 130, without a stack trace", async (signal) => {
-    const { child, ended } = start("fleet", "list", "--watch", "--interval", "1h");
-    await once(child.stdout, "data");
-    child.kill(signal);
-    expect(await ended).toEqual({ code: 130, err: "" });
-  });
+  it.each(["SIGINT", "SIGTERM"] as const)(
+    "%s ends a watch with 130, without a stack trace",
+    async (signal) => {
+      const { child, ended } = start("fleet", "list", "--watch", "--interval", "1h");
+      await once(child.stdout, "data");
+      child.kill(signal);
+      expect(await ended).toEqual({ code: 130, err: "" });
+    },
+  );
 });
 
 describe("completions", () => {
@@ -138,7 +151,9 @@ done`;
       expect(zsh).toContain(command);
       expect(fish).toContain(`complete -c svc-admin -n __fish_use_subcommand -a ${command}`);
     }
-    expect(fish).toContain("; and __fish_seen_subcommand_from create' -l reenrollment -xa 'deny replace'");
+    expect(fish).toContain(
+      "; and __fish_seen_subcommand_from create' -l reenrollment -xa 'deny replace'",
+    );
     expect(await user.run("completion", "powershell")).toMatchObject({ exitCode: 2, out: "" });
   });
 });

@@ -29,7 +29,11 @@ const publish = () => publishTestConfig(web.core, ++configs);
 const run = (...args: string[]) => script.run("rollouts", ...args);
 const json = async <Value = Rollout>(...args: string[]) => {
   const { exitCode, out, err } = await run(...args, "-o", "json");
-  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({ args, exitCode: 0, err: "" });
+  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
+    args,
+    exitCode: 0,
+    err: "",
+  });
   return JSON.parse(out) as Value;
 };
 const create = async (...args: string[]) => {
@@ -54,7 +58,9 @@ describe("svc-admin rollouts create", () => {
     const config = await publish();
     const asked = await doubtful.run("rollouts", "create", config, "wave");
     expect(asked).toMatchObject({ exitCode: 1, out: "" });
-    expect(asked.err).toMatch(/^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n/);
+    expect(asked.err).toMatch(
+      /^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n/,
+    );
     expect(asked.err).toContain("  waves: 5 % then 10m, 25 % then 10m, 100 % then 10m\n");
     expect(asked.err).toContain("  pauses when more than 5 % of a wave are config_invalid, stale,");
     expect(await run("create", config, "wave")).toMatchObject({ exitCode: 2, out: "" });
@@ -62,7 +68,14 @@ describe("svc-admin rollouts create", () => {
   });
 
   it("takes waves, gate and reaction, and core's refusals", async () => {
-    const made = await create("--max-failed", "10%", "--condition", "stale", "--on-breach", "roll-back");
+    const made = await create(
+      "--max-failed",
+      "10%",
+      "--condition",
+      "stale",
+      "--on-breach",
+      "roll-back",
+    );
     expect(made).toMatchObject({
       state: "running",
       targets: 4,
@@ -75,15 +88,22 @@ describe("svc-admin rollouts create", () => {
       on_breach: "roll_back",
     });
     const second = await run("create", await publish(), "wave", "--yes");
-    expect(second).toMatchObject({ exitCode: 1, err: expect.stringContaining("code rollout_overlap") });
+    expect(second).toMatchObject({
+      exitCode: 1,
+      err: expect.stringContaining("code rollout_overlap"),
+    });
     for (const wrong of [
       ["--wave", "half"],
       ["--wave", "5%:soon"],
       ["--wave", "0.5"],
       ["--condition", "slow"],
     ])
-      expect(await run("create", await publish(), "wave", ...wrong, "--yes")).toMatchObject({ exitCode: 2 });
-    expect(await run("create", await publish(), "device:nobody", "--yes")).toMatchObject({ exitCode: 1 });
+      expect(await run("create", await publish(), "wave", ...wrong, "--yes")).toMatchObject({
+        exitCode: 2,
+      });
+    expect(await run("create", await publish(), "device:nobody", "--yes")).toMatchObject({
+      exitCode: 1,
+    });
   });
 });
 
@@ -92,14 +112,23 @@ describe("svc-admin configs preview", () => {
     const config = await publish();
     const shown = await script.run("configs", "preview", config, "wave");
     expect(shown).toMatchObject({ exitCode: 0, err: "" });
-    expect(shown.out).toMatch(/^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n\n---/);
+    expect(shown.out).toMatch(
+      /^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n\n---/,
+    );
     expect(shown.out).toMatch(/\n-buffer: .*\n\+buffer: /);
-    const preview = JSON.parse((await script.run("configs", "preview", config, "wave", "-o", "json")).out);
+    const preview = JSON.parse(
+      (await script.run("configs", "preview", config, "wave", "-o", "json")).out,
+    );
     expect(preview).toMatchObject({ config: { id: config }, hosts: 4, will_change: 4, skipped: 0 });
     const { id } = await create();
     const taken = await script.run("configs", "preview", config, "wave");
-    expect(taken).toMatchObject({ exitCode: 1, out: expect.stringContaining(`  4 are in the rollout ${id}\n`) });
-    expect(await script.run("configs", "preview", config, "device:nobody")).toMatchObject({ exitCode: 1 });
+    expect(taken).toMatchObject({
+      exitCode: 1,
+      out: expect.stringContaining(`  4 are in the rollout ${id}\n`),
+    });
+    expect(await script.run("configs", "preview", config, "device:nobody")).toMatchObject({
+      exitCode: 1,
+    });
     const fault = await script.run("configs", "preview", config, "stat:stale");
     expect(fault).toMatchObject({ exitCode: 2, err: expect.stringContaining("^^^^") });
   });
@@ -111,7 +140,9 @@ describe("svc-admin rollouts watch", () => {
     const { exitCode, out, err } = await run("watch", id, "-o", "csv");
     expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
     const lines = out.trimEnd().split("\r\n");
-    expect(lines[0]).toBe("time,state,wave,targets,assigned,applied,failed,skipped,reverted,reverted failed");
+    expect(lines[0]).toBe(
+      "time,state,wave,targets,assigned,applied,failed,skipped,reverted,reverted failed",
+    );
     expect(lines[1]).toContain(",running,1/2,4,0,0,");
     expect(lines.at(-1)).toContain(",completed,2/2,4,0,4,0,0,0");
     expect(new Set(lines).size).toBe(lines.length);
@@ -119,7 +150,9 @@ describe("svc-admin rollouts watch", () => {
     expect(shown.out).toMatch(/^field +value\n/);
     expect(shown.out).toMatch(/\nnumber +targets .*\n1 +1 /);
     expect((await run("list", "--state", "completed")).out).toContain(id);
-    expect(await json<object[]>("targets", id, "--wave", "1", "--status", "applied")).toHaveLength(1);
+    expect(await json<object[]>("targets", id, "--wave", "1", "--status", "applied")).toHaveLength(
+      1,
+    );
     expect((await run("targets", id)).out.trimEnd().split("\n")).toHaveLength(5);
   });
 
@@ -167,12 +200,17 @@ describe("the controls", () => {
     for (const change of ["abort", "roll-back"]) {
       const asked = await doubtful.run("rollouts", change, id);
       expect(asked).toMatchObject({ exitCode: 1, out: "" });
-      expect(asked.err).toMatch(/^Rollout [0-9a-f-]{36} of config [0-9a-f]{12}: 1 of 4 hosts have it/);
+      expect(asked.err).toMatch(
+        /^Rollout [0-9a-f-]{36} of config [0-9a-f]{12}: 1 of 4 hosts have it/,
+      );
     }
     expect(await json("show", id)).toMatchObject({ state: "running" });
     expect(await json("roll-back", id, "--yes")).toMatchObject({ state: "rolling_back" });
     expect(await run("watch", id)).toMatchObject({ exitCode: 5 });
-    expect(await run("resume", id)).toMatchObject({ exitCode: 1, err: expect.stringContaining("code rollout_state") });
+    expect(await run("resume", id)).toMatchObject({
+      exitCode: 1,
+      err: expect.stringContaining("code rollout_state"),
+    });
     const { id: other } = await create();
     expect(await json("abort", other, "--yes")).toMatchObject({ state: "aborted" });
     expect(await run("watch", other)).toMatchObject({ exitCode: 5 });

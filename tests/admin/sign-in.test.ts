@@ -36,24 +36,36 @@ describe("svc-admin login", () => {
     const { user, pressed } = personAt("allow");
     const result = await user.run("login", "--url", origin);
     expect(result).toMatchObject({ exitCode: 0, out: "" });
-    expect(result.err).toContain(`Signed in to ${origin} as ${people.admin.email} (read, audit, admin)`);
+    expect(result.err).toContain(
+      `Signed in to ${origin} as ${people.admin.email} (read, audit, admin)`,
+    );
     expect(await (await pressed[0])?.text()).toContain("You can close this page");
     const path = join(user.home, ".config/svc-admin/session.json");
     expect(statSync(path).mode & 0o777).toBe(0o600);
     const { access_token: token } = JSON.parse(readFileSync(path, "utf8"));
     const who = await user.run("whoami", "-o", "json");
-    expect(JSON.parse(who.out)).toMatchObject({ email: people.admin.email, scopes: ["read", "audit", "admin"] });
+    expect(JSON.parse(who.out)).toMatchObject({
+      email: people.admin.email,
+      scopes: ["read", "audit", "admin"],
+    });
     const sessions = await user.run("sessions", "list");
     expect(sessions.out).toContain("svc-admin on lovelace");
     for (const { out, err } of [result, who, sessions]) expect(out + err).not.toContain(token);
     expect((await user.run("logout")).err).toBe("Signed out.\n");
     expect(existsSync(path)).toBe(false);
-    const answer = await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${token}` } });
+    const answer = await fetch(`${origin}/v1/whoami`, {
+      headers: { Authorization: `Bearer ${token}` },
+    });
     expect(answer.status).toBe(401);
-    const stale = createAdminUser({ env: { SVC_ADMIN_URL: origin, SVC_ADMIN_TOKEN_FILE: join(user.home, "token") } });
+    const stale = createAdminUser({
+      env: { SVC_ADMIN_URL: origin, SVC_ADMIN_TOKEN_FILE: join(user.home, "token") },
+    });
     writeFileSync(join(user.home, "token"), token);
     const refused = await stale.run("whoami");
-    expect(refused).toMatchObject({ exitCode: 3, err: expect.stringContaining("sign in with svc-admin login") });
+    expect(refused).toMatchObject({
+      exitCode: 3,
+      err: expect.stringContaining("sign in with svc-admin login"),
+    });
     stale.close();
     user.close();
   });
@@ -94,7 +106,11 @@ describe("svc-admin login", () => {
         const code = /[A-Z]{4}-[A-Z]{4}/.exec(text)?.[0];
         if (code !== undefined) pressed = press(`${origin}/device?user_code=${code}`, "allow");
       },
-      clock: { now: () => Date.now(), monotonic: () => performance.now(), sleep: async () => void (await pressed) },
+      clock: {
+        now: () => Date.now(),
+        monotonic: () => performance.now(),
+        sleep: async () => void (await pressed),
+      },
     });
     expect(await user.run("login", "--url", origin, "--device")).toMatchObject({ exitCode: 0 });
     expect((await user.run("whoami")).out).toContain(people.admin.email);
@@ -117,17 +133,26 @@ describe("svc-admin login", () => {
 describe("svc-admin", () => {
   it("names the sign-in without a session, and sends the token of one fleet to no other", async () => {
     const { user } = personAt("allow");
-    expect(await user.run("whoami")).toMatchObject({ exitCode: 2, err: expect.stringContaining("name the fleet") });
+    expect(await user.run("whoami")).toMatchObject({
+      exitCode: 2,
+      err: expect.stringContaining("name the fleet"),
+    });
     expect(await user.run("whoami", "--url", origin)).toMatchObject({
       exitCode: 3,
       err: expect.stringContaining(`svc-admin login --url ${origin}`),
     });
     await user.run("login", "--url", origin);
     const elsewhere = await user.run("whoami", "--url", "https://fleet.example.com");
-    expect(elsewhere).toMatchObject({ exitCode: 3, err: expect.stringContaining(`you are signed in to ${origin}`) });
+    expect(elsewhere).toMatchObject({
+      exitCode: 3,
+      err: expect.stringContaining(`you are signed in to ${origin}`),
+    });
     expect((await user.run("whoami", "--url", "http://fleet.example.com")).exitCode).toBe(2);
     chmodSync(join(user.home, ".config/svc-admin/session.json"), 0o644);
-    expect(await user.run("whoami")).toMatchObject({ exitCode: 3, err: expect.stringContaining("open to others") });
+    expect(await user.run("whoami")).toMatchObject({
+      exitCode: 3,
+      err: expect.stringContaining("open to others"),
+    });
     user.close();
   });
 

@@ -32,7 +32,12 @@ const span = toBinary(
                 traceId: Uint8Array.fromHex(traceId),
                 startTimeUnixNano: 1_795_000_000_000_000_000n,
                 endTimeUnixNano: 1_795_000_000_012_000_000n,
-                attributes: [{ key: "http.response.status_code", value: { value: { case: "intValue", value: 500n } } }],
+                attributes: [
+                  {
+                    key: "http.response.status_code",
+                    value: { value: { case: "intValue", value: 500n } },
+                  },
+                ],
                 events: [{ name: "exception", attributes: [] }],
               },
             ],
@@ -65,12 +70,18 @@ it("prints the latest lines of a host by its name, and nothing that commands the
 });
 
 it("selects by kind, text, range and number", async () => {
-  const read = async (...args: string[]) => (await admin.run("telemetry", "read", host.identityId, ...args)).out;
-  expect(await read("--kind", "otel_span", "--grep", "STATUS_code=500")).toMatch(/^\S+ span GET \/cart/);
+  const read = async (...args: string[]) =>
+    (await admin.run("telemetry", "read", host.identityId, ...args)).out;
+  expect(await read("--kind", "otel_span", "--grep", "STATUS_code=500")).toMatch(
+    /^\S+ span GET \/cart/,
+  );
   expect(await read("--limit", "2", "--kind", "log_line")).toMatch(/cleared[\s\S]*Exception/);
   expect(await read("--to", "2026-01-01T00:00:00Z")).toBe("");
   const empty = await admin.run("telemetry", "read", "web-17", "--to", "2026-01-01T00:00:00Z");
-  expect(empty).toMatchObject({ exitCode: 0, err: "No telemetry of this host was received in this range of time.\n" });
+  expect(empty).toMatchObject({
+    exitCode: 0,
+    err: "No telemetry of this host was received in this range of time.\n",
+  });
 });
 
 it("prints what the API returned as JSON, and OTLP/JSON that a receiver takes", async () => {
@@ -82,12 +93,19 @@ it("prints what the API returned as JSON, and OTLP/JSON that a receiver takes", 
       .split("\n")
       .map((line) => JSON.parse(line));
   };
-  expect((await lines("json"))[3]).toMatchObject({ kind: "otel_span", payload: Buffer.from(span).toString("base64") });
+  expect((await lines("json"))[3]).toMatchObject({
+    kind: "otel_span",
+    payload: Buffer.from(span).toString("base64"),
+  });
   const otlp = await lines("otlp");
   expect(otlp[0]).toMatchObject({
     resourceLogs: [
       {
-        resource: { attributes: expect.arrayContaining([{ key: "host.name", value: { stringValue: "web-17" } }]) },
+        resource: {
+          attributes: expect.arrayContaining([
+            { key: "host.name", value: { stringValue: "web-17" } },
+          ]),
+        },
         scopeLogs: [
           {
             scope: { name: "files" },
@@ -105,7 +123,9 @@ it("prints what the API returned as JSON, and OTLP/JSON that a receiver takes", 
 });
 
 it("names a damaged block, prints the others and ends with 5", async () => {
-  await web.core.db.execute(sql`update ingest_block set digest = sha256(digest) where first_sequence = 1`);
+  await web.core.db.execute(
+    sql`update ingest_block set digest = sha256(digest) where first_sequence = 1`,
+  );
   const { exitCode, out, err } = await admin.run("telemetry", "read", "web-17");
   expect(exitCode).toBe(5);
   expect(err).toMatch(/^svc-admin: a stored block is damaged: 3 envelopes, 1 to 3 of queue 0707/);
@@ -113,10 +133,16 @@ it("names a damaged block, prints the others and ends with 5", async () => {
 });
 
 it("ends with 2 for another form, and with 1 for a caller without the scope", async () => {
-  expect(await admin.run("telemetry", "read", "web-17", "-o", "csv")).toMatchObject({ exitCode: 2, out: "" });
+  expect(await admin.run("telemetry", "read", "web-17", "-o", "csv")).toMatchObject({
+    exitCode: 2,
+    out: "",
+  });
   expect(await admin.run("fleet", "list", "-o", "text")).toMatchObject({ exitCode: 2, out: "" });
   await signIn("reader");
-  expect(await admin.run("telemetry", "read", host.identityId)).toMatchObject({ exitCode: 1, out: "" });
+  expect(await admin.run("telemetry", "read", host.identityId)).toMatchObject({
+    exitCode: 1,
+    out: "",
+  });
 });
 
 it("follows, opens a stream that breaks off again, and prints nothing twice", async () => {
@@ -154,7 +180,16 @@ it("follows, opens a stream that breaks off again, and prints nothing twice", as
         return printed.length;
       })
       .toBe(count);
-  const running = follower.run("telemetry", "read", host.identityId, "--follow", "--kind", "log_line", "-o", "json");
+  const running = follower.run(
+    "telemetry",
+    "read",
+    host.identityId,
+    "--follow",
+    "--kind",
+    "log_line",
+    "-o",
+    "json",
+  );
   await store.lines(host.identity, ["one", "two"]);
   await untilPrinted(2);
   cut?.(new Error("cut"));

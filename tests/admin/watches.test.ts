@@ -11,7 +11,11 @@ const admin = adminAt();
 const run = (...args: string[]) => admin.run("watches", ...args);
 const json = async <Value = Watch>(...args: string[]) => {
   const { exitCode, out, err } = await run(...args, "-o", "json");
-  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({ args, exitCode: 0, err: "" });
+  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
+    args,
+    exitCode: 0,
+    err: "",
+  });
   return JSON.parse(out) as Value;
 };
 
@@ -29,10 +33,21 @@ describe("svc-admin watches", () => {
       "--receiver",
       "on-call",
     );
-    expect(made).toMatchObject({ filter: "state:stale label.env:prod", more_than: 5, for_seconds: 600 });
+    expect(made).toMatchObject({
+      filter: "state:stale label.env:prod",
+      more_than: 5,
+      for_seconds: 600,
+    });
     expect((await run("list", "--state", "inactive")).out).toContain("> 5 for 10m");
     expect(await json<Watch[]>("list", "--state", "firing")).toEqual([]);
-    const changed = await json("update", "stale hosts", "--more-than", "20", "--name", "many stale");
+    const changed = await json(
+      "update",
+      "stale hosts",
+      "--more-than",
+      "20",
+      "--name",
+      "many stale",
+    );
     expect(changed).toEqual({ ...made, name: "many stale", more_than: 20, revision: 2 });
     expect(await json("update", "many stale", "--query", "", "--no-receivers")).toMatchObject({
       filter: "",
@@ -44,7 +59,10 @@ describe("svc-admin watches", () => {
       silence: { reason: "rack 4" },
     });
     const { exitCode, err } = await run("test", "many stale");
-    expect([exitCode, err]).toEqual([0, expect.stringContaining(`svc-admin watches show ${made.id}`)]);
+    expect([exitCode, err]).toEqual([
+      0,
+      expect.stringContaining(`svc-admin watches show ${made.id}`),
+    ]);
     expect(await json<WatchDetail>("show", made.id)).toMatchObject({
       waiting_messages: 1,
       history: [{ kind: "silenced" }],
@@ -60,7 +78,10 @@ describe("svc-admin watches", () => {
 
   it("says what is wrong with a query, and takes a duration alone as a time", async () => {
     const { exitCode, err } = await run("create", "wrong", "stat:stale");
-    expect([exitCode, err]).toEqual([expect.any(Number), expect.stringContaining("There is no stat:")]);
+    expect([exitCode, err]).toEqual([
+      expect.any(Number),
+      expect.stringContaining("There is no stat:"),
+    ]);
     expect(exitCode).not.toBe(0);
     expect(await run("silence", "wrong", "--for", "soon")).toMatchObject({ exitCode: 2 });
   });

@@ -51,33 +51,70 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
   );
   const published = await job.run("configs", "publish", yaml, "--name", "a-commit", "-o", "json");
   const { id, config_hash } = JSON.parse(published.out);
-  const waves = ["--wave", "5%:10m", "--wave", "25%:10m", "--wave", "100%:10m", "--on-breach", "roll-back"];
-  const rollOut = () => job.run("rollouts", "create", id, "label.env:prod", ...waves, "--yes", "-o", "json");
+  const waves = [
+    "--wave",
+    "5%:10m",
+    "--wave",
+    "25%:10m",
+    "--wave",
+    "100%:10m",
+    "--on-breach",
+    "roll-back",
+  ];
+  const rollOut = () =>
+    job.run("rollouts", "create", id, "label.env:prod", ...waves, "--yes", "-o", "json");
   expect(await rollOut()).toMatchObject({ exitCode: 0 });
-  expect(await rollOut()).toMatchObject({ exitCode: 1, err: expect.stringContaining("rollout_overlap") });
+  expect(await rollOut()).toMatchObject({
+    exitCode: 1,
+    err: expect.stringContaining("rollout_overlap"),
+  });
   await advanceRollouts(web.core.core);
   await web.core.clock.advance(60_000);
-  const config = { valid: true, errors: [], running_config_hash: config_hash, apply_desired_config: true };
-  const beat = await manage(web.core, host, "heartbeat", heartbeatBody(web.core.clock.now(), { config }));
+  const config = {
+    valid: true,
+    errors: [],
+    running_config_hash: config_hash,
+    apply_desired_config: true,
+  };
+  const beat = await manage(
+    web.core,
+    host,
+    "heartbeat",
+    heartbeatBody(web.core.clock.now(), { config }),
+  );
   expect(beat.body).toMatchObject({ desired_config: { config_id: id } });
   await advanceRollouts(web.core.core);
   const [rollout] = JSON.parse((await job.run("rollouts", "list", "-o", "json")).out);
-  expect(rollout).toMatchObject({ state: "soaking", applied: 1, on_breach: "roll_back", created_by_name: subject });
+  expect(rollout).toMatchObject({
+    state: "soaking",
+    applied: 1,
+    on_breach: "roll_back",
+    created_by_name: subject,
+  });
   const events = await job.run("audit", "list", "--action", "config.publish", "-o", "json");
-  expect(JSON.parse(events.out)[0]).toMatchObject({ actor: { type: "workload", display: subject } });
+  expect(JSON.parse(events.out)[0]).toMatchObject({
+    actor: { type: "workload", display: subject },
+  });
   expect((await job.run("logout")).err).toContain("the token expires by itself");
 });
 
 it("a job plans and applies the files of a directory", async () => {
   const dir = join(job.home, "fleet");
   mkdirSync(dir);
-  writeFileSync(join(dir, "fleet.yaml"), "set: a-job\nwatches: [{ name: stale, filter: 'state:stale' }]\n");
-  expect(await job.run("login", "--workload", join(job.home, "oidc"))).toMatchObject({ exitCode: 0 });
+  writeFileSync(
+    join(dir, "fleet.yaml"),
+    "set: a-job\nwatches: [{ name: stale, filter: 'state:stale' }]\n",
+  );
+  expect(await job.run("login", "--workload", join(job.home, "oidc"))).toMatchObject({
+    exitCode: 0,
+  });
   expect(await job.run("plan", dir, "--prune")).toMatchObject({ exitCode: 2 });
   expect(await job.run("apply", dir, "--prune", "--yes")).toMatchObject({ exitCode: 0 });
   expect(await job.run("plan", dir)).toMatchObject({ exitCode: 0 });
   const events = await job.run("audit", "list", "--action", "applied_set.put", "-o", "json");
-  expect(JSON.parse(events.out)[0]).toMatchObject({ actor: { type: "workload", display: subject } });
+  expect(JSON.parse(events.out)[0]).toMatchObject({
+    actor: { type: "workload", display: subject },
+  });
 });
 
 it("a job of another repository is refused with exit code 3", async () => {
@@ -99,7 +136,14 @@ it("an admin makes a policy for the nodes of a cluster, and sees which of them i
   const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE } });
   const rules = `rules: [{ pattern: "system:serviceaccount:fleet-collector:collector", labels: { cluster: one } }]`;
   const workload = file("nodes.yaml", `issuer: ${cluster.url}\n${rules}\n`);
-  const create = ["policies", "create", "nodes", "--prefix", "spiffe://example.test/node/", "--workload"];
+  const create = [
+    "policies",
+    "create",
+    "nodes",
+    "--prefix",
+    "spiffe://example.test/node/",
+    "--workload",
+  ];
   expect(await admin.run(...create, workload)).toMatchObject({ exitCode: 0 });
   expect(await admin.run(...create, file("tab.yaml", "\t{"))).toMatchObject({ exitCode: 2 });
   const unknown = file("unknown.yaml", `issuer: https://unknown.example.com\n${rules}\n`);
@@ -122,7 +166,9 @@ it("an admin makes a policy for the nodes of a cluster, and sees which of them i
   const token = await cluster.sign({ node: "node-7" }, web.core.clock.now());
   expect(await simulate(file("token", `${token}\n`))).toMatchObject({
     exitCode: 0,
-    out: expect.stringContaining("rule 1 of the policy matches system:serviceaccount:fleet-collector:collector"),
+    out: expect.stringContaining(
+      "rule 1 of the policy matches system:serviceaccount:fleet-collector:collector",
+    ),
     err: "spiffe://example.test/node/node-7 may enroll, with the labels cluster=one.\n",
   });
   const claims = { ...decodeJwt(token), sub: "system:serviceaccount:default:default" };
@@ -135,13 +181,35 @@ it("an admin makes a policy for the nodes of a cluster, and sees which of them i
   expect((await simulate(join(job.home, "token"), ...device)).err).toContain(
     "device_not_allowed by the rule token_device",
   );
-  const nobody = ["simulate", "enroll", "--policy", "nodes", "--address", "10.1.2.3", "--platform", "linux/amd64"];
+  const nobody = [
+    "simulate",
+    "enroll",
+    "--policy",
+    "nodes",
+    "--address",
+    "10.1.2.3",
+    "--platform",
+    "linux/amd64",
+  ];
   expect((await admin.run(...nobody)).exitCode).toBe(2);
 
-  const csr_pem = await createTestCsr({ key: await createTestKey(), uri: "spiffe://example.test/node/node-7" });
-  const body = { csr_pem, device_id: "node-7", platform: "linux/amd64", collector_version: "1.0.0" };
-  const enrolled = await web.core.api("POST", "/v1/collector/enroll", { as: { bearer: token }, body });
+  const csr_pem = await createTestCsr({
+    key: await createTestKey(),
+    uri: "spiffe://example.test/node/node-7",
+  });
+  const body = {
+    csr_pem,
+    device_id: "node-7",
+    platform: "linux/amd64",
+    collector_version: "1.0.0",
+  };
+  const enrolled = await web.core.api("POST", "/v1/collector/enroll", {
+    as: { bearer: token },
+    body,
+  });
   expect(enrolled.status).toBe(201);
-  expect((await simulate(join(job.home, "token"))).err).toContain("token_invalid by the rule token_uses");
+  expect((await simulate(join(job.home, "token"))).err).toContain(
+    "token_invalid by the rule token_uses",
+  );
   admin.close();
 });

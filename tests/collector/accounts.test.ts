@@ -26,15 +26,42 @@ it("settles an hour as soon as it is over, with the digest of the stored blocks,
   await test.settled(queue);
   const rows = await test.accounts();
   expect(rows).toMatchObject([
-    { number: 1, refused: null, is_checked: true, accepted: 301, stored: 300, rejected: 1, missing: 0, lost: 0 },
-    { number: 2, refused: null, is_checked: true, accepted: 3, stored: 3, rejected: 0, missing: 0, lost: 0 },
+    {
+      number: 1,
+      refused: null,
+      is_checked: true,
+      accepted: 301,
+      stored: 300,
+      rejected: 1,
+      missing: 0,
+      lost: 0,
+    },
+    {
+      number: 2,
+      refused: null,
+      is_checked: true,
+      accepted: 3,
+      stored: 3,
+      rejected: 0,
+      missing: 0,
+      lost: 0,
+    },
   ]);
-  const blocks = await test.connection.sql`select digest, first_sequence from ingest_block order by first_sequence`;
+  const blocks = await test.connection
+    .sql`select digest, first_sequence from ingest_block order by first_sequence`;
   const chain = (digests: readonly Uint8Array[]) =>
-    digests.reduce((before, digest) => createHash("sha256").update(before).update(digest).digest(), Buffer.alloc(0));
+    digests.reduce(
+      (before, digest) => createHash("sha256").update(before).update(digest).digest(),
+      Buffer.alloc(0),
+    );
   const ofHour = (isFirst: boolean) =>
-    blocks.filter(({ first_sequence }) => Number(first_sequence) <= 301 === isFirst).map(({ digest }) => digest);
-  expect(rows.map(({ digest }) => digest)).toEqual([chain(ofHour(true)).toHex(), chain(ofHour(false)).toHex()]);
+    blocks
+      .filter(({ first_sequence }) => Number(first_sequence) <= 301 === isFirst)
+      .map(({ digest }) => digest);
+  expect(rows.map(({ digest }) => digest)).toEqual([
+    chain(ofHour(true)).toHex(),
+    chain(ofHour(false)).toHex(),
+  ]);
   expect(Date.parse(rows[0]?.to_at) % hourMs).toBe(0);
   expect(rows[1]?.from_at).toEqual(rows[0]?.to_at);
 });
@@ -92,7 +119,13 @@ it("keeps an account by another key as evidence, and goes on with telemetry and 
   const rows = await test.accounts();
   const refused = { number: 1, refused: "signature_invalid", is_linked: false, accepted: 0 };
   expect(rows[0]).toMatchObject(refused);
-  expect(rows.at(-1)).toMatchObject({ number: 2, refused: null, is_linked: true, follows_gap: true, accepted: 20 });
+  expect(rows.at(-1)).toMatchObject({
+    number: 2,
+    refused: null,
+    is_linked: true,
+    follows_gap: true,
+    accepted: 20,
+  });
   await test.drained(queue);
   const [{ stored } = { stored: 0 }] = await test.connection
     .sql`select sum(envelopes)::int as stored from ingest_block`;
@@ -148,7 +181,9 @@ it("finds nothing missing of a queue and its copy, which continues under another
   }
   for (const each of [original, copy]) await test.settled(each);
   const rows = await test.accounts();
-  expect(rows.filter(({ refused, missing, lost }) => refused !== null || missing + lost > 0)).toEqual([]);
+  expect(
+    rows.filter(({ refused, missing, lost }) => refused !== null || missing + lost > 0),
+  ).toEqual([]);
   expect(rows.every(({ is_checked }) => is_checked)).toBe(true);
   const [{ stored } = { stored: 0 }] = await test.connection
     .sql`select sum(envelopes)::int as stored from ingest_block`;
@@ -213,7 +248,9 @@ it("names what a restored database lost under the queue's earlier ids, and gives
   expect(rows.map(({ number, refused, follows_gap }) => [number, refused, follows_gap])).toEqual(
     [1, 2, 1, 1].map((number) => [number, null, false]),
   );
-  expect(rows.map(({ accepted, stored, lost, missing }) => [accepted, stored, lost, missing])).toEqual([
+  expect(
+    rows.map(({ accepted, stored, lost, missing }) => [accepted, stored, lost, missing]),
+  ).toEqual([
     [10, 10, 0, 0],
     [20, 0, 20, 0],
     [5, 0, 5, 0],

@@ -26,7 +26,10 @@ const ends: (() => Promise<unknown>)[] = [];
 
 beforeEach(async () => {
   root = mkdtempSync(join(tmpdir(), "copied-queue-"));
-  ca = await createTestCa({ notBefore: new Date(Date.now() - 3_600_000), notAfter: new Date(Date.now() + 86_400_000) });
+  ca = await createTestCa({
+    notBefore: new Date(Date.now() - 3_600_000),
+    notAfter: new Date(Date.now() + 86_400_000),
+  });
   core = await startTestIngest({ ca });
   client = await core.client({ uri: hostId });
 });
@@ -67,7 +70,10 @@ const startMachine = (name: string) => {
         batch: { maxEnvelopes: 5, maxBytes: 1_048_576, lingerMs: 1 },
         maxInFlightFrames: 8,
         compression: "none",
-        clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal) },
+        clock: {
+          ...systemClock,
+          sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal),
+        },
         entropy: systemEntropy,
         log: createTestLog(),
       }).run(stop.signal);
@@ -103,7 +109,9 @@ const stored = async (): Promise<Set<string>> =>
   new Set((await findStored(core.connection.sql)).map(({ text }) => text));
 
 const events = async () => {
-  const rows = await core.connection.sql<{ action: string; from: number | null; through: number | null }[]>`
+  const rows = await core.connection.sql<
+    { action: string; from: number | null; through: number | null }[]
+  >`
     select action, (details->>'from')::int as from, (details->>'through')::int as through from audit_event order by id`;
   return rows.map((row) => ({ ...row }));
 };
@@ -130,9 +138,11 @@ it("Q11: a queue restored to a snapshot loses nothing that is accepted afterward
   await machine.append(...texts("restored", 41, 70));
   machine.forward();
   await machine.empty();
-  expect([...texts("first", 1, 10), ...texts("gone with the disk", 11, 60), ...texts("restored", 11, 70)]).toEqual(
-    expect.arrayContaining([...(await stored())]),
-  );
+  expect([
+    ...texts("first", 1, 10),
+    ...texts("gone with the disk", 11, 60),
+    ...texts("restored", 11, 70),
+  ]).toEqual(expect.arrayContaining([...(await stored())]));
   expect((await stored()).size).toBe(120);
   expect(machine.queue().stats()).toMatchObject({ forks: 1, droppedRecordsTotal: 0 });
   expect((await events()).map(({ action }) => action)).toEqual(["queue.forked"]);
@@ -154,7 +164,11 @@ it("Q11: two live copies of one queue lose nothing, and one of them continues un
   }
   await Promise.all([original.empty(), clone.empty()]);
   const found = await stored();
-  for (const text of [...texts("shared", 1, 10), ...texts("original", 0, 69), ...texts("clone", 0, 49)])
+  for (const text of [
+    ...texts("shared", 1, 10),
+    ...texts("original", 0, 69),
+    ...texts("clone", 0, 49),
+  ])
     expect(found).toContain(text);
   expect(original.queue().stats().forks + clone.queue().stats().forks).toBeGreaterThanOrEqual(1);
   expect((await events()).map(({ action }) => action)).toContain("queue.forked");
@@ -181,7 +195,8 @@ it.each(["the original", "the clone"])(
     }
     const found = await stored();
     const all = [...texts("shared", 1, 10), ...texts("not acknowledged", 1, 3)];
-    for (const text of [...all, ...texts("clone", 1, 40), ...texts("original", 1, 70)]) expect(found).toContain(text);
+    for (const text of [...all, ...texts("clone", 1, 40), ...texts("original", 1, 70)])
+      expect(found).toContain(text);
     expect(order.map(({ queue }) => queue().stats().forks)).toEqual([0, 1]);
     expect((await events()).map(({ action }) => action)).toEqual(["queue.forked"]);
   },

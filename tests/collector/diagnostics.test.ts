@@ -140,7 +140,9 @@ it("come with the next heartbeat while no notification arrives", async () => {
   const { sql } = database.connect();
   const notified: string[] = [];
   const at = { url: database.url, servers: createDatabaseServers(database.url) };
-  const notifications = listen(at, { svc_directive: (payload) => payload === undefined || notified.push(payload) });
+  const notifications = listen(at, {
+    svc_directive: (payload) => payload === undefined || notified.push(payload),
+  });
   await notifications.listening;
   // From now on sessions of cores find a function first that notifies nobody.
   const [{ name = "" } = {}] = await sql<{ name: string }[]>`select current_database() as name`;

@@ -12,7 +12,12 @@ import { systemEntropy } from "../../kit/entropy.ts";
 import { untraced } from "../../kit/tracing/tracer.ts";
 import { createTestCollectorEnv } from "../fakes/collector-env.ts";
 import { createTestLog } from "../fakes/log.ts";
-import { accountingHost, appendTexts, numberedTexts, startAccountingHost } from "../support/accounting-host.ts";
+import {
+  accountingHost,
+  appendTexts,
+  numberedTexts,
+  startAccountingHost,
+} from "../support/accounting-host.ts";
 import { createEnrolledHost } from "../support/enrolled-host.ts";
 import { eventually } from "../support/eventually.ts";
 import { openTestQueue } from "../support/queue.ts";
@@ -41,7 +46,14 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
     const loaded = await loadConfig(host.config, env);
     if (!isUsable(loaded)) throw new Error(JSON.stringify(loaded.errors));
     onLoaded();
-    const facts = { bootId: "ab".repeat(16), version: "0", commit: "", hostname: "", platform: "", startedAt: 0 };
+    const facts = {
+      bootId: "ab".repeat(16),
+      version: "0",
+      commit: "",
+      hostname: "",
+      platform: "",
+      startedAt: 0,
+    };
     const stop = new AbortController();
     const log = { ...createTestLog(), reload: () => undefined };
     const createSource = (_: unknown, { append }: SourceDependencies) => ({
@@ -49,7 +61,10 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
       start: async () => void (await appendTexts({ append } as never, numberedTexts(count))),
       stop: async () => undefined,
     });
-    const done = superviseCollector({ loaded, env, facts, log, tracer: untraced, createSource }, stop.signal);
+    const done = superviseCollector(
+      { loaded, env, facts, log, tracer: untraced, createSource },
+      stop.signal,
+    );
     return {
       log,
       stop: () => {
@@ -59,7 +74,10 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
     };
   };
   const configure = (buffer: string, more = "sources: [{type: file, include: [/nowhere/*]}]\n") =>
-    writeFileSync(host.config, host.configText.replace("buffer: {dir: data}", `buffer: ${buffer}`) + more);
+    writeFileSync(
+      host.config,
+      host.configText.replace("buffer: {dir: data}", `buffer: ${buffer}`) + more,
+    );
   return { ...test, host, queues, retire, run, configure };
 };
 
@@ -77,7 +95,9 @@ it("end by retire, which forwards what they have, and a later start has another 
   expect(next.queueId.toHex()).not.toBe(queueId);
   await next.close();
   expect(await retire()).toEqual({ code: 0, json: { ok: true } });
-  expect((await accounts()).map(({ refused, missing }) => refused ?? missing)).not.toContain("queue_ended");
+  expect((await accounts()).map(({ refused, missing }) => refused ?? missing)).not.toContain(
+    "queue_ended",
+  );
   expect((await queues()).every(({ isOpen }) => !isOpen)).toBe(true);
 });
 
@@ -94,7 +114,11 @@ it("do not end by retire while records are left, or a collector runs", async () 
 });
 
 it.each([
-  ["ends with buffer.ephemeral", "{dir: data, ephemeral: true}", [{ ending: "ended", isOpen: false }]],
+  [
+    "ends with buffer.ephemeral",
+    "{dir: data, ephemeral: true}",
+    [{ ending: "ended", isOpen: false }],
+  ],
   ["does not end without", "{dir: data}", [{ ending: null, isOpen: true }]],
 ])("a stop %s", async (_, buffer, expected) => {
   const { configure, run, queues, accounts } = await start();

@@ -119,7 +119,10 @@ describe("the lifecycle of a host", () => {
   });
 
   it("forwards lines and sends heartbeats through the edge, and stops cleanly", async () => {
-    await edit(["sources"], [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }]);
+    await edit(
+      ["sources"],
+      [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }],
+    );
     await writeFile(join(dir, "app.log"), "one\ntwo\n");
     const run = collector("run", "--config", config());
     await expect.poll(storedLines, { message: run.stderr }).toEqual(["one", "two"]);
@@ -136,7 +139,9 @@ describe("the lifecycle of a host", () => {
     const ingest = ["--core", `https://localhost:${ingestPort}`, "--ca-bundle", pki.serverCaFile];
     const second = collector("renew", "--config", config(), ...ingest);
     expect(await second.exited, second.stderr).toBe(0);
-    const rows = await db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    const rows = await db.sql<
+      { status: string }[]
+    >`select status from certificate order by not_before, id`;
     expect(rows.map(({ status }) => status)).toEqual(["replaced", "active", "active"]);
   });
 
@@ -148,7 +153,9 @@ describe("the lifecycle of a host", () => {
     await expect.poll(async () => (await heartbeats())[0]?.boot).not.toBe(before?.boot);
     await expect.poll(storedLines).toEqual(["one", "two", "three", "four"]);
     await stopCleanly(run);
-    const rows = await db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    const rows = await db.sql<
+      { status: string }[]
+    >`select status from certificate order by not_before, id`;
     expect(rows.map(({ status }) => status)).toEqual(["replaced", "replaced", "active"]);
   });
 
@@ -165,9 +172,11 @@ describe("the lifecycle of a host", () => {
     const run = collector("run", "--config", config());
     await logged(run, "the desired config is promoted");
     expect(await readFile(config(), "utf8")).toBe(desired);
-    const metrics = async () => (await findStored(db.sql)).filter(({ kind }) => kind === "otel_metric");
+    const metrics = async () =>
+      (await findStored(db.sql)).filter(({ kind }) => kind === "otel_metric");
     await expect.poll(async () => (await metrics()).length).toBe(1);
-    const hashes = () => db.sql<{ running: string }[]>`select running_config_hash as running from collector_health`;
+    const hashes = () =>
+      db.sql<{ running: string }[]>`select running_config_hash as running from collector_health`;
     await expect.poll(async () => (await hashes())[0]?.running).toBe(published.config_hash);
 
     const renew = collector("renew", "--config", config(), "--json");
@@ -178,21 +187,30 @@ describe("the lifecycle of a host", () => {
       await status.exited;
       return status.records[0];
     };
-    await expect
-      .poll(asked)
-      .toMatchObject({ certificate, renewal: { status: "ok" }, sources: [{ name: "file" }, { name: "host_metrics" }] });
-    const statuses = () => db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    await expect.poll(asked).toMatchObject({
+      certificate,
+      renewal: { status: "ok" },
+      sources: [{ name: "file" }, { name: "host_metrics" }],
+    });
+    const statuses = () =>
+      db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
     await expect
       .poll(async () => (await statuses()).map(({ status }) => status))
       .toEqual(["replaced", "replaced", "replaced", "active"]);
     await stopCleanly(run);
-    await edit(["sources"], [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }]);
+    await edit(
+      ["sources"],
+      [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }],
+    );
   });
 
   it("loses nothing when the collector is killed with kill -9", async () => {
     const run = collector("run", "--config", config());
     await logged(run, "collector runs");
-    await appendFile(join(dir, "app.log"), Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""));
+    await appendFile(
+      join(dir, "app.log"),
+      Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""),
+    );
     await expect.poll(async () => (await storedLines()).length).toBeGreaterThan(4);
     run.child.kill("SIGKILL");
     await run.exited;
@@ -206,7 +224,10 @@ describe("the lifecycle of a host", () => {
   it("E12: stores the bootstrap token nowhere but in its file", async () => {
     const token = (await readFile(join(dir, "token"), "utf8")).slice(12);
     expect(JSON.stringify(core.records) + core.stderr).not.toContain(token);
-    for (const entry of await readdir(join(dir, "host"), { withFileTypes: true, recursive: true })) {
+    for (const entry of await readdir(join(dir, "host"), {
+      withFileTypes: true,
+      recursive: true,
+    })) {
       if (!entry.isFile()) continue;
       expect((await readFile(join(entry.parentPath, entry.name))).includes(token)).toBe(false);
     }

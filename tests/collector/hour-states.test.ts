@@ -15,7 +15,12 @@ import { createInProcessCore } from "../../scripts/lab/in-process-core.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import type { TestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
-import { accountingHost, appendTexts, numberedTexts, startAccountingHost } from "../support/accounting-host.ts";
+import {
+  accountingHost,
+  appendTexts,
+  numberedTexts,
+  startAccountingHost,
+} from "../support/accounting-host.ts";
 import { eventually } from "../support/eventually.ts";
 import { traceRequest } from "../support/otlp.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
@@ -43,7 +48,11 @@ const start = async ({
   takesAccounts?: boolean;
   isDelivered?: boolean;
 } = {}) => {
-  const test = await startAccountingHost({ startMs, coreClock: clockOfCore(aheadMs), takesAccounts });
+  const test = await startAccountingHost({
+    startMs,
+    coreClock: clockOfCore(aheadMs),
+    takesAccounts,
+  });
   const { clock, connection } = test;
   const { db, sql } = connection;
   await seedFleet(db, { count: 1, now: new Date(clock.now()) });
@@ -52,7 +61,8 @@ const start = async ({
       values ('backend', 0, now(), now(), 0, 0, 0, 0, now())`;
   const core = createInProcessCore({ db, clock: clockOfCore(aheadMs)(clock) });
   const settleOne = (by = core) => settleHours(by, { owner, retentionDays: 400 });
-  const stateOne = (by = core) => writeStatement({ ...by, codec: zstdCodec, logSigner: null }, owner);
+  const stateOne = (by = core) =>
+    writeStatement({ ...by, codec: zstdCodec, logSigner: null }, owner);
   const before = { ...core, clock: { ...systemClock, now: () => startMs + 15 * minuteMs } };
   await settleOne(before);
   await stateOne(before);
@@ -72,7 +82,10 @@ const start = async ({
   /** The lines of a statement, without the name of the host, its queues and the digest of its accounts. */
   const linesAt = async (hour: number) => {
     let text = "";
-    for await (const part of exportStatement({ db, codec: zstdCodec }, { hour: new Date(hour), withAccounts: false }))
+    for await (const part of exportStatement(
+      { db, codec: zstdCodec },
+      { hour: new Date(hour), withAccounts: false },
+    ))
       text += part;
     const lines = text.split("\n").filter((line) => line.startsWith("line "));
     return lines.map((line) => line.replace(/^line \d+ \S+ /, "").replace(/ (queues|of)=\S+/g, ""));
@@ -106,7 +119,10 @@ describe("an hour of a host", () => {
     test.forward(queue);
     await test.settled(queue);
     await test.pastGrace(two, queue);
-    expect(await test.stateAt(two)).toEqual({ state: "short", shortages: [{ kind: "dropped", count: 310 }] });
+    expect(await test.stateAt(two)).toEqual({
+      state: "short",
+      shortages: [{ kind: "dropped", count: 310 }],
+    });
     const line = `short accepted=${accepted} stored=${accepted} queue_full=310 short=dropped delivered=backend`;
     expect(await test.linesAt(two)).toEqual([line]);
   });
@@ -131,7 +147,10 @@ describe("an hour of a host", () => {
     await test.pass(40, queue);
     await test.settled(queue);
     await test.pastGrace(two + 3 * hourMs, queue);
-    const lost = (count: number) => ({ state: "short", shortages: [{ kind: "lost_in_restore", count }] });
+    const lost = (count: number) => ({
+      state: "short",
+      shortages: [{ kind: "lost_in_restore", count }],
+    });
     expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
     expect(await test.stateAt(two + hourMs)).toEqual(lost(20));
     expect(await test.stateAt(two + 2 * hourMs)).toEqual(lost(30));
@@ -168,7 +187,9 @@ describe("an hour of a host", () => {
     await test.pastGrace(two, original, copy);
     expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
     // The five that both had are stored twice, and stated twice.
-    expect(await test.linesAt(two)).toEqual([expect.stringMatching(/^complete accepted=\d+ stored=67 /)]);
+    expect(await test.linesAt(two)).toEqual([
+      expect.stringMatching(/^complete accepted=\d+ stored=67 /),
+    ]);
   });
 
   it("is silent while its host sleeps for three days, and not running once the host says so", async () => {
@@ -193,7 +214,8 @@ describe("an hour of a host", () => {
     await test.pastGrace(woken, queue);
     for (const hour of [two + hourMs, asleep, two + 3 * dayMs - hourMs])
       expect(await test.stateAt(hour)).toEqual({ state: "not_running", shortages: [] });
-    for (const hour of [two, woken]) expect(await test.stateAt(hour)).toEqual({ state: "complete", shortages: [] });
+    for (const hour of [two, woken])
+      expect(await test.stateAt(hour)).toEqual({ state: "complete", shortages: [] });
   });
 
   it("is explained by an outage of core from 02:40 to 02:55 until its account comes", async () => {
@@ -237,19 +259,24 @@ describe("an hour of a host", () => {
     expect(await test.linesAt(two + hourMs)).toContain(corrected);
   });
 
-  it.each([-40, -10])("is complete when core's clock is %i minutes from the host's, and says so", async (minutes) => {
-    const test = await start({ aheadMs: minutes * minuteMs });
-    const queue = test.open();
-    test.forward(queue);
-    for (let hour = 0; hour < 3; hour++) {
-      await test.sendHour(queue, 10);
-    }
-    for (const hour of [two, two + hourMs]) {
-      await test.pastGrace(hour, queue);
-      expect(await test.stateAt(hour)).toEqual({ state: "complete", shortages: [] });
-      expect(await test.linesAt(hour)).toContain("complete accepted=10 stored=10 clock=ahead delivered=backend");
-    }
-  });
+  it.each([-40, -10])(
+    "is complete when core's clock is %i minutes from the host's, and says so",
+    async (minutes) => {
+      const test = await start({ aheadMs: minutes * minuteMs });
+      const queue = test.open();
+      test.forward(queue);
+      for (let hour = 0; hour < 3; hour++) {
+        await test.sendHour(queue, 10);
+      }
+      for (const hour of [two, two + hourMs]) {
+        await test.pastGrace(hour, queue);
+        expect(await test.stateAt(hour)).toEqual({ state: "complete", shortages: [] });
+        expect(await test.linesAt(hour)).toContain(
+          "complete accepted=10 stored=10 clock=ahead delivered=backend",
+        );
+      }
+    },
+  );
 
   it("is late, and then complete, when core's clock is 40 minutes ahead of the host's", async () => {
     const test = await start({ startMs: two - hourMs, aheadMs: 40 * minuteMs });
@@ -282,7 +309,9 @@ describe("an hour of a host", () => {
     test.forward(queue);
     await appendTexts(queue, numberedTexts(20));
     const payload = traceRequest(Array.from({ length: 12 }, (_, index) => `span ${index}`));
-    await queue.append([{ kind: "otel_span", observedAtMs: 0, source: "otlp", attributes: {}, payload }]);
+    await queue.append([
+      { kind: "otel_span", observedAtMs: 0, source: "otlp", attributes: {}, payload },
+    ]);
     await test.pass(60, queue);
     await test.settled(queue);
     await test.pastGrace(two, queue);
@@ -310,7 +339,10 @@ describe("an hour of a host", () => {
   });
 
   /** What is said of an hour: its state, the statement, and the relation of the chat. */
-  const saidOf = async ({ sql, stateAt, linesAt }: Awaited<ReturnType<typeof start>>, hour: number) => ({
+  const saidOf = async (
+    { sql, stateAt, linesAt }: Awaited<ReturnType<typeof start>>,
+    hour: number,
+  ) => ({
     ...(await stateAt(hour)),
     line: (await linesAt(hour))[0],
     chat: [
@@ -349,7 +381,12 @@ describe("an hour of a host", () => {
     await test.pastGrace(two, queue);
     expect(await saidOf(test, two)).toEqual(late);
     const now = new Date(test.clock.now());
-    await endQueue(test.connection.db, { hostId: accountingHost, queueId }, { endedAt: now, ending: "closed" }, now);
+    await endQueue(
+      test.connection.db,
+      { hostId: accountingHost, queueId },
+      { endedAt: now, ending: "closed" },
+      now,
+    );
     await test.pass(1, queue);
     await test.settle();
     expect(await test.stateAt(two)).toEqual({ state: unknown.state, shortages: unknown.shortages });

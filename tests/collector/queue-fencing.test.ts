@@ -58,9 +58,15 @@ const createCore = () => {
       else Object.assign(queue, { cursor, sessionId: session.sessionId });
       return isForked ? "queue_forked" : cursor;
     },
-    commit: ({ queueId, sessionId, previous, records }: SentFrame): number | "session_superseded" | "sequence_gap" => {
+    commit: ({
+      queueId,
+      sessionId,
+      previous,
+      records,
+    }: SentFrame): number | "session_superseded" | "sequence_gap" => {
       const queue = queues.get(queueId);
-      if (queue === undefined || queue.sessionId === null || BigInt(previous) > queue.cursor) return "sequence_gap";
+      if (queue === undefined || queue.sessionId === null || BigInt(previous) > queue.cursor)
+        return "sequence_gap";
       if (Buffer.compare(queue.sessionId, sessionId) !== 0) return "session_superseded";
       for (const { sequence, text } of records) {
         if (BigInt(sequence) <= queue.cursor) continue;
@@ -133,7 +139,12 @@ const createMachine = (scenario: Scenario, from?: string) => {
       const records = read(stream.sent, count);
       const last = records.at(-1)?.sequence;
       if (last === undefined) return;
-      const frame = { queueId: stream.queueId, sessionId: stream.sessionId, previous: stream.sent, records };
+      const frame = {
+        queueId: stream.queueId,
+        sessionId: stream.sessionId,
+        previous: stream.sent,
+        records,
+      };
       queue.markSent(last);
       stream.sent = last;
       if (fate === "late") scenario.late.push(frame);
@@ -174,21 +185,38 @@ const which = fc.nat(3);
 const step = fc.oneof(
   {
     weight: 4,
-    arbitrary: fc.record({ do: fc.constant("append" as const), which, count: fc.integer({ min: 1, max: 4 }) }),
+    arbitrary: fc.record({
+      do: fc.constant("append" as const),
+      which,
+      count: fc.integer({ min: 1, max: 4 }),
+    }),
   },
   { weight: 4, arbitrary: fc.record({ do: fc.constant("open" as const), which, fate }) },
   {
     weight: 8,
-    arbitrary: fc.record({ do: fc.constant("send" as const), which, count: fc.integer({ min: 1, max: 4 }), fate }),
+    arbitrary: fc.record({
+      do: fc.constant("send" as const),
+      which,
+      count: fc.integer({ min: 1, max: 4 }),
+      fate,
+    }),
   },
   {
     weight: 2,
     arbitrary: fc.record({
-      do: fc.constantFrom("restart" as const, "snapshot" as const, "restore" as const, "clone" as const),
+      do: fc.constantFrom(
+        "restart" as const,
+        "snapshot" as const,
+        "restore" as const,
+        "clone" as const,
+      ),
       which,
     }),
   },
-  fc.record({ do: fc.constantFrom("snapshot core" as const, "restore core" as const, "deliver late" as const), which }),
+  fc.record({
+    do: fc.constantFrom("snapshot core" as const, "restore core" as const, "deliver late" as const),
+    which,
+  }),
 );
 type Step = typeof step extends fc.Arbitrary<infer Value> ? Value : never;
 
@@ -200,7 +228,14 @@ const memory = existsSync("/dev/shm") ? "/dev/shm" : tmpdir();
 const play = async (steps: readonly Step[], isDatabaseRestored: boolean): Promise<void> => {
   const root = mkdtempSync(join(memory, "queue-fencing-"));
   const core = createCore();
-  const scenario: Scenario = { core, root, late: [], acknowledged: new Map(), texts: 0, directories: 0 };
+  const scenario: Scenario = {
+    core,
+    root,
+    late: [],
+    acknowledged: new Map(),
+    texts: 0,
+    directories: 0,
+  };
   const machines = [createMachine(scenario)];
   const snapshots: string[] = [];
   const backups = [core.snapshot()];
@@ -216,9 +251,12 @@ const play = async (steps: readonly Step[], isDatabaseRestored: boolean): Promis
       else if (step.do === "snapshot") snapshots.push(machine.snapshot());
       else if (step.do === "restore" && snapshot !== undefined) await machine.restart(snapshot);
       else if (step.do === "clone" && machines.length < machinesMax)
-        machines.push(createMachine(scenario, (which % 2 === 0 ? snapshot : undefined) ?? machine.snapshot()));
+        machines.push(
+          createMachine(scenario, (which % 2 === 0 ? snapshot : undefined) ?? machine.snapshot()),
+        );
       else if (step.do === "snapshot core") backups.push(core.snapshot());
-      else if (step.do === "restore core") core.restore(backups[which % backups.length] ?? new Map());
+      else if (step.do === "restore core")
+        core.restore(backups[which % backups.length] ?? new Map());
       else if (step.do === "deliver late") {
         const [frame] = scenario.late.splice(which % Math.max(1, scenario.late.length), 1);
         if (frame) core.commit(frame);
@@ -255,9 +293,12 @@ const check = ({ core, acknowledged }: Scenario, isDatabaseRestored: boolean): v
       places.some(
         ({ queueId, sequence }) =>
           core.forked.has(queueId) ||
-          core.gaps.some((gap) => gap.queueId === queueId && gap.from <= sequence && sequence <= gap.through),
+          core.gaps.some(
+            (gap) => gap.queueId === queueId && gap.from <= sequence && sequence <= gap.through,
+          ),
       );
-    if (!isReported) throw new Error(`${text} was acknowledged, is not stored, and nothing reports it`);
+    if (!isReported)
+      throw new Error(`${text} was acknowledged, is not stored, and nothing reports it`);
   }
 };
 

@@ -64,18 +64,28 @@ const replace = async (path: string, text: string): Promise<void> => {
 
 /** How often core has reloaded these files. */
 const reloads = (files: string) =>
-  core.records.filter((record) => record.msg === "files have changed and are in use" && record.files === files).length;
+  core.records.filter(
+    (record) => record.msg === "files have changed and are in use" && record.files === files,
+  ).length;
 /** Replaces files and awaits the reload of each of `names`, after a SIGHUP if `atOnce`. */
-const reload = async (names: readonly string[], change: () => Promise<void>, atOnce = true): Promise<void> => {
+const reload = async (
+  names: readonly string[],
+  change: () => Promise<void>,
+  atOnce = true,
+): Promise<void> => {
   const before = names.map(reloads);
   await change();
   if (atOnce) core.child.kill("SIGHUP");
-  for (const [at, name] of names.entries()) await expect.poll(() => reloads(name)).toBe((before[at] ?? 0) + 1);
+  for (const [at, name] of names.entries())
+    await expect.poll(() => reloads(name)).toBe((before[at] ?? 0) + 1);
 };
 
 const replaceServerCertificate = async (): Promise<string> => {
   const key = await createTestKey();
-  const extensions = [testNames([{ type: "dns", value: "localhost" }], false), ...serverExtensions()];
+  const extensions = [
+    testNames([{ type: "dns", value: "localhost" }], false),
+    ...serverExtensions(),
+  ];
   const now = Date.now();
   const validity = { notBefore: new Date(now - 60_000), notAfter: new Date(now + 86_400_000) };
   const names = { subject: "CN=localhost", serialNumber: randomSerial() };
@@ -90,10 +100,13 @@ const replaceServerCertificate = async (): Promise<string> => {
 const servedFingerprint = async (): Promise<string> => {
   const ca = await readFile(pki.serverCaFile, "utf8");
   return new Promise((resolve, reject) => {
-    const socket = connect({ host: "127.0.0.1", port: ports.ingest, servername: "localhost", ca }, () => {
-      resolve(socket.getPeerCertificate().fingerprint256);
-      socket.destroy();
-    });
+    const socket = connect(
+      { host: "127.0.0.1", port: ports.ingest, servername: "localhost", ca },
+      () => {
+        resolve(socket.getPeerCertificate().fingerprint256);
+        socket.destroy();
+      },
+    );
     socket.on("error", reject);
   });
 };
@@ -105,15 +118,23 @@ const interruptions = () =>
   );
 
 const storedLines = async (host: HostProgram): Promise<string[]> =>
-  (await findStored(db.sql)).filter(({ hostId }) => hostId === host.identity).map(({ text }) => text);
+  (await findStored(db.sql))
+    .filter(({ hostId }) => hostId === host.identity)
+    .map(({ text }) => text);
 /** Waits until core has stored what was written so far, each line once and in order. */
 const untilStored = async (host: HostProgram): Promise<void> => {
-  const expected = Array.from({ length: written[host.deviceId as keyof typeof written] }, (_, line) => `${line}`);
+  const expected = Array.from(
+    { length: written[host.deviceId as keyof typeof written] },
+    (_, line) => `${line}`,
+  );
   const read = async () => (await storedLines(host)).slice(0, expected.length);
-  await eventually(async () => expect(await read()).toEqual(expected.map((line) => `${host.deviceId} ${line}`)));
+  await eventually(async () =>
+    expect(await read()).toEqual(expected.map((line) => `${host.deviceId} ${line}`)),
+  );
 };
 const issuerOf = async (host: HostProgram): Promise<string> =>
-  new X509Certificate(await readFile(join(host.configDir, "identity", "current", "tls.crt"))).issuer;
+  new X509Certificate(await readFile(join(host.configDir, "identity", "current", "tls.crt")))
+    .issuer;
 const lastHeartbeat = async (host: HostProgram): Promise<number> => {
   const [row] = await db.sql<{ at: number }[]>`
     select (extract(epoch from last_heartbeat_at) * 1000)::float8 as at from fleet_status where identity = ${host.identity}`;
@@ -207,7 +228,11 @@ it("core keeps the old ingest certificate while certificate and key do not match
 
 it("a new enrollment CA signs renewals, while collectors with certificates of the old one work on", async () => {
   const oldCa = await readFile(pki.enrollmentCa.certFile, "utf8");
-  const newCa = await createTestCa({ name: "Second enrollment CA", pathLength: 0, serialNumber: randomSerial() });
+  const newCa = await createTestCa({
+    name: "Second enrollment CA",
+    pathLength: 0,
+    serialNumber: randomSerial(),
+  });
   await reload(["ingest TLS", "enrollment CA"], async () => {
     await replace(clientCaFile, oldCa + newCa.pem);
     await replace(pki.enrollmentCa.certFile, oldCa + newCa.pem);

@@ -24,12 +24,21 @@ it("run loads neither the parts of other commands nor a package that it does not
   for (const [name, { entryPoint = "" }] of Object.entries(outputs))
     if (started.test(entryPoint)) addLoaded(outputs, name, loaded);
   const sources = [...loaded].flatMap((name) => Object.keys(outputs[name]?.inputs ?? {}));
-  const packages = sources.flatMap((source) => /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1] ?? []);
-  expect([...new Set(packages)].toSorted()).toEqual(["@bufbuild/protobuf", "canonicalize", "valibot", "yaml"]);
+  const packages = sources.flatMap(
+    (source) => /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1] ?? [],
+  );
+  expect([...new Set(packages)].toSorted()).toEqual([
+    "@bufbuild/protobuf",
+    "canonicalize",
+    "valibot",
+    "yaml",
+  ]);
   // Descriptors of protobuf messages.
   expect(sources.filter((source) => source.startsWith("proto/gen/"))).toEqual([]);
   expect(
-    sources.filter((source) => /commands\/(enroll|renew|status|diag|dead-letters|validate-config)\.ts/.test(source)),
+    sources.filter((source) =>
+      /commands\/(enroll|renew|status|diag|dead-letters|validate-config)\.ts/.test(source),
+    ),
   ).toEqual([]);
   // An import of these reads all exports of Node's module, and of node:http that loads undici.
   expect(
@@ -37,5 +46,7 @@ it("run loads neither the parts of other commands nor a package that it does not
       .flatMap((name) => outputs[name]?.imports.filter(({ kind }) => kind === "import-statement"))
       .filter((entry) => entry?.external),
   ).toEqual([]);
-  expect([...loaded].reduce((sum, name) => sum + (outputs[name]?.bytes ?? 0), 0)).toBeLessThan(runBytesMax);
+  expect([...loaded].reduce((sum, name) => sum + (outputs[name]?.bytes ?? 0), 0)).toBeLessThan(
+    runBytesMax,
+  );
 });

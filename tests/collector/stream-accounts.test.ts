@@ -27,7 +27,8 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
   });
   afterAll(() => nats.stop());
   beforeEach(async () => {
-    for await (const { config } of nats.manager.streams.list()) await nats.manager.streams.delete(config.name);
+    for await (const { config } of nats.manager.streams.list())
+      await nats.manager.streams.delete(config.name);
   });
   const start = async ({
     config = {},
@@ -51,15 +52,25 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     await test.settled(queue);
     await test.pass(60, queue);
     await test.settled(queue);
-    const settled = { refused: null, sink: "nats", is_checked: true, missing: 0, lost: 0, digest: null };
+    const settled = {
+      refused: null,
+      sink: "nats",
+      is_checked: true,
+      missing: 0,
+      lost: 0,
+      digest: null,
+    };
     expect(await test.accounts()).toMatchObject([
       { ...settled, number: 1, accepted: 301, stored: 300, rejected: 1 },
       { ...settled, number: 2, accepted: 3, stored: 3, rejected: 0 },
     ]);
     expect((await readStream(nats)).flatMap(({ sequences }) => sequences)).toHaveLength(303);
     const { created, state } = await nats.manager.streams.info(streamSettings.stream);
-    const ends = await test.connection.sql`select stream, stream_end::int as end from ingest_account order by number`;
-    expect(ends.map(({ stream }) => stream)).toEqual(Array(2).fill(`${streamSettings.stream} ${created}`));
+    const ends = await test.connection
+      .sql`select stream, stream_end::int as end from ingest_account order by number`;
+    expect(ends.map(({ stream }) => stream)).toEqual(
+      Array(2).fill(`${streamSettings.stream} ${created}`),
+    );
     expect(ends[1]?.end).toBe(state.last_seq);
     expect(ends[0]?.end).toBeLessThan(state.last_seq);
   });
@@ -119,7 +130,10 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     await endOriginal();
     test.forward(test.open({ entropy: createSeededEntropy(2) }, copied));
     await eventually(async () => expect(await found()).toHaveLength(2));
-    await endAbandonedQueues(db, { lostBefore: new Date(0), now: new Date(Date.now() + 4 * hourMs) });
+    await endAbandonedQueues(db, {
+      lostBefore: new Date(0),
+      now: new Date(Date.now() + 4 * hourMs),
+    });
     expect(await found()).toMatchObject([{ endedAt: null }, { ending: "forked" }]);
   });
 
@@ -132,9 +146,9 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     }
     test.forward(queue);
     await test.settled(queue);
-    expect((await test.accounts()).map((row) => [row.accepted, row.stored, row.missing, row.is_checked])).toEqual(
-      [10, 20, 30, 40, 50].map((count) => [count, count, 0, true]),
-    );
+    expect(
+      (await test.accounts()).map((row) => [row.accepted, row.stored, row.missing, row.is_checked]),
+    ).toEqual([10, 20, 30, 40, 50].map((count) => [count, count, 0, true]));
   });
 
   it("name what a restored stream lost, of their own hour alone", async () => {
@@ -155,7 +169,13 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     await test.sendHour(queue, 7);
     await test.sendHour(queue, 2);
     expect(
-      (await test.accounts()).map((row) => [row.accepted, row.stored, row.lost, row.missing, row.is_checked]),
+      (await test.accounts()).map((row) => [
+        row.accepted,
+        row.stored,
+        row.lost,
+        row.missing,
+        row.is_checked,
+      ]),
     ).toEqual([
       [40, 40, 0, 0, true],
       [17, 7, 10, 0, true],
@@ -174,7 +194,12 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
   });
 
   it("are not counted where an earlier version has stored a part, and are again from the next one on", async () => {
-    const strip: (publish: Publish, ...message: Parameters<Publish>) => void = (publish, subject, payload, options) => {
+    const strip: (publish: Publish, ...message: Parameters<Publish>) => void = (
+      publish,
+      subject,
+      payload,
+      options,
+    ) => {
       if (isEarlier) options?.headers?.delete("Svc-Totals");
       publish(subject, payload, options);
     };
@@ -191,7 +216,9 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     for (let hour = 0; hour < 2; hour++) {
       await test.sendHour(queue, 5);
     }
-    expect((await test.accounts()).map((row) => [row.accepted, row.is_checked, row.missing])).toEqual([
+    expect(
+      (await test.accounts()).map((row) => [row.accepted, row.is_checked, row.missing]),
+    ).toEqual([
       [15, false, 0],
       [5, true, 0],
     ]);
@@ -209,7 +236,15 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     test.forward(queue);
     await test.sendHour(queue, 5);
     const rows = (await test.accounts()).toSorted((a, b) => a.number - b.number);
-    expect(rows.map((row) => [row.number, row.accepted, row.stored, row.lost + row.missing, row.refused])).toEqual([
+    expect(
+      rows.map((row) => [
+        row.number,
+        row.accepted,
+        row.stored,
+        row.lost + row.missing,
+        row.refused,
+      ]),
+    ).toEqual([
       [1, 10, 10, 0, null],
       [2, 20, 20, 0, null],
       [3, 30, 30, 0, null],

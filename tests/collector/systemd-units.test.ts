@@ -16,31 +16,44 @@ const units = [
 const readUnit = (name: string) => readFileSync(`packaging/systemd/${name}.service`, "utf8");
 const hasAnalyze = spawnSync("systemd-analyze", ["--version"], { timeout: 60_000 }).status === 0;
 
-it.each(units)("the unit of $name starts the program with the env file that $page writes", ({ name, page }) => {
-  const unit = readUnit(name);
-  expect(programNames).toContain(name);
-  expect(unit).toContain(`\nExecStart=/usr/bin/node --disable-sigusr1 /opt/svc/dist/${name}/main.mjs\n`);
-  const [, file = ""] = /\nEnvironmentFile=(.*)\n/.exec(unit) ?? [];
-  expect(unit).toContain(`\nConditionPathExists=${file}\n`);
-  expect(readFileSync(page, "utf8")).toContain(`\`${file}\``);
-});
+it.each(units)(
+  "the unit of $name starts the program with the env file that $page writes",
+  ({ name, page }) => {
+    const unit = readUnit(name);
+    expect(programNames).toContain(name);
+    expect(unit).toContain(
+      `\nExecStart=/usr/bin/node --disable-sigusr1 /opt/svc/dist/${name}/main.mjs\n`,
+    );
+    const [, file = ""] = /\nEnvironmentFile=(.*)\n/.exec(unit) ?? [];
+    expect(unit).toContain(`\nConditionPathExists=${file}\n`);
+    expect(readFileSync(page, "utf8")).toContain(`\`${file}\``);
+  },
+);
 
 it("docs/install.md shows an env file for web that web accepts", () => {
   const { warnings } = parseWebConfig(parseEnv(blockOf("docs/install.md", "PORT=3000")), (path) =>
-    path.endsWith("database-url") ? "postgres://svc_web@db.example.net/svc" : `a secret of more than 32 bytes: ${path}`,
+    path.endsWith("database-url")
+      ? "postgres://svc_web@db.example.net/svc"
+      : `a secret of more than 32 bytes: ${path}`,
   );
   expect(warnings).toEqual([]);
 });
 
-it.skipIf(!hasAnalyze).each(units)("systemd accepts the unit of $name and rates its exposure as low", ({ name }) => {
-  const dir = mkdtempSync(join(tmpdir(), "unit-"));
-  const copy = join(dir, `${name}.service`);
-  // Node may be elsewhere on this machine; any program will do.
-  writeFileSync(copy, readUnit(name).replace("/usr/bin/node", "/bin/true"));
-  const verified = spawnSync("systemd-analyze", ["verify", copy], { encoding: "utf8", timeout: 60_000 });
-  expect([verified.status, verified.stderr]).toEqual([0, ""]);
-  const rating = ["security", "--offline=true", "--threshold=20", copy];
-  const rated = spawnSync("systemd-analyze", rating, { encoding: "utf8", timeout: 60_000 });
-  expect(rated.status, rated.stdout).toBe(0);
-  rmSync(dir, { recursive: true });
-});
+it.skipIf(!hasAnalyze).each(units)(
+  "systemd accepts the unit of $name and rates its exposure as low",
+  ({ name }) => {
+    const dir = mkdtempSync(join(tmpdir(), "unit-"));
+    const copy = join(dir, `${name}.service`);
+    // Node may be elsewhere on this machine; any program will do.
+    writeFileSync(copy, readUnit(name).replace("/usr/bin/node", "/bin/true"));
+    const verified = spawnSync("systemd-analyze", ["verify", copy], {
+      encoding: "utf8",
+      timeout: 60_000,
+    });
+    expect([verified.status, verified.stderr]).toEqual([0, ""]);
+    const rating = ["security", "--offline=true", "--threshold=20", copy];
+    const rated = spawnSync("systemd-analyze", rating, { encoding: "utf8", timeout: 60_000 });
+    expect(rated.status, rated.stdout).toBe(0);
+    rmSync(dir, { recursive: true });
+  },
+);

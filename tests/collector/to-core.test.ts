@@ -85,7 +85,8 @@ const storedNumbers = async (core: TestIngest): Promise<number[]> => {
   return found.filter((each) => each.hostId === hostId).map(({ text }) => Number(text));
 };
 
-const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index);
+const numbers = (from: number, to: number) =>
+  Array.from({ length: to - from + 1 }, (_, index) => from + index);
 
 it("stores every queued record in core's database, once and in order, before the queue deletes it", async () => {
   const { core, queue } = await start();
@@ -106,7 +107,9 @@ it("authenticates the collector when it resumes its TLS session", async () => {
 });
 
 it("moves an envelope over core's payload or frame limit to the dead letters, also when it is compressed", async () => {
-  const { core, queue } = await start({ config: { frameBytesMax: 20_000, payloadBytesMax: 5_000 } });
+  const { core, queue } = await start({
+    config: { frameBytesMax: 20_000, payloadBytesMax: 5_000 },
+  });
   await append(queue, 1, 100, 1_000);
   await append(queue, 101, 101, 6_000);
   await append(queue, 102, 110, 1_000);
@@ -115,6 +118,8 @@ it("moves an envelope over core's payload or frame limit to the dead letters, al
   await append(queue, 111, 111, 50_000);
   await append(queue, 112, 120, 1_000);
   await empty(queue);
-  expect(await storedNumbers(core)).toEqual(numbers(1, 120).filter((number) => number !== 101 && number !== 111));
+  expect(await storedNumbers(core)).toEqual(
+    numbers(1, 120).filter((number) => number !== 101 && number !== 111),
+  );
   expect(queue.stats()).toMatchObject({ deadLetters: 2, droppedRecordsTotal: 0 });
 });

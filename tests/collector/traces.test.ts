@@ -19,7 +19,10 @@ beforeAll(async () => {
 afterAll(() => receiver.close());
 
 const tracerOf = (name: string, samplePercent = 100) =>
-  createTracer({ url: receiver.url, headers: {}, samplePercent }, { name, version: "1.2.3", hostname: "host.test" });
+  createTracer(
+    { url: receiver.url, headers: {}, samplePercent },
+    { name, version: "1.2.3", hostname: "host.test" },
+  );
 
 /** Starts a collector with an OTLP source; `send` sends it one span over HTTP, `sendByGrpc` over gRPC. */
 const startTraced = async (tracer: Tracer) => {
@@ -27,7 +30,10 @@ const startTraced = async (tracer: Tracer) => {
   onTestFinished(() => collector.stop());
   let source: OtlpSource | undefined;
   await collector.start((_config, given) => {
-    source = createOtlpSource({ http: { listen: "127.0.0.1:0" }, grpc: { listen: "127.0.0.1:0" } }, given);
+    source = createOtlpSource(
+      { http: { listen: "127.0.0.1:0" }, grpc: { listen: "127.0.0.1:0" } },
+      given,
+    );
     return source;
   });
   await expect.poll(() => source?.addresses.http).toBeDefined();
@@ -45,7 +51,13 @@ const startTraced = async (tracer: Tracer) => {
   };
   const sendByGrpc = async (headers: Record<string, string> = {}) => {
     const { length } = collector.peer.stored;
-    await exportByGrpc(source?.addresses.grpc ?? "", traceRequest(["secret"]), {}, undefined, headers);
+    await exportByGrpc(
+      source?.addresses.grpc ?? "",
+      traceRequest(["secret"]),
+      {},
+      undefined,
+      headers,
+    );
     await expect.poll(() => collector.peer.stored.length).toBe(length + 1);
   };
   return { collector, send, sendByGrpc };
@@ -62,9 +74,16 @@ it("a collector records what it receives, its frames and its requests to core, w
   const spans = receiver.spans.filter(({ service }) => service === "collector");
   const spanOf = (name: string) => spans.find((span) => span.name === name);
   const received = spanOf("receive /v1/traces");
-  expect(received).toMatchObject({ parent: "", facts: { "svc.source": "otlp", "svc.outcome": "stored" } });
+  expect(received).toMatchObject({
+    parent: "",
+    facts: { "svc.source": "otlp", "svc.outcome": "stored" },
+  });
   expect(spanOf("append")).toMatchObject({ trace: received?.trace, parent: received?.id });
-  expect(spanOf("forward frame")).toMatchObject({ parent: "", isFailed: false, facts: { "svc.records": 1n } });
+  expect(spanOf("forward frame")).toMatchObject({
+    parent: "",
+    isFailed: false,
+    facts: { "svc.records": 1n },
+  });
   const heartbeat = spanOf("POST /v1/collector/heartbeat");
   expect(heartbeat?.facts).toMatchObject({ "http.response.status_code": 200n });
   expect(collector.heartbeats()[0]?.traceparent).toBe(`00-${heartbeat?.trace}-${heartbeat?.id}-01`);
@@ -80,7 +99,8 @@ it("a collector records a frame that core has not acknowledged as failed, and th
   const tracer = await tracerOf("refused collector");
   const { collector, sendByGrpc } = await startTraced(tracer);
   let refusals = 0;
-  collector.peer.behaviour.refuse = () => (refusals++ === 0 ? peerError(Code.Unavailable, "overloaded") : undefined);
+  collector.peer.behaviour.refuse = () =>
+    refusals++ === 0 ? peerError(Code.Unavailable, "overloaded") : undefined;
   await sendByGrpc();
   await collector.stop();
   await tracer.close();
@@ -105,7 +125,9 @@ it("a sender cannot make the collector record, only keep it from that", async ()
   for (const send of [ofAll.send, ofAll.sendByGrpc]) await send(notSampled);
   for (const send of [ofNone.send, ofNone.sendByGrpc]) await send(sampled);
   await Promise.all([all.close(), none.close()]);
-  const services = receiver.spans.filter(({ name }) => name.startsWith("receive")).map(({ service }) => service);
+  const services = receiver.spans
+    .filter(({ name }) => name.startsWith("receive"))
+    .map(({ service }) => service);
   expect(services).not.toContain("records all");
   expect(services).not.toContain("records none");
 });
@@ -114,10 +136,13 @@ it("a collector that receives its own export records neither that nor another fr
   const tracer = await tracerOf("own receiver");
   const { send } = await startTraced(tracer);
   const frames = () =>
-    receiver.spans.filter(({ service, name }) => service === "own receiver" && name === "forward frame");
+    receiver.spans.filter(
+      ({ service, name }) => service === "own receiver" && name === "forward frame",
+    );
   await send();
   // A full batch is sent at once: its headers are those of each export.
-  for (let count = 0; count < 512; count += 1) tracer.begin({ name: "fill", kind: "internal" })?.end();
+  for (let count = 0; count < 512; count += 1)
+    tracer.begin({ name: "fill", kind: "internal" })?.end();
   await expect.poll(() => frames().length).toBe(1);
   await send({ traceparent: String(receiver.headers.at(-1)?.traceparent) });
   await send();
@@ -131,7 +156,10 @@ it("a collector that receives its own export records neither that nor another fr
 
 it.each([
   [{ SVC_TRACES_URL: "localhost" }, "SVC_TRACES_URL must be an http or https URL"],
-  [{ SVC_TRACES_HEADERS: "key=secret" }, "SVC_TRACES_URL is required when SVC_TRACES_HEADERS is set"],
+  [
+    { SVC_TRACES_HEADERS: "key=secret" },
+    "SVC_TRACES_URL is required when SVC_TRACES_HEADERS is set",
+  ],
 ])("run rejects %j", async (variables, fault) => {
   const { host, stop } = await createRunningCollector();
   onTestFinished(stop);

@@ -66,23 +66,34 @@ const units = [
   "--a\r\n",
   "svc_sign_in_abcdefgh=a; ",
 ]);
-const fill = (unit: string, bytes: number): string => unit.repeat(Math.ceil(bytes / unit.length)).slice(0, bytes);
+const fill = (unit: string, bytes: number): string =>
+  unit.repeat(Math.ceil(bytes / unit.length)).slice(0, bytes);
 
 type Send = (text: string) => Response | Promise<Response>;
-const toWeb = (path: string, init?: RequestInit) => web.app.request(new Request(`${web.origin}${path}`, init));
-const toCore = (path: string, init?: RequestInit) => web.core.fetch(new Request(`http://core.test${path}`, init));
+const toWeb = (path: string, init?: RequestInit) =>
+  web.app.request(new Request(`${web.origin}${path}`, init));
+const toCore = (path: string, init?: RequestInit) =>
+  web.core.fetch(new Request(`http://core.test${path}`, init));
 /** Without what no header may contain. */
 const headerText = (text: string): string => text.replaceAll(/[\r\n]/g, "x").trim();
 
 const form = "application/x-www-form-urlencoded";
-const posted = (type: string, body: string | Uint8Array<ArrayBuffer>, headers: Record<string, string> = {}) => ({
+const posted = (
+  type: string,
+  body: string | Uint8Array<ArrayBuffer>,
+  headers: Record<string, string> = {},
+) => ({
   method: "POST",
   body,
   headers: { "Content-Type": type, Origin: web.origin, ...headers },
 });
 
 /** Returns the slowest text with its time, if one takes too long. */
-const findSlow = async (bytes: number, send: Send, of: readonly string[] = units): Promise<string[]> => {
+const findSlow = async (
+  bytes: number,
+  send: Send,
+  of: readonly string[] = units,
+): Promise<string[]> => {
   const slow: string[] = [];
   for (const unit of of) {
     const text = fill(unit, bytes);
@@ -112,13 +123,21 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
     async (_, [to, path]) => {
       expect(await findSlow(formBytesMax, (text) => to(path, posted(form, text)))).toEqual([]);
       for (const type of ["application/json", "multipart/form-data; boundary=a"])
-        expect(await findSlow(formBytesMax, (text) => to(path, posted(type, text)), ["a&", "[", "--a\r\n"])).toEqual(
-          [],
-        );
+        expect(
+          await findSlow(formBytesMax, (text) => to(path, posted(type, text)), [
+            "a&",
+            "[",
+            "--a\r\n",
+          ]),
+        ).toEqual([]);
       for (const bytes of [mebibyte, 16 * mebibyte]) {
-        const init = posted(form, new TextEncoder().encode(fill("a&", bytes)), { "Content-Length": String(bytes) });
+        const init = posted(form, new TextEncoder().encode(fill("a&", bytes)), {
+          "Content-Length": String(bytes),
+        });
         const send = async (request: Request) => {
-          const { status } = await (to === toWeb ? web.app.request(request) : web.core.fetch(request));
+          const { status } = await (to === toWeb
+            ? web.app.request(request)
+            : web.core.fetch(request));
           expect(status).toBeLessThan(500);
         };
         // Making a request, which copies its body, does not count.
@@ -132,7 +151,11 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
     ["path of web", headBytes, (text) => toWeb(`/${text}`)],
     ["path of web's API", headBytes, (text) => toWeb(`/v1/${text}`)],
     ["path of core", headBytes, (text) => toCore(`/v1/${text}`)],
-    ["query of web's application", queryBytes, (text) => toWeb(`/?${text}`, { headers: { Accept: "text/html" } })],
+    [
+      "query of web's application",
+      queryBytes,
+      (text) => toWeb(`/?${text}`, { headers: { Accept: "text/html" } }),
+    ],
     ["query of web's sign-in page", queryBytes, (text) => toWeb(`/login?${text}`)],
     ["query of web's sign-in", queryBytes, (text) => toWeb(`/api/auth/login?${text}`)],
     ["query of web's callback", queryBytes, (text) => toWeb(`/api/auth/callback/idp?${text}`)],
@@ -140,8 +163,16 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
     ["query of web's device page", queryBytes, (text) => toWeb(`/device?user_code=${text}`)],
     ["long query of web", headBytes, (text) => toWeb(`/login?${text}`)],
     ["query of core", headBytes, (text) => toCore(`/v1/audit-events?${text}`)],
-    ["cookies of a session", headBytes, (text) => toWeb("/api/session", { headers: { Cookie: headerText(text) } })],
-    ["cookies of a sign-in", headBytes, (text) => toWeb("/api/auth/login", { headers: { Cookie: headerText(text) } })],
+    [
+      "cookies of a session",
+      headBytes,
+      (text) => toWeb("/api/session", { headers: { Cookie: headerText(text) } }),
+    ],
+    [
+      "cookies of a sign-in",
+      headBytes,
+      (text) => toWeb("/api/auth/login", { headers: { Cookie: headerText(text) } }),
+    ],
     [
       "bearer of web",
       headBytes,
@@ -170,14 +201,29 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
       "client certificate",
       16_384,
       (text) =>
-        toCore("/v1/collector/heartbeat", posted("application/json", "{}", { [certificateHeader]: headerText(text) })),
+        toCore(
+          "/v1/collector/heartbeat",
+          posted("application/json", "{}", { [certificateHeader]: headerText(text) }),
+        ),
     ],
-    ["media type", headBytes, (text) => toCore("/v1/operator/token-exchange", posted(headerText(text), "{}"))],
-    ["media type of web", headBytes, (text) => toWeb("/oauth/token", posted(headerText(text), "a=b"))],
+    [
+      "media type",
+      headBytes,
+      (text) => toCore("/v1/operator/token-exchange", posted(headerText(text), "{}")),
+    ],
+    [
+      "media type of web",
+      headBytes,
+      (text) => toWeb("/oauth/token", posted(headerText(text), "a=b")),
+    ],
     [
       "content coding",
       headBytes,
-      (text) => toCore("/v1/operator/token-exchange", posted(form, "a=b", { "Content-Encoding": headerText(text) })),
+      (text) =>
+        toCore(
+          "/v1/operator/token-exchange",
+          posted(form, "a=b", { "Content-Encoding": headerText(text) }),
+        ),
     ],
     ["accepted types", headBytes, (text) => toWeb("/", { headers: { Accept: headerText(text) } })],
     [
@@ -189,7 +235,9 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
       "trace and request ids",
       headBytes / 2,
       (text) =>
-        toCore("/v1/openapi.json", { headers: { traceparent: headerText(text), "X-Request-Id": headerText(text) } }),
+        toCore("/v1/openapi.json", {
+          headers: { traceparent: headerText(text), "X-Request-Id": headerText(text) },
+        }),
     ],
     [
       "accepted codings of an asset",
@@ -203,18 +251,30 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
   it.each(["subject_token", "code"])("as the %s of a form", async (name) => {
     const path = name === "code" ? "/oauth/token" : "/v1/operator/token-exchange";
     const grant = {
-      grant_type: name === "code" ? "authorization_code" : "urn:ietf:params:oauth:grant-type:token-exchange",
+      grant_type:
+        name === "code" ? "authorization_code" : "urn:ietf:params:oauth:grant-type:token-exchange",
       subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
     };
     const send: Send = (text) =>
-      toWeb(path, posted(form, new URLSearchParams({ ...grant, [name]: text }).toString().slice(0, formBytesMax)));
+      toWeb(
+        path,
+        posted(
+          form,
+          new URLSearchParams({ ...grant, [name]: text }).toString().slice(0, formBytesMax),
+        ),
+      );
     expect(await findSlow(formBytesMax / 3, send)).toEqual([]);
   });
 
   it.each<[string, (bytes: number) => number[]]>([
     [
       "sequences in sequences",
-      (bytes) => Array.from({ length: bytes / 4 }, (_, at) => [0x30, 0x82, ...big(bytes - 4 * at - 4)]).flat(),
+      (bytes) =>
+        Array.from({ length: bytes / 4 }, (_, at) => [
+          0x30,
+          0x82,
+          ...big(bytes - 4 * at - 4),
+        ]).flat(),
     ],
     [
       "sequences without a length",
@@ -262,7 +322,10 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
     const headers = { [certificateHeader]: encodeURIComponent(pem) };
     const send = () => toCore("/v1/collector/heartbeat", posted("application/json", "{}", headers));
     const { status } = await send();
-    expect([status, (await cpuMillisecondsOf(cpuMsMax, send)) < cpuMsMax]).toEqual([expect.any(Number), true]);
+    expect([status, (await cpuMillisecondsOf(cpuMsMax, send)) < cpuMsMax]).toEqual([
+      expect.any(Number),
+      true,
+    ]);
     expect(status).toBeLessThan(500);
   });
 
@@ -299,7 +362,10 @@ describe("N2: a caller without valid credentials is refused before the body is r
     { Authorization: `Bearer svcb_${"a".repeat(50)}`, Cookie: "svc_session=a" },
   ];
   /** Returns the routes that read the body of a caller with one of these credentials. */
-  const findReaders = async (to: typeof toWeb, routes: readonly { method: string; path: string }[]) => {
+  const findReaders = async (
+    to: typeof toWeb,
+    routes: readonly { method: string; path: string }[],
+  ) => {
     const readers: string[] = [];
     for (const { method, path } of routes)
       for (const headers of credentials) {
@@ -318,10 +384,13 @@ describe("N2: a caller without valid credentials is refused before the body is r
       }
     return [...new Set(readers)].sort();
   };
-  const writing = ({ method }: { method: string }) => ["POST", "PUT", "PATCH", "DELETE"].includes(method);
+  const writing = ({ method }: { method: string }) =>
+    ["POST", "PUT", "PATCH", "DELETE"].includes(method);
 
   it("by core, except for the token in the form of a workload", async () => {
-    expect(await findReaders(toCore, web.core.routes.filter(writing))).toEqual(["POST /v1/operator/token-exchange"]);
+    expect(await findReaders(toCore, web.core.routes.filter(writing))).toEqual([
+      "POST /v1/operator/token-exchange",
+    ]);
   });
 
   it("by web, except for what the forms of programs and of the identity provider hold", async () => {
@@ -379,17 +448,24 @@ const formTexts = fc.oneof(
   fc.constantFrom(...units).map((unit) => fill(unit, formBytesMax)),
 );
 const multipartTexts = fieldsOfForm.map((fields) =>
-  fields.map(([name, value]) => `--a\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}`).join("\r\n"),
+  fields
+    .map(([name, value]) => `--a\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}`)
+    .join("\r\n"),
 );
 const contents = fc.oneof(
   { weight: 4, arbitrary: formTexts.map((text) => [form, text] as const) },
-  { weight: 1, arbitrary: multipartTexts.map((text) => ["multipart/form-data; boundary=a", text] as const) },
+  {
+    weight: 1,
+    arbitrary: multipartTexts.map((text) => ["multipart/form-data; boundary=a", text] as const),
+  },
   { weight: 1, arbitrary: formTexts.map((text) => ["application/json", text] as const) },
 );
 const cookies = fc.oneof(
   fc.constant(""),
   fc
-    .array(fc.tuple(fc.constantFrom("svc_session", "svc_sign_in_abcdefgh", "a"), values), { maxLength: 4 })
+    .array(fc.tuple(fc.constantFrom("svc_session", "svc_sign_in_abcdefgh", "a"), values), {
+      maxLength: 4,
+    })
     .map((pairs) => pairs.map(([name, value]) => `${name}=${value}`).join("; ")),
 );
 /** What a header may hold. */
@@ -412,4 +488,9 @@ describe("any form, multipart body and cookie gets a refusal, and causes no fail
 });
 
 const big = (length: number): number[] => [length >> 8, length & 0xff];
-const element = (tag: number, content: number[]): number[] => [tag, 0x82, ...big(content.length), ...content];
+const element = (tag: number, content: number[]): number[] => [
+  tag,
+  0x82,
+  ...big(content.length),
+  ...content,
+];

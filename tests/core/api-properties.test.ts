@@ -9,8 +9,20 @@ import { rfc3339 } from "../../kit/clock.ts";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
-import { type JsonSchema, type KnownValues, nastyValues, spoiledOf, valuesOf } from "../support/arbitrary-values.ts";
-import { createTestToken, enrollTestCollector, identityPrefix, manage, withProof } from "../support/collector.ts";
+import {
+  type JsonSchema,
+  type KnownValues,
+  nastyValues,
+  spoiledOf,
+  valuesOf,
+} from "../support/arbitrary-values.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  identityPrefix,
+  manage,
+  withProof,
+} from "../support/collector.ts";
 import { undocumented } from "../support/conformance.ts";
 import { createTestCore } from "../support/core.ts";
 import { publishWorkloadKeys } from "../support/workload-issuer.ts";
@@ -26,8 +38,16 @@ const reportFile = process.env.SVC_FUZZ_REPORT;
 interface Operation {
   operationId: string;
   security?: readonly Readonly<Record<string, readonly string[]>>[];
-  parameters?: readonly { name: string; in: "path" | "query"; required: boolean; schema: JsonSchema }[];
-  requestBody?: { required: boolean; content: Readonly<Record<string, { schema: JsonSchema; example?: unknown }>> };
+  parameters?: readonly {
+    name: string;
+    in: "path" | "query";
+    required: boolean;
+    schema: JsonSchema;
+  }[];
+  requestBody?: {
+    required: boolean;
+    content: Readonly<Record<string, { schema: JsonSchema; example?: unknown }>>;
+  };
 }
 const document = JSON.parse(readFileSync("proto/openapi.json", "utf8")) as {
   paths: Record<string, Record<string, Operation>>;
@@ -37,7 +57,11 @@ const operations = Object.entries(document.paths)
   // First, since each of their answers has what all requests before it wrote.
   .toSorted((one, other) => Number(isExportOfAudit(other)) - Number(isExportOfAudit(one)))
   .flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), ...operation })),
+    Object.entries(methods).map(([method, operation]) => ({
+      path,
+      method: method.toUpperCase(),
+      ...operation,
+    })),
   );
 type Documented = (typeof operations)[number];
 
@@ -49,7 +73,11 @@ const receiverNames = ["one", "two", "three", "four"];
 const receivers = `web_url: https://fleet.test
 receivers: [${receiverNames.map((name) => `{ kind: alertmanager, name: ${name}, url: "https://am.test" }`)}]`;
 const test = await createTestCore({
-  env: { SVC_TRUST_LOOPBACK_OPS: "true", SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml", SVC_WATCH_RECEIVERS: receivers },
+  env: {
+    SVC_TRUST_LOOPBACK_OPS: "true",
+    SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml",
+    SVC_WATCH_RECEIVERS: receivers,
+  },
   files: { "/issuers.yaml": issuers },
 });
 const { clock } = test;
@@ -72,13 +100,18 @@ const caller = await create("caller");
 const prey = await create("prey");
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
-const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } })).body;
+const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } }))
+  .body;
 /** No other request assigns it a config. */
 const untouched = (await create("untouched")).host.identityId;
 const beginRollout = async (deviceId: string) => {
   const { token } = await createTestToken(test);
   await enrollTestCollector(test, { token, deviceId });
-  const body = { config_id: config.id, filter: `device:${deviceId}`, waves: [{ percent: 100, soak_seconds: 0 }] };
+  const body = {
+    config_id: config.id,
+    filter: `device:${deviceId}`,
+    waves: [{ percent: 100, soak_seconds: 0 }],
+  };
   return String((await test.api("POST", "/v1/collector/rollouts", { as: "admin", body })).body.id);
 };
 const createWatch = async (name: string) => {
@@ -98,13 +131,17 @@ const rollouts = {
   rollBackRollout: await beginRollout("rolled-back"),
   other: await beginRollout("rolled-out"),
 };
-const createConversation = async () => String((await test.api("POST", "/v1/chat/sessions", { as: "admin" })).body.id);
+const createConversation = async () =>
+  String((await test.api("POST", "/v1/chat/sessions", { as: "admin" })).body.id);
 const conversation = await createConversation();
 const deleted = await createConversation();
 const webItself = () => test.bridgeToken("admin", { sub: "web" });
 const beginDevice = async () => {
   const body = { client_name: "a program", remote_addr: "192.0.2.7" };
-  const answer = await test.api("POST", "/v1/operator/devices", { as: { bearer: await webItself() }, body });
+  const answer = await test.api("POST", "/v1/operator/devices", {
+    as: { bearer: await webItself() },
+    body,
+  });
   return { userCode: String(answer.body.user_code), deviceCode: String(answer.body.device_code) };
 };
 const approve = async (userCode: string) => {
@@ -121,7 +158,9 @@ const session = await test.api("POST", "/v1/operator/tokens", {
   body: { grant_type: "device_code", device_code: signedIn.deviceCode, remote_addr: "192.0.2.7" },
 });
 /** Two requests for the diagnostics of `caller`: an open one, and one with a bundle. */
-const [openDiag = "", answeredDiag = ""] = [1, 2].map((last) => `01920000-0000-7000-8000-00000000d1a${last}`);
+const [openDiag = "", answeredDiag = ""] = [1, 2].map(
+  (last) => `01920000-0000-7000-8000-00000000d1a${last}`,
+);
 const asked = {
   identityId: caller.host.identityId,
   requestedAt: new Date(clock.now() + 86_400_000),
@@ -141,9 +180,16 @@ await noteQueues(
 const statements = { ...test.core, codec: zstdCodec, logSigner: null };
 const stated = await writeStatement(statements, "01920000-0000-7000-8000-00000000000a");
 const guardOf = new Map(test.routes.map(({ operationId, guard }) => [operationId, guard.kind]));
-const good = { valid: true, errors: [], running_config_hash: null, last_known_good_config_hash: config.config_hash };
+const good = {
+  valid: true,
+  errors: [],
+  running_config_hash: null,
+  last_known_good_config_hash: config.config_hash,
+};
 await manage(test, caller.host, "heartbeat", heartbeatBody(clock.now(), { config: good }));
-const firstPage = await test.api("GET", "/v1/collector/enrollment-policies?limit=1", { as: "admin" });
+const firstPage = await test.api("GET", "/v1/collector/enrollment-policies?limit=1", {
+  as: "admin",
+});
 const deviceIds = ["one", "two", "three"];
 const csrOf = async (deviceId: string) =>
   createTestCsr({ key: await createTestKey(), uri: identityPrefix + encodeURIComponent(deviceId) });
@@ -193,13 +239,18 @@ const idsOf = ({ path, operationId }: Documented, name: string): string[] => {
   if (/\/(diags|queues)\//.test(path)) return [caller.host.identityId];
   if (operationId === "setDesiredConfig") return [untouched];
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
-  if (path.includes("/devices/")) return [(operationId.startsWith("decide") ? decided : shown).userCode];
-  if (path.includes("/sessions/") && path.includes("/operator/")) return [String(session.body.session_id)];
+  if (path.includes("/devices/"))
+    return [(operationId.startsWith("decide") ? decided : shown).userCode];
+  if (path.includes("/sessions/") && path.includes("/operator/"))
+    return [String(session.body.session_id)];
   if (path.includes("/applied-sets/")) return ["a-set"];
   if (path.includes("/configs/")) return [String(config.id)];
-  if (path.includes("/rollouts/")) return [rollouts[operationId as keyof typeof rollouts] ?? rollouts.other];
-  if (path.includes("/watches/")) return [watches[operationId as keyof typeof watches] ?? watches.other];
-  if (path.includes("/chat/")) return [operationId === "deleteChatSession" ? deleted : conversation];
+  if (path.includes("/rollouts/"))
+    return [rollouts[operationId as keyof typeof rollouts] ?? rollouts.other];
+  if (path.includes("/watches/"))
+    return [watches[operationId as keyof typeof watches] ?? watches.other];
+  if (path.includes("/chat/"))
+    return [operationId === "deleteChatSession" ? deleted : conversation];
   return those.map(({ policyId, tokenId, host }) => {
     if (path.includes("/enrollment-policies/")) return policyId;
     if (path.includes("/tokens/")) return tokenId;
@@ -228,7 +279,9 @@ const often = <Value>(usual: fc.Arbitrary<Value>, unusual: fc.Arbitrary<Value>) 
   fc.oneof({ weight: 4, arbitrary: usual }, { weight: 1, arbitrary: unusual });
 
 const segments = fc.oneof(
-  nastyValues.map((value) => encodeURIComponent(String(value).slice(0, 2000).toWellFormed()) || "%20"),
+  nastyValues.map(
+    (value) => encodeURIComponent(String(value).slice(0, 2000).toWellFormed()) || "%20",
+  ),
   fc.constantFrom("%00", "%ff", "%zz", "..%2f..", "%2e%2e", "a;b", "a?b=c"),
 );
 
@@ -236,10 +289,14 @@ const pathsOf = (operation: Documented): fc.Arbitrary<string> => {
   const { path, parameters = [] } = operation;
   const named = parameters.filter((parameter) => parameter.in === "path");
   const ids = Object.fromEntries(named.map(({ name }) => [name, idsOf(operation, name)]));
-  const values = named.map(({ schema, name }) => often(valuesOf(schema, ids, name).map(String), segments));
+  const values = named.map(({ schema, name }) =>
+    often(valuesOf(schema, ids, name).map(String), segments),
+  );
   return fc
     .tuple(...values)
-    .map((chosen) => named.reduce((url, { name }, at) => url.replace(`{${name}}`, chosen[at] ?? ""), path));
+    .map((chosen) =>
+      named.reduce((url, { name }, at) => url.replace(`{${name}}`, chosen[at] ?? ""), path),
+    );
 };
 
 /** The parameters of one query. */
@@ -248,20 +305,32 @@ const fieldsMax = 4;
 const queriesOf = ({ parameters = [] }: Documented): fc.Arbitrary<string> => {
   const named = parameters.filter((parameter) => parameter.in === "query");
   // Made once: nearly all of the time of a draw would be the making of them.
-  const values = Object.fromEntries(named.map(({ name, schema }) => [name, valuesOf(schema, known, name)]));
+  const values = Object.fromEntries(
+    named.map(({ name, schema }) => [name, valuesOf(schema, known, name)]),
+  );
   const fieldsOf = (chosen: typeof named) =>
-    fc.record(Object.fromEntries(chosen.map(({ name }) => [name, values[name] ?? fc.constant(undefined)])), {
-      requiredKeys: chosen.filter(({ required }) => required).map(({ name }) => name),
-    });
+    fc.record(
+      Object.fromEntries(chosen.map(({ name }) => [name, values[name] ?? fc.constant(undefined)])),
+      {
+        requiredKeys: chosen.filter(({ required }) => required).map(({ name }) => name),
+      },
+    );
   // No schema describes which text is a cursor of this list.
   const usual = named.filter(({ name }) => name !== "cursor");
-  const [required, optional] = [true, false].map((is) => usual.filter((parameter) => parameter.required === is));
+  const [required, optional] = [true, false].map((is) =>
+    usual.filter((parameter) => parameter.required === is),
+  );
   // A few of many: with all of them at once one is nearly always refused, as no schema says what a range or a label is.
-  const some = fc.subarray(optional ?? [], { maxLength: Math.min(optional?.length ?? 0, fieldsMax) });
+  const some = fc.subarray(optional ?? [], {
+    maxLength: Math.min(optional?.length ?? 0, fieldsMax),
+  });
   const fields = some.chain((chosen) => fieldsOf([...(required ?? []), ...chosen]));
   const encode = (query: unknown): string => {
     const pairs = Object.entries(Object(query) as object).flatMap(([name, value]) =>
-      (Array.isArray(value) ? value : [value]).map((one) => [name, String(one).slice(0, 4000).toWellFormed()]),
+      (Array.isArray(value) ? value : [value]).map((one) => [
+        name,
+        String(one).slice(0, 4000).toWellFormed(),
+      ]),
     );
     return pairs.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
   };
@@ -318,7 +387,11 @@ const draftsOf = (operation: Documented): fc.Arbitrary<Draft> => {
 /** The right caller of an operation: its token or certificate. Signs a proof of any body that can be canonicalised. */
 const credentialsOf = async (operation: Documented, { who, body }: Draft) => {
   const [scheme = ""] = operation.security?.flatMap((one) => Object.keys(one)) ?? [];
-  const bearer = (token: string) => ({ headers: { Authorization: `Bearer ${token}` }, call: {}, body });
+  const bearer = (token: string) => ({
+    headers: { Authorization: `Bearer ${token}` },
+    call: {},
+    body,
+  });
   if (who === "nobody") return { headers: {}, call: {}, body };
   if (who === "wrong") return bearer(await test.bridgeToken("reader"));
   if (scheme === "bootstrapToken") return bearer(caller.token);
@@ -334,7 +407,9 @@ const credentialsOf = async (operation: Documented, { who, body }: Draft) => {
 const proven = (purpose: ProofPurpose, body: unknown): unknown => {
   if (typeof body !== "object" || body === null || Array.isArray(body)) return body;
   const timely =
-    "sent_at" in body && body.sent_at === present ? { ...body, sent_at: rfc3339(clock.now()) } : { ...body };
+    "sent_at" in body && body.sent_at === present
+      ? { ...body, sent_at: rfc3339(clock.now()) }
+      : { ...body };
   try {
     return withProof(caller.host, purpose, timely);
   } catch {
@@ -342,7 +417,10 @@ const proven = (purpose: ProofPurpose, body: unknown): unknown => {
   }
 };
 
-const send = async (operation: Documented, draft: Draft): Promise<{ status: number; fault: string | undefined }> => {
+const send = async (
+  operation: Documented,
+  draft: Draft,
+): Promise<{ status: number; fault: string | undefined }> => {
   const { method } = operation;
   const { headers, call, body } = await credentialsOf(operation, draft);
   const type = draft.type === null ? {} : { "Content-Type": draft.type };
@@ -368,7 +446,8 @@ const send = async (operation: Documented, draft: Draft): Promise<{ status: numb
 
 /** Reads a body; of one that follows what is stored, which has no end, nothing. */
 const textOf = async (response: Response, { url }: Request): Promise<string> => {
-  if (response.status !== 200 || new URL(url).searchParams.get("follow") !== "true") return response.text();
+  if (response.status !== 200 || new URL(url).searchParams.get("follow") !== "true")
+    return response.text();
   await response.body?.cancel();
   return "";
 };
@@ -395,7 +474,9 @@ describe("any request gets a documented response and causes no failure of core",
   );
 
   it("includes a success of every operation", () => {
-    const never = Object.entries(answers).filter(([, counts]) => !Object.keys(counts).some((status) => status < "300"));
+    const never = Object.entries(answers).filter(
+      ([, counts]) => !Object.keys(counts).some((status) => status < "300"),
+    );
     expect(never.map(([name]) => name)).toEqual([]);
   });
 });

@@ -9,7 +9,12 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ReceiptFile } from "../../proto/chat/receipt.ts";
 import { verifyReceipts } from "../../proto/chat/verify-receipts.ts";
-import { type ChatClient, readReceiptKeys, type SendChat, startConversation } from "../../scripts/lab/chat-client.ts";
+import {
+  type ChatClient,
+  readReceiptKeys,
+  type SendChat,
+  startConversation,
+} from "../../scripts/lab/chat-client.ts";
 import { prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
 import { bridgeTokenOf } from "../../scripts/lab/operator-api.ts";
 import { seedPeople } from "../../scripts/lab/people.ts";
@@ -46,7 +51,8 @@ beforeAll(async () => {
   cleanup.defer(() => void core.process.kill("SIGKILL"));
   const origin = `http://127.0.0.1:${core.port}`;
   const headers = { Authorization: `Bearer ${await bridgeTokenOf(secret, "auditor")}` };
-  send = (path, init) => fetch(`${origin}/v1/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } });
+  send = (path, init) =>
+    fetch(`${origin}/v1/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } });
 
   conversation = await startConversation(send);
 });
@@ -57,8 +63,11 @@ describe("a dialogue with core", () => {
     const ask = async () => {
       for (;;) {
         const before = await readStates(sql);
-        const { text, results } = await conversation.ask("How many hosts need attention right now?");
-        if (JSON.stringify(before) === JSON.stringify(await readStates(sql))) return { text, results, states: before };
+        const { text, results } = await conversation.ask(
+          "How many hosts need attention right now?",
+        );
+        if (JSON.stringify(before) === JSON.stringify(await readStates(sql)))
+          return { text, results, states: before };
       }
     };
     const { text, results, states } = await ask();
@@ -76,7 +85,14 @@ describe("a dialogue with core", () => {
     expect(turns).toBeGreaterThanOrEqual(1);
     expect(verify(raw, await readReceiptKeys(send))).toMatchObject({
       status: 0,
-      result: { ok: true, checked: file.items.length, turns, keys: "given", ephemeral: true, fault: null },
+      result: {
+        ok: true,
+        checked: file.items.length,
+        turns,
+        keys: "given",
+        ephemeral: true,
+        fault: null,
+      },
     });
   });
 
@@ -87,9 +103,14 @@ describe("a dialogue with core", () => {
     const text = String(file.items[at]?.payload.text);
     const digit = /\d/.exec(text)?.[0] ?? "";
     const quoted = JSON.stringify(text);
-    const changed = raw.replace(quoted, () => quoted.replace(digit, String((Number(digit) + 1) % 10)));
+    const changed = raw.replace(quoted, () =>
+      quoted.replace(digit, String((Number(digit) + 1) % 10)),
+    );
     expect(changed.length).toBe(raw.length);
-    const fault = (kind: string) => ({ status: 1, result: { ok: false, checked: at, fault: { seq: at + 1, kind } } });
+    const fault = (kind: string) => ({
+      status: 1,
+      result: { ok: false, checked: at, fault: { seq: at + 1, kind } },
+    });
     expect(verify(changed, keys)).toMatchObject(fault("payload"));
     expect(verify(JSON.stringify(without(file, at)), keys)).toMatchObject(fault("sequence"));
     expect(verify(JSON.stringify(swapped(file, at)), keys)).toMatchObject(fault("sequence"));
@@ -106,7 +127,10 @@ describe("a dialogue with core", () => {
     for (const [at, item] of file.items.entries()) {
       for (const field of Object.keys(item) as (keyof typeof item)[]) {
         const items = file.items.with(at, { ...item, [field]: edited(item[field]) });
-        expect([field, (await verifyReceipts({ ...file, items })).fault?.seq]).toEqual([field, at + 1]);
+        expect([field, (await verifyReceipts({ ...file, items })).fault?.seq]).toEqual([
+          field,
+          at + 1,
+        ]);
       }
       expect((await verifyReceipts(without(file, at))).fault?.seq).toBe(at + 1);
       if (at < last) expect((await verifyReceipts(swapped(file, at))).fault?.seq).toBe(at + 1);
@@ -121,12 +145,25 @@ const verify = (receipts: string, keys: object) => {
     writeFileSync(path, content);
     return path;
   });
-  const args = [programFile("functions/main.ts"), "verify-receipts", paths[0] ?? "", "--keys", paths[1] ?? ""];
-  const { status, stdout } = spawnSync(process.execPath, args, { env: {}, encoding: "utf8", timeout: 60_000 });
+  const args = [
+    programFile("functions/main.ts"),
+    "verify-receipts",
+    paths[0] ?? "",
+    "--keys",
+    paths[1] ?? "",
+  ];
+  const { status, stdout } = spawnSync(process.execPath, args, {
+    env: {},
+    encoding: "utf8",
+    timeout: 60_000,
+  });
   return { status, result: JSON.parse(stdout) };
 };
 
-const without = (file: ReceiptFile, at: number): ReceiptFile => ({ ...file, items: file.items.toSpliced(at, 1) });
+const without = (file: ReceiptFile, at: number): ReceiptFile => ({
+  ...file,
+  items: file.items.toSpliced(at, 1),
+});
 
 const swapped = (file: ReceiptFile, at: number): ReceiptFile => ({
   ...file,

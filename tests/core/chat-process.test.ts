@@ -10,7 +10,11 @@ import type { ChatConversation } from "../../proto/chat/session.ts";
 import { verifyReceipts } from "../../proto/chat/verify-receipts.ts";
 import { coreEnvironment } from "../../scripts/lab/core-environment.ts";
 import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
-import { type ModelProvider, type ScriptedReply, startModelProvider } from "../fakes/model-provider.ts";
+import {
+  type ModelProvider,
+  type ScriptedReply,
+  startModelProvider,
+} from "../fakes/model-provider.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
@@ -102,7 +106,9 @@ it("T6: core that is killed in mid-answer closes the chain as aborted at its nex
   // Stored with the renewal of the lease.
   const { db } = database.connect();
   await eventually(async () =>
-    expect(await db.select().from(chatMessage)).toContainEqual(expect.objectContaining({ tail: "Two hosts are " })),
+    expect(await db.select().from(chatMessage)).toContainEqual(
+      expect.objectContaining({ tail: "Two hosts are " }),
+    ),
   );
   killed.program.child.kill("SIGKILL");
   await once(killed.program.child, "exit");
@@ -118,7 +124,9 @@ it("T6: core that is killed in mid-answer closes the chain as aborted at its nex
     { text: "Two hosts are ", provider: "openai-compatible", model: "fake-model" },
     { status: "aborted", length: 3 },
   ]);
-  const keys = (await (await core.call("GET", "/v1/chat/receipt-keys")).json()) as { keys: ReceiptFile["keys"] };
+  const keys = (await (await core.call("GET", "/v1/chat/receipt-keys")).json()) as {
+    keys: ReceiptFile["keys"];
+  };
   expect(await verifyReceipts(file, keys.keys)).toEqual({ checked: 3, turns: 1, fault: null });
   expect(await lastStatus(core, path)).toBe("aborted");
   expect(await stopProgram(core.program)).toBe(0);
@@ -162,7 +170,9 @@ it("core with an answer under way ends within its grace on SIGTERM, and closes t
   expect(row?.turnId).toBeNull();
 });
 
-const ended = async (env: Record<string, string>): Promise<Pick<Program, "stderr"> & { code: number | null }> => {
+const ended = async (
+  env: Record<string, string>,
+): Promise<Pick<Program, "stderr"> & { code: number | null }> => {
   const program = startProgram("functions/main.ts", [], env);
   const code = await program.exited;
   return { code, stderr: program.stderr };
@@ -175,11 +185,22 @@ it("a receipt key that cannot be used, or an id that another key has, fails the 
     SVC_INFERENCE_CHAT_MODEL: "mock-1",
     SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-1",
   };
-  const first = await startCore({ ...mock, SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: keyFile("first.pem") });
+  const first = await startCore({
+    ...mock,
+    SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: keyFile("first.pem"),
+  });
   expect(await stopProgram(first.program)).toBe(0);
   const faults: [file: string, variable: string, message: string][] = [
-    [keyFile("x.pem", "x25519"), "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", "must hold an unencrypted Ed25519 private key"],
-    [keyFile("open.pem", "ed25519", 0o640), "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", "open to group or world"],
+    [
+      keyFile("x.pem", "x25519"),
+      "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
+      "must hold an unencrypted Ed25519 private key",
+    ],
+    [
+      keyFile("open.pem", "ed25519", 0o640),
+      "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
+      "open to group or world",
+    ],
     [join(directory, "gone.pem"), "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", "cannot be read (ENOENT)"],
     [keyFile("second.pem"), "SVC_CHAT_RECEIPT_SIGNING_KEY_ID", "is the id of another key"],
   ];
@@ -209,7 +230,9 @@ it("receipts of the previous signing key verify after its rotation, in the conve
   const after = await startCore({ ...mock, ...keyOf("rotated-2") });
   await (await ask(after, path)).text();
   const file = (await (await after.call("GET", `${path}/receipts`)).json()) as ReceiptFile;
-  const published = (await (await after.call("GET", "/v1/chat/receipt-keys")).json()) as { keys: ReceiptFile["keys"] };
+  const published = (await (await after.call("GET", "/v1/chat/receipt-keys")).json()) as {
+    keys: ReceiptFile["keys"];
+  };
   expect([...new Set(file.items.map(({ key_id: id }) => id))]).toEqual(["rotated-1", "rotated-2"]);
   for (const keys of [file.keys, published.keys])
     expect(await verifyReceipts(file, keys)).toMatchObject({ turns: 2, fault: null });
@@ -235,17 +258,23 @@ it("core without a model loads no package of chat, and no document of its API at
       { ...usual(), ...env, NODE_OPTIONS },
       `${import.meta.dirname}/../../functions/main.ts`,
     );
-    const ready = (await (await core.call("GET", "/readyz")).json()) as { checks: { name: string; detail: string }[] };
+    const ready = (await (await core.call("GET", "/readyz")).json()) as {
+      checks: { name: string; detail: string }[];
+    };
     const warned = core.program.records.some(({ msg }) =>
       String(msg).startsWith("receipts of chat are signed with an"),
     );
     expect(await stopProgram(core.program)).toBe(0);
-    const packages = new Set(Array.from(core.program.stderr.matchAll(/^loads (.*)$/gm), ([, name]) => name));
+    const packages = new Set(
+      Array.from(core.program.stderr.matchAll(/^loads (.*)$/gm), ([, name]) => name),
+    );
     const detail = ready.checks.find(({ name }) => name === "chat")?.detail;
     return { packages: [...packages].sort(), warned, detail };
   };
   expect(await loads({})).toEqual({ packages: [], warned: false, detail: undefined });
-  expect(await loads({ SVC_INFERENCE_CHAT_MODEL: "m", SVC_CHAT_ENABLED: "false" })).toMatchObject({ packages: [] });
+  expect(await loads({ SVC_INFERENCE_CHAT_MODEL: "m", SVC_CHAT_ENABLED: "false" })).toMatchObject({
+    packages: [],
+  });
   const provider = { SVC_INFERENCE_PROVIDER: "anthropic", SVC_INFERENCE_API_KEY: "sk-0" };
   const sdk = await loads({ SVC_INFERENCE_CHAT_MODEL: "m", ...provider, ...withoutTools });
   expect(sdk.packages).toEqual(expect.arrayContaining(["@ai-sdk/anthropic", "ai", "zod"]));

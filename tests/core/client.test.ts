@@ -68,8 +68,12 @@ afterAll(async () => {
 });
 
 const createPolicy = async (name: string) =>
-  (await fleet.createEnrollmentPolicy<true>({ client, body: { name, allowed_identity_prefixes: [identityPrefix] } }))
-    .data;
+  (
+    await fleet.createEnrollmentPolicy<true>({
+      client,
+      body: { name, allowed_identity_prefixes: [identityPrefix] },
+    })
+  ).data;
 const yaml = `forwarder:
   endpoint: ingest.example.com:8443
   mtls: {cert_file: current/tls.crt, key_file: current/tls.key, ca_file: ca.pem}
@@ -90,13 +94,18 @@ describe("the generated client", () => {
       sent.push(new Request(input, init));
       return Response.json({});
     };
-    const capturing = connectFleet({ baseUrl: "https://core.test/", bearer: "a-token", fetch: capture });
+    const capturing = connectFleet({
+      baseUrl: "https://core.test/",
+      bearer: "a-token",
+      fetch: capture,
+    });
     const named = ["path", "query"].map((place) => {
       const found = (operation.parameters ?? []).filter(({ in: where }) => where === place);
       return [place, Object.fromEntries(found.map(({ name }) => [name, `a ${name}`]))] as const;
     });
     const types = Object.keys(operation.requestBody?.content ?? {});
-    const body = types.length === 0 ? {} : { body: types.includes("application/json") ? { a: 1 } : "a: 1" };
+    const body =
+      types.length === 0 ? {} : { body: types.includes("application/json") ? { a: 1 } : "a: 1" };
     const call = (fleet as unknown as Record<string, Call>)[operation.operationId];
     const answer = await call?.({ client: capturing, ...Object.fromEntries(named), ...body });
     await answer?.stream?.next();
@@ -110,24 +119,32 @@ describe("the generated client", () => {
       Object.keys(named[1]?.[1] ?? {}).sort(),
     );
     const schemes = (operation.security ?? []).flatMap((one) => Object.keys(one));
-    const isAuthorized = schemes.some((name) => isBearer(openApi.components.securitySchemes[name as "bridgeToken"]));
+    const isAuthorized = schemes.some((name) =>
+      isBearer(openApi.components.securitySchemes[name as "bridgeToken"]),
+    );
     expect(request.headers.get("authorization")).toBe(isAuthorized ? "Bearer a-token" : null);
     if (types.length > 0) expect(types).toContain(request.headers.get("content-type"));
-    expect(await request.text()).toBe(types.length === 0 ? "" : typeof body.body === "string" ? "a: 1" : '{"a":1}');
+    expect(await request.text()).toBe(
+      types.length === 0 ? "" : typeof body.body === "string" ? "a: 1" : '{"a":1}',
+    );
   });
 
   it("calls core: JSON, YAML, CSV, lines, plain text and a stream of events", async () => {
     expect((await fleet.whoami<true>({ client })).data.scopes).toContain("admin");
     const { id } = await createPolicy("client");
     const onPolicy = { client, path: { id } };
-    const { token } = (await fleet.createBootstrapToken<true>({ ...onPolicy, body: { max_uses: 0 } })).data;
+    const { token } = (
+      await fleet.createBootstrapToken<true>({ ...onPolicy, body: { max_uses: 0 } })
+    ).data;
     const key = await createTestKey();
     const device_id = "client-1";
     const csr_pem = await createTestCsr({ key, uri: identityPrefix + device_id });
     const body = { csr_pem, device_id, platform: "linux/amd64", collector_version: "1.0.0" };
     const enrolled = (await fleet.enrollCollector<true>({ client, auth: token, body })).data;
     const host = collectorOf(key, enrolled);
-    const published = (await fleet.publishCollectorConfig<true>({ client, body: { name: "first", yaml } })).data;
+    const published = (
+      await fleet.publishCollectorConfig<true>({ client, body: { name: "first", yaml } })
+    ).data;
     if (!("id" in published)) throw new Error("was not published");
     const onIdentity = { client, path: { id: host.identityId } };
     await fleet.setDesiredConfig<true>({ ...onIdentity, body: { config_id: published.id } });
@@ -138,20 +155,26 @@ describe("the generated client", () => {
       body: withProof(host, "heartbeat", beat) as fleet.SendHeartbeatData["body"],
     });
     expect(heartbeat.data.desired_config?.config_id).toBe(published.id);
-    expect((await fleet.reportFleetHealth<true>({ client, query: { state: ["healthy", "stale"] } })).response.ok).toBe(
-      true,
-    );
+    expect(
+      (await fleet.reportFleetHealth<true>({ client, query: { state: ["healthy", "stale"] } }))
+        .response.ok,
+    ).toBe(true);
     const csv = await fleet.exportFleetHealth<true>({ client, query: { kind: "stale" } });
     expect(csv.data).toContain("identity_id,identity,device_id");
     expect((await fleet.freezeEnrollmentPolicy<true>(onPolicy)).data.state).toBe("frozen");
-    expect((await fleet.exportAuditEventLines<true>({ client })).data).toContain("enrollment_policy.freeze");
-    expect((await fleet.metrics<true>({ client, auth: "an-ops-token" })).data).toContain("core_enroll_total");
+    expect((await fleet.exportAuditEventLines<true>({ client })).data).toContain(
+      "enrollment_policy.freeze",
+    );
+    expect((await fleet.metrics<true>({ client, auth: "an-ops-token" })).data).toContain(
+      "core_enroll_total",
+    );
     const budget = { filter: "label.env:test", bytes_per_hour: 1_073_741_824 };
     const onBudget = { client, path: { name: "test" } };
     expect((await fleet.putBudget<true>({ ...onBudget, body: budget })).data).toMatchObject(budget);
     expect((await fleet.deleteBudget<true>(onBudget)).response.status).toBe(204);
 
-    const conversation = (await fleet.createChatSession<true>({ client, body: { title: "one" } })).data;
+    const conversation = (await fleet.createChatSession<true>({ client, body: { title: "one" } }))
+      .data;
     const onConversation = { client, path: { id: conversation.id } };
     const answer = await fleet.sendChatMessage({ ...onConversation, body: { content: "Hello" } });
     const streamed = [];
@@ -165,32 +188,49 @@ describe("the generated client", () => {
   it("iterates over every item of a list, page by page", async () => {
     for (let n = 0; n < 5; n++) await createPolicy(`paged-${n}`);
     const names: string[] = [];
-    for await (const { name } of items(fleet.listEnrollmentPolicies, { client, query: { limit: 2 } })) names.push(name);
-    expect(names.filter((name) => name.startsWith("paged-"))).toEqual([4, 3, 2, 1, 0].map((n) => `paged-${n}`));
+    for await (const { name } of items(fleet.listEnrollmentPolicies, {
+      client,
+      query: { limit: 2 },
+    }))
+      names.push(name);
+    expect(names.filter((name) => name.startsWith("paged-"))).toEqual(
+      [4, 3, 2, 1, 0].map((n) => `paged-${n}`),
+    );
     const sizes: number[] = [];
     for await (const page of pages(fleet.listEnrollmentPolicies, { client, query: { limit: 2 } }))
       sizes.push(page.items.length);
     expect(sizes.every((size) => size <= 2)).toBe(true);
     expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(names.length);
     const stranger = items(fleet.listEnrollmentPolicies, { client, auth: "nobody" });
-    await expect(stranger.next()).rejects.toMatchObject({ name: "FleetError", problem: { code: "unauthenticated" } });
+    await expect(stranger.next()).rejects.toMatchObject({
+      name: "FleetError",
+      problem: { code: "unauthenticated" },
+    });
   });
 
   it("returns problems as typed values, and throws them on request", async () => {
     await createPolicy("taken");
     const body = { name: "taken", allowed_identity_prefixes: [identityPrefix] };
-    const { data, error } = await fleet.createEnrollmentPolicy({ client, body, throwOnError: false });
+    const { data, error } = await fleet.createEnrollmentPolicy({
+      client,
+      body,
+      throwOnError: false,
+    });
     expect(data).toBeUndefined();
     if (error?.code !== "policy_name_taken") throw new Error("another problem");
     const code: "policy_name_taken" = error.code;
     expect(error).toMatchObject({ code, status: 409, action: "fix_request" });
-    const thrown = await fleet.createEnrollmentPolicy({ client, body, throwOnError: true }).catch((reason) => reason);
+    const thrown = await fleet
+      .createEnrollmentPolicy({ client, body, throwOnError: true })
+      .catch((reason) => reason);
     expect(thrown).toBeInstanceOf(FleetError);
     expect(thrown.problem).toMatchObject({ code });
   });
 
   it("reports an unavailable core, or a server that is not core, as a problem; an abort rejects with its reason", async () => {
-    const page = createServer((_, response) => response.writeHead(502, { "Content-Type": "text/html" }).end("<p>Bad"));
+    const page = createServer((_, response) =>
+      response.writeHead(502, { "Content-Type": "text/html" }).end("<p>Bad"),
+    );
     await new Promise<void>((resolve) => page.listen(0, "127.0.0.1", resolve));
     const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}`;
     const other = connectFleet({ baseUrl: url, bearer });
@@ -202,11 +242,15 @@ describe("the generated client", () => {
     const aborted = AbortSignal.abort(new Error("enough"));
     await expect(fleet.whoami({ client: other, signal: aborted })).rejects.toThrow("enough");
     await new Promise((resolve) => page.close(resolve));
-    expect((await fleet.whoami({ client: other })).error).toMatchObject({ code: "unreachable", action: "retry" });
+    expect((await fleet.whoami({ client: other })).error).toMatchObject({
+      code: "unreachable",
+      action: "retry",
+    });
   });
 
   it("keeps only the operations that are called in a bundle", async () => {
-    const contents = 'import { connectFleet, whoami } from "./client/index.ts"; whoami({ client: connectFleet({}) });';
+    const contents =
+      'import { connectFleet, whoami } from "./client/index.ts"; whoami({ client: connectFleet({}) });';
     const bundle = await build({
       stdin: { contents, resolveDir: process.cwd() },
       bundle: true,
@@ -228,9 +272,17 @@ describe("the generated client", () => {
     const { scripts, devDependencies } = JSON.parse(await readFile("client/package.json", "utf8"));
     expect(scripts.prepack).toContain(` typescript@${devDependencies.typescript} `);
     for (const path of repositoryFiles("client/")) await cp(path, join(dir, "clone", path));
-    const PATH = (process.env.PATH ?? "").split(":").filter((folder) => !existsSync(join(folder, "tsc")));
-    const clone = { cwd: join(dir, "clone", "client"), env: { ...process.env, PATH: PATH.join(":") } };
-    const { stdout: packed } = await execute("npm", ["pack", "--silent"], { ...clone, timeout: 120_000 });
+    const PATH = (process.env.PATH ?? "")
+      .split(":")
+      .filter((folder) => !existsSync(join(folder, "tsc")));
+    const clone = {
+      cwd: join(dir, "clone", "client"),
+      env: { ...process.env, PATH: PATH.join(":") },
+    };
+    const { stdout: packed } = await execute("npm", ["pack", "--silent"], {
+      ...clone,
+      timeout: 120_000,
+    });
     await execute("tar", ["-xzf", packed.trim(), "-C", package_, "--strip-components=1"], clone);
     const tsc = join(process.cwd(), "node_modules", ".bin", "tsc");
     const readme = await readFile("client/README.md", "utf8");
@@ -248,7 +300,10 @@ describe("the generated client", () => {
       "node",
     ];
     const types = ["--typeRoots", join(process.cwd(), "node_modules", "@types")];
-    await execute(tsc, [...settings, ...types, "example.ts"], { cwd: join(dir, "app"), timeout: 120_000 });
+    await execute(tsc, [...settings, ...types, "example.ts"], {
+      cwd: join(dir, "app"),
+      timeout: 120_000,
+    });
     const run = () =>
       execute(process.execPath, ["example.ts"], {
         cwd: join(dir, "app"),

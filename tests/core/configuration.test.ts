@@ -18,7 +18,11 @@ const noText = { "": "is required" };
 const boolean = (unset: boolean): Behavior => ({
   unset,
   accepts: { true: true, false: false },
-  rejects: { yes: "must be true or false", TRUE: "must be true or false", "1": "must be true or false" },
+  rejects: {
+    yes: "must be true or false",
+    TRUE: "must be true or false",
+    "1": "must be true or false",
+  },
 });
 const integer = (unset: number, min: number, max: number): Behavior => ({
   unset,
@@ -70,12 +74,18 @@ const uuid: Behavior = {
 const host: Behavior = {
   unset: undefined,
   accepts: { "127.0.0.1": "127.0.0.1", "::1": "::1", localhost: "localhost" },
-  rejects: { "a host": "must be an address or a host name", "h/1": "must be an address or a host name" },
+  rejects: {
+    "a host": "must be an address or a host name",
+    "h/1": "must be an address or a host name",
+  },
 };
 const logLevel: Behavior = {
   unset: "info",
   accepts: { debug: "debug", error: "error" },
-  rejects: { loud: "must be debug, info, warn or error", DEBUG: "must be debug, info, warn or error" },
+  rejects: {
+    loud: "must be debug, info, warn or error",
+    DEBUG: "must be debug, info, warn or error",
+  },
 };
 const secret = (unset: unknown): Behavior => ({
   unset,
@@ -91,8 +101,14 @@ const provider: Behavior = {
 };
 const confidentialUrl: Behavior = {
   unset: undefined,
-  accepts: { "https://api.example.com": "https://api.example.com", "http://127.0.0.1:9/v1": "http://127.0.0.1:9/v1" },
-  rejects: { "http://api.example.com": "must be an https:// URL", nowhere: "must be an https:// URL" },
+  accepts: {
+    "https://api.example.com": "https://api.example.com",
+    "http://127.0.0.1:9/v1": "http://127.0.0.1:9/v1",
+  },
+  rejects: {
+    "http://api.example.com": "must be an https:// URL",
+    nowhere: "must be an https:// URL",
+  },
 };
 
 const shutdownDelay = {
@@ -182,7 +198,10 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_WATCH_RECEIVERS: {
     unset: undefined,
     accepts: {
-      "{web_url: 'https://fleet.test/', receivers: []}": { webUrl: "https://fleet.test", receivers: [] },
+      "{web_url: 'https://fleet.test/', receivers: []}": {
+        webUrl: "https://fleet.test",
+        receivers: [],
+      },
     },
     rejects: { "receivers: []": "web_url is required" },
   },
@@ -196,7 +215,10 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_LICENSE_PUBLIC_KEY_FILE: text(undefined, "/run/license.pem"),
   SVC_INGEST_GRPC_ADDR: {
     unset: undefined,
-    accepts: { "0.0.0.0:8443": { host: "0.0.0.0", port: 8443 }, "[::]:65535": { host: "::", port: 65_535 } },
+    accepts: {
+      "0.0.0.0:8443": { host: "0.0.0.0", port: 8443 },
+      "[::]:65535": { host: "::", port: 65_535 },
+    },
     rejects: {
       "8443": "must be host:port",
       "0.0.0.0:65536": "a port of at most 65535",
@@ -231,7 +253,10 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_NATS_URLS: {
     unset: undefined,
     accepts: { "nats://a:4222, tls://b:4222": ["nats://a:4222", "tls://b:4222"] },
-    rejects: { "a:4222": "must be nats://host:port", "nats://me:pw@a:4222": "must not hold credentials" },
+    rejects: {
+      "a:4222": "must be nats://host:port",
+      "nats://me:pw@a:4222": "must not hold credentials",
+    },
   },
   SVC_NATS_CREDENTIALS_FILE: text(undefined, "/run/core.creds"),
   SVC_NATS_CA_FILE: text(undefined, "/run/nats-ca.pem"),
@@ -246,7 +271,10 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     accepts: { synced: "synced", replicated: "replicated" },
     rejects: { none: "must be synced or replicated" },
   },
-  SVC_NATS_MAX_AGE: { ...duration(604_800, 0), rejects: { "1w": "must be a whole number followed by s, m, h or d" } },
+  SVC_NATS_MAX_AGE: {
+    ...duration(604_800, 0),
+    rejects: { "1w": "must be a whole number followed by s, m, h or d" },
+  },
   SVC_ENROLLMENT_SIGNER_MODE: {
     unset: undefined,
     accepts: { "local-ca": "local-ca", "external-command": "external-command" },
@@ -286,7 +314,10 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_INFERENCE_API_KEY: secret(undefined),
   SVC_INFERENCE_BASE_URL: {
     ...confidentialUrl,
-    rejects: { ...confidentialUrl.rejects, "https://api.example.com/?k=1": "must hold no query or fragment" },
+    rejects: {
+      ...confidentialUrl.rejects,
+      "https://api.example.com/?k=1": "must hold no query or fragment",
+    },
   },
   SVC_CHAT_SQL_TOOL_ENABLED: boolean(true),
   SVC_CHAT_DATABASE_URL: databaseUrl(undefined),
@@ -351,7 +382,11 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   SVC_TRUSTED_PROXIES: {
     unset: undefined,
     accepts: { "10.0.0.0/8, 2001:db8::1": ["10.0.0.0/8", "2001:db8::1/128"] },
-    rejects: { "0.0.0.0/0": "must be CIDRs", "10.0.0.0/8,": "must be CIDRs", "edge.example": "must be CIDRs" },
+    rejects: {
+      "0.0.0.0/0": "must be CIDRs",
+      "10.0.0.0/8,": "must be CIDRs",
+      "edge.example": "must be CIDRs",
+    },
   },
   SVC_API_URL: {
     unset: required,
@@ -373,7 +408,11 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
       "https://otel.example.com:4318": "https://otel.example.com:4318/",
       "http://[::1]:4318/a": "http://[::1]:4318/a",
     },
-    rejects: { ...noText, "otel:4317": "must be an http or https URL", "https://me:pw@otel": "without user" },
+    rejects: {
+      ...noText,
+      "otel:4317": "must be an http or https URL",
+      "https://me:pw@otel": "without user",
+    },
   },
   SVC_EXPORT_PROTOCOL: {
     unset: "http/protobuf",
@@ -396,18 +435,32 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
   SVC_EXPORT_CA_FILE: text(undefined, "/etc/svc/ca.pem"),
   SVC_EXPORT_CLIENT_CERT_FILE: text(undefined, "/etc/svc/client.pem"),
   SVC_EXPORT_CLIENT_KEY_FILE: text(undefined, "/etc/svc/client.key"),
-  SVC_EXPORT_COMPRESSION: { unset: "gzip", accepts: { none: "none" }, rejects: { zstd: "must be gzip or none" } },
+  SVC_EXPORT_COMPRESSION: {
+    unset: "gzip",
+    accepts: { none: "none" },
+    rejects: { zstd: "must be gzip or none" },
+  },
   SVC_EXPORT_SIGNALS: {
     unset: ["traces", "logs", "metrics"],
     accepts: { "logs, traces": ["logs", "traces"] },
-    rejects: { profiles: "must be traces, logs or metrics", "logs,": "must be traces, logs or metrics" },
+    rejects: {
+      profiles: "must be traces, logs or metrics",
+      "logs,": "must be traces, logs or metrics",
+    },
   },
   SVC_EXPORT_NAME: {
     unset: "default",
     accepts: { "loki-2": "loki-2" },
-    rejects: { "Loki 2": "must be 1 to 32 lower-case letters", ["n".repeat(33)]: "must be 1 to 32" },
+    rejects: {
+      "Loki 2": "must be 1 to 32 lower-case letters",
+      ["n".repeat(33)]: "must be 1 to 32",
+    },
   },
-  SVC_EXPORT_START: { unset: "oldest", accepts: { now: "now" }, rejects: { newest: "must be oldest or now" } },
+  SVC_EXPORT_START: {
+    unset: "oldest",
+    accepts: { now: "now" },
+    rejects: { newest: "must be oldest or now" },
+  },
   SVC_EXPORT_TIMEOUT: {
     unset: 10,
     accepts: { "1s": 1, "5m": 300 },
@@ -436,7 +489,12 @@ const plain = (value: unknown): unknown => {
 
 describe.each([
   { program: "core", variables: coreVariables, behaviors: core, parse: parseCoreConfig },
-  { program: "svc-server export", variables: exportVariables, behaviors: exporting, parse: parseExportConfig },
+  {
+    program: "svc-server export",
+    variables: exportVariables,
+    behaviors: exporting,
+    parse: parseExportConfig,
+  },
   { program: "web", variables: webVariables, behaviors: web, parse: parseWebConfig },
 ])("the variables of $program", ({ variables, behaviors, parse }) => {
   const messageOf = (name: string, value: string): string | undefined => {
@@ -451,12 +509,17 @@ describe.each([
   it.each(Object.entries<Behavior>(behaviors))(
     "%s has its default, accepts its bounds and rejects what lies beyond",
     (name, behavior) => {
-      const schema = (variables as Readonly<Record<string, v.GenericSchema>>)[name] as v.GenericSchema;
+      const schema = (variables as Readonly<Record<string, v.GenericSchema>>)[
+        name
+      ] as v.GenericSchema;
       const unset = v.safeParse(schema, undefined);
       expect(unset.success ? plain(unset.output) : required).toEqual(behavior.unset);
       for (const [value, parsed] of Object.entries(behavior.accepts)) {
         expect([value, plain(v.parse(schema, value))]).toEqual([value, parsed]);
-        expect([value, messageOf(name, value) ?? "no fault"]).toEqual([value, expect.not.stringContaining("must")]);
+        expect([value, messageOf(name, value) ?? "no fault"]).toEqual([
+          value,
+          expect.not.stringContaining("must"),
+        ]);
       }
       for (const [value, message] of Object.entries(behavior.rejects))
         expect([value, messageOf(name, value)]).toEqual([value, expect.stringContaining(message)]);
@@ -490,15 +553,23 @@ describe("the variables that a deployment needs", () => {
     SVC_INGEST_CLIENT_CA_FILE: "/ca.crt",
   };
   const localCa = { SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt", SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key" };
-  const command = { SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt", SVC_ENROLLMENT_SIGNER_COMMAND: "/usr/bin/sign" };
+  const command = {
+    SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt",
+    SVC_ENROLLMENT_SIGNER_COMMAND: "/usr/bin/sign",
+  };
   const providers = [
     { SVC_INFERENCE_PROVIDER: "openai", SVC_INFERENCE_API_KEY: "k" },
     { SVC_INFERENCE_PROVIDER: "anthropic", SVC_INFERENCE_API_KEY: "k" },
-    { SVC_INFERENCE_PROVIDER: "litellm", SVC_INFERENCE_API_KEY: "k", SVC_INFERENCE_BASE_URL: "https://llm.example" },
+    {
+      SVC_INFERENCE_PROVIDER: "litellm",
+      SVC_INFERENCE_API_KEY: "k",
+      SVC_INFERENCE_BASE_URL: "https://llm.example",
+    },
     { SVC_INFERENCE_PROVIDER: "mock" },
     {},
   ].map((provider) => ({ SVC_INFERENCE_CHAT_MODEL: "m", ...provider }));
-  const each = (name: string, values: readonly string[]) => values.map((value) => ({ [name]: value }));
+  const each = (name: string, values: readonly string[]) =>
+    values.map((value) => ({ [name]: value }));
   const faultsOf = (parse: () => unknown) => {
     try {
       parse();
@@ -526,13 +597,24 @@ describe("the variables that a deployment needs", () => {
       { ...localCa, SVC_ENROLLMENT_SIGNER_MODE: "local-ca" },
       { ...command, SVC_ENROLLMENT_SIGNER_MODE: "external-command" },
       ...providers,
-      { SVC_COMPLETENESS_KEY_FILE: "/log.pem", SVC_COMPLETENESS_ORIGIN: "core.example/completeness" },
+      {
+        SVC_COMPLETENESS_KEY_FILE: "/log.pem",
+        SVC_COMPLETENESS_ORIGIN: "core.example/completeness",
+      },
       { SVC_COMPLETENESS_KEY_FILE: "/log.pem", SVC_ADVERTISED_CORE_URL: "https://core.example" },
-      { SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "/receipts.pem", SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" },
+      {
+        SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "/receipts.pem",
+        SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026",
+      },
     ])
-      expect([env, faultsOf(() => parseCoreConfig({ ...core, ...env }, () => ""))]).toEqual([env, []]);
+      expect([env, faultsOf(() => parseCoreConfig({ ...core, ...env }, () => ""))]).toEqual([
+        env,
+        [],
+      ]);
     for (const name of Object.keys(core))
-      expect(faultsOf(() => parseCoreConfig({ ...core, [name]: "" }, () => ""))).toMatchObject([{ variable: name }]);
+      expect(faultsOf(() => parseCoreConfig({ ...core, [name]: "" }, () => ""))).toMatchObject([
+        { variable: name },
+      ]);
   });
 
   it("of web are eight, and every documented choice is accepted with them", () => {
@@ -542,8 +624,13 @@ describe("the variables that a deployment needs", () => {
       ...each("SVC_LOG_LEVEL", ["debug"]),
       ...providers,
     ])
-      expect([env, faultsOf(() => parseWebConfig({ ...web, ...env }, () => ""))]).toEqual([env, []]);
+      expect([env, faultsOf(() => parseWebConfig({ ...web, ...env }, () => ""))]).toEqual([
+        env,
+        [],
+      ]);
     for (const name of Object.keys(web))
-      expect(faultsOf(() => parseWebConfig({ ...web, [name]: "" }, () => ""))).toMatchObject([{ variable: name }]);
+      expect(faultsOf(() => parseWebConfig({ ...web, [name]: "" }, () => ""))).toMatchObject([
+        { variable: name },
+      ]);
   });
 });

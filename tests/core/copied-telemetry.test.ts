@@ -78,13 +78,20 @@ it("copies a range of blocks and rows into a table, audited, and drops it", asyn
   const events =
     await sql`select actor_display, target_id, reason, details from audit_event where action = 'telemetry.copy' order by id`;
   const copy = { actor_display: "svc-server envelopes (ada)", target_id: "incident" };
-  const details = { from: "2026-11-20T00:00:00.000Z", to: "2026-11-20T04:00:00.000Z", host: "host-a" };
+  const details = {
+    from: "2026-11-20T00:00:00.000Z",
+    to: "2026-11-20T04:00:00.000Z",
+    host: "host-a",
+  };
   // The first one is in the log also if the program is killed.
   expect(events.slice(0, 2)).toEqual([
     { ...copy, details, reason: "has begun: another event follows at its end" },
     { ...copy, details: { ...details, envelopes: 3 }, reason: null },
   ]);
-  expect(await run("--drop", "--table", "incident")).toMatchObject({ exitCode: 0, printed: [{ dropped: "incident" }] });
+  expect(await run("--drop", "--table", "incident")).toMatchObject({
+    exitCode: 0,
+    printed: [{ dropped: "incident" }],
+  });
   expect(await sql`select to_regclass('incident') as incident`).toEqual([{ incident: null }]);
 });
 
@@ -138,7 +145,9 @@ it("is copied and dropped by the commands of docs/telemetry.md", async () => {
   expect(copied).toMatchObject({ status: 0, stderr: "" });
   expect(JSON.parse(copied.stdout)).toEqual({ table: "incident", envelopes: 3, damaged_blocks: 0 });
   expect(await lines("incident")).toEqual(["row", "a1", "a2"]);
-  expect(documented("docs/telemetry.md", "svc-server envelopes --drop", { env })).toMatchObject({ status: 0 });
+  expect(documented("docs/telemetry.md", "svc-server envelopes --drop", { env })).toMatchObject({
+    status: 0,
+  });
   expect(await sql`select to_regclass('incident') as incident`).toEqual([{ incident: null }]);
 });
 
@@ -162,7 +171,8 @@ it.skipIf(!["psql", "zstd", "protoc"].every(commandExists))(
     const { status, stdout, stderr } = documented("docs/telemetry.md", "psql", { env });
     expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
     expect(stdout.match(/payload: "a line of a long block/g)).toHaveLength(100);
-    const [block] = await sql`select encode(digest, 'hex') as digest from ingest_block where encoding = 2`;
+    const [block] =
+      await sql`select encode(digest, 'hex') as digest from ingest_block where encoding = 2`;
     expect(`01${/^(\w+) {2}block.zst$/m.exec(stdout)?.[1]}`).toBe(block?.digest);
   },
 );

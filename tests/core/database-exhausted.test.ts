@@ -8,7 +8,10 @@ import { status } from "@grpc/grpc-js";
 import pg from "pg";
 import { afterEach, describe, expect, it } from "vitest";
 import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../scripts/postgres/embedded-postgres.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../support/grpc-client.ts";
 import { programFile } from "../support/program.ts";
@@ -25,7 +28,9 @@ interface RunningCore {
   client: ForeignClient;
 }
 
-const startServer = async (settings: Readonly<Record<string, string>> = {}): Promise<EmbeddedPostgres> => {
+const startServer = async (
+  settings: Readonly<Record<string, string>> = {},
+): Promise<EmbeddedPostgres> => {
   const server = await startEmbeddedPostgres({ settings });
   cleanup.defer(() => server.stop("immediate"));
   return server;
@@ -55,10 +60,13 @@ const startCore = async (url: string): Promise<RunningCore> => {
 const untilReady = async (port: number): Promise<void> => {
   for (const path of ["/readyz", "/readyz/ingest"])
     await expect
-      .poll(() => fetch(`http://127.0.0.1:${port}${path}`).then(({ status: answered }) => answered), {
-        interval: 10,
-        timeout: 5_000,
-      })
+      .poll(
+        () => fetch(`http://127.0.0.1:${port}${path}`).then(({ status: answered }) => answered),
+        {
+          interval: 10,
+          timeout: 5_000,
+        },
+      )
       .toBe(200);
 };
 
@@ -122,7 +130,9 @@ describe("core, when its database has nothing left", () => {
         try {
           await take();
         } catch {
-          const result = await first?.query("select 1 from pg_stat_activity where application_name like 'svc-server%'");
+          const result = await first?.query(
+            "select 1 from pg_stat_activity where application_name like 'svc-server%'",
+          );
           return result?.rowCount === 0;
         }
       }
@@ -170,7 +180,9 @@ describe("core, when its database has nothing left", () => {
 
     await rm(ballast);
     await untilReady(core.port);
-    expect((await submit(core.client, large)).messages).toMatchObject([{ ack: { acked_through: "3" } }]);
+    expect((await submit(core.client, large)).messages).toMatchObject([
+      { ack: { acked_through: "3" } },
+    ]);
     expect(await enroll(core)).toBe(unknownToken);
   });
 });

@@ -3,7 +3,10 @@ import { once } from "node:events";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../scripts/postgres/embedded-postgres.ts";
 import { startTcpProxy, type TcpProxy } from "../fakes/tcp-proxy.ts";
 import { programFile } from "../support/program.ts";
 
@@ -12,7 +15,8 @@ let proxy: TcpProxy;
 let core: IngestCore;
 let running: { port: number; process: ChildProcess };
 
-const socketOf = (server: EmbeddedPostgres) => `${decodeURIComponent(new URL(server.url()).hostname)}/.s.PGSQL.5432`;
+const socketOf = (server: EmbeddedPostgres) =>
+  `${decodeURIComponent(new URL(server.url()).hostname)}/.s.PGSQL.5432`;
 const readiness = async (path: string): Promise<number> =>
   fetch(`http://127.0.0.1:${running.port}${path}`, { signal: AbortSignal.timeout(6_000) }).then(
     ({ status }) => status,
@@ -35,8 +39,11 @@ const crash = async () => {
 };
 /** The postmaster and its children. */
 const signal = (name: "STOP" | "CONT") => {
-  const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postgres.pid)], { encoding: "utf8" });
-  for (const pid of [String(postgres.pid), ...children.trim().split(/\s+/)]) process.kill(Number(pid), `SIG${name}`);
+  const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postgres.pid)], {
+    encoding: "utf8",
+  });
+  for (const pid of [String(postgres.pid), ...children.trim().split(/\s+/)])
+    process.kill(Number(pid), `SIG${name}`);
 };
 
 beforeAll(async () => {
@@ -57,7 +64,9 @@ afterAll(async () => {
 });
 
 describe("core and its database, with the real drivers", () => {
-  it("D1: is ready within 5 s of each immediate restart of PostgreSQL, under load", { timeout: 60_000 }, async () => {
+  it("D1: is ready within 5 s of each immediate restart of PostgreSQL, under load", {
+    timeout: 60_000,
+  }, async () => {
     await untilReady();
     const stop = new AbortController();
     const load = Array.from({ length: 4 }, async () => {
@@ -76,13 +85,17 @@ describe("core and its database, with the real drivers", () => {
     await Promise.all(load);
   });
 
-  it("D8: is ready again within 15 s after every connection was black-holed", { timeout: 60_000 }, async () => {
+  it("D8: is ready again within 15 s after every connection was black-holed", {
+    timeout: 60_000,
+  }, async () => {
     proxy.swallowOpen();
     await expect.poll(() => readiness("/readyz"), { interval: 50 }).toBe(503);
     expect(await untilReady()).toBeLessThan(15_000);
   });
 
-  it("D3: answers 503 while PostgreSQL is stopped, and exits within 10 s of SIGTERM", { timeout: 60_000 }, async () => {
+  it("D3: answers 503 while PostgreSQL is stopped, and exits within 10 s of SIGTERM", {
+    timeout: 60_000,
+  }, async () => {
     await untilReady();
     signal("STOP");
     try {

@@ -25,7 +25,11 @@ it.skipIf(bin === undefined)(
     const cleanup = new AsyncDisposableStack();
     onTestFinished(() => cleanup.disposeAsync());
     const settings = { shared_preload_libraries: "pg_stat_statements" };
-    const { url: databaseUrl, db, sql } = cleanup.use(await openEmbeddedDatabase({ bin, settings }));
+    const {
+      url: databaseUrl,
+      db,
+      sql,
+    } = cleanup.use(await openEmbeddedDatabase({ bin, settings }));
     await sql`create extension pg_stat_statements`;
     const env = {
       SVC_AUTH_TOKEN_SECRET: secret,
@@ -33,7 +37,10 @@ it.skipIf(bin === undefined)(
       SVC_HEARTBEAT_INTERVAL: "1s",
       SVC_INGEST_REQUIRE_ENROLLMENT: "true",
     };
-    const lab = await prepareIngestCore(databaseUrl, { env, program: programFile("functions/main.ts") });
+    const lab = await prepareIngestCore(databaseUrl, {
+      env,
+      program: programFile("functions/main.ts"),
+    });
     cleanup.defer(() => lab.remove());
     const core = await lab.start();
     cleanup.defer(() => void core.process.kill());
@@ -69,8 +76,9 @@ it.skipIf(bin === undefined)(
       progress: () => undefined,
     });
     const countReports = async (): Promise<number> =>
-      (await sql`select sum(calls)::int as calls from pg_stat_statements where query like '%with reports as%'`)[0]
-        ?.calls;
+      (
+        await sql`select sum(calls)::int as calls from pg_stat_statements where query like '%with reports as%'`
+      )[0]?.calls;
     const before = await countReports();
     // A new session plans for reports that change, as after a restart of core. The former ones have planned for first reports.
     await sql`select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'svc-server%'
@@ -81,12 +89,16 @@ it.skipIf(bin === undefined)(
     await kept;
 
     const [host] = await sql<{ id: string }[]>`select id from collector_identity limit 1`;
-    const pages = Object.entries(openApi.paths).flatMap(([path, operations]) => ("get" in operations ? [path] : []));
+    const pages = Object.entries(openApi.paths).flatMap(([path, operations]) =>
+      "get" in operations ? [path] : [],
+    );
     for (const page of pages) {
       const path = page.replace(/(hosts|health|identities)\/\{\w+\}/, `$1/${host?.id}`);
       // Other paths name something that this fleet has not, need a parameter, or are of parts that this core has not.
       if (/\{|comparison|health\/export|chat|^\/(readyz\/|metrics)/.test(path)) continue;
-      const response = await fetch(url + path, { headers: { Authorization: `Bearer ${await bearer()}` } });
+      const response = await fetch(url + path, {
+        headers: { Authorization: `Bearer ${await bearer()}` },
+      });
       const text = await response.text();
       expect({ path, status: response.status, text }).toMatchObject({ status: 200 });
     }
@@ -106,7 +118,9 @@ it.skipIf(bin === undefined)(
       "update collector_health set boot_id = 'other'; update ingest_host set last_envelope_at = now()",
     );
     destroyClient(client);
-    expect(plans.filter((plan) => /INSERT INTO fleet_status|core_session/.test(plan)).length).toBeGreaterThan(100);
+    expect(
+      plans.filter((plan) => /INSERT INTO fleet_status|core_session/.test(plan)).length,
+    ).toBeGreaterThan(100);
     // What the planner adds for a kind of scan or join that is disabled, when it finds no other.
     expect(plans.filter((plan) => /cost=1\d{10}/.test(plan))).toEqual([]);
   },

@@ -48,11 +48,14 @@ it("Y4: a core that is killed while it commits a sync leaves nothing of it; the 
   });
   // PostgreSQL detects only now that the client of that transaction has disconnected.
   await expect.poll(async () => (await locks("directory_sync", true)).length).toBe(0);
-  expect(await sql`select 1 from person union all select 1 from authentication_identity`).toEqual([]);
+  expect(await sql`select 1 from person union all select 1 from authentication_identity`).toEqual(
+    [],
+  );
 
   const core = startProgram("functions/main.ts", [], env);
   const { port } = await logged(core, "ready");
-  const isSync = ({ msg, job }: Record<string, unknown>) => msg === "job done" && job === "directory sync";
+  const isSync = ({ msg, job }: Record<string, unknown>) =>
+    msg === "job done" && job === "directory sync";
   await expect
     .poll(() => core.records.find(isSync))
     .toMatchObject({

@@ -31,7 +31,9 @@ const requireTool = (name: string): void => {
   try {
     execFileSync(name, [name === "openssl" ? "version" : "--version"], { stdio: "ignore" });
   } catch {
-    throw new Error(`${name} is needed to run ${page} and is not installed (Debian: apt-get install ${name})`);
+    throw new Error(
+      `${name} is needed to run ${page} and is not installed (Debian: apt-get install ${name})`,
+    );
   }
 };
 
@@ -78,8 +80,12 @@ afterAll(() => cleanup.disposeAsync());
 
 const run = (text: string): Promise<{ code: number | string; stdout: string; stderr: string }> =>
   new Promise((resolve) => {
-    execFile("bash", ["--norc", "-c", text], { cwd: dir, env, timeout: 100_000 }, (error, stdout, stderr) =>
-      resolve({ code: error?.code ?? (error ? "killed" : 0), stdout, stderr }),
+    execFile(
+      "bash",
+      ["--norc", "-c", text],
+      { cwd: dir, env, timeout: 100_000 },
+      (error, stdout, stderr) =>
+        resolve({ code: error?.code ?? (error ? "killed" : 0), stdout, stderr }),
     );
   });
 
@@ -102,6 +108,8 @@ describe(page, () => {
     const log = await readFile(join(dir, "core.log"), "utf8");
     expect(log).toContain('"ready"');
     expect(log).not.toMatch(/svcbt_\w{20}|PRIVATE KEY/);
-    expect(log).not.toContain(await readFile(join(dir, "auth-token-secret"), "utf8").then((text) => text.trim()));
+    expect(log).not.toContain(
+      await readFile(join(dir, "auth-token-secret"), "utf8").then((text) => text.trim()),
+    );
   });
 });

@@ -12,7 +12,12 @@ import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
 import { createOperatorApi, createPolicyWithToken } from "../../scripts/lab/operator-api.ts";
 import { seedPeople } from "../../scripts/lab/people.ts";
-import { collectorOf, identityPrefix, type TestCollector, withProof } from "../support/collector.ts";
+import {
+  collectorOf,
+  identityPrefix,
+  type TestCollector,
+  withProof,
+} from "../support/collector.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { programFile } from "../support/program.ts";
@@ -95,7 +100,10 @@ const heartbeat = (host: TestCollector) =>
   );
 
 /** Core is killed at this point of an enrollment: resolves once the enrollment has reached it. */
-const points: Record<string, { begin(): Promise<{ reached(): Promise<unknown>; end(): Promise<unknown> }> }> = {
+const points: Record<
+  string,
+  { begin(): Promise<{ reached(): Promise<unknown>; end(): Promise<unknown> }> }
+> = {
   "the signer has not answered": {
     async begin() {
       writeFileSync(file("wait"), "");
@@ -133,7 +141,11 @@ it.each(Object.keys(points))(
   async (name) => {
     await start();
     const api = createOperatorApi(running?.url ?? "", authTokenSecret);
-    const policy = { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix], max_enrollments: 1 };
+    const policy = {
+      name: crypto.randomUUID(),
+      allowed_identity_prefixes: [identityPrefix],
+      max_enrollments: 1,
+    };
     const { token } = await createPolicyWithToken(api, policy);
     const deviceId = crypto.randomUUID();
     const identity = identityPrefix + deviceId;
@@ -156,20 +168,28 @@ it.each(Object.keys(points))(
     const signed = readFileSync(file("signed.pem"), "utf8");
 
     await start();
-    const rows = () => sql`select c.id from certificate c join collector_identity i on i.id = c.identity_id
+    const rows =
+      () => sql`select c.id from certificate c join collector_identity i on i.id = c.identity_id
       where i.identity = ${identity}`;
     expect(await rows()).toEqual([]);
-    const reserved = await sql`select serial_number from enrollment_reservation where identity = ${identity}`;
+    const reserved =
+      await sql`select serial_number from enrollment_reservation where identity = ${identity}`;
     expect(reserved).toEqual([{ serial_number: expect.stringMatching(/^[0-9a-f]{32}$/) }]);
     const orphan = collectorOf(key, { identity, certificate_pem: signed });
-    expect(await heartbeat(orphan)).toMatchObject({ status: 401, body: { code: "certificate_unknown" } });
+    expect(await heartbeat(orphan)).toMatchObject({
+      status: 401,
+      body: { code: "certificate_unknown" },
+    });
     expect(await enroll()).toMatchObject({ status: 409, body: { code: "enrollment_in_progress" } });
 
     await sql`update enrollment_reservation set expires_at = expires_at - interval '60 s' where identity = ${identity}`;
     const enrolled = await enroll();
     expect(enrolled.status).toBe(201);
     expect(await heartbeat(collectorOf(key, enrolled.body))).toMatchObject({ status: 200 });
-    expect(await heartbeat(orphan)).toMatchObject({ status: 401, body: { code: "certificate_unknown" } });
+    expect(await heartbeat(orphan)).toMatchObject({
+      status: 401,
+      body: { code: "certificate_unknown" },
+    });
     expect(await rows()).toHaveLength(1);
     await kill();
   },

@@ -7,7 +7,10 @@ import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/pr
 import { ExportMetricsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { findPeer } from "../../scripts/bench/peers/programs.ts";
-import { type RunningProgram, startProgram as startPeer } from "../../scripts/bench/support/processes.ts";
+import {
+  type RunningProgram,
+  startProgram as startPeer,
+} from "../../scripts/bench/support/processes.ts";
 import { findPorts } from "../../scripts/ports.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
@@ -55,12 +58,16 @@ service:
   pipelines: {traces: ${pipeline}, logs: ${pipeline}, metrics: ${pipeline}}
 `,
   );
-  collector = await startPeer([program, "--config", config], (line) => /Everything is ready/.test(line));
+  collector = await startPeer([program, "--config", config], (line) =>
+    /Everything is ready/.test(line),
+  );
   return { grpc: `http://${grpc}`, http: `http://${http}` };
 };
 
 const resource = {
-  attributes: [{ key: "host.name", value: { value: { case: "stringValue" as const, value: "web-1" } } }],
+  attributes: [
+    { key: "host.name", value: { value: { case: "stringValue" as const, value: "web-1" } } },
+  ],
 };
 const spans = (names: readonly string[]) =>
   toBinary(
@@ -90,7 +97,11 @@ const logs = (texts: readonly string[]) =>
         {
           resource: resource,
           scopeLogs: [
-            { logRecords: texts.map((value) => ({ body: { value: { case: "stringValue" as const, value } } })) },
+            {
+              logRecords: texts.map((value) => ({
+                body: { value: { case: "stringValue" as const, value } },
+              })),
+            },
           ],
         },
       ],
@@ -109,7 +120,11 @@ const metrics = (names: readonly string[]) =>
                 name,
                 data: {
                   case: "gauge" as const,
-                  value: { dataPoints: [{ timeUnixNano: 1n, value: { case: "asDouble" as const, value: 1 } }] },
+                  value: {
+                    dataPoints: [
+                      { timeUnixNano: 1n, value: { case: "asDouble" as const, value: 1 } },
+                    ],
+                  },
                 },
               })),
             },
@@ -121,8 +136,9 @@ const metrics = (names: readonly string[]) =>
 const metricNames = (): string[] =>
   backend.accepted.flatMap(({ signal, body }) =>
     signal === "metrics"
-      ? fromBinary(ExportMetricsServiceRequestSchema, body).resourceMetrics.flatMap(({ scopeMetrics }) =>
-          scopeMetrics.flatMap((scope) => scope.metrics.map(({ name }) => name)),
+      ? fromBinary(ExportMetricsServiceRequestSchema, body).resourceMetrics.flatMap(
+          ({ scopeMetrics }) =>
+            scopeMetrics.flatMap((scope) => scope.metrics.map(({ name }) => name)),
         )
       : [],
   );
@@ -132,12 +148,22 @@ it("delivers every signal to each receiver that this machine has", async () => {
   console.info(`receivers of this run: ours${otelcol === undefined ? "" : `, ${otelcol}`}`);
   const own = { grpc: backend.grpcUrl, http: backend.httpUrl };
   const receivers = [own, ...(otelcol === undefined ? [] : [await startCollector(otelcol)])];
-  const numbers = (prefix: string) => Array.from({ length: 50 }, (_, index) => `${prefix} ${index}`);
+  const numbers = (prefix: string) =>
+    Array.from({ length: 50 }, (_, index) => `${prefix} ${index}`);
   for (const host of ["a", "b"]) {
     const rows = Array.from({ length: 25 }, (_, index) => [
-      { kind: "otel_span", payload: spans([`${host} span ${2 * index}`, `${host} span ${2 * index + 1}`]) },
-      { kind: "otel_log", payload: logs([`${host} log ${2 * index}`, `${host} log ${2 * index + 1}`]) },
-      { kind: "otel_metric", payload: metrics([`${host} metric ${2 * index}`, `${host} metric ${2 * index + 1}`]) },
+      {
+        kind: "otel_span",
+        payload: spans([`${host} span ${2 * index}`, `${host} span ${2 * index + 1}`]),
+      },
+      {
+        kind: "otel_log",
+        payload: logs([`${host} log ${2 * index}`, `${host} log ${2 * index + 1}`]),
+      },
+      {
+        kind: "otel_metric",
+        payload: metrics([`${host} metric ${2 * index}`, `${host} metric ${2 * index + 1}`]),
+      },
       { payload: new TextEncoder().encode(`${host} line ${2 * index}`) },
       { payload: new TextEncoder().encode(`${host} line ${2 * index + 1}`) },
     ]);
@@ -151,8 +177,10 @@ it("delivers every signal to each receiver that this machine has", async () => {
     const name = { SVC_DATABASE_URL: database.url, SVC_EXPORT_NAME: `e${index}` };
     programs.push(startProgram("functions/main.ts", ["export"], { ...name, ...env }));
   });
-  const times = (names: readonly string[]) => names.flatMap((name) => exports.map(() => name)).toSorted();
-  const of = (...kinds: string[]) => ["a", "b"].flatMap((host) => kinds.flatMap((kind) => numbers(`${host} ${kind}`)));
+  const times = (names: readonly string[]) =>
+    names.flatMap((name) => exports.map(() => name)).toSorted();
+  const of = (...kinds: string[]) =>
+    ["a", "b"].flatMap((host) => kinds.flatMap((kind) => numbers(`${host} ${kind}`)));
   const within = { timeout: 60_000, interval: 20 };
   await expect.poll(() => backend.spanNames().toSorted(), within).toEqual(times(of("span")));
   await expect.poll(() => backend.lines().toSorted(), within).toEqual(times(of("log", "line")));

@@ -40,17 +40,20 @@ const texts = (host: string, from: number, count: number) =>
   Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
 const within = { timeout: 60_000, interval: 20 };
 
-it.each(["http/protobuf", "grpc"])("exports stored and new lines over %s, and stops on SIGTERM", async (protocol) => {
-  await store.lines("spiffe://fleet.test/host/web-1", texts("a", 0, 3));
-  const program = startExport({
-    SVC_EXPORT_PROTOCOL: protocol,
-    SVC_EXPORT_ENDPOINT: protocol === "grpc" ? backend.grpcUrl : backend.httpUrl,
-  });
-  await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 3));
-  await store.lines("spiffe://fleet.test/host/web-1", texts("a", 3, 2));
-  await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 5));
-  expect(await stopProgram(program)).toBe(0);
-});
+it.each(["http/protobuf", "grpc"])(
+  "exports stored and new lines over %s, and stops on SIGTERM",
+  async (protocol) => {
+    await store.lines("spiffe://fleet.test/host/web-1", texts("a", 0, 3));
+    const program = startExport({
+      SVC_EXPORT_PROTOCOL: protocol,
+      SVC_EXPORT_ENDPOINT: protocol === "grpc" ? backend.grpcUrl : backend.httpUrl,
+    });
+    await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 3));
+    await store.lines("spiffe://fleet.test/host/web-1", texts("a", 3, 2));
+    await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 5));
+    expect(await stopProgram(program)).toBe(0);
+  },
+);
 
 it("loses nothing and keeps each queue's order when it is killed amid failures", async () => {
   const hosts = Array.from({ length: 5 }, (_, index) => `h${index}`);
@@ -62,7 +65,8 @@ it("loses nothing and keeps each queue's order when it is killed amid failures",
     const before = backend.accepted.length;
     const program = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
     for (const host of hosts)
-      for (let part = 0; part < 5; part++) await store.lines(host, texts(host, round * 50 + part * 10, 10));
+      for (let part = 0; part < 5; part++)
+        await store.lines(host, texts(host, round * 50 + part * 10, 10));
     if (isLast) break;
     await expect.poll(() => backend.accepted.length, within).toBeGreaterThan(before + 3);
     program.child.kill("SIGKILL");
@@ -98,7 +102,9 @@ it("D8: waits for its database at the start, and continues after its lease was l
   onTestFinished(() => proxy.close());
   backend.answer = () => ({ http: 503 });
   await store.lines("a", ["1"]);
-  const program = startExport({ SVC_DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}${pathname}` });
+  const program = startExport({
+    SVC_DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`,
+  });
   await logged(program, "the database is not available yet");
   proxy.target(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
   const { sql } = database.connect();
@@ -136,11 +142,17 @@ it("stops nobody else's export for the host whose envelopes are rejected, and na
 });
 
 it("K8: keeps everything while a page answers in place of the backend, and names what a backend rejects in part", async () => {
-  const page = { headers: { "content-type": "text/html" }, body: new TextEncoder().encode("<h1>Sign in</h1>") };
+  const page = {
+    headers: { "content-type": "text/html" },
+    body: new TextEncoder().encode("<h1>Sign in</h1>"),
+  };
   let isPage = true;
   // `partial_success` with one rejected record and "too old".
-  const partial = { body: Uint8Array.of(10, 11, 8, 1, 18, 7, ...new TextEncoder().encode("too old")) };
-  backend.answer = ({ body }) => (isPage ? page : Buffer.from(body).includes("old line") ? partial : "accept");
+  const partial = {
+    body: Uint8Array.of(10, 11, 8, 1, 18, 7, ...new TextEncoder().encode("too old")),
+  };
+  backend.answer = ({ body }) =>
+    isPage ? page : Buffer.from(body).includes("old line") ? partial : "accept";
   const host = "spiffe://fleet.test/host/web-1";
   await store.lines(host, ["1", "2"]);
   const program = startExport();
@@ -155,7 +167,9 @@ it("K8: keeps everything while a page answers in place of the backend, and names
   await expect
     .poll(() => sql`select host_id, reason from export_dead_letter`, within)
     .toEqual([{ host_id: host, reason: "1 of its items were rejected: too old" }]);
-  const [named] = program.records.filter(({ msg }) => msg === "the backend accepted a request but for some items");
+  const [named] = program.records.filter(
+    ({ msg }) => msg === "the backend accepted a request but for some items",
+  );
   expect(named).toMatchObject({ host_ids: [host], rejected_items: 1, message: "too old" });
 });
 
@@ -186,7 +200,9 @@ it("ends with 78 and the name of each faulty setting", async () => {
   });
   expect(await program.exited).toBe(78);
   expect(program.stderr).toContain("SVC_EXPORT_PROTOCOL: must be grpc or http/protobuf");
-  expect(program.stderr).toContain("SVC_EXPORT_ENDPOINT: must be https while SVC_EXPORT_HEADERS is set");
+  expect(program.stderr).toContain(
+    "SVC_EXPORT_ENDPOINT: must be https while SVC_EXPORT_HEADERS is set",
+  );
   expect(program.stderr).toContain("SVC_EXPORT_CLIENT_KEY_FILE: is required");
   expect(program.stderr).not.toContain("secret-token");
 });

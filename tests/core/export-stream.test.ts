@@ -51,54 +51,76 @@ const texts = (host: string, from: number, count: number) =>
   Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
 const within = { timeout: 60_000, interval: 20 };
 
-withNats("exports what a stream has, and what is stored while the backend and a server of NATS are down", async () => {
-  await store.lines("a", texts("a", 0, 3));
-  const program = startExport({ SVC_EXPORT_PROTOCOL: "grpc", SVC_EXPORT_ENDPOINT: backend.grpcUrl });
-  await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 3));
-  backend.answer = () => ({ http: 503 });
-  const before = backend.calls.length;
-  await store.lines("a", texts("a", 3, 2));
-  await expect.poll(() => backend.calls.length, within).toBeGreaterThan(before);
-  const [node] = nats.nodes;
-  await node?.kill();
-  await node?.start();
-  backend.answer = () => "accept";
-  await expect.poll(() => store.lines("a", texts("a", 5, 2)).then(() => "stored", String), within).toBe("stored");
-  await expect.poll(() => [...new Set(backend.lines())], within).toEqual(texts("a", 0, 7));
-  expect(await stopProgram(program)).toBe(0);
-});
+withNats(
+  "exports what a stream has, and what is stored while the backend and a server of NATS are down",
+  async () => {
+    await store.lines("a", texts("a", 0, 3));
+    const program = startExport({
+      SVC_EXPORT_PROTOCOL: "grpc",
+      SVC_EXPORT_ENDPOINT: backend.grpcUrl,
+    });
+    await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 3));
+    backend.answer = () => ({ http: 503 });
+    const before = backend.calls.length;
+    await store.lines("a", texts("a", 3, 2));
+    await expect.poll(() => backend.calls.length, within).toBeGreaterThan(before);
+    const [node] = nats.nodes;
+    await node?.kill();
+    await node?.start();
+    backend.answer = () => "accept";
+    await expect
+      .poll(() => store.lines("a", texts("a", 5, 2)).then(() => "stored", String), within)
+      .toBe("stored");
+    await expect.poll(() => [...new Set(backend.lines())], within).toEqual(texts("a", 0, 7));
+    expect(await stopProgram(program)).toBe(0);
+  },
+);
 
-withNats("loses nothing, keeps each queue's order and hands over when it is killed amid failures", async () => {
-  const hosts = Array.from({ length: 3 }, (_, index) => `h${index}`);
-  let calls = 0;
-  backend.answer = ({ body }) =>
-    Buffer.from(body).includes("reject me") ? { http: 400 } : ++calls % 9 === 0 ? { http: 503 } : "accept";
-  const one = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
-  await logged(one, "exporting");
-  const two = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
-  await logged(two, "another process exports; waiting to take over");
-  for (const host of hosts) await store.lines(host, [...texts(host, 0, 20), ...(host === "h0" ? ["reject me"] : [])]);
-  await expect.poll(() => backend.accepted.length, within).toBeGreaterThan(1);
-  one.child.kill("SIGKILL");
-  for (const host of hosts) await store.lines(host, texts(host, 20, 20));
-  const wanted = hosts.flatMap((host) => texts(host, 0, 40));
-  await expect.poll(() => [...new Set(backend.lines())].sort(), within).toEqual(wanted.toSorted());
-  for (const host of hosts) {
-    const first = [...new Set(backend.lines().filter((line) => line.startsWith(`${host} `)))];
-    expect(first).toEqual(texts(host, 0, 40));
-  }
-  const command = (name: string): Program => {
-    const env = { SVC_DATABASE_URL: database.url, SVC_EXPORT_ENDPOINT: backend.httpUrl };
-    const program = startProgram("functions/main.ts", ["export", name], env);
-    programs.push(program);
-    return program;
-  };
-  const letters = command("dead-letters");
-  expect(await letters.exited).toBe(0);
-  expect(letters.records).toMatchObject([{ host_id: "h0", payload: Buffer.from("reject me").toString("base64") }]);
-  backend.answer = () => "accept";
-  const retry = command("retry-dead-letters");
-  expect(await retry.exited).toBe(0);
-  expect(retry.records).toEqual([{ accepted: 1, rejected: 0, rejected_items: 0, skipped: 0, failure: null }]);
-  expect(backend.lines()).toContain("reject me");
-});
+withNats(
+  "loses nothing, keeps each queue's order and hands over when it is killed amid failures",
+  async () => {
+    const hosts = Array.from({ length: 3 }, (_, index) => `h${index}`);
+    let calls = 0;
+    backend.answer = ({ body }) =>
+      Buffer.from(body).includes("reject me")
+        ? { http: 400 }
+        : ++calls % 9 === 0
+          ? { http: 503 }
+          : "accept";
+    const one = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
+    await logged(one, "exporting");
+    const two = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
+    await logged(two, "another process exports; waiting to take over");
+    for (const host of hosts)
+      await store.lines(host, [...texts(host, 0, 20), ...(host === "h0" ? ["reject me"] : [])]);
+    await expect.poll(() => backend.accepted.length, within).toBeGreaterThan(1);
+    one.child.kill("SIGKILL");
+    for (const host of hosts) await store.lines(host, texts(host, 20, 20));
+    const wanted = hosts.flatMap((host) => texts(host, 0, 40));
+    await expect
+      .poll(() => [...new Set(backend.lines())].sort(), within)
+      .toEqual(wanted.toSorted());
+    for (const host of hosts) {
+      const first = [...new Set(backend.lines().filter((line) => line.startsWith(`${host} `)))];
+      expect(first).toEqual(texts(host, 0, 40));
+    }
+    const command = (name: string): Program => {
+      const env = { SVC_DATABASE_URL: database.url, SVC_EXPORT_ENDPOINT: backend.httpUrl };
+      const program = startProgram("functions/main.ts", ["export", name], env);
+      programs.push(program);
+      return program;
+    };
+    const letters = command("dead-letters");
+    expect(await letters.exited).toBe(0);
+    expect(letters.records).toMatchObject([
+      { host_id: "h0", payload: Buffer.from("reject me").toString("base64") },
+    ]);
+    backend.answer = () => "accept";
+    const retry = command("retry-dead-letters");
+    expect(await retry.exited).toBe(0);
+    expect(retry.records).toEqual([
+      { accepted: 1, rejected: 0, rejected_items: 0, skipped: 0, failure: null },
+    ]);
+    expect(backend.lines()).toContain("reject me");
+  },
+);

@@ -45,7 +45,11 @@ write(openssl(1));
 
 const log = createTestLog();
 const cryptography = createNodeCryptography();
-const config = { kind: "external-command", command: file("sign"), caCertFile: file("ca.pem") } as const;
+const config = {
+  kind: "external-command",
+  command: file("sign"),
+  caCertFile: file("ca.pem"),
+} as const;
 const needs = { cryptography, log, clock: { now: () => Date.now() }, path: process.env.PATH ?? "" };
 const { signer, authorities } = await (await signerLoader(config, needs))();
 const clientCertificates = createClientCertificateReader({ authorities, cryptography });
@@ -85,7 +89,9 @@ describe("an operator's own signer", () => {
     expect(execFileSync("openssl", args, { encoding: "utf8" })).toContain(": OK");
     clock.set(Date.now());
     const successor = collectorOf(key, renewed.body);
-    expect((await manage(test, successor, "heartbeat", heartbeatBody(clock.now()))).status).toBe(200);
+    expect((await manage(test, successor, "heartbeat", heartbeatBody(clock.now()))).status).toBe(
+      200,
+    );
   });
 
   it("S2: answers 502 to a certificate that does not match, and reports the reason in log and audit alone", async () => {
@@ -95,17 +101,28 @@ describe("an operator's own signer", () => {
     write(openssl(3));
     clock.set(Date.now());
     const uri = host.identity;
-    const renewal = { csr_pem: await createTestCsr({ key: await createTestKey(), uri }), collector_version: "1" };
+    const renewal = {
+      csr_pem: await createTestCsr({ key: await createTestKey(), uri }),
+      collector_version: "1",
+    };
     const sent_at = new Date(clock.now()).toISOString();
     const refused = await manage(test, host, "renew", { sent_at, ...renewal });
-    expect(refused).toMatchObject({ status: 502, body: { code: "signer_failed", action: "retry" } });
+    expect(refused).toMatchObject({
+      status: 502,
+      body: { code: "signer_failed", action: "retry" },
+    });
     expect(JSON.stringify(refused.body)).not.toContain("outlives");
     expect(await failureOf("certificate.renew")).toMatchObject({
       reason: "signer_failed",
       targetId: host.certificateId,
-      details: { identity_id: host.identityId, signer_fault: "the certificate outlives the policy" },
+      details: {
+        identity_id: host.identityId,
+        signer_fault: "the certificate outlives the policy",
+      },
     });
-    await expect(enrollTestCollector(test, { token, deviceId: "web-3" })).rejects.toThrow("signer_failed");
+    await expect(enrollTestCollector(test, { token, deviceId: "web-3" })).rejects.toThrow(
+      "signer_failed",
+    );
     expect(await failureOf("collector.enroll")).toMatchObject({
       reason: "signer_failed",
       details: { signer_fault: "the certificate outlives the policy" },

@@ -8,7 +8,12 @@ import { createFleetColumns } from "../../functions/store/fleet/columns/fleet-co
 import { markHosts } from "../../functions/store/fleet/columns/select-hosts.ts";
 import { fleetPredicate } from "../../functions/store/fleet/predicate.ts";
 import { byteOfState, incompleteStates } from "../../proto/completeness/hour-note.ts";
-import { changeFilter, distinctStates, type FleetFilter, filterPartNames } from "../../proto/fleet-health/filter.ts";
+import {
+  changeFilter,
+  distinctStates,
+  type FleetFilter,
+  filterPartNames,
+} from "../../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import {
@@ -29,7 +34,9 @@ afterAll(() => test.close());
 const { policyId } = await createTestToken(test, { name: "kiosks" });
 const now = test.clock.now();
 await seedFleet(test.db, { count: 400, now: new Date(now) });
-await test.db.execute(sql`update collector_identity set policy_id = ${policyId}::uuid where device_id like '%3'`);
+await test.db.execute(
+  sql`update collector_identity set policy_id = ${policyId}::uuid where device_id like '%3'`,
+);
 await test.db.execute(sql`update fleet_status set core = 'core-' || length(identity) % 3, subnet = '10.0.' || length(identity) % 2 || '.0/24'
   where last_heartbeat_at > '-infinity'`);
 const policies = new Map(
@@ -39,10 +46,18 @@ const policies = new Map(
     )
   ).map(({ id, name }) => [id, name]),
 );
-await test.db.execute(sql`update fleet_status set queue_oldest_seconds = queue_bytes % 9000 where queue_bytes > 0`);
-const fleet = (await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" })).body
-  .items;
-const certificates = await test.db.execute<{ id: string; identity_id: string; serial: string; fingerprint: string }>(
+await test.db.execute(
+  sql`update fleet_status set queue_oldest_seconds = queue_bytes % 9000 where queue_bytes > 0`,
+);
+const fleet = (
+  await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" })
+).body.items;
+const certificates = await test.db.execute<{
+  id: string;
+  identity_id: string;
+  serial: string;
+  fingerprint: string;
+}>(
   sql`select id, identity_id, serial_number as serial, encode(fingerprint_sha256, 'hex') as fingerprint from certificate`,
 );
 const configDates = new Map(
@@ -61,9 +76,13 @@ const configDates = new Map(
 );
 
 /** Every eighth host is held by its budget; others were, until a minute ago. */
-const heldHosts = new Set(fleet.flatMap(({ identity_id }, index) => (index % 8 === 0 ? [identity_id] : [])));
+const heldHosts = new Set(
+  fleet.flatMap(({ identity_id }, index) => (index % 8 === 0 ? [identity_id] : [])),
+);
 const holds = fleet.flatMap(({ identity, identity_id: id }, index) =>
-  index % 4 === 0 ? [{ identity, id, until: new Date(now + (heldHosts.has(id) ? 60_000 : -60_000)) }] : [],
+  index % 4 === 0
+    ? [{ identity, id, until: new Date(now + (heldHosts.has(id) ? 60_000 : -60_000)) }]
+    : [],
 );
 await test.db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
   select identity, id, 'small', now(), until from jsonb_to_recordset(${JSON.stringify(holds)}::jsonb)
@@ -111,14 +130,24 @@ for (const [index, row] of fleet.entries()) {
   const states = new Uint8Array(24).fill(index % 3 === 0 ? 0 : byteOfState("complete"));
   const isIncomplete = index % 4 !== 1;
   if (isIncomplete) {
-    states[(at % 86_400_000) / 3_600_000] = byteOfState(incompleteStates[index % incompleteStates.length] ?? "short");
+    states[(at % 86_400_000) / 3_600_000] = byteOfState(
+      incompleteStates[index % incompleteStates.length] ?? "short",
+    );
     incompleteHours.set(row.identity_id, at);
   }
-  const day = { host: row.identity, day: dayAt(at), states, details: null, undelivered: 0, xid: null };
+  const day = {
+    host: row.identity,
+    day: dayAt(at),
+    states,
+    details: null,
+    undelivered: 0,
+    xid: null,
+  };
   await saveDays(test.db, [{ ...day, incompleteHours: isIncomplete ? 1 : 0 }]);
 }
 
-const time = (text: string | null): number => (text === null ? Number.NEGATIVE_INFINITY : Date.parse(text));
+const time = (text: string | null): number =>
+  text === null ? Number.NEGATIVE_INFINITY : Date.parse(text);
 const heartbeat = (row: FleetHealthRow) => time(row.last_heartbeat_at);
 const envelope = (row: FleetHealthRow) => toSecond(time(row.last_envelope_at));
 const failure = (row: FleetHealthRow) => time(row.last_auth_failure?.at ?? null);
@@ -127,7 +156,10 @@ const expiry = (row: FleetHealthRow) =>
 /** The report shows a successor until it expires; a host has expired with the later of both. */
 const unusedSuccessors = new Map(
   (
-    await test.db.execute<{ id: string; at: string }>(sql`select identity_id as id, not_after as at from certificate
+    await test.db.execute<{
+      id: string;
+      at: string;
+    }>(sql`select identity_id as id, not_after as at from certificate
       where predecessor_id is not null and status = 'active' and first_used_at is null`)
   ).map(({ id, at }) => [id, Date.parse(at)]),
 );
@@ -145,9 +177,11 @@ const inRange = (version: string, range: string) => {
   const order = compare(version, { "1": "1.0.0", "1.4": "1.4.0" }[bound] ?? bound);
   return { "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0 }[operator] ?? false;
 };
-const { running_config_hash: someHash } = fleet.find((row) => row.config.running_config_hash !== null)?.config ?? {};
+const { running_config_hash: someHash } =
+  fleet.find((row) => row.config.running_config_hash !== null)?.config ?? {};
 const beginsWith = (hash: string | null, prefix: string) => hash?.startsWith(prefix) ?? false;
-const ownCertificates = (row: FleetHealthRow) => certificates.filter((own) => own.identity_id === row.identity_id);
+const ownCertificates = (row: FleetHealthRow) =>
+  certificates.filter((own) => own.identity_id === row.identity_id);
 
 const assignedAt = new Map(
   (
@@ -159,7 +193,8 @@ const assignedAt = new Map(
 const progressOf = (row: FleetHealthRow) => {
   const { desired_config_hash: desired, running_config_hash: running } = row.config;
   if (row.state === "revoked" || desired === null) return null;
-  if (heartbeat(row) < Math.max(assignedAt.get(row.identity_id) ?? 0, now - 180_000)) return "silent";
+  if (heartbeat(row) < Math.max(assignedAt.get(row.identity_id) ?? 0, now - 180_000))
+    return "silent";
   if (running === desired) return "running";
   return row.conditions.some(({ state }) => state === "config_invalid") ? "failed" : "drifted";
 };
@@ -174,18 +209,24 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
     row.identity_id === text.toLowerCase() ||
     ownCertificates(row).some(
       ({ id, serial, fingerprint }) =>
-        id === text || [serial, fingerprint].includes(text.toLowerCase().replaceAll(":", "").replace("serial=", "")),
+        id === text ||
+        [serial, fingerprint].includes(
+          text.toLowerCase().replaceAll(":", "").replace("serial=", ""),
+        ),
     ),
   device: (row, device: string) => row.device_id === device,
   hostname: (row, hostname: string) => row.hostname === hostname,
   identity: (row, identity: string) => row.identity === identity,
-  platform: (row, platform: string) => row.platform === platform || row.platform.split("/")[0] === platform,
+  platform: (row, platform: string) =>
+    row.platform === platform || row.platform.split("/")[0] === platform,
   version: (row, version: string) => wildcard(version).test(row.version),
   versionRange: (row, range: string) => inRange(row.version, range),
   config: ({ config }, prefix: string) =>
-    [config.desired_config_hash, config.running_config_hash, config.last_known_good_config_hash].some((hash) =>
-      beginsWith(hash, prefix),
-    ),
+    [
+      config.desired_config_hash,
+      config.running_config_hash,
+      config.last_known_good_config_hash,
+    ].some((hash) => beginsWith(hash, prefix)),
   desiredConfig: (row, prefix: string) => beginsWith(row.config.desired_config_hash, prefix),
   runningConfig: (row, prefix: string) => beginsWith(row.config.running_config_hash, prefix),
   label: (row, pair: string) => {
@@ -198,28 +239,38 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   source: (row, source: string) => sourcesById.get(row.identity_id)?.includes(source) ?? false,
   drift: (row, drift: string) => row.config.drift === drift,
   attention: (row) =>
-    attentionStates.some((state) => state === row.state) || row.forwarding === "stopped" || row.forwarding === "never",
+    attentionStates.some((state) => state === row.state) ||
+    row.forwarding === "stopped" ||
+    row.forwarding === "never",
   progress: (row, step: string) => progressOf(row) === step,
   heartbeat: (row, kind: string) =>
-    kind === "never" ? row.last_heartbeat_at === null : row.state !== "revoked" && within(heartbeat(row), 180),
+    kind === "never"
+      ? row.last_heartbeat_at === null
+      : row.state !== "revoked" && within(heartbeat(row), 180),
   condition: (row, condition: string) => row.conditions.some(({ state }) => state === condition),
-  forwarder: (row, state: string) => row.forwarder !== null && row.forwarder.connected === (state === "connected"),
+  forwarder: (row, state: string) =>
+    row.forwarder !== null && row.forwarder.connected === (state === "connected"),
   forwarding: (row, kind: string) => row.forwarding === kind,
-  auth: (row, kind: string) => within(failure(row), 86_400) && (kind === "failed" || failure(row) > heartbeat(row)),
+  auth: (row, kind: string) =>
+    within(failure(row), 86_400) && (kind === "failed" || failure(row) > heartbeat(row)),
   budget: (row) => heldHosts.has(row.identity_id),
   inventory: (row, status: string) => inventoryStatusOf(row) === status,
-  heartbeatOlderThanSeconds: (row, age: number) => row.last_heartbeat_at !== null && !within(heartbeat(row), age),
+  heartbeatOlderThanSeconds: (row, age: number) =>
+    row.last_heartbeat_at !== null && !within(heartbeat(row), age),
   heartbeatWithinSeconds: (row, age: number) => within(heartbeat(row), age),
   envelopeOlderThanSeconds: (row, age: number) =>
     row.last_envelope_at !== null && envelope(row) < toSecond(now - age * 1000),
   envelopeWithinSeconds: (row, age: number) => envelope(row) >= toSecond(now - age * 1000),
-  silentSince: (row, since: string) => row.last_envelope_at !== null && time(row.last_envelope_at) < time(since),
+  silentSince: (row, since: string) =>
+    row.last_envelope_at !== null && time(row.last_envelope_at) < time(since),
   changedWithinSeconds: (row, seconds: number) => {
     const recent = (at: number) => within(at, seconds) && at <= now;
     return (
       recent(time(row.enrolled_at)) ||
       recent(configDates.get(row.identity_id) ?? 0) ||
-      row.conditions.some(({ state, since }) => state !== "enrolling" && changes.has(state) && recent(time(since)))
+      row.conditions.some(
+        ({ state, since }) => state !== "enrolling" && changes.has(state) && recent(time(since)),
+      )
     );
   },
   incompleteWithinSeconds: (row, seconds: number) => {
@@ -233,7 +284,8 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   },
   droppedMoreThan: (row, count: number) =>
     (row.queue.dropped_records_total ?? -1) + (row.queue.dead_letters ?? 0) > count,
-  queueAbovePercent: ({ queue }, percent: number) => ((queue.bytes ?? 0) / (queue.max_bytes ?? 1)) * 100 > percent,
+  queueAbovePercent: ({ queue }, percent: number) =>
+    ((queue.bytes ?? 0) / (queue.max_bytes ?? 1)) * 100 > percent,
   queueAboveBytes: ({ queue }, bytes: number) => (queue.bytes ?? -1) > bytes,
   queueFullWithinSeconds: ({ queue }, within: number) => {
     const bytes = queue.bytes ?? 0;
@@ -243,7 +295,14 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   },
 };
 /** The conditions whose start is a change that the filter sees; a version is one by its own date. */
-const changes = new Set(["revoked", "renewal_failed", "stale", "cert_expiring", "config_invalid", "queue_at_risk"]);
+const changes = new Set([
+  "revoked",
+  "renewal_failed",
+  "stale",
+  "cert_expiring",
+  "config_invalid",
+  "queue_at_risk",
+]);
 
 const matches = (row: FleetHealthRow, filter: FleetFilter): boolean =>
   Object.entries(filter).every(([part, value]) => {
@@ -255,21 +314,37 @@ const matches = (row: FleetHealthRow, filter: FleetFilter): boolean =>
     if (name === "label") {
       const pairs = [value].flat().map(String);
       const keys = new Set(pairs.map((pair) => pair.split(":")[0]));
-      return [...keys].every((key) => pairs.some((pair, index) => results[index] && pair.split(":")[0] === key));
+      return [...keys].every((key) =>
+        pairs.some((pair, index) => results[index] && pair.split(":")[0] === key),
+      );
     }
-    return name === "text" || name === "versionRange" ? results.every(Boolean) : results.some(Boolean);
+    return name === "text" || name === "versionRange"
+      ? results.every(Boolean)
+      : results.some(Boolean);
   });
 
-const iso = (seconds: number) => `${new Date(toSecond(now + seconds * 1000)).toISOString().slice(0, 19)}Z`;
+const iso = (seconds: number) =>
+  `${new Date(toSecond(now + seconds * 1000)).toISOString().slice(0, 19)}Z`;
 const ages = fc.constantFrom(0, 30, 60, 120, 400, 3600, 86_400, 10_000_000);
 const several = (...values: readonly string[]) => fc.subarray([...values], { minLength: 1 });
 const rows = (read: (row: FleetHealthRow) => string | null) =>
-  fc.uniqueArray(fc.constantFrom(...fleet.map((row) => read(row) ?? "none")), { minLength: 1, maxLength: 3 });
-const hashes = several((someHash ?? "").slice(0, 6), (someHash ?? "").slice(0, 7), someHash ?? "", "000000", "ffffff");
+  fc.uniqueArray(fc.constantFrom(...fleet.map((row) => read(row) ?? "none")), {
+    minLength: 1,
+    maxLength: 3,
+  });
+const hashes = several(
+  (someHash ?? "").slice(0, 6),
+  (someHash ?? "").slice(0, 7),
+  someHash ?? "",
+  "000000",
+  "ffffff",
+);
 const certificate = certificates[40];
 /** Values that find some hosts and not others. */
 const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
-  states: fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => distinctStates(states)),
+  states: fc
+    .subarray([...fleetStates], { minLength: 1, maxLength: 8 })
+    .map((states) => distinctStates(states)),
   text: fc.uniqueArray(
     fc.constantFrom(
       "HOST-1",
@@ -323,14 +398,19 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   changedWithinSeconds: ages,
   incompleteWithinSeconds: fc.constantFrom(0, 7_200, 36_000, 86_400, 172_800),
   expiresWithinSeconds: ages,
-  expires: several(`${iso(0)}..${iso(86_400)}`, `${iso(259_200)}..${iso(864_000)}`, `${iso(-864_000)}..${iso(0)}`),
+  expires: several(
+    `${iso(0)}..${iso(86_400)}`,
+    `${iso(259_200)}..${iso(864_000)}`,
+    `${iso(-864_000)}..${iso(0)}`,
+  ),
   droppedMoreThan: fc.constantFrom(0, 2, 4),
   queueAbovePercent: fc.constantFrom(0, 1, 2, 50, 100),
   queueAboveBytes: fc.constantFrom(0, 1_000_000, 2_500_000),
   queueFullWithinSeconds: fc.constantFrom(0, 600, 7_200, 259_200),
 };
 const valuesOf = (part: string): fc.Arbitrary<unknown> => {
-  const found = values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part];
+  const found =
+    values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part];
   if (found === undefined) throw new Error(`give values for the part ${part}, and its meaning`);
   return found;
 };

@@ -38,8 +38,11 @@ for (const [index, host] of identities.entries()) {
     const states = Uint8Array.from({ length: 24 }, (_, hour) => {
       const at = day * dayMs + hour * hourMs;
       const isIncomplete = (hour * 7 + index) % 11 < index % 4;
-      if (isIncomplete && at >= from) incompleteHours.set(host, (incompleteHours.get(host) ?? 0) + 1);
-      return byteOfState(isIncomplete ? (incompleteStates[hour % incompleteStates.length] ?? "short") : "complete");
+      if (isIncomplete && at >= from)
+        incompleteHours.set(host, (incompleteHours.get(host) ?? 0) + 1);
+      return byteOfState(
+        isIncomplete ? (incompleteStates[hour % incompleteStates.length] ?? "short") : "complete",
+      );
     });
     const incomplete = states.filter((byte) => byte !== byteOfState("complete")).length;
     await saveDays(test.db, [
@@ -59,15 +62,19 @@ const queryOf = (filter: Filter) =>
   ).toString();
 
 const later = (row: FleetHealthRow) =>
-  Math.max(...[row.certificate, row.successor].map((each) => Date.parse(each?.not_after ?? "") || 0));
-const has = (row: FleetHealthRow, ...states: string[]) => row.conditions.some(({ state }) => states.includes(state));
+  Math.max(
+    ...[row.certificate, row.successor].map((each) => Date.parse(each?.not_after ?? "") || 0),
+  );
+const has = (row: FleetHealthRow, ...states: string[]) =>
+  row.conditions.some(({ state }) => states.includes(state));
 
 const isRecent = (row: FleetHealthRow) => Date.parse(row.last_heartbeat_at ?? "") >= now - 180_000;
 /** How a row forwards, by its times and its queue alone; the threshold is five minutes, to the second. */
 const forwardingOf = (row: FleetHealthRow): Forwarding | null => {
   if (row.state === "revoked") return null;
   if (row.last_envelope_at === null) return row.last_heartbeat_at === null ? null : "never";
-  if (Math.floor(Date.parse(row.last_envelope_at) / 1000) >= Math.floor(now / 1000) - 300) return "forwarding";
+  if (Math.floor(Date.parse(row.last_envelope_at) / 1000) >= Math.floor(now / 1000) - 300)
+    return "forwarding";
   return isRecent(row) || (row.queue.bytes ?? 0) > 0 ? "stopped" : null;
 };
 
@@ -77,7 +84,9 @@ function needsAttention(row: FleetHealthRow): boolean {
 /** Whether a row matches each parameter, decided from the row's fields alone. */
 const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> = {
   q: ({ device_id, identity, platform, version }, text) =>
-    [device_id, identity, platform, version].some((field) => field.toLowerCase().includes(text.toLowerCase())),
+    [device_id, identity, platform, version].some((field) =>
+      field.toLowerCase().includes(text.toLowerCase()),
+    ),
   device: (row, device) => row.device_id === device,
   platform: (row, platform) => row.platform === platform,
   version: (row, version) => row.version === version,
@@ -102,7 +111,8 @@ const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> 
 const beganAt = (row: FleetHealthRow): number => {
   const since = row.conditions[0]?.since;
   if (since !== undefined) return Date.parse(since);
-  if (row.forwarding === "stopped") return Math.floor(Date.parse(row.last_envelope_at ?? "") / 1000) * 1000;
+  if (row.forwarding === "stopped")
+    return Math.floor(Date.parse(row.last_envelope_at ?? "") / 1000) * 1000;
   return row.forwarding === "never" ? Date.parse(row.enrolled_at) : 0;
 };
 /** The values by which a page is sorted; an envelope's time counts to the second. */
@@ -173,10 +183,13 @@ const values: Record<string, fc.Arbitrary<string | readonly string[]>> = {
 };
 const filters: fc.Arbitrary<Filter> = fc
   .subarray(Object.keys(values), { maxLength: 4 })
-  .chain((names) => fc.record(Object.fromEntries(names.map((name) => [name, values[name] ?? fc.constant("")]))));
+  .chain((names) =>
+    fc.record(Object.fromEntries(names.map((name) => [name, values[name] ?? fc.constant("")]))),
+  );
 
 it("a row counts the incomplete hours of the last day, those that began before it left out", () => {
-  for (const row of fleet) expect(row.incomplete_hours, row.identity).toBe(incompleteHours.get(row.identity) ?? null);
+  for (const row of fleet)
+    expect(row.incomplete_hours, row.identity).toBe(incompleteHours.get(row.identity) ?? null);
   expect(new Set(incompleteHours.values()).size).toBeGreaterThan(4);
 });
 
@@ -198,7 +211,9 @@ describe("under any filter", () => {
         let summary: FleetHealthReport["summary"] | undefined;
         do {
           const next: string = cursor === null ? "" : `&cursor=${cursor}`;
-          const page: FleetHealthReport = await get(`?${query}&sort=${sort}&order=${order}&limit=${limit}${next}`);
+          const page: FleetHealthReport = await get(
+            `?${query}&sort=${sort}&order=${order}&limit=${limit}${next}`,
+          );
           walked.push(...page.items);
           summary ??= page.summary;
           cursor = page.next_cursor;
@@ -208,25 +223,39 @@ describe("under any filter", () => {
 
         const values = walked.map((row) => sortValues[sort]?.(row) ?? 0);
         const rising = order === "asc" ? values : values.toReversed();
-        expect(rising.every((value, place) => place === 0 || (rising[place - 1] ?? 0) <= value)).toBe(true);
+        expect(
+          rising.every((value, place) => place === 0 || (rising[place - 1] ?? 0) <= value),
+        ).toBe(true);
 
         const { state: _, ...anyState } = filter;
         const counted = fleet.filter((row) => matches(row, anyState));
         expect(summary).toEqual({
           enrolled: counted.length,
           needs_attention: counted.filter(needsAttention).length,
-          active_recent_heartbeats: counted.filter((row) => row.state !== "revoked" && isRecent(row)).length,
+          active_recent_heartbeats: counted.filter(
+            (row) => row.state !== "revoked" && isRecent(row),
+          ).length,
           forwarding: counted.filter((row) => forwardingOf(row) === "forwarding").length,
           stopped: counted.filter((row) => forwardingOf(row) === "stopped").length,
           never_forwarded: counted.filter((row) => forwardingOf(row) === "never").length,
           by_state: Object.fromEntries(
-            fleetStates.map((state) => [state, counted.filter((row) => row.state === state).length]),
+            fleetStates.map((state) => [
+              state,
+              counted.filter((row) => row.state === state).length,
+            ]),
           ),
         });
 
         const facets = await get<FleetFacets>(`/facets?${query}`);
-        const sum = (counts: readonly { count: number }[]) => counts.reduce((total, { count }) => total + count, 0);
-        const { versions, platforms, drift, heartbeat_age: ages, certificate_expiry: expiry } = facets;
+        const sum = (counts: readonly { count: number }[]) =>
+          counts.reduce((total, { count }) => total + count, 0);
+        const {
+          versions,
+          platforms,
+          drift,
+          heartbeat_age: ages,
+          certificate_expiry: expiry,
+        } = facets;
         expect([
           facets.total,
           sum(versions) + facets.versions_other,
@@ -245,12 +274,19 @@ describe("under any filter", () => {
           for (const { value, count: hosts } of values)
             expect(hosts).toBe(walked.filter((row) => row.labels[key] === value).length);
         }
-        expect(facets.labels.length).toBe(new Set(walked.flatMap((row) => Object.keys(row.labels))).size);
+        expect(facets.labels.length).toBe(
+          new Set(walked.flatMap((row) => Object.keys(row.labels))).size,
+        );
         expect(expiry.expired).toBe(walked.filter((row) => later(row) <= now).length);
 
         for (const kind of exportKinds) {
-          const records = (await get<string>(`/export.csv?kind=${kind}&${query}`)).trimEnd().split("\r\n").slice(1);
-          const wanted = walked.filter((row) => exported[kind]?.(row)).map((row) => row.identity_id);
+          const records = (await get<string>(`/export.csv?kind=${kind}&${query}`))
+            .trimEnd()
+            .split("\r\n")
+            .slice(1);
+          const wanted = walked
+            .filter((row) => exported[kind]?.(row))
+            .map((row) => row.identity_id);
           expect(records.map((record) => record.slice(0, 36)).sort()).toEqual(wanted.sort());
           expect(facets.exports[kind]).toBe(wanted.length);
         }

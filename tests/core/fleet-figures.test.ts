@@ -16,7 +16,9 @@ await seedFleet(test.db, { count: 120, now: new Date(test.clock.now()) });
 
 const get = async <Body>(path: string, filter: FleetFilter): Promise<Body> => {
   const query = `${path}?${filterToParams(filter)}`;
-  const { status, body } = await test.api<Body>("GET", `/v1/collector/health${query}`, { as: "auditor" });
+  const { status, body } = await test.api<Body>("GET", `/v1/collector/health${query}`, {
+    as: "auditor",
+  });
   if (status !== 200) throw new Error(`${query}: ${JSON.stringify(body)}`);
   return body;
 };
@@ -33,9 +35,14 @@ it("every figure of the fleet page equals the rows that its link finds, under an
     const facets = await get<FleetFacets>("/facets", filter);
     // An export whose rows no filter of the page can find has no link.
     const figures = figuresOf(filter, report, facets).filter(
-      (each) => each.filter !== undefined || filter.condition === undefined || !each.name.startsWith("export"),
+      (each) =>
+        each.filter !== undefined ||
+        filter.condition === undefined ||
+        !each.name.startsWith("export"),
     );
-    const found = await Promise.all(figures.map(async (each) => ({ ...each, count: await rowsOf(each.filter) })));
+    const found = await Promise.all(
+      figures.map(async (each) => ({ ...each, count: await rowsOf(each.filter) })),
+    );
     expect(found).toEqual(figures);
   });
   await fc.assert(property, { numRuns: 12, seed: 20_261_122, endOnFailure: true });
@@ -46,7 +53,9 @@ it.each([1, 3])(
   async (days) => {
     const { bars } = layOutExpiry(await get<FleetFacets>("/facets", {}), undefined, days);
     const later = { ...rulesNow, now: new Date(rulesNow.now.getTime() + 3 * 3_600_000) };
-    const found = await Promise.all(bars.map(async (bar) => ({ ...bar, count: await rowsOf(bar.filter, later) })));
+    const found = await Promise.all(
+      bars.map(async (bar) => ({ ...bar, count: await rowsOf(bar.filter, later) })),
+    );
     expect(found).toEqual(bars);
     expect(bars.filter(({ count }) => count > 0).length).toBeGreaterThan(5);
   },

@@ -9,7 +9,13 @@ import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
-import { collectorOf, createTestToken, enrollTestCollector, manage, type TestCollector } from "../support/collector.ts";
+import {
+  collectorOf,
+  createTestToken,
+  enrollTestCollector,
+  manage,
+  type TestCollector,
+} from "../support/collector.ts";
 import { createTestCore } from "../support/core.ts";
 import { publishTestConfig } from "../support/rollout.ts";
 
@@ -24,7 +30,9 @@ const keepHistory = createHistoryKeeper(core);
 
 const get = async <Body>(query: string, at?: string): Promise<Body> => {
   const params = [query, at && `at=${at}`].filter(Boolean).join("&");
-  const answer = await api<Body>("GET", `/v1/collector/health${params && `?${params}`}`, { as: "auditor" });
+  const answer = await api<Body>("GET", `/v1/collector/health${params && `?${params}`}`, {
+    as: "auditor",
+  });
   expect(answer).toMatchObject({ status: 200 });
   return answer.body;
 };
@@ -55,12 +63,13 @@ const factsOf = ({ conditions, ...row }: FleetHealthRow) => ({
 
 /** What the page said. */
 const pageOf = async (at?: string) => {
-  const [{ summary, items }, { total, versions, labels, drift, certificate_expiry, exports }] = await Promise.all([
-    get<FleetHealthReport>("sort=severity&limit=1000", at),
-    api<FleetFacets>("GET", `/v1/collector/health/facets${at ? `?at=${at}` : ""}`, { as: "auditor" }).then(
-      ({ body }) => body,
-    ),
-  ]);
+  const [{ summary, items }, { total, versions, labels, drift, certificate_expiry, exports }] =
+    await Promise.all([
+      get<FleetHealthReport>("sort=severity&limit=1000", at),
+      api<FleetFacets>("GET", `/v1/collector/health/facets${at ? `?at=${at}` : ""}`, {
+        as: "auditor",
+      }).then(({ body }) => body),
+    ]);
   return {
     summary,
     rows: items.map(factsOf),
@@ -75,7 +84,13 @@ const pageOf = async (at?: string) => {
 
 describe("a page of the past", () => {
   const pages: { at: string; page: Awaited<ReturnType<typeof pageOf>> }[] = [];
-  const views = ["state=stale", "attention=needed", "changed_within_seconds=900", "label=env:a", "drift=drifted"];
+  const views = [
+    "state=stale",
+    "attention=needed",
+    "changed_within_seconds=900",
+    "label=env:a",
+    "drift=drifted",
+  ];
   const counts: number[][] = [];
   let revoked: TestCollector | undefined;
 
@@ -85,24 +100,42 @@ describe("a page of the past", () => {
     await keepHistory();
     const { token } = await createTestToken(test, { certificate_ttl_seconds: 2 * 3600 });
     const configs = [await publishTestConfig(test, 100), await publishTestConfig(test, 200)];
-    const body = heartbeatBody(0) as Record<"collector" | "config" | "queue" | "renewal", Record<string, unknown>>;
-    const hosts: { host: TestCollector; report: Record<string, unknown>; silentUntil: number; sendsUntil: number }[] =
-      [];
+    const body = heartbeatBody(0) as Record<
+      "collector" | "config" | "queue" | "renewal",
+      Record<string, unknown>
+    >;
+    const hosts: {
+      host: TestCollector;
+      report: Record<string, unknown>;
+      silentUntil: number;
+      sendsUntil: number;
+    }[] = [];
 
     for (let step = 0; step < 150; step++) {
       await clock.advance(minute);
       if (hosts.length < 6 && step % 6 === 0) {
-        const host = await enrollTestCollector(test, { token, deviceId: `host-${hosts.length}`, kind: "ed25519" });
+        const host = await enrollTestCollector(test, {
+          token,
+          deviceId: `host-${hosts.length}`,
+          kind: "ed25519",
+        });
         hosts.push({ host, report: {}, silentUntil: step + pick(25), sendsUntil: step + pick(60) });
       }
       for (const one of hosts) {
         if (one.silentUntil > step) continue;
         const change = pick(24);
         if (change === 0) one.silentUntil = step + pick(40);
-        if (change === 1) one.report.collector = { ...body.collector, version: pick(2) === 0 ? "0.9.0" : "1.4.0" };
-        if (change === 2) one.report.config = { valid: pick(2) === 0, errors: [], running_config_hash: "b".repeat(64) };
+        if (change === 1)
+          one.report.collector = { ...body.collector, version: pick(2) === 0 ? "0.9.0" : "1.4.0" };
+        if (change === 2)
+          one.report.config = {
+            valid: pick(2) === 0,
+            errors: [],
+            running_config_hash: "b".repeat(64),
+          };
         if (change === 3) one.report.queue = { ...body.queue, at_risk: pick(2) === 0 };
-        if (change === 4) one.report.renewal = { ...body.renewal, status: pick(2) === 0 ? "failed" : "ok" };
+        if (change === 4)
+          one.report.renewal = { ...body.renewal, status: pick(2) === 0 ? "failed" : "ok" };
         if (change === 5) one.report.labels = { env: pick(2) === 0 ? "a" : "b" };
         if (change === 6) one.sendsUntil = step + pick(40);
         if (change === 7) {
@@ -125,20 +158,27 @@ describe("a page of the past", () => {
       }
       if (step === 120) {
         revoked = hosts[2]?.host;
-        await api("POST", `/v1/collector/identities/${revoked?.identityId}/revoke`, { as: "admin" });
+        await api("POST", `/v1/collector/identities/${revoked?.identityId}/revoke`, {
+          as: "admin",
+        });
       }
       if (step % 5 === 0) await keepHistory();
       if (step % 6 !== 0) continue;
       // Between events, as most looks are.
       await clock.advance(pick(50) * 1000);
       pages.push({ at: nowText(), page: await pageOf() });
-      counts.push(await Promise.all(views.map(async (view) => (await get<FleetHealthReport>(view)).items.length)));
+      counts.push(
+        await Promise.all(
+          views.map(async (view) => (await get<FleetHealthReport>(view)).items.length),
+        ),
+      );
     }
     await clock.advance(2 * hour);
   });
 
   it("is what it was: rows, states, counts and facets, in the same order", async () => {
-    for (const { at, page } of pages) expect({ at, ...(await pageOf(at)) }).toEqual({ at, ...page });
+    for (const { at, page } of pages)
+      expect({ at, ...(await pageOf(at)) }).toEqual({ at, ...page });
     // Else it would compare nothing.
     const states = new Set(pages.flatMap(({ page }) => page.rows.map(({ state }) => state)));
     expect([...states].sort()).toEqual([...fleetStates].sort());
@@ -149,7 +189,9 @@ describe("a page of the past", () => {
     for (const [index, { at }] of pages.entries())
       expect([
         at,
-        ...(await Promise.all(views.map(async (view) => (await get<FleetHealthReport>(view, at)).items.length))),
+        ...(await Promise.all(
+          views.map(async (view) => (await get<FleetHealthReport>(view, at)).items.length),
+        )),
       ]).toEqual([at, ...(counts[index] ?? [])]);
   });
 
@@ -158,10 +200,14 @@ describe("a page of the past", () => {
     const report = await get<FleetHealthReport>("limit=1", at);
     expect(report).toMatchObject({ at, generated_at: at });
     expect(report.exports).toBeUndefined();
-    const { body } = await api<FleetFacets>("GET", `/v1/collector/health/facets?at=${at}`, { as: "auditor" });
+    const { body } = await api<FleetFacets>("GET", `/v1/collector/health/facets?at=${at}`, {
+      as: "auditor",
+    });
     expect(body.at).toBe(at);
     expect(body.heartbeat_age.buckets[0]).toMatchObject({ from_seconds: 0, to_seconds: 180 });
-    const csv = await api<string>("GET", `/v1/collector/health/export.csv?kind=stale&at=${at}`, { as: "auditor" });
+    const csv = await api<string>("GET", `/v1/collector/health/export.csv?kind=stale&at=${at}`, {
+      as: "auditor",
+    });
     expect(csv.headers.get("content-disposition")).toContain(at.slice(0, 10));
     expect(csv.body.split("\r\n")).toHaveLength(2 + body.exports.stale);
     const next = await get<FleetHealthReport>(`limit=1&cursor=${report.next_cursor}`, at);
@@ -175,7 +221,8 @@ describe("a page of the past", () => {
 
   it("shows a host as it was, without what happened since", async () => {
     const path = `/v1/collector/health/${revoked?.identityId}`;
-    const of = async (at: string) => (await api<FleetHealthDetail>("GET", `${path}?at=${at}`, { as: "auditor" })).body;
+    const of = async (at: string) =>
+      (await api<FleetHealthDetail>("GET", `${path}?at=${at}`, { as: "auditor" })).body;
     const before = pages.at(-6)?.at ?? "";
     const after = pages.at(-1)?.at ?? "";
     expect(await of(before)).toMatchObject({
@@ -183,21 +230,37 @@ describe("a page of the past", () => {
       config_errors: [],
       item: { certificate: { status: "active" } },
     });
-    expect((await of(before)).history.map(({ action }) => action)).not.toContain("collector_identity.revoke");
-    expect((await of(after)).item).toMatchObject({ state: "revoked", certificate: { status: "revoked" } });
+    expect((await of(before)).history.map(({ action }) => action)).not.toContain(
+      "collector_identity.revoke",
+    );
+    expect((await of(after)).item).toMatchObject({
+      state: "revoked",
+      certificate: { status: "revoked" },
+    });
     const born = new Date(Date.parse((await of(after)).item.enrolled_at) - 1).toISOString();
-    expect(await refused(`/${revoked?.identityId}?at=${born}`)).toMatchObject({ status: 404, code: "not_found" });
+    expect(await refused(`/${revoked?.identityId}?at=${born}`)).toMatchObject({
+      status: 404,
+      code: "not_found",
+    });
   });
 
   it("is counted every five minutes, and each count is that of its page", async () => {
-    const { body } = await api<FleetTimelineView>("GET", "/v1/collector/health/timeline", { as: "auditor" });
+    const { body } = await api<FleetTimelineView>("GET", "/v1/collector/health/timeline", {
+      as: "auditor",
+    });
     expect(body.items.length).toBeGreaterThan(25);
     expect(body.step_seconds).toBe(300);
     for (const { at, by_state, needs_attention } of body.items.slice(1)) {
       const { summary } = await get<FleetHealthReport>("limit=1", at);
-      expect([at, summary.by_state, summary.needs_attention]).toEqual([at, by_state, needs_attention]);
+      expect([at, summary.by_state, summary.needs_attention]).toEqual([
+        at,
+        by_state,
+        needs_attention,
+      ]);
     }
-    const month = await api<FleetTimelineView>("GET", "/v1/collector/health/timeline?span=30d", { as: "auditor" });
+    const month = await api<FleetTimelineView>("GET", "/v1/collector/health/timeline?span=30d", {
+      as: "auditor",
+    });
     expect(month.body.items.length).toBeLessThan(4);
     expect(month.body.history_from).toBe(body.history_from);
   });

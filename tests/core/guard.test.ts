@@ -34,15 +34,28 @@ const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const registeredIn = (app: TestCore["app"]) => app.routes.filter(({ method }) => method !== "ALL");
 const nameOf = ({ method, path }: { method: string; path: string }): string => `${method} ${path}`;
 const concrete = (path: string): string =>
-  path.replace(":queue", "0".repeat(32)).replace(/:[a-z_]+/g, "01920000-0000-7000-8000-0000000000ff");
+  path
+    .replace(":queue", "0".repeat(32))
+    .replace(/:[a-z_]+/g, "01920000-0000-7000-8000-0000000000ff");
 
 /** Returns the faults in the access to a registered route; empty when it rejects every caller but those it names. */
-const accessFaults = async (test: TestCore, entry: Route | undefined, method: string, path: string) => {
+const accessFaults = async (
+  test: TestCore,
+  entry: Route | undefined,
+  method: string,
+  path: string,
+) => {
   if (entry === undefined) return ["declares no guard"];
   const { guard } = entry;
-  if (guard.kind === "open") return openRoutes.includes(`${method} ${path}`) ? [] : ["is open and not listed"];
+  if (guard.kind === "open")
+    return openRoutes.includes(`${method} ${path}`) ? [] : ["is open and not listed"];
   const faults: string[] = [];
-  const expectRefusal = async (who: string, call: Parameters<TestCore["api"]>[2], status: number, code?: string) => {
+  const expectRefusal = async (
+    who: string,
+    call: Parameters<TestCore["api"]>[2],
+    status: number,
+    code?: string,
+  ) => {
     const answer = await test.api(method, concrete(path), call);
     if (answer.status !== status || (code !== undefined && answer.body?.code !== code))
       faults.push(`${who}: ${answer.status}, expected ${status}`);
@@ -56,7 +69,12 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
     await expectRefusal("anonymous", nonsense, 401);
     // With a person's token, web may only record that person's sign-in; no scope allows it.
     for (const person of Object.keys(test.people) as PersonName[])
-      await expectRefusal(person, { as: person, body: { outcome: "failure", ...refusedSignIn } }, 403, "forbidden");
+      await expectRefusal(
+        person,
+        { as: person, body: { outcome: "failure", ...refusedSignIn } },
+        403,
+        "forbidden",
+      );
   } else if (guard.kind === "web_itself") {
     await expectRefusal("anonymous", nonsense, 401);
     for (const person of Object.keys(test.people) as PersonName[])
@@ -73,21 +91,38 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
     for (const person of Object.keys(test.people) as PersonName[]) {
       if (!test.people[person].scopes.some((held) => held === guard.scope))
         await expectRefusal(person, { as: person, ...nonsense }, 403, "forbidden");
-      else if ([401, 403].includes((await test.api(method, concrete(path), { as: person, ...nonsense })).status))
+      else if (
+        [401, 403].includes(
+          (await test.api(method, concrete(path), { as: person, ...nonsense })).status,
+        )
+      )
         faults.push(`${person}: refused in spite of the scope`);
     }
   }
   return faults;
 };
 
-const webItself = async (test: TestCore) => ({ bearer: await test.bridgeToken("admin", { sub: "web" }) });
+const webItself = async (test: TestCore) => ({
+  bearer: await test.bridgeToken("admin", { sub: "web" }),
+});
 
 /** The token of a session that an admin's program has. */
 const program = async ({ db, clock, people, bridgeToken }: TestCore) => {
   const id = uuidv7({ clock, entropy: systemEntropy });
   const { userId } = people.admin;
-  const times = { createdAt: new Date(clock.now()), expiresAt: new Date(clock.now() + 3_600_000), revokedAt: null };
-  await insertSession(db, { id, userId, flow: "device", clientName: "a program", remoteAddress: "::1", ...times });
+  const times = {
+    createdAt: new Date(clock.now()),
+    expiresAt: new Date(clock.now() + 3_600_000),
+    revokedAt: null,
+  };
+  await insertSession(db, {
+    id,
+    userId,
+    flow: "device",
+    clientName: "a program",
+    remoteAddress: "::1",
+    ...times,
+  });
   return { bearer: await bridgeToken("admin", { sid: id }) };
 };
 
@@ -98,7 +133,9 @@ afterAll(() => test.close());
 const declared = new Map(test.routes.map((entry) => [nameOf(entry), entry]));
 const registered = registeredIn(test.app);
 
-const withBody = test.routes.filter(({ body, guard }) => body !== undefined && guard.scope !== undefined);
+const withBody = test.routes.filter(
+  ({ body, guard }) => body !== undefined && guard.scope !== undefined,
+);
 
 describe.each([[withBody.length]])("%i routes with a body", () => {
   it.each(withBody.map((entry) => [nameOf(entry), entry] as const))(
@@ -114,9 +151,17 @@ describe.each([[withBody.length]])("%i routes with a body", () => {
       };
       const limit = largeRoutes.includes(path) ? 12 * 131_072 : 131_072;
       const many = `Send less at once: the JSON has more than ${limit} members and elements`;
-      expect(await send(`{"a":[${"{},".repeat(limit / 2)}{}]}`)).toEqual([413, "payload_too_large", many]);
+      expect(await send(`{"a":[${"{},".repeat(limit / 2)}{}]}`)).toEqual([
+        413,
+        "payload_too_large",
+        many,
+      ]);
       const deep = "Nest less: the JSON nests deeper than 32";
-      expect(await send(`{"a":${"[".repeat(40)}${"]".repeat(40)}}`)).toEqual([400, "malformed_json", deep]);
+      expect(await send(`{"a":${"[".repeat(40)}${"]".repeat(40)}}`)).toEqual([
+        400,
+        "malformed_json",
+        deep,
+      ]);
     },
   );
 });
@@ -124,13 +169,18 @@ describe.each([[withBody.length]])("%i routes with a body", () => {
 describe("I1: access is denied by default", () => {
   it("every route of the router is declared, and only the routes listed here are open", () => {
     expect(registered.map(nameOf).sort()).toEqual([...declared.keys()].sort());
-    const openOnes = [...declared.values()].filter(({ guard }) => guard.kind === "open").map(nameOf);
+    const openOnes = [...declared.values()]
+      .filter(({ guard }) => guard.kind === "open")
+      .map(nameOf);
     expect(openOnes.sort()).toEqual([...openRoutes].sort());
   });
 
-  it.each(registered.map((entry) => [nameOf(entry), entry] as const))("%s", async (name, { method, path }) => {
-    expect(await accessFaults(test, declared.get(name), method, path)).toEqual([]);
-  });
+  it.each(registered.map((entry) => [nameOf(entry), entry] as const))(
+    "%s",
+    async (name, { method, path }) => {
+      expect(await accessFaults(test, declared.get(name), method, path)).toEqual([]);
+    },
+  );
 
   it("every route of SCIM rejects callers without its token, admins too", async () => {
     const scim = await createTestCore({ env: scimEnvironment });
@@ -196,7 +246,9 @@ describe("I1: access is denied by default", () => {
     expect(registeredIn(leaky.app).map(nameOf)).toEqual(["GET /v1/leak"]);
     expect(await accessFaults(leaky, careless, "GET", "/v1/leak")).toHaveLength(3);
     expect(await accessFaults(leaky, undefined, "GET", "/v1/leak")).toEqual(["declares no guard"]);
-    expect(await accessFaults(leaky, leak({ kind: "open" }), "GET", "/v1/leak")).toEqual(["is open and not listed"]);
+    expect(await accessFaults(leaky, leak({ kind: "open" }), "GET", "/v1/leak")).toEqual([
+      "is open and not listed",
+    ]);
     await leaky.close();
   });
 });

@@ -34,7 +34,9 @@ it("G5: core that is killed repeatedly has stored all it acknowledged, and in th
   );
   const senders = queues.map(async (queue) => {
     while (queue.acked() < last) {
-      await (running ? queue.connect(running.ingestPort) : Promise.reject(new Error("down"))).catch(() => undefined);
+      await (running ? queue.connect(running.ingestPort) : Promise.reject(new Error("down"))).catch(
+        () => undefined,
+      );
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
   });
@@ -56,9 +58,14 @@ it("G5: core that is killed repeatedly has stored all it acknowledged, and in th
     for (const queue of queues) {
       // Core's last acks may arrive during this query.
       const acked = queue.acked();
-      const found = (await findStored(sql)).filter((each) => each.hostId === queue.hostId && each.sequence <= acked);
+      const found = (await findStored(sql)).filter(
+        (each) => each.hostId === queue.hostId && each.sequence <= acked,
+      );
       const distinct = new Set(found.map(({ sequence }) => sequence)).size;
-      expect({ stored: found.length, distinct }).toEqual({ stored: Number(acked), distinct: Number(acked) });
+      expect({ stored: found.length, distinct }).toEqual({
+        stored: Number(acked),
+        distinct: Number(acked),
+      });
     }
   }
   await all;

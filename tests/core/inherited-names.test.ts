@@ -14,10 +14,23 @@ const configId = await publishTestConfig(test);
 /** What every object has: no lookup of what others send may find it. */
 describe.each(Object.getOwnPropertyNames(Object.prototype))("%s", (name) => {
   it("is no server error in a query, nor as a parameter", async () => {
-    for (const filter of [`-${name}:x`, `${name}>3`, `label.${name}:x`, `state:${name}`, `hb<${name}`]) {
+    for (const filter of [
+      `-${name}:x`,
+      `${name}>3`,
+      `label.${name}:x`,
+      `state:${name}`,
+      `hb<${name}`,
+    ]) {
       const waves = [{ percent: 100, soak_seconds: 0 }];
-      const body = { config_id: configId, filter, waves, gate: { max_failed_percent: 1, states: ["stale"] } };
-      expect((await test.api("POST", "/v1/collector/rollouts", { as: "admin", body })).status).toBe(422);
+      const body = {
+        config_id: configId,
+        filter,
+        waves,
+        gate: { max_failed_percent: 1, states: ["stale"] },
+      };
+      expect((await test.api("POST", "/v1/collector/rollouts", { as: "admin", body })).status).toBe(
+        422,
+      );
     }
     for (const query of [`${name}=x`, `state=${name}`, `sort=${name}`, `label=${name}:x`]) {
       const { status } = await test.api("GET", `/v1/collector/health?${query}`, { as: "auditor" });
@@ -30,8 +43,15 @@ describe.each(Object.getOwnPropertyNames(Object.prototype))("%s", (name) => {
     expect(column?.[1]({ labels: {} } as FleetHealthRow)).toBeNull();
     const payload = new TextEncoder().encode("a line");
     const envelope = { kind: name, source: "x", attributes: {} };
-    expect([...recordTexts({ ...envelope, payload, observedAt: null, receivedAt: 0n })]).toHaveLength(1);
-    const line = { ...envelope, host_id: "h", received_at: "2026-06-01T12:00:00Z", payload: payload.toBase64() };
+    expect([
+      ...recordTexts({ ...envelope, payload, observedAt: null, receivedAt: 0n }),
+    ]).toHaveLength(1);
+    const line = {
+      ...envelope,
+      host_id: "h",
+      received_at: "2026-06-01T12:00:00Z",
+      payload: payload.toBase64(),
+    };
     expect(otlpLineOf(line as unknown as EnvelopeLine)).toContain("a line");
   });
 });

@@ -40,8 +40,15 @@ const core = await listenHttp({ fetch: (request) => web.core.fetch(request) }, a
 const handshakes = { burst: 1e9, perSecond: 1e9, unfinishedMax: 1e3 };
 const callers = { faultsBurst: 1e9, connectionsOfIdentityMax: 1e3, callsOfIdentityMax: 1e3 };
 const managementPaths = new Set(["/v1/collector/heartbeat"]);
-const ingest = await startTestIngest({ needs: { log }, listener: { handshakes, callers, managementPaths } });
-const metrics = await serveMetrics(address, { render: async () => ({ type: "text/plain", content: "" }) }, onFailure);
+const ingest = await startTestIngest({
+  needs: { log },
+  listener: { handshakes, callers, managementPaths },
+});
+const metrics = await serveMetrics(
+  address,
+  { render: async () => ({ type: "text/plain", content: "" }) },
+  onFailure,
+);
 const listen = { listen: "127.0.0.1:0" };
 const otlp = createOtlpSource(
   { grpc: listen, http: listen },
@@ -59,7 +66,9 @@ const enrolled = { ca: ingest.caPem, ...certificates[2]?.[1] };
 afterAll(async () => {
   metrics.close();
   await Promise.all(
-    [core, otlp, status, ingest, foreign, web].map((each) => ("stop" in each ? each.stop() : each.close(0))),
+    [core, otlp, status, ingest, foreign, web].map((each) =>
+      "stop" in each ? each.stop() : each.close(0),
+    ),
   );
   await rm(folder, { recursive: true });
   if (reportFile !== undefined) writeFileSync(`${reportFile}.listeners`, JSON.stringify(answers));
@@ -69,24 +78,85 @@ const portOf = (text = ""): number => Number(text.split(":").at(-1));
 const plain = (port: number) => () => connect(port, "127.0.0.1");
 const encrypted = (protocol: string) =>
   certificates.map(([name, certificate]): [string, () => Socket] => {
-    const to = { port: ingest.port, host: "localhost", ca: ingest.caPem, ALPNProtocols: [protocol] };
+    const to = {
+      port: ingest.port,
+      host: "localhost",
+      ca: ingest.caPem,
+      ALPNProtocols: [protocol],
+    };
     return [`ingest with ${name} certificate`, () => connectTls({ ...to, ...certificate })];
   });
 
-const authority = fc.constantFrom("x", "", "[x", "x:99999", "%2Ftmp%2Fs", "::1:8443", "[::1]:8443", "a b", "a@b", "\\");
+const authority = fc.constantFrom(
+  "x",
+  "",
+  "[x",
+  "x:99999",
+  "%2Ftmp%2Fs",
+  "::1:8443",
+  "[::1]:8443",
+  "a b",
+  "a@b",
+  "\\",
+);
 const logs = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
-const calls = ["/svc.ingest.v1.IngestService/Submit", "/svc.ingest.v1.IngestService/Forward", logs, "/v1/logs"];
-const others = ["/", "*", "//[x", "http://[x/", "http://x:99999/v1", "", "/%", "/../..", "\\", "/?[", "x", "/login"];
-const target = fc.constantFrom(...calls, ...others, "/v1/collector/heartbeat", "/readyz", "/v1/operator/whoami");
+const calls = [
+  "/svc.ingest.v1.IngestService/Submit",
+  "/svc.ingest.v1.IngestService/Forward",
+  logs,
+  "/v1/logs",
+];
+const others = [
+  "/",
+  "*",
+  "//[x",
+  "http://[x/",
+  "http://x:99999/v1",
+  "",
+  "/%",
+  "/../..",
+  "\\",
+  "/?[",
+  "x",
+  "/login",
+];
+const target = fc.constantFrom(
+  ...calls,
+  ...others,
+  "/v1/collector/heartbeat",
+  "/readyz",
+  "/v1/operator/whoami",
+);
 /** The first more often than any other, so that some requests reach a handler. */
 const mostly = (first: string, ...rest: string[]) =>
   fc.oneof({ weight: 2, arbitrary: fc.constant(first) }, fc.constantFrom(first, ...rest));
-const method = mostly("POST", "GET", "HEAD", "OPTIONS", "PUT", "CONNECT", "TRACE", "PRI", "post", "", "G T");
+const method = mostly(
+  "POST",
+  "GET",
+  "HEAD",
+  "OPTIONS",
+  "PUT",
+  "CONNECT",
+  "TRACE",
+  "PRI",
+  "post",
+  "",
+  "G T",
+);
 const version = mostly("HTTP/1.1", "HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/1.1 x", "");
 const header = fc.oneof(
-  { weight: 4, arbitrary: fc.tuple(fc.constant("content-type"), mostly("application/grpc", "application/json", "x")) },
+  {
+    weight: 4,
+    arbitrary: fc.tuple(
+      fc.constant("content-type"),
+      mostly("application/grpc", "application/json", "x"),
+    ),
+  },
   fc.tuple(fc.constant("host"), authority),
-  fc.tuple(mostly("expect", "te", "connection", "upgrade", "content-length"), mostly("100-continue", "h2c", "5", "-1")),
+  fc.tuple(
+    mostly("expect", "te", "connection", "upgrade", "content-length"),
+    mostly("100-continue", "h2c", "5", "-1"),
+  ),
 );
 const headers = fc.uniqueArray(header, { maxLength: 3, selector: ([name]) => name });
 const body = mostly("\0\0\0\0\0", "", "{}", "\0\0\0\0\x02\xff\xff");
@@ -101,14 +171,19 @@ const sendAll = async <Sample>(
   const samples = fc.sample(of, { seed, numRuns }).values();
   const counts: Record<string, number> = {};
   const sending = async () => {
-    for (const sample of samples) for (const end of await send(sample)) counts[end] = (counts[end] ?? 0) + 1;
+    for (const sample of samples)
+      for (const end of await send(sample)) counts[end] = (counts[end] ?? 0) + 1;
   };
   await Promise.all(Array.from({ length: 8 }, sending));
   answers[name] = counts;
   expect(failures()).toEqual([]);
 };
 /** Sends bytes on a connection, until `isOver` of what came back, or its end. */
-const exchange = (socket: Socket, bytes: Uint8Array, isOver: (received: Buffer) => boolean): Promise<Buffer> =>
+const exchange = (
+  socket: Socket,
+  bytes: Uint8Array,
+  isOver: (received: Buffer) => boolean,
+): Promise<Buffer> =>
   new Promise((resolve) => {
     let received = Buffer.alloc(0);
     socket.on("error", () => undefined).once("close", () => resolve(received));
@@ -138,7 +213,9 @@ it.each([
       const text = `${sent.method} ${sent.target} ${sent.version}\r\n${lines}\r\n${sent.body}`;
       const socket = open();
       // A request that may be incomplete would wait for its rest.
-      const received = exchange(socket, Buffer.from(text, "latin1"), (bytes) => bytes.includes("HTTP"));
+      const received = exchange(socket, Buffer.from(text, "latin1"), (bytes) =>
+        bytes.includes("HTTP"),
+      );
       if (isSaid) socket.end();
       return [/HTTP\/1.1 (\d+)/.exec((await received).toString("latin1"))?.[1] ?? "none"];
     },
@@ -155,14 +232,16 @@ const pseudo = fc.tuple(
   maybe(":authority", authority),
   fc.option(fc.tuple(mostly(":status", ":protocol", ":x", ":path"), mostly("200")), { freq: 1 }),
 );
-const literal = (text: string): Buffer => Buffer.from(`${String.fromCharCode(text.length)}${text}`, "latin1");
+const literal = (text: string): Buffer =>
+  Buffer.from(`${String.fromCharCode(text.length)}${text}`, "latin1");
 /** Returns how the streams of a connection ended: with a frame that has END_STREAM, or a reset. */
 const endsOf = (received: Buffer): string[] => {
   const ends: string[] = [];
   for (let at = 0; at + 9 <= received.length; at += 9 + received.readUIntBE(at, 3)) {
     const [type, flags = 0] = received.subarray(at + 3);
     if (type === frameTypes.reset) ends.push("reset");
-    else if ((type === frameTypes.headers || type === frameTypes.data) && flags & 1) ends.push("answered");
+    else if ((type === frameTypes.headers || type === frameTypes.data) && flags & 1)
+      ends.push("answered");
   }
   return ends;
 };
@@ -178,7 +257,9 @@ it.each([["OTLP by gRPC", plain(portOf(otlp.addresses.grpc))] as const, ...encry
       async (sent) => {
         const frames = sent.flatMap(({ pseudo, headers, body }, index) => {
           const fields = [...pseudo.filter((each) => each !== null), ...headers];
-          const block = Buffer.concat(fields.flatMap(([key, value]) => [Buffer.of(0), literal(key), literal(value)]));
+          const block = Buffer.concat(
+            fields.flatMap(([key, value]) => [Buffer.of(0), literal(key), literal(value)]),
+          );
           const data = Buffer.from(body, "latin1");
           return [
             http2Frame(frameTypes.headers, 4, 2 * index + 1, block),
@@ -219,7 +300,9 @@ const http1 = [
   ),
   "net.server.socket socket close",
 ];
-const http2 = ["data", "end", "close"].map((event) => `http2.server.stream.created stream ${event}`);
+const http2 = ["data", "end", "close"].map(
+  (event) => `http2.server.stream.created stream ${event}`,
+);
 
 describe("a callback that throws", () => {
   const events = ["uncaughtException", "unhandledRejection"];
@@ -232,7 +315,8 @@ describe("a callback that throws", () => {
   });
   afterAll(() => {
     over.resolve();
-    for (const [index, event] of events.entries()) for (const listener of own[index] ?? []) process.on(event, listener);
+    for (const [index, event] of events.entries())
+      for (const listener of own[index] ?? []) process.on(event, listener);
   });
 
   const ended = (exchange: EventEmitter) =>
@@ -248,7 +332,15 @@ describe("a callback that throws", () => {
     (port: number, path: string, request: typeof httpsRequest = httpRequest) =>
     () => {
       const type = { "content-type": "application/json" };
-      const sent = request({ host: "localhost", port, path, method: "POST", agent: false, headers: type, ...enrolled });
+      const sent = request({
+        host: "localhost",
+        port,
+        path,
+        method: "POST",
+        agent: false,
+        headers: type,
+        ...enrolled,
+      });
       sent.end("{}");
       return ended(sent);
     };
@@ -271,25 +363,35 @@ describe("a callback that throws", () => {
     ["metrics", post(metrics.port, "/metrics"), http1],
     ["ingest by HTTP/1.1", post(ingest.port, "/", httpsRequest), http1],
     ["ingest", stream(url, { ...grpc, ":path": calls[0] ?? "" }), http2],
-    ["management", stream(url, { ":path": "/v1/collector/heartbeat", "content-length": "5" }), http2],
+    [
+      "management",
+      stream(url, { ":path": "/v1/collector/heartbeat", "content-length": "5" }),
+      http2,
+    ],
     ["OTLP by HTTP", post(portOf(otlp.addresses.http), "/v1/logs"), http1],
     ["OTLP by gRPC", stream(`http://${otlp.addresses.grpc}`, { ...grpc, ":path": logs }), http2],
     ["the status", ask, ["net.server.socket socket close"]],
-  ])("W1: ends its request alone, with one report, in each layer of %s", { timeout }, async (name, send, layers) => {
-    const usual = await send();
-    for (const layer of layers)
-      for (const [way, act] of Object.entries(ways)) {
-        const error = new Error(`${name} ${layer} ${way}`);
-        const [channel = "", part = "", event = ""] = layer.split(" ");
-        const plant = (message: unknown) => {
-          unsubscribe(channel, plant);
-          (message as Record<string, EventEmitter>)[part]?.once(event, () => void act(error));
-        };
-        subscribe(channel, plant);
-        const before = failures().length;
-        await send();
-        await expect.poll(() => failures().slice(before), { interval: 1 }).toEqual([String(error)]);
-        expect(await send()).toBe(usual);
-      }
-  });
+  ])(
+    "W1: ends its request alone, with one report, in each layer of %s",
+    { timeout },
+    async (name, send, layers) => {
+      const usual = await send();
+      for (const layer of layers)
+        for (const [way, act] of Object.entries(ways)) {
+          const error = new Error(`${name} ${layer} ${way}`);
+          const [channel = "", part = "", event = ""] = layer.split(" ");
+          const plant = (message: unknown) => {
+            unsubscribe(channel, plant);
+            (message as Record<string, EventEmitter>)[part]?.once(event, () => void act(error));
+          };
+          subscribe(channel, plant);
+          const before = failures().length;
+          await send();
+          await expect
+            .poll(() => failures().slice(before), { interval: 1 })
+            .toEqual([String(error)]);
+          expect(await send()).toBe(usual);
+        }
+    },
+  );
 });

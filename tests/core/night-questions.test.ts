@@ -8,7 +8,12 @@ import { beforeAll, expect, it } from "vitest";
 import { dayMs, hourMs } from "../../kit/clock.ts";
 import { formatBytes } from "../../ui/app/format/format.ts";
 import { clicksFrom, type Operator } from "../support/operator.ts";
-import { morning, nightOptions, type RecordedNight, recordNight } from "../support/recorded-night.ts";
+import {
+  morning,
+  nightOptions,
+  type RecordedNight,
+  recordNight,
+} from "../support/recorded-night.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, browser } = await startWebInBrowser({ core: nightOptions });
@@ -17,7 +22,12 @@ beforeAll(async () => {
   night = await recordNight(web.core);
 }, 300_000);
 
-const answer = (question: string, start: "/" | "/fleet", clicks: number, find: (operator: Operator) => Promise<void>) =>
+const answer = (
+  question: string,
+  start: "/" | "/fleet",
+  clicks: number,
+  find: (operator: Operator) => Promise<void>,
+) =>
   it(`${question}: ${clicks} ${clicks === 1 ? "click" : "clicks"} from ${start}`, async () => {
     expect(await clicksFrom({ browser, web, now: morning }, start, find)).toBe(clicks);
   });
@@ -27,33 +37,49 @@ const mainLink = ({ page }: Operator, name: string) =>
 const cellsOf = (table: Locator): Promise<string[][]> =>
   table
     .locator("tbody tr")
-    .evaluateAll((rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent ?? "")));
+    .evaluateAll((rows) =>
+      rows.map((row) => [...row.children].map((cell) => cell.textContent ?? "")),
+    );
 /** `web-3`, `web-9` and so on: rack `r3`, which has no power since 02:20. */
 const dark = Array.from({ length: 10 }, (_, n) => `web-${3 + 6 * n}`);
 
-answer("which hosts lost data last night, how much and why", "/fleet", 1, async ({ page, click }) => {
-  await click(page.getByRole("link", { name: /^60 hosts: 12 with an incomplete hour in the last 24 h/ }));
-  await page.getByText("60 hosts: 12 with an incomplete hour").waitFor();
-  const rows = await cellsOf(page.getByRole("table"));
-  // Core was out from 03:05 to 03:20, which lost nothing: the accounts of that hour came later.
-  expect(rows.map(([host, hours, worst]) => [host, hours, worst]).toSorted()).toEqual(
-    [
-      ...dark.map((host) => [host, "9", "Silent2026-11-27 10:00"]),
-      ["web-1", "1", "Short2026-11-27 10:00310 records dropped at the host"],
-      ["web-8", "1", "Short2026-11-27 02:0040 records rejected by core"],
-    ].toSorted(),
-  );
-});
+answer(
+  "which hosts lost data last night, how much and why",
+  "/fleet",
+  1,
+  async ({ page, click }) => {
+    await click(
+      page.getByRole("link", { name: /^60 hosts: 12 with an incomplete hour in the last 24 h/ }),
+    );
+    await page.getByText("60 hosts: 12 with an incomplete hour").waitFor();
+    const rows = await cellsOf(page.getByRole("table"));
+    // Core was out from 03:05 to 03:20, which lost nothing: the accounts of that hour came later.
+    expect(rows.map(([host, hours, worst]) => [host, hours, worst]).toSorted()).toEqual(
+      [
+        ...dark.map((host) => [host, "9", "Silent2026-11-27 10:00"]),
+        ["web-1", "1", "Short2026-11-27 10:00310 records dropped at the host"],
+        ["web-8", "1", "Short2026-11-27 02:0040 records rejected by core"],
+      ].toSorted(),
+    );
+  },
+);
 
-answer("is it this host, or a rack, a version, a config, a core", "/fleet", 1, async ({ page, click }) => {
-  await click(page.getByRole("button", { name: "In common" }));
-  const panel = page.getByRole("region", { name: "What these hosts have in common" });
-  await panel.getByRole("heading", { name: "What hosts that need attention have in common" }).waitFor();
-  await panel.getByText("label rack:r3").waitFor();
-  expect(await panel.getByRole("listitem").allTextContents()).toEqual([
-    "label rack:r310 of 10 here, 0 of 50 elsewhere",
-  ]);
-});
+answer(
+  "is it this host, or a rack, a version, a config, a core",
+  "/fleet",
+  1,
+  async ({ page, click }) => {
+    await click(page.getByRole("button", { name: "In common" }));
+    const panel = page.getByRole("region", { name: "What these hosts have in common" });
+    await panel
+      .getByRole("heading", { name: "What hosts that need attention have in common" })
+      .waitFor();
+    await panel.getByText("label rack:r3").waitFor();
+    expect(await panel.getByRole("listitem").allTextContents()).toEqual([
+      "label rack:r310 of 10 here, 0 of 50 elsewhere",
+    ]);
+  },
+);
 
 answer("what changed before it broke, and who did it", "/fleet", 1, async ({ page, click }) => {
   await click(page.getByRole("link", { name: "web-7", exact: true }));
@@ -61,26 +87,35 @@ answer("what changed before it broke, and who did it", "/fleet", 1, async ({ pag
   await events.first().waitFor();
   const [outage, assigned] = await events.allTextContents();
   expect(outage).toContain("2026-11-27 03:05:00 UTCCore could not receive for 15 min");
-  expect(assigned).toMatch(/^Config assigned by ada@example\.test.*2026-11-27 02:10:00 UTCconfig: [0-9a-f]{6}$/);
+  expect(assigned).toMatch(
+    /^Config assigned by ada@example\.test.*2026-11-27 02:10:00 UTCconfig: [0-9a-f]{6}$/,
+  );
 });
 
 answer("what is wrong with a host that runs twice", "/fleet", 1, async ({ page, click }) => {
   await click(page.getByRole("link", { name: "web-10", exact: true }));
-  const clone = page.getByRole("dialog").locator(".timeline li", { hasText: "Two processes use one certificate" });
+  const clone = page
+    .getByRole("dialog")
+    .locator(".timeline li", { hasText: "Two processes use one certificate" });
   await clone.getByText("2026-11-27 04:01:00 UTC").waitFor();
 });
 
 answer("is the new version worse than the old", "/fleet", 1, async ({ page, click }) => {
   await click(page.getByRole("button", { name: "Changes" }));
-  const change = page.getByRole("region", { name: "Upgrades and changes of labels" }).getByRole("listitem");
+  const change = page
+    .getByRole("region", { name: "Upgrades and changes of labels" })
+    .getByRole("listitem");
   const upgraded = change.filter({ hasText: "version 1.2.3 to 2.0.0" });
   await upgraded.getByText(/^25 hosts, 2026-11-27 05:09:00 UTC/).waitFor();
-  await upgraded.getByText(/^Worse: memory \+25 % .*, 25 changed hosts against 25 similar unchanged ones\.$/).waitFor();
+  await upgraded
+    .getByText(/^Worse: memory \+25 % .*, 25 changed hosts against 25 similar unchanged ones\.$/)
+    .waitFor();
 });
 
 answer("is the new config worse than the old", "/fleet", 1, async (operator) => {
   await operator.click(mainLink(operator, "Rollouts"));
-  const verdict = "Wave 1: Worse: memory +50 % (+50 to +50), 24 changed hosts against 24 similar unchanged ones.";
+  const verdict =
+    "Wave 1: Worse: memory +50 % (+50 to +50), 24 changed hosts against 24 similar unchanged ones.";
   expect(night.paused).toEqual({ code: "worse_than_control", detail: verdict });
   await operator.page.getByRole("cell", { name: "Paused" }).getByText(verdict).waitFor();
 });
@@ -111,12 +146,23 @@ answer("who sends most, and what does it take on disk", "/", 1, async ({ page, c
       (select sum(payload_bytes) from ingest_hour where hour < '2026-11-27T00:00Z') as payload`);
   const share = Number(yesterday?.disk) / Number(yesterday?.payload);
   const disk = ((14 * 200 * 1024 * 1024 * dayMs) / (24.5 * hourMs)) * 30 * share;
-  expect(first).toEqual(["web-2", "2.7 GiB", "79 %", "14,000", formatBytes(Math.round(disk)), "not known yet"]);
+  expect(first).toEqual([
+    "web-2",
+    "2.7 GiB",
+    "79 %",
+    "14,000",
+    formatBytes(Math.round(disk)),
+    "not known yet",
+  ]);
 });
 
 answer("why is data of 10:00 to 10:20 missing", "/fleet", 2, async ({ page, click }) => {
-  await click(page.getByRole("link", { name: /^60 hosts: 12 with an incomplete hour in the last 24 h/ }));
-  await click(page.getByRole("row", { name: /^web-1 / }).getByRole("link", { name: "2026-11-27 10:00" }));
+  await click(
+    page.getByRole("link", { name: /^60 hosts: 12 with an incomplete hour in the last 24 h/ }),
+  );
+  await click(
+    page.getByRole("row", { name: /^web-1 / }).getByRole("link", { name: "2026-11-27 10:00" }),
+  );
   const account = page.getByRole("region", { name: "Account of 2026-11-27 10:00 UTC" });
   await account.getByText("310 records dropped at the host.").waitFor();
   expect(await account.textContent()).toMatch(/Dropped: the queue was full310/);
@@ -140,14 +186,25 @@ answer("are core, database and export well", "/fleet", 1, async (operator) => {
   const stateOf = (part: string) => rows.find(([name]) => name === part)?.[1];
   expect(rows[0]?.at(-1)).toBe("the last commit failed: no space left on device");
   expect(
-    ["ingest committer of core-2", "ingest committer of core-1", "database of core-1", "export backend"].map(stateOf),
+    [
+      "ingest committer of core-2",
+      "ingest committer of core-1",
+      "database of core-1",
+      "export backend",
+    ].map(stateOf),
   ).toEqual(["not ready", "ready", "ready", "ready"]);
 });
 
 answer("what did the page say at 02:41", "/fleet", 1, async ({ page, query }) => {
   await query("at:02:41");
   await page.getByText("The past, at 2026-11-27 02:41:00 UTC").waitFor();
-  expect(night.at0241).toMatchObject({ needs_attention: 10, enrolled: 60, by_state: { stale: 10, healthy: 50 } });
+  expect(night.at0241).toMatchObject({
+    needs_attention: 10,
+    enrolled: 60,
+    by_state: { stale: 10, healthy: 50 },
+  });
   await page.getByText("10 hosts need attention, of 60 hosts").waitFor();
-  await expect.poll(() => page.locator(".chip", { hasText: "Stale" }).locator("b").textContent()).toBe("10");
+  await expect
+    .poll(() => page.locator(".chip", { hasText: "Stale" }).locator("b").textContent())
+    .toBe("10");
 });

@@ -33,16 +33,24 @@ describe("the OpenAPI document", () => {
     expect(status).toBe(200);
     const etag = headers.get("etag") ?? "";
     for (const tags of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
-      const again = await test.api("GET", "/v1/openapi.json", { headers: { "If-None-Match": tags } });
+      const again = await test.api("GET", "/v1/openapi.json", {
+        headers: { "If-None-Match": tags },
+      });
       expect([tags, again.status]).toEqual([tags, 304]);
     }
-    const changed = await test.api("GET", "/v1/openapi.json", { headers: { "If-None-Match": '"other"' } });
+    const changed = await test.api("GET", "/v1/openapi.json", {
+      headers: { "If-None-Match": '"other"' },
+    });
     expect(changed.status).toBe(200);
     expect(await new Validator().validate({ ...body })).toEqual({ valid: true });
     const documented = Object.entries(body.paths).flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path.replace(/\{([a-z_]+)\}/g, ":$1")}`),
+      Object.keys(methods).map(
+        (method) => `${method.toUpperCase()} ${path.replace(/\{([a-z_]+)\}/g, ":$1")}`,
+      ),
     );
-    expect(documented.sort()).toEqual(test.routes.map(({ method, path }) => `${method} ${path}`).sort());
+    expect(documented.sort()).toEqual(
+      test.routes.map(({ method, path }) => `${method} ${path}`).sort(),
+    );
     const ids = Object.values(body.paths).flatMap((methods) =>
       Object.values(methods).map(({ operationId }) => operationId),
     );
@@ -52,15 +60,18 @@ describe("the OpenAPI document", () => {
   it.each(documentedRoutes().map((entry) => [`${entry.method} ${entry.path}`, entry] as const))(
     "%s: its examples satisfy its schemas",
     (_, { body, replies }) => {
-      if (body?.example !== undefined) expect(v.safeParse(body.schema, body.example).issues).toBeUndefined();
+      if (body?.example !== undefined)
+        expect(v.safeParse(body.schema, body.example).issues).toBeUndefined();
       for (const { schema, example } of Object.values(replies))
-        if (schema && example !== undefined) expect(v.safeParse(schema, example).issues).toBeUndefined();
+        if (schema && example !== undefined)
+          expect(v.safeParse(schema, example).issues).toBeUndefined();
     },
   );
 
   it("documents the headers of a refusal", async () => {
     const { body } = await test.api<OpenApi>("GET", "/v1/openapi.json");
-    const named = (status: number) => Object.keys(body.paths["/v1/whoami"]?.get?.responses[status]?.headers ?? {});
+    const named = (status: number) =>
+      Object.keys(body.paths["/v1/whoami"]?.get?.responses[status]?.headers ?? {});
     const refusal = await test.api("GET", "/v1/whoami");
     expect(named(refusal.status)).toEqual(["X-Request-Id", "WWW-Authenticate"]);
     for (const name of named(refusal.status))
@@ -70,16 +81,22 @@ describe("the OpenAPI document", () => {
 
   it("states what core accepts: patterns, formats, what 0 means, caps and the answer to large headers", async () => {
     const { paths } = JSON.parse(readFileSync("proto/openapi.json", "utf8"));
-    const bodyOf = (path: string) => paths[path].post.requestBody.content["application/json"].schema;
+    const bodyOf = (path: string) =>
+      paths[path].post.requestBody.content["application/json"].schema;
     const [, failure] = bodyOf("/v1/operator/sign-ins").oneOf;
     expect(failure.properties.reason_code.pattern).toBe("^[a-z][a-z0-9_]{0,63}$");
     expect(failure.properties.remote_addr.anyOf).toEqual([{ format: "ipv4" }, { format: "ipv6" }]);
     const token = bodyOf("/v1/collector/enrollment-policies/{id}/tokens").properties;
     expect(token.max_uses.description).toContain("0 means unlimited");
-    expect(token.ttl_seconds).toMatchObject({ maximum: 604_800, description: "0 means 3600: an hour" });
+    expect(token.ttl_seconds).toMatchObject({
+      maximum: 604_800,
+      description: "0 means 3600: an hour",
+    });
     const policy = bodyOf("/v1/collector/enrollment-policies").properties;
     expect(policy.certificate_ttl_seconds.description).toContain("it is capped");
-    expect(new RegExp(policy.allowed_identity_prefixes.items.pattern).test("spiffe://a.test/hosts/")).toBe(true);
+    expect(
+      new RegExp(policy.allowed_identity_prefixes.items.pattern).test("spiffe://a.test/hosts/"),
+    ).toBe(true);
     for (const methods of Object.values<Record<string, Operation>>(paths))
       for (const { responses } of Object.values(methods)) expect(responses).toHaveProperty("431");
   });

@@ -4,7 +4,10 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseDocument } from "yaml";
 import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
-import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database/database.ts";
+import {
+  type ConnectedDatabase,
+  connectDatabase,
+} from "../../functions/store/database/database.ts";
 import { destroyClient, openCopyClient } from "../../functions/store/ingest/copy-transaction.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { awaitPeople } from "../../scripts/lab/await-people.ts";
@@ -13,15 +16,30 @@ import { startConversation } from "../../scripts/lab/chat-client.ts";
 import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
 import { type DirectoryApi, startDirectoryApi } from "../../scripts/lab/directory-api.ts";
 import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
-import { type IdentityProvider, startIdentityProvider } from "../../scripts/lab/identity-provider.ts";
-import { createOperatorApi, createPolicyWithToken, type OperatorApi } from "../../scripts/lab/operator-api.ts";
+import {
+  type IdentityProvider,
+  startIdentityProvider,
+} from "../../scripts/lab/identity-provider.ts";
+import {
+  createOperatorApi,
+  createPolicyWithToken,
+  type OperatorApi,
+} from "../../scripts/lab/operator-api.ts";
 import { people, testTenantId } from "../../scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "../../scripts/lab/user-agent.ts";
 import { walkSignIn } from "../../scripts/lab/walk-sign-in.ts";
 import { findPorts } from "../../scripts/ports.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../scripts/postgres/embedded-postgres.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
-import { canStartPgBouncer, type PoolMode, type RunningPgBouncer, startPgBouncer } from "../support/pgbouncer.ts";
+import {
+  canStartPgBouncer,
+  type PoolMode,
+  type RunningPgBouncer,
+  startPgBouncer,
+} from "../support/pgbouncer.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
@@ -80,8 +98,18 @@ interface PooledDeployment {
 }
 const deployments: PooledDeployment[] = [
   { mode: "direct", settings: {}, withSessionUrl: false, role: "postgres" },
-  { mode: "session", settings: { default_pool_size: 60 }, withSessionUrl: false, role: "owner_session" },
-  { mode: "transaction", settings: { default_pool_size: 5 }, withSessionUrl: true, role: "postgres" },
+  {
+    mode: "session",
+    settings: { default_pool_size: 60 },
+    withSessionUrl: false,
+    role: "owner_session",
+  },
+  {
+    mode: "transaction",
+    settings: { default_pool_size: 5 },
+    withSessionUrl: true,
+    role: "postgres",
+  },
 ];
 
 describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
@@ -104,16 +132,31 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
     const cleanup = new AsyncDisposableStack();
 
     beforeAll(async () => {
-      const admin = connectDatabase({ url: server.url(), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
+      const admin = connectDatabase({
+        url: server.url(),
+        openSocket: openDatabaseSocket,
+        deadlineMs: 60_000,
+      });
       await admin.sql.unsafe(`create role owner_${mode} login`);
       await admin.sql.unsafe(`create database ${mode} owner ${role}`);
-      await admin.sql.unsafe(`create role web_${mode} login; alter role web_${mode} set statement_timeout = '5s'`);
+      await admin.sql.unsafe(
+        `create role web_${mode} login; alter role web_${mode} set statement_timeout = '5s'`,
+      );
 
-      const defaults = Object.entries({ ...otherDefaults, ...(mode === "transaction" ? {} : sessionDefaults) });
+      const defaults = Object.entries({
+        ...otherDefaults,
+        ...(mode === "transaction" ? {} : sessionDefaults),
+      });
       for (const [name, value] of defaults)
-        await admin.sql.unsafe(`alter database ${mode} set ${name} = ${name === "search_path" ? value : `'${value}'`}`);
+        await admin.sql.unsafe(
+          `alter database ${mode} set ${name} = ${name === "search_path" ? value : `'${value}'`}`,
+        );
       await admin.close();
-      database = connectDatabase({ url: server.url(mode), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
+      database = connectDatabase({
+        url: server.url(mode),
+        openSocket: openDatabaseSocket,
+        deadlineMs: 60_000,
+      });
       cleanup.defer(() => database.close());
       await database.sql`create schema elsewhere`;
       const roles = [`web_${mode}`, `owner_${mode}`];
@@ -181,7 +224,12 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
 
     it("answers statements that are called together, in a transaction and outside", async () => {
       const url = env.SVC_DATABASE_URL ?? "";
-      const { sql, close } = connectDatabase({ url, pooled: withSessionUrl, connectionsMax: 1, deadlineMs: 10_000 });
+      const { sql, close } = connectDatabase({
+        url,
+        pooled: withSessionUrl,
+        connectionsMax: 1,
+        deadlineMs: 10_000,
+      });
       // The driver sends a statement without parameters in one message, and others in two steps.
       const ask = (client: typeof sql) =>
         Promise.all(
@@ -199,8 +247,11 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
     });
 
     it("D10: migrates the database and syncs the directory", async () => {
-      const isSync = ({ msg, job }: Record<string, unknown>) => msg === "job done" && job === "directory sync";
-      await expect.poll(() => core.records.find(isSync)).toMatchObject({ outcome: "synced", users: 3 });
+      const isSync = ({ msg, job }: Record<string, unknown>) =>
+        msg === "job done" && job === "directory sync";
+      await expect
+        .poll(() => core.records.find(isSync))
+        .toMatchObject({ outcome: "synced", users: 3 });
     });
 
     it("D10: enrolls a host", async () => {
@@ -226,7 +277,9 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
         pki.serverCaFile,
         "--config-dir",
         host(),
-        ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
+        ...(process.geteuid?.() === 0
+          ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"]
+          : []),
       );
       expect(await enroll.exited, enroll.stderr).toBe(0);
     });
@@ -234,17 +287,26 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
     it("D10: stores what the host sends, its heartbeats too, until its identity is revoked", async () => {
       const log = join(dir, `${mode}.log`);
       const document = parseDocument(await readFile(config(), "utf8"));
-      document.set("sources", document.createNode([{ type: "file", include: [log], start_at: "beginning" }]));
+      document.set(
+        "sources",
+        document.createNode([{ type: "file", include: [log], start_at: "beginning" }]),
+      );
       await writeFile(config(), document.toString());
       await writeFile(log, "one\ntwo\n");
       const run = collector("run", "--config", config());
       await expect.poll(payloads, { message: run.stderr }).toEqual(["one", "two"]);
-      await expect.poll(async () => (await database.sql`select 1 from collector_health`).length).toBe(1);
+      await expect
+        .poll(async () => (await database.sql`select 1 from collector_health`).length)
+        .toBe(1);
       await appendFile(log, "three\n");
       await expect.poll(payloads).toEqual(["one", "two", "three"]);
       const [row] = await database.sql<{ id: string }[]>`select id from collector_identity`;
-      await operator("admin", "POST", `/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
-      await expect.poll(() => JSON.stringify(run.records)).toMatch(/identity_revoked|certificate_revoked/);
+      await operator("admin", "POST", `/v1/collector/identities/${row?.id}/revoke`, {
+        reason_code: "lost_device",
+      });
+      await expect
+        .poll(() => JSON.stringify(run.records))
+        .toMatch(/identity_revoked|certificate_revoked/);
       expect(await stopProgram(run)).toBe(0);
     });
 
@@ -252,9 +314,14 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
       const backend = await startOtlpBackend();
       cleanup.defer(() => backend.close());
       const { SVC_DATABASE_URL = "", SVC_DATABASE_SESSION_URL = SVC_DATABASE_URL } = env;
-      const settings = { SVC_DATABASE_URL: SVC_DATABASE_SESSION_URL, SVC_EXPORT_ENDPOINT: backend.httpUrl };
+      const settings = {
+        SVC_DATABASE_URL: SVC_DATABASE_SESSION_URL,
+        SVC_EXPORT_ENDPOINT: backend.httpUrl,
+      };
       const program = startProgram("functions/main.ts", ["export"], settings);
-      await expect.poll(() => backend.lines(), { message: program.stderr }).toEqual(["one", "two", "three"]);
+      await expect
+        .poll(() => backend.lines(), { message: program.stderr })
+        .toEqual(["one", "two", "three"]);
       expect(await stopProgram(program), program.stderr).toBe(0);
     });
 
@@ -263,7 +330,9 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
       await walkSignIn(agent, { origin, account: people.auditor.subject });
       expect((await agent.fetch(`${origin}/api/core/whoami`)).status).toBe(200);
       const health = await agent.fetch(`${origin}/api/core/collector/health`);
-      expect(await health.json()).toMatchObject({ items: [{ identity: identityPrefix + mode, state: "revoked" }] });
+      expect(await health.json()).toMatchObject({
+        items: [{ identity: identityPrefix + mode, state: "revoked" }],
+      });
     });
 
     // Through PgBouncer the role that core makes for the chat cannot log in: its file of users does not name it.
@@ -271,7 +340,10 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
       it("D10: lets the chat read the fleet", async () => {
         const headers = { Origin: origin };
         const conversation = await startConversation((path, init) =>
-          agent.fetch(`${origin}/api/core/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } }),
+          agent.fetch(`${origin}/api/core/chat${path}`, {
+            ...init,
+            headers: { ...init?.headers, ...headers },
+          }),
         );
         const { results } = await conversation.ask("Which versions run in the fleet?");
         expect(results.map(({ kind }) => kind)).toContain("rows");
@@ -284,16 +356,25 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
     });
 
     it("leaves no setting and no prepared statement to other clients, and reports no failure", async () => {
-      const clients = await Promise.all(Array.from({ length: 5 }, () => openCopyClient(pooler.url(server.url(mode)))));
+      const clients = await Promise.all(
+        Array.from({ length: 5 }, () => openCopyClient(pooler.url(server.url(mode)))),
+      );
       const left = await Promise.all(
         clients.map(async (client) => {
           await client.query("begin");
           // Until each has a process of its own.
-          const { rows } = await client.query("select pg_backend_pid() as pid, pg_sleep(0.2)::text");
-          const changed = await client.query("select name, setting from pg_settings where source = 'session'");
+          const { rows } = await client.query(
+            "select pg_backend_pid() as pid, pg_sleep(0.2)::text",
+          );
+          const changed = await client.query(
+            "select name, setting from pg_settings where source = 'session'",
+          );
           const prepared = await client.query("select name from pg_prepared_statements");
           await client.query("commit");
-          return { pid: rows[0].pid, names: [...changed.rows, ...prepared.rows].map(({ name }) => name) };
+          return {
+            pid: rows[0].pid,
+            names: [...changed.rows, ...prepared.rows].map(({ name }) => name),
+          };
         }),
       );
       for (const client of clients) destroyClient(client);

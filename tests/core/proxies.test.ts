@@ -19,7 +19,12 @@ import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { createOperatorApi, type OperatorApi } from "../../scripts/lab/operator-api.ts";
 import { seedPeople } from "../../scripts/lab/people.ts";
 import { findPorts } from "../../scripts/ports.ts";
-import { enrollTestCollector, identityPrefix, type TestCollector, withProof } from "../support/collector.ts";
+import {
+  enrollTestCollector,
+  identityPrefix,
+  type TestCollector,
+  withProof,
+} from "../support/collector.ts";
 import type { Api } from "../support/core.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
@@ -51,13 +56,19 @@ beforeAll(async () => {
   if (!anyInstalled) return;
   dir = await mkdtemp(join(tmpdir(), "svc-proxies-"));
   // A lab that is two days old can issue a certificate that has expired.
-  pki = await createLabPki({ dir: join(dir, "lab"), clock: { now: () => Date.now() - 2 * 86_400_000 } });
+  pki = await createLabPki({
+    dir: join(dir, "lab"),
+    clock: { now: () => Date.now() - 2 * 86_400_000 },
+  });
   serverCa = await readFile(pki.serverCaFile, "utf8");
   database = await createTestDatabase();
   db = database.connect();
   await seedPeople(db.db, Date.now());
   const env = labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret });
-  core = startProgram("functions/main.ts", [], { ...env, SVC_ENROLLMENT_CLIENT_CERT_HEADER: header });
+  core = startProgram("functions/main.ts", [], {
+    ...env,
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
+  });
   headerless = startProgram("functions/main.ts", [], env);
   const ready = await logged(core, "ready");
   corePort = Number(ready.port);
@@ -79,8 +90,20 @@ interface Reply {
 /** Sends one request on a connection of its own; `headers` is a list of pairs and may repeat a name. */
 const send = async (url: string, options: RequestOptions = {}, body = ""): Promise<Reply> => {
   const { host } = new URL(url);
-  const headers = ["Host", host, "Content-Type", "application/json", ...((options.headers as string[]) ?? [])];
-  const sent = request(url, { method: "POST", ca: serverCa, agent: false, ...options, headers: headers as never });
+  const headers = [
+    "Host",
+    host,
+    "Content-Type",
+    "application/json",
+    ...((options.headers as string[]) ?? []),
+  ];
+  const sent = request(url, {
+    method: "POST",
+    ca: serverCa,
+    agent: false,
+    ...options,
+    headers: headers as never,
+  });
   sent.on("error", () => undefined);
   sent.end(body);
   const [response] = (await once(sent, "response")) as [IncomingMessage];
@@ -100,17 +123,26 @@ const newToken = async (): Promise<string> => {
 const enrollHost = async (proxy: RunningProxy): Promise<TestCollector> => {
   const token = await newToken();
   const headers = ["Authorization", `Bearer ${token}`];
-  const api = ((_, path, call) => send(proxy.url + path, { headers }, JSON.stringify(call?.body))) as Api;
+  const api = ((_, path, call) =>
+    send(proxy.url + path, { headers }, JSON.stringify(call?.body))) as Api;
   return enrollTestCollector({ api }, { token, deviceId: crypto.randomUUID() });
 };
 
-const tlsOf = (host: TestCollector) => ({ cert: encodePem(host.certificate, "CERTIFICATE"), key: host.key.pem });
-const escaped = (host: TestCollector) => encodeURIComponent(encodePem(host.certificate, "CERTIFICATE"));
+const tlsOf = (host: TestCollector) => ({
+  cert: encodePem(host.certificate, "CERTIFICATE"),
+  key: host.key.pem,
+});
+const escaped = (host: TestCollector) =>
+  encodeURIComponent(encodePem(host.certificate, "CERTIFICATE"));
 const heartbeatPath = "/v1/collector/heartbeat";
 
 let sent = 0;
 /** Sends a heartbeat that `signer` signed; returns `accepted` or the refusal. */
-const sendHeartbeat = async (url: string, signer: TestCollector, options: RequestOptions = {}): Promise<string> => {
+const sendHeartbeat = async (
+  url: string,
+  signer: TestCollector,
+  options: RequestOptions = {},
+): Promise<string> => {
   const body = withProof(signer, "heartbeat", heartbeatBody(Date.now() + ++sent));
   const answer = await send(url + heartbeatPath, options, JSON.stringify(body));
   return answer.status === 200 ? "accepted" : `${answer.status} ${answer.body.code}`;
@@ -121,7 +153,9 @@ const sendPlainHeartbeat = async (signer: TestCollector, value: string): Promise
     headers: { "Content-Type": "application/json", [header]: value },
     body: JSON.stringify(withProof(signer, "heartbeat", heartbeatBody(Date.now() + ++sent))),
   });
-  return answer.ok ? "accepted" : `${answer.status} ${((await answer.json()) as Reply["body"]).code}`;
+  return answer.ok
+    ? "accepted"
+    : `${answer.status} ${((await answer.json()) as Reply["body"]).code}`;
 };
 const withoutCertificate = "401 client_certificate_required";
 
@@ -161,13 +195,18 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
     expect(await enroll.exited, enroll.stderr).toBe(0);
 
     const document = parseDocument(await readFile(config, "utf8"));
-    document.set("sources", document.createNode([{ type: "file", include: [log], start_at: "beginning" }]));
+    document.set(
+      "sources",
+      document.createNode([{ type: "file", include: [log], start_at: "beginning" }]),
+    );
     await writeFile(config, document.toString());
     await writeFile(log, "one\ntwo\n");
     const run = startProgram("collector/main.ts", ["run", "--config", config]);
     const identity = `${identityPrefix}${name}-1`;
     const lines = async () =>
-      (await findStored(db.sql)).filter(({ hostId, kind }) => hostId === identity && kind === "log_line").length;
+      (await findStored(db.sql)).filter(
+        ({ hostId, kind }) => hostId === identity && kind === "log_line",
+      ).length;
     const heartbeats = async () =>
       (
         await db.sql`select 1 from collector_health h join collector_identity i on i.id = h.identity_id
@@ -180,7 +219,8 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
 
     const renew = startProgram("collector/main.ts", ["renew", "--config", config]);
     expect(await renew.exited, renew.stderr).toBe(0);
-    const certificates = await db.sql`select 1 from certificate c join collector_identity i on i.id = c.identity_id
+    const certificates =
+      await db.sql`select 1 from certificate c join collector_identity i on i.id = c.identity_id
       where i.identity = ${identity} and c.status = 'active'`;
     expect(certificates).toHaveLength(2);
   });
@@ -210,11 +250,19 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
     async () => {
       const victim = await enrollHost(proxy);
       const forged = escaped(victim);
-      for (const spelling of [header, "x-client-cert", "X-CLIENT-CERT", "X_Client_Cert", "x_client_cert"]) {
-        expect(await sendHeartbeat(proxy.url, victim, { headers: [spelling, forged] })).toBe(withoutCertificate);
-        expect(await sendHeartbeat(proxy.url, victim, { headers: [spelling, forged, spelling, forged] })).toBe(
+      for (const spelling of [
+        header,
+        "x-client-cert",
+        "X-CLIENT-CERT",
+        "X_Client_Cert",
+        "x_client_cert",
+      ]) {
+        expect(await sendHeartbeat(proxy.url, victim, { headers: [spelling, forged] })).toBe(
           withoutCertificate,
         );
+        expect(
+          await sendHeartbeat(proxy.url, victim, { headers: [spelling, forged, spelling, forged] }),
+        ).toBe(withoutCertificate);
       }
       const thief = { ...victim, key: await createTestKey() };
       expect(await sendPlainHeartbeat(thief, forged)).toBe("401 proof_invalid");
@@ -225,36 +273,53 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
   through("P2: a forged header has no effect beside the sender's own certificate", async () => {
     const victim = await enrollHost(proxy);
     const attacker = await enrollHost(proxy);
-    const forged = { ...tlsOf(attacker), headers: [header, escaped(victim), "x_client_cert", escaped(victim)] };
+    const forged = {
+      ...tlsOf(attacker),
+      headers: [header, escaped(victim), "x_client_cert", escaped(victim)],
+    };
     expect(await sendHeartbeat(proxy.url, attacker, forged)).toBe("accepted");
     expect(await sendHeartbeat(proxy.url, { ...attacker, identity: victim.identity }, forged)).toBe(
       "401 proof_invalid",
     );
-    expect(await sendHeartbeat(proxy.url, { ...victim, key: attacker.key }, forged)).toBe("401 proof_invalid");
+    expect(await sendHeartbeat(proxy.url, { ...victim, key: attacker.key }, forged)).toBe(
+      "401 proof_invalid",
+    );
   });
 
-  through("P4: Connection: X-Client-Cert neither removes the certificate nor admits a forged one", async () => {
-    const host = await enrollHost(proxy);
-    for (const connection of ["X-Client-Cert", "close, x-client-cert", "keep-alive, X-Client-Cert"]) {
-      const headers = ["Connection", connection];
-      expect(await sendHeartbeat(proxy.url, host, { ...tlsOf(host), headers })).toBe("accepted");
-      const forged = { headers: [...headers, header, escaped(host)] };
-      expect(await sendHeartbeat(proxy.url, host, forged)).toBe(withoutCertificate);
-    }
-  });
+  through(
+    "P4: Connection: X-Client-Cert neither removes the certificate nor admits a forged one",
+    async () => {
+      const host = await enrollHost(proxy);
+      for (const connection of [
+        "X-Client-Cert",
+        "close, x-client-cert",
+        "keep-alive, X-Client-Cert",
+      ]) {
+        const headers = ["Connection", connection];
+        expect(await sendHeartbeat(proxy.url, host, { ...tlsOf(host), headers })).toBe("accepted");
+        const forged = { headers: [...headers, header, escaped(host)] };
+        expect(await sendHeartbeat(proxy.url, host, forged)).toBe(withoutCertificate);
+      }
+    },
+  );
 
-  through("P5: the proxy removes a header with two PEMs, junk or double encoding; core rejects it", async () => {
-    const host = await enrollHost(proxy);
-    const one = escaped(host);
-    for (const value of [one + one, `${one}junk`, encodeURIComponent(one), "junk"]) {
-      expect(await sendPlainHeartbeat(host, value)).toBe("400 client_certificate_header_invalid");
-      expect(await sendHeartbeat(proxy.url, host, { headers: [header, value] })).toBe(withoutCertificate);
-    }
-    const { cert, key } = tlsOf(host);
-    const chain = cert + (await readFile(pki.enrollmentCa.certFile, "utf8"));
-    const junk = { cert: chain, key, headers: [header, "junk"] };
-    expect(await sendHeartbeat(proxy.url, host, junk), "of a chain, the leaf").toBe("accepted");
-  });
+  through(
+    "P5: the proxy removes a header with two PEMs, junk or double encoding; core rejects it",
+    async () => {
+      const host = await enrollHost(proxy);
+      const one = escaped(host);
+      for (const value of [one + one, `${one}junk`, encodeURIComponent(one), "junk"]) {
+        expect(await sendPlainHeartbeat(host, value)).toBe("400 client_certificate_header_invalid");
+        expect(await sendHeartbeat(proxy.url, host, { headers: [header, value] })).toBe(
+          withoutCertificate,
+        );
+      }
+      const { cert, key } = tlsOf(host);
+      const chain = cert + (await readFile(pki.enrollmentCa.certFile, "utf8"));
+      const junk = { cert: chain, key, headers: [header, "junk"] };
+      expect(await sendHeartbeat(proxy.url, host, junk), "of a chain, the leaf").toBe("accepted");
+    },
+  );
 
   through("P6: at the forwarded ingest listener only the TLS certificate counts", async () => {
     const victim = await enrollHost(proxy);
@@ -273,7 +338,13 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
     const provision = async (lab: string, lifetimeSeconds: number, now: number) => {
       const identity = `${identityPrefix}${crypto.randomUUID()}`;
       const clock = { now: () => now };
-      const files = await issueClient({ dir: lab, identity, lifetimeSeconds, clock, entropy: systemEntropy });
+      const files = await issueClient({
+        dir: lab,
+        identity,
+        lifetimeSeconds,
+        clock,
+        entropy: systemEntropy,
+      });
       return { cert: await readFile(files.certFile), key: await readFile(files.keyFile) };
     };
     const expired = await provision(join(dir, "lab"), 3600, Date.now() - 86_400_000);
@@ -310,7 +381,10 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
     const lonely = await startProxy(name, { dir, pki, corePort: closed ?? 1, ingestPort });
     try {
       const answer = await send(lonely.url + heartbeatPath, {}, "{}");
-      expect(answer).toMatchObject({ status: 503, body: { code: "core_unreachable", status: 503, action: "retry" } });
+      expect(answer).toMatchObject({
+        status: 503,
+        body: { code: "core_unreachable", status: 503, action: "retry" },
+      });
     } finally {
       await lonely.stop();
     }
@@ -318,8 +392,18 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
 
   through("I8: the ops endpoints are unreachable in any spelling of the path", async () => {
     const get = (path: string) => send(proxy.url, { method: "GET", path });
-    for (const path of ["/metrics", "/readyz", "//metrics", "/", "/v1/../metrics", "/v1/%2e%2e/metrics"])
-      expect({ path, ...(await get(path)) }).toMatchObject({ status: 404, body: { code: "not_found" } });
+    for (const path of [
+      "/metrics",
+      "/readyz",
+      "//metrics",
+      "/",
+      "/v1/../metrics",
+      "/v1/%2e%2e/metrics",
+    ])
+      expect({ path, ...(await get(path)) }).toMatchObject({
+        status: 404,
+        body: { code: "not_found" },
+      });
     for (const path of ["/v1/..%2fmetrics", "/v1/\\..\\metrics", "/v1/%5c../metrics"])
       expect([400, 404], path).toContain((await get(path)).status);
   });

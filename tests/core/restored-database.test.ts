@@ -54,7 +54,9 @@ const writeToken = async (name: string, more: object = {}): Promise<void> => {
     allowed_identity_prefixes: [prefix],
     ...more,
   });
-  const { token } = await admin(`/v1/collector/enrollment-policies/${policy.id}/tokens`, { max_uses: 0 });
+  const { token } = await admin(`/v1/collector/enrollment-policies/${policy.id}/tokens`, {
+    max_uses: 0,
+  });
   await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
 };
 
@@ -117,21 +119,33 @@ it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothin
   for (const host of [renewed, late]) await host.write("core is away 1", "core is away 2");
 
   await startCore(backup);
-  await expect(admin("/v1/collector/enrollment-policies", { name: "held" })).rejects.toThrow("access_held");
+  await expect(admin("/v1/collector/enrollment-policies", { name: "held" })).rejects.toThrow(
+    "access_held",
+  );
   const confirm = startProgram("functions/main.ts", ["confirm-access", people.admin.email], {
     ...labCoreEnvironment({ databaseUrl: backup.url, pki, authTokenSecret: secret, ...ports }),
     USER: "root",
   });
   expect(await confirm.exited).toBe(0);
-  expect(confirm.records).toEqual([{ confirmed: [{ email: people.admin.email, scopes: expect.any(Array) }] }]);
+  expect(confirm.records).toEqual([
+    { confirmed: [{ email: people.admin.email, scopes: expect.any(Array) }] },
+  ]);
   for (const host of [renewed, late]) {
     await expect
       .poll(async () => (await host.diag()).running, wait)
       .toMatchObject({
-        forwarder: { last_error: expect.stringMatching(/^certificate_unknown: .*svc-collector enroll --reenroll/) },
+        forwarder: {
+          last_error: expect.stringMatching(
+            /^certificate_unknown: .*svc-collector enroll --reenroll/,
+          ),
+        },
       });
     await expect.poll(async () => (await host.diag()).queue.records, wait).toBeGreaterThan(0);
-    const rejected = { msg: "connection rejected", reason: "certificate_unknown", host_id: host.identity };
+    const rejected = {
+      msg: "connection rejected",
+      reason: "certificate_unknown",
+      host_id: host.identity,
+    };
     expect(core.records).toContainEqual(expect.objectContaining(rejected));
   }
 
@@ -141,14 +155,20 @@ it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothin
   const stored = async () => (await findStored(restored.sql)).map(({ text }) => text);
   await expect
     .poll(stored, wait)
-    .toEqual([late, renewed].flatMap(({ deviceId }) => [1, 2].map((line) => `${deviceId} core is away ${line}`)));
+    .toEqual(
+      [late, renewed].flatMap(({ deviceId }) =>
+        [1, 2].map((line) => `${deviceId} core is away ${line}`),
+      ),
+    );
   const gaps = await restored.sql<{ host: string; details: object }[]>`
     select details->>'host_id' as host, details from audit_event where action = 'ingest.gap' order by 1`;
   expect(gaps).toMatchObject(
     [late, renewed].map(({ identity }) => ({ host: identity, details: { from: 1, through: 1 } })),
   );
   for (const host of [renewed, late]) {
-    await expect.poll(async () => (await host.diag()).running?.heartbeat.last_error ?? null, wait).toBeNull();
+    await expect
+      .poll(async () => (await host.diag()).running?.heartbeat.last_error ?? null, wait)
+      .toBeNull();
     await host.stop();
   }
 });

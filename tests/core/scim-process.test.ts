@@ -46,7 +46,9 @@ it("a core with the token's file serves SCIM, and compares people with what was 
     body: JSON.stringify({ userName: "ada@example.test", externalId: "ada" }),
   });
   expect(created.status).toBe(201);
-  expect(await directory()).toMatch(/^last push \d+ s ago; no group svc-admin; no group svc-auditor$/);
+  expect(await directory()).toMatch(
+    /^last push \d+ s ago; no group svc-admin; no group svc-auditor$/,
+  );
   expect(await stopProgram(first)).toBe(0);
 
   await sql`update person set status = 'absent', scopes = '{}'`;
@@ -54,7 +56,9 @@ it("a core with the token's file serves SCIM, and compares people with what was 
   await expect
     .poll(() => second.records.find(({ job }) => job === "directory sync"), { timeout: 60_000 })
     .toMatchObject({ outcome: "synced", users: 1 });
-  expect(await sql`select status, scopes::text from person`).toEqual([{ status: "active", scopes: "{read}" }]);
+  expect(await sql`select status, scopes::text from person`).toEqual([
+    { status: "active", scopes: "{read}" },
+  ]);
   expect(await stopProgram(second)).toBe(0);
 });
 
@@ -66,9 +70,17 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
   };
   const [ada] = await sql<{ user_id: string }[]>`select user_id from person`;
   const whoami = async (origin: string) => {
-    const token = await mintBridgeToken(env.SVC_AUTH_TOKEN_SECRET, { sub: ada?.user_id ?? "", now: Date.now() });
-    const answer = await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${token}` } });
-    return { status: answer.status, body: (await answer.json()) as { code?: string; scopes?: string[] } };
+    const token = await mintBridgeToken(env.SVC_AUTH_TOKEN_SECRET, {
+      sub: ada?.user_id ?? "",
+      now: Date.now(),
+    });
+    const answer = await fetch(`${origin}/v1/whoami`, {
+      headers: { Authorization: `Bearer ${token}` },
+    });
+    return {
+      status: answer.status,
+      body: (await answer.json()) as { code?: string; scopes?: string[] },
+    };
   };
   const scim = (origin: string, method: string, path: string, body: object) =>
     fetch(`${origin}/scim/v2${path}`, {
@@ -84,30 +96,50 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
 
   let core = await serve(database.url);
   expect(
-    (await scim(core.origin, "POST", "/Groups", { displayName: "svc-admin", members: [{ value: user?.id }] })).status,
+    (
+      await scim(core.origin, "POST", "/Groups", {
+        displayName: "svc-admin",
+        members: [{ value: user?.id }],
+      })
+    ).status,
   ).toBe(201);
-  expect(await whoami(core.origin)).toMatchObject({ status: 200, body: { scopes: ["read", "audit", "admin"] } });
+  expect(await whoami(core.origin)).toMatchObject({
+    status: 200,
+    body: { scopes: ["read", "audit", "admin"] },
+  });
   await stopProgram(core.program);
   await closeConnections();
   const backup = await createTestDatabase(database);
   core = await serve(database.url);
-  expect((await scim(core.origin, "PATCH", `/Users/${user?.id}`, setActive(false))).status).toBe(200);
+  expect((await scim(core.origin, "PATCH", `/Users/${user?.id}`, setActive(false))).status).toBe(
+    200,
+  );
   expect((await whoami(core.origin)).status).toBe(401);
   await stopProgram(core.program);
 
   core = await serve(backup.url);
   expect(await whoami(core.origin)).toMatchObject({ status: 401, body: { code: "access_held" } });
   expect(core.program.records).toContainEqual(
-    expect.objectContaining({ level: "error", reason: "other_database", msg: expect.stringContaining("restored") }),
+    expect.objectContaining({
+      level: "error",
+      reason: "other_database",
+      msg: expect.stringContaining("restored"),
+    }),
   );
   await stopProgram(core.program);
 
   const run = async (...args: string[]) => {
-    const program = startProgram("functions/main.ts", args, { ...env, SVC_DATABASE_URL: backup.url });
+    const program = startProgram("functions/main.ts", args, {
+      ...env,
+      SVC_DATABASE_URL: backup.url,
+    });
     return { code: await program.exited, output: program.records.at(-1) };
   };
   const held = [{ email: "ada@example.test", scopes: ["read", "audit", "admin"] }];
-  expect(await run("confirm-access", "Ada@example.test")).toMatchObject({ code: 0, output: { confirmed: held } });
+  expect(await run("confirm-access", "Ada@example.test")).toMatchObject({
+    code: 0,
+    output: { confirmed: held },
+  });
   expect(await run("hold-access")).toMatchObject({ code: 0, output: { held: 1 } });
   await backup.drop();
 });

@@ -1,17 +1,26 @@
 import { type IncomingMessage, request, type ServerResponse } from "node:http";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
-import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database/database.ts";
+import {
+  type ConnectedDatabase,
+  connectDatabase,
+} from "../../functions/store/database/database.ts";
 import { migrate } from "../../functions/store/database/migrate.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { type ChatAnswer, startConversation } from "../../scripts/lab/chat-client.ts";
 import { coreEnvironment } from "../../scripts/lab/core-environment.ts";
-import { type IdentityProvider, startIdentityProvider } from "../../scripts/lab/identity-provider.ts";
+import {
+  type IdentityProvider,
+  startIdentityProvider,
+} from "../../scripts/lab/identity-provider.ts";
 import { startLoopbackServer } from "../../scripts/lab/loopback-server.ts";
 import { people, seedPeople, testTenantId } from "../../scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "../../scripts/lab/user-agent.ts";
 import { walkSignIn } from "../../scripts/lab/walk-sign-in.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../scripts/postgres/embedded-postgres.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 
 /*
@@ -19,7 +28,10 @@ import { logged, type Program, startProgram, stopProgram } from "../support/prog
  * chat. PostgreSQL listens on TCP, where it asks the chat's role for its password.
  */
 
-const token = { old: "the old bridge secret, more than 32 bytes", next: "the next bridge secret, more than 32 bytes" };
+const token = {
+  old: "the old bridge secret, more than 32 bytes",
+  next: "the next bridge secret, more than 32 bytes",
+};
 const session = {
   old: "the old session secret, more than 32 bytes",
   next: "the next session secret, more than 32 bytes",
@@ -171,14 +183,18 @@ const betweenRequestsMs = 20;
 const useDuring = async (agent: UserAgent, work: () => Promise<void>) => {
   const headers = { Origin: balancers.web.url };
   const conversation = await startConversation((path, init) =>
-    agent.fetch(`${balancers.web.url}/api/core/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } }),
+    agent.fetch(`${balancers.web.url}/api/core/chat${path}`, {
+      ...init,
+      headers: { ...init?.headers, ...headers },
+    }),
   );
   const statuses: number[] = [];
   const answers: ChatAnswer[] = [];
   let isWorking = true;
   const load = Promise.all([
     (async () => {
-      for (; isWorking; await systemClock.sleep(betweenRequestsMs)) statuses.push(await whoami(agent));
+      for (; isWorking; await systemClock.sleep(betweenRequestsMs))
+        statuses.push(await whoami(agent));
     })(),
     (async () => {
       for (; isWorking; await systemClock.sleep(betweenRequestsMs))
@@ -189,14 +205,22 @@ const useDuring = async (agent: UserAgent, work: () => Promise<void>) => {
   const kinds = answers.flatMap(({ results }) =>
     results.map((result) => (result.kind === "error" ? result : result.kind)),
   );
-  return { statuses: new Set(statuses), kinds: new Set(kinds), requests: statuses.length, answers: answers.length };
+  return {
+    statuses: new Set(statuses),
+    kinds: new Set(kinds),
+    requests: statuses.length,
+    answers: answers.length,
+  };
 };
 
 it("rotates both secrets in rolling restarts: no request and no statement of the chat fails, and no session ends", async () => {
   await roll(0, false);
   await roll(0, false);
   const before = await signIn();
-  const untroubled = { statuses: new Set([200]), kinds: new Set(["relations", "relation", "rows"]) };
+  const untroubled = {
+    statuses: new Set([200]),
+    kinds: new Set(["relations", "relation", "rows"]),
+  };
   const during = await useDuring(before, async () => {
     for (const step of [1, 2]) {
       await roll(step);

@@ -30,7 +30,11 @@ it("is not ready before it closes its listeners, and serves until then", async (
       }),
       () => undefined,
     );
-  expect((await readiness())?.checks).toContainEqual({ name: "stopping", status: "ready", detail: "core serves" });
+  expect((await readiness())?.checks).toContainEqual({
+    name: "stopping",
+    status: "ready",
+    detail: "core serves",
+  });
   const signaledAt = performance.now();
   core.child.kill("SIGTERM");
   await logged(core, "stopping");
@@ -57,7 +61,9 @@ it("W1: stops after an error that no request contains, serves until then, and ex
   });
   const { port } = await logged(core, "ready");
   core.child.kill("SIGUSR2");
-  expect(await logged(core, "an error escaped, and stops the program")).toMatchObject({ level: "error" });
+  expect(await logged(core, "an error escaped, and stops the program")).toMatchObject({
+    level: "error",
+  });
   expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200);
   expect(await core.exited).toBe(1);
   expect(core.records.at(-1)).toMatchObject({ msg: "stopped" });

@@ -22,8 +22,12 @@ afterAll(async () => {
 });
 
 const tracerOf = (name: string, samplePercent = 100) =>
-  createTracer({ url: receiver.url, headers: { "api-key": "k=1" }, samplePercent }, { name, version: "1.2.3" });
-const traceparent = (flags: string) => `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-${flags}`;
+  createTracer(
+    { url: receiver.url, headers: { "api-key": "k=1" }, samplePercent },
+    { name, version: "1.2.3" },
+  );
+const traceparent = (flags: string) =>
+  `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-${flags}`;
 const request = { name: "GET", kind: "server" } as const;
 
 describe("statements of a recorded operation", () => {
@@ -32,7 +36,9 @@ describe("statements of a recorded operation", () => {
     const ask = "select current_query() as text, $1::int as n";
     try {
       return await tracer.serve(request, from, async () => {
-        const [row] = await (isInTransaction ? sql.begin((tx) => tx.unsafe(ask, [7])) : sql.unsafe(ask, [7]));
+        const [row] = await (isInTransaction
+          ? sql.begin((tx) => tx.unsafe(ask, [7]))
+          : sql.unsafe(ask, [7]));
         return String(row?.text);
       });
     } finally {
@@ -40,20 +46,25 @@ describe("statements of a recorded operation", () => {
     }
   };
 
-  it.each([false, true])("name their span in a comment; in a transaction: %j", async (isInTransaction) => {
-    const tracer = await tracerOf("statements");
-    const text = await currentQuery(tracer, isInTransaction, traceparent("01"));
-    expect(text).toMatch(/ \/\*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-[0-9a-f]{16}-01'\*\/$/);
-    await tracer.close();
-    const id = /-([0-9a-f]{16})-01'/.exec(text)?.[1];
-    expect(receiver.spans.find((span) => span.id === id)).toMatchObject({
-      service: "statements",
-      name: "SELECT",
-      trace: "4bf92f3577b34da6a3ce929d0e0e4736",
-      facts: { "db.query.text": "select current_query() as text, $1::int as n" },
-    });
-    expect(receiver.headers.at(-1)).toMatchObject({ "api-key": "k=1" });
-  });
+  it.each([false, true])(
+    "name their span in a comment; in a transaction: %j",
+    async (isInTransaction) => {
+      const tracer = await tracerOf("statements");
+      const text = await currentQuery(tracer, isInTransaction, traceparent("01"));
+      expect(text).toMatch(
+        / \/\*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-[0-9a-f]{16}-01'\*\/$/,
+      );
+      await tracer.close();
+      const id = /-([0-9a-f]{16})-01'/.exec(text)?.[1];
+      expect(receiver.spans.find((span) => span.id === id)).toMatchObject({
+        service: "statements",
+        name: "SELECT",
+        trace: "4bf92f3577b34da6a3ce929d0e0e4736",
+        facts: { "db.query.text": "select current_query() as text, $1::int as n" },
+      });
+      expect(receiver.headers.at(-1)).toMatchObject({ "api-key": "k=1" });
+    },
+  );
 
   it.each([
     ["the caller does not record", 100, traceparent("00")],
@@ -61,7 +72,9 @@ describe("statements of a recorded operation", () => {
     ["traceparent is malformed, and nothing is sampled", 0, "00-xyz"],
   ])("stay as they are when %s", async (_, percent, from) => {
     const tracer = await tracerOf("unsampled", percent);
-    expect(await currentQuery(tracer, false, from)).toBe("select current_query() as text, $1::int as n");
+    expect(await currentQuery(tracer, false, from)).toBe(
+      "select current_query() as text, $1::int as n",
+    );
     await tracer.close();
     expect(receiver.spans.filter(({ service }) => service === "unsampled")).toEqual([]);
   });
@@ -90,13 +103,19 @@ it("a click is one trace from web over core to PostgreSQL", async () => {
   await web.close();
   await Promise.all([webTracer.close(), coreTracer.close()]);
   const [click] = receiver.spans.filter(({ name }) => name === "GET /api/core/collector/health");
-  expect(click).toMatchObject({ service: "web", parent: "", facts: { "http.response.status_code": 200n } });
+  expect(click).toMatchObject({
+    service: "web",
+    parent: "",
+    facts: { "http.response.status_code": 200n },
+  });
   const inTrace = receiver.spans.filter(({ trace }) => trace === click?.trace);
   const call = inTrace.find(({ name, parent }) => name === "GET core" && parent === click?.id);
   const served = inTrace.find(({ name }) => name === "GET /v1/collector/health");
   expect(served).toMatchObject({ service: "core", parent: call?.id });
   expect(served?.facts["svc.request_id"]).toBe(click?.facts["svc.request_id"]);
-  expect(inTrace.filter(({ name, parent }) => name === "SELECT" && parent === served?.id).length).toBeGreaterThan(1);
+  expect(
+    inTrace.filter(({ name, parent }) => name === "SELECT" && parent === served?.id).length,
+  ).toBeGreaterThan(1);
 });
 
 it.each(["http", "ingest"] as const)(
@@ -106,11 +125,16 @@ it.each(["http", "ingest"] as const)(
     const tracer = await tracerOf(service, 0);
     const core = await createTestCore({ core: { tracer } });
     for (const flags of ["00", "01"])
-      await core.api("GET", "/v1/openapi.json", { listener, headers: { traceparent: traceparent(flags) } });
+      await core.api("GET", "/v1/openapi.json", {
+        listener,
+        headers: { traceparent: traceparent(flags) },
+      });
     await core.close();
     await tracer.close();
     const spans = receiver.spans.filter((span) => span.service === service);
-    expect(spans.map(({ name, parent }) => [name, parent])).toEqual([["GET /v1/openapi.json", "00f067aa0ba902b7"]]);
+    expect(spans.map(({ name, parent }) => [name, parent])).toEqual([
+      ["GET /v1/openapi.json", "00f067aa0ba902b7"],
+    ]);
   },
 );
 

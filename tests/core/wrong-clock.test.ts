@@ -50,7 +50,11 @@ it.each([40, -40])(
       received_at, digest, encoding, data)
     select 'h', '\\x00', n, n, 1, '{log_line}', 0, 0, now() - n * interval '1 day', '', 1, '' from generate_series(1, 20) n`;
     const core = startProgram("functions/main.ts", [], {
-      ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: "a-test-secret-of-more-than-32-bytes" }),
+      ...labCoreEnvironment({
+        databaseUrl: database.url,
+        pki,
+        authTokenSecret: "a-test-secret-of-more-than-32-bytes",
+      }),
       SVC_INGEST_REQUIRE_ENROLLMENT: "false",
       SVC_TRUST_LOOPBACK_OPS: "true",
       NODE_OPTIONS: `--import=${join(dir, "shift.mjs")}`,
@@ -66,17 +70,27 @@ it.each([40, -40])(
       client.close();
       const rows = await sql<{ age: number }[]>`
       select (extract(epoch from now() - received_at) / 86400)::float8 as age from ingest_block order by received_at desc`;
-      expect(rows.map(({ age }) => Math.round(age))).toEqual(Array.from({ length: 21 }, (_, index) => index));
-      expect(await sql`select from audit_event where action = 'ingest_partition.drop'`).toHaveLength(0);
+      expect(rows.map(({ age }) => Math.round(age))).toEqual(
+        Array.from({ length: 21 }, (_, index) => index),
+      );
+      expect(
+        await sql`select from audit_event where action = 'ingest_partition.drop'`,
+      ).toHaveLength(0);
       const answer = await fetch(`http://127.0.0.1:${ready.port}/readyz`);
-      const { checks } = (await answer.json()) as { checks: { name: string; status: string; detail: string }[] };
+      const { checks } = (await answer.json()) as {
+        checks: { name: string; status: string; detail: string }[];
+      };
       expect(answer.status).toBe(503);
       expect(checks).toContainEqual({
         name: "clock",
         status: "not_ready",
         detail: expect.stringMatching(/^core's clock is 34559\d\d s|^core's clock is 34560\d\d s/),
       });
-      const job = expect.objectContaining({ job: "ingest partitions", dropped: [], clocks_differ: true });
+      const job = expect.objectContaining({
+        job: "ingest partitions",
+        dropped: [],
+        clocks_differ: true,
+      });
       await expect.poll(() => core.records).toContainEqual(job);
     } finally {
       await stopProgram(core);

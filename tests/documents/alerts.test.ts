@@ -44,33 +44,45 @@ const testRules = async (tests: readonly unknown[]) => {
   await writeFile(path, stringify({ rule_files: [rulesPath], evaluation_interval: "1m", tests }));
   return promtool(["test", "rules", path]);
 };
-const listed = (series: Series) => Object.entries(series).map(([name, values]) => ({ series: name, values }));
+const listed = (series: Series) =>
+  Object.entries(series).map(([name, values]) => ({ series: name, values }));
 
 describe("alerts", () => {
   it("each has a scenario, and a runbook in docs/alerts.md", async () => {
     expect(Object.keys(alertScenarios).sort()).toEqual(rules.map(({ alert }) => alert).sort());
-    const headings = [...(await readFile("docs/alerts.md", "utf8")).matchAll(/^### (\w+)$/gm)].map(([, name]) => name);
+    const headings = [...(await readFile("docs/alerts.md", "utf8")).matchAll(/^### (\w+)$/gm)].map(
+      ([, name]) => name,
+    );
     expect(headings).toEqual(rules.map(({ alert }) => alert));
     for (const { alert, annotations } of rules)
       expect(annotations.runbook).toBe(`docs/alerts.md#${alert.toLowerCase()}`);
   });
 
-  it.runIf(hasPromtool)("fire in their fault, and neither before nor in a smaller one (needs promtool)", async () => {
-    const firing = (alert: string, isFiring: boolean, minute: number) => ({
-      expr: `count(ALERTS{alertname="${alert}",alertstate="firing"}) > 0 or vector(0)`,
-      eval_time: `${minute}m`,
-      exp_samples: [{ value: isFiring ? 1 : 0 }],
-    });
-    const testsOf = ([alert, { fires, after, quiet }]: [string, AlertScenario]) => [
-      {
-        interval: "1m",
-        input_series: listed(fires),
-        promql_expr_test: [firing(alert, false, 0), firing(alert, true, after)],
-      },
-      { interval: "1m", input_series: listed(quiet), promql_expr_test: [firing(alert, false, after + 10)] },
-    ];
-    expect(await testRules(Object.entries(alertScenarios).flatMap(testsOf))).toMatchObject({ status: 0 });
-  });
+  it.runIf(hasPromtool)(
+    "fire in their fault, and neither before nor in a smaller one (needs promtool)",
+    async () => {
+      const firing = (alert: string, isFiring: boolean, minute: number) => ({
+        expr: `count(ALERTS{alertname="${alert}",alertstate="firing"}) > 0 or vector(0)`,
+        eval_time: `${minute}m`,
+        exp_samples: [{ value: isFiring ? 1 : 0 }],
+      });
+      const testsOf = ([alert, { fires, after, quiet }]: [string, AlertScenario]) => [
+        {
+          interval: "1m",
+          input_series: listed(fires),
+          promql_expr_test: [firing(alert, false, 0), firing(alert, true, after)],
+        },
+        {
+          interval: "1m",
+          input_series: listed(quiet),
+          promql_expr_test: [firing(alert, false, after + 10)],
+        },
+      ];
+      expect(await testRules(Object.entries(alertScenarios).flatMap(testsOf))).toMatchObject({
+        status: 0,
+      });
+    },
+  );
 });
 
 const hasNats = await canStartNats();
@@ -88,10 +100,18 @@ describe("the metrics of real programs", () => {
     database = await createTestDatabase();
     nats = hasNats ? await startNats() : undefined;
     // Two hosts, healthy with their next heartbeat, that have forwarded nothing for an hour.
-    await seedFleet(database.connect().db, { first: 4, count: 5, now: new Date(Date.now() - 3_600_000) });
+    await seedFleet(database.connect().db, {
+      first: 4,
+      count: 5,
+      now: new Date(Date.now() - 3_600_000),
+    });
     const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
     const core = {
-      ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: "a-test-secret-of-more-than-32-bytes" }),
+      ...labCoreEnvironment({
+        databaseUrl: database.url,
+        pki,
+        authTokenSecret: "a-test-secret-of-more-than-32-bytes",
+      }),
       ...(nats && {
         SVC_INGEST_SINK: "nats",
         SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
@@ -122,35 +142,48 @@ describe("the metrics of real programs", () => {
     await database.drop();
   });
 
-  it.runIf(hasNats)("are on the dashboard and in the documents, and alerts and dashboard name no other", async () => {
-    const texts = await Promise.all(scrapes.map((scrape) => scrape()));
-    const served = texts.flatMap((text) => [...text.matchAll(/^# TYPE (\w+) /gm)].map(([, name = ""]) => name));
-    const own = served.filter((name) => !/^(?:nodejs|process)_/.test(name));
-    expect(own.length).toBeGreaterThan(50);
-    const expressions = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
-    const namesIn = (text: string) =>
-      [...text.matchAll(/\b(?:core|directory|export|nodejs|process)_\w+/g)].map(([name]) =>
-        name.replace(/_(?:bucket|count)$/, ""),
+  it.runIf(hasNats)(
+    "are on the dashboard and in the documents, and alerts and dashboard name no other",
+    async () => {
+      const texts = await Promise.all(scrapes.map((scrape) => scrape()));
+      const served = texts.flatMap((text) =>
+        [...text.matchAll(/^# TYPE (\w+) /gm)].map(([, name = ""]) => name),
       );
-    const shown = namesIn(expressions.join("\n"));
-    const pages = ["operate", "export", "nats"].map((page) => readFile(`docs/${page}.md`, "utf8"));
-    const described = namesIn((await Promise.all(pages)).join("\n"));
-    expect(own.filter((name) => !shown.includes(name))).toEqual([]);
-    expect(own.filter((name) => !described.includes(name))).toEqual([]);
-    const named = [...shown, ...namesIn(rules.map(({ expr }) => expr).join("\n"))];
-    expect(named.filter((name) => !served.includes(name))).toEqual([]);
-  });
+      const own = served.filter((name) => !/^(?:nodejs|process)_/.test(name));
+      expect(own.length).toBeGreaterThan(50);
+      const expressions = dashboard.panels.flatMap(({ targets = [] }) =>
+        targets.map(({ expr }) => expr),
+      );
+      const namesIn = (text: string) =>
+        [...text.matchAll(/\b(?:core|directory|export|nodejs|process)_\w+/g)].map(([name]) =>
+          name.replace(/_(?:bucket|count)$/, ""),
+        );
+      const shown = namesIn(expressions.join("\n"));
+      const pages = ["operate", "export", "nats"].map((page) =>
+        readFile(`docs/${page}.md`, "utf8"),
+      );
+      const described = namesIn((await Promise.all(pages)).join("\n"));
+      expect(own.filter((name) => !shown.includes(name))).toEqual([]);
+      expect(own.filter((name) => !described.includes(name))).toEqual([]);
+      const named = [...shown, ...namesIn(rules.map(({ expr }) => expr).join("\n"))];
+      expect(named.filter((name) => !served.includes(name))).toEqual([]);
+    },
+  );
 
   it("come from core and the exporter alone: web and the collector serve none", async () => {
-    const importsPromClient = (path: string) => /^import .*"prom-client"/m.test(readFileSync(path, "utf8"));
+    const importsPromClient = (path: string) =>
+      /^import .*"prom-client"/m.test(readFileSync(path, "utf8"));
     const counting = repositoryFiles("*.ts", "*.tsx").filter(importsPromClient);
     expect(counting).toEqual(["functions/export/export-metrics.ts", "functions/node/metrics.ts"]);
   });
 
-  it.runIf(hasPromtool)("have the names and help that Prometheus expects (needs promtool)", async () => {
-    for (const scrape of scrapes)
-      expect(promtool(["check", "metrics"], await scrape())).toEqual({ status: 0, output: "" });
-  });
+  it.runIf(hasPromtool)(
+    "have the names and help that Prometheus expects (needs promtool)",
+    async () => {
+      for (const scrape of scrapes)
+        expect(promtool(["check", "metrics"], await scrape())).toEqual({ status: 0, output: "" });
+    },
+  );
 
   it("count the hosts by state, and say when certificates end", async () => {
     const text = await scrapeCore();
@@ -160,7 +193,8 @@ describe("the metrics of real programs", () => {
       'core_check_ready{endpoint="core",check="database"} 1',
     ])
       expect(text).toContain(`${sample}\n`);
-    const ends = /^core_certificate_expiry_timestamp_seconds\{certificate="(?:enrollment_ca|ingest_server)"\} (\d+)/gm;
+    const ends =
+      /^core_certificate_expiry_timestamp_seconds\{certificate="(?:enrollment_ca|ingest_server)"\} (\d+)/gm;
     const times = Array.from(text.matchAll(ends), ([, time]) => Number(time));
     expect(times).toHaveLength(2);
     expect(Math.min(...times)).toBeGreaterThan(Date.now() / 1000);
@@ -173,9 +207,12 @@ describe("the metrics of real programs", () => {
       const readSeries = async (): Promise<Series> => ({
         [up]: "1x300",
         ...Object.fromEntries(
-          Array.from((await scrapeCore()).matchAll(/^((?:core|directory)_\w+)(?:\{(.*)\})? (\S+)$/gm)).map(
-            ([, name, labels, value]) => [one(`${name}`, labels && `,${labels}`), `${value}x300`],
-          ),
+          Array.from(
+            (await scrapeCore()).matchAll(/^((?:core|directory)_\w+)(?:\{(.*)\})? (\S+)$/gm),
+          ).map(([, name, labels, value]) => [
+            one(`${name}`, labels && `,${labels}`),
+            `${value}x300`,
+          ]),
         ),
       });
       const idle = await readSeries();
@@ -192,8 +229,16 @@ describe("the metrics of real programs", () => {
           eval_time: `${minute}m`,
           exp_samples: samples,
         });
-        const test = { interval: "1m", input_series: listed(series), promql_expr_test: [at(30), at(250)] };
-        expect({ fleet, ...(await testRules([test])) }).toEqual({ fleet, status: 0, output: expect.any(String) });
+        const test = {
+          interval: "1m",
+          input_series: listed(series),
+          promql_expr_test: [at(30), at(250)],
+        };
+        expect({ fleet, ...(await testRules([test])) }).toEqual({
+          fleet,
+          status: 0,
+          output: expect.any(String),
+        });
       }
     },
   );

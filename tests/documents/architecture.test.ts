@@ -46,7 +46,12 @@ describe("architecture", () => {
     ["a spread of a literal array in a test", "kit/a.test.ts", "f(\n...[1, 2]);", /:2: packed/],
     ["a list of names for a list of values", "kit/a.ts", "const [a, b] = [1, 2];", /packed/],
     ["an exchange in one assignment", "kit/a.ts", "[a, b] = [b, a];", /packed/],
-    ["a route with SQL", "functions/v1/a.ts", 'import { sql } from "drizzle-orm";', /v1 never imports drizzle-orm/],
+    [
+      "a route with SQL",
+      "functions/v1/a.ts",
+      'import { sql } from "drizzle-orm";',
+      /v1 never imports drizzle-orm/,
+    ],
     [
       "a route with a subpath of drizzle",
       "functions/v1/a.ts",
@@ -83,7 +88,12 @@ describe("architecture", () => {
       'import "../functions/problems.ts";',
       /proto may not import problems/,
     ],
-    ["a kit that imports core", "kit/a.ts", 'import "../functions/problems.ts";', /kit may not import problems/],
+    [
+      "a kit that imports core",
+      "kit/a.ts",
+      'import "../functions/problems.ts";',
+      /kit may not import problems/,
+    ],
     [
       "a job that imports the directory client",
       "functions/jobs/a.ts",
@@ -127,7 +137,12 @@ describe("architecture", () => {
       /scripts do not import tests/,
     ],
     ["a worker that imports Node", "functions/worker.ts", 'import "node:net";', /node:\* stays in/],
-    ["a long file", "kit/a.ts", "line();\n".repeat(401), /401 lines of code; a file has at most 400/],
+    [
+      "a long file",
+      "kit/a.ts",
+      "line();\n".repeat(401),
+      /401 lines of code; a file has at most 400/,
+    ],
     ["a name in camelCase", "kit/runEvery.ts", "", /runEvery.ts is not kebab-case/],
     ["a name without meaning", "kit/string-utils.ts", "", /"utils" has no meaning/],
     ["mutable module state", "kit/a.ts", "export let now = 0;", /"now" is mutable module state/],
@@ -167,8 +182,10 @@ describe("architecture", () => {
         "functions/domain/fleet/a.ts":
           'import type { Core } from "../../core.ts"; import { b } from "../../store/b.ts";',
         "functions/core.ts": 'import type { A } from "./domain/fleet/a.ts";',
-        "functions/store/b.ts": 'import { sql } from "drizzle-orm"; import { p } from "../../drizzle/schema/index.ts";',
-        "collector/main.ts": 'import fs from "node:fs"; import { parse } from "../proto/collector-config/parse.ts";',
+        "functions/store/b.ts":
+          'import { sql } from "drizzle-orm"; import { p } from "../../drizzle/schema/index.ts";',
+        "collector/main.ts":
+          'import fs from "node:fs"; import { parse } from "../proto/collector-config/parse.ts";',
       }),
     ).toEqual([]);
   });
@@ -178,14 +195,18 @@ describe("budgets of routes", () => {
   const index = "functions/v1/index.ts";
   const planted = {
     [index]: 'import { a } from "./a.ts"; import type { Route } from "../http/route.ts";',
-    "functions/v1/a.ts": 'import { b } from "../domain/b.ts"; import "jose"; import type { D } from "../store/d.ts";',
-    "functions/domain/b.ts": 'export { c } from "../store/c.ts"; const e = await import("../store/e.ts");',
+    "functions/v1/a.ts":
+      'import { b } from "../domain/b.ts"; import "jose"; import type { D } from "../store/d.ts";',
+    "functions/domain/b.ts":
+      'export { c } from "../store/c.ts"; const e = await import("../store/e.ts");',
     "functions/store/c.ts": 'import { type A } from "../v1/a.ts";',
     "functions/store/d.ts": "",
     "functions/store/e.ts": "",
   };
-  const faultsOf = (budgets: Readonly<Record<string, number>>, files: Readonly<Record<string, string>> = planted) =>
-    routeFaults(sourcesOf(files), budgets);
+  const faultsOf = (
+    budgets: Readonly<Record<string, number>>,
+    files: Readonly<Record<string, string>> = planted,
+  ) => routeFaults(sourcesOf(files), budgets);
 
   it("are kept by the repository", () => {
     expect(routeFaults(repository, budgets)).toEqual([]);
@@ -256,16 +277,28 @@ describe("the platform's time, timers and randomness", () => {
     ["randomBytes", 'import { randomBytes } from "node:crypto";'],
     ["node:timers/promises", 'import { scheduler } from "node:timers/promises";'],
     ["process.hrtime", "process.hrtime.bigint();"],
-  ])("reject a planted %s in product code, but not in tests, scripts, pages and comments", (use, text) => {
-    const faultsOf = (path: string, planted: string) => platformFaults(sourcesOf({ [path]: planted }), []);
-    expect(faultsOf("functions/ingest/a.ts", text)).toEqual([expect.stringContaining(`uses ${use};`)]);
-    for (const path of ["functions/ingest/a.test.ts", "tests/a.ts", "scripts/a/a.ts", "ui/app/a.ts"])
-      expect(faultsOf(path, text)).toEqual([]);
-    expect(faultsOf("functions/ingest/a.ts", `// ${text}\n/* ${text} */`)).toEqual([]);
-  });
+  ])(
+    "reject a planted %s in product code, but not in tests, scripts, pages and comments",
+    (use, text) => {
+      const faultsOf = (path: string, planted: string) =>
+        platformFaults(sourcesOf({ [path]: planted }), []);
+      expect(faultsOf("functions/ingest/a.ts", text)).toEqual([
+        expect.stringContaining(`uses ${use};`),
+      ]);
+      for (const path of [
+        "functions/ingest/a.test.ts",
+        "tests/a.ts",
+        "scripts/a/a.ts",
+        "ui/app/a.ts",
+      ])
+        expect(faultsOf(path, text)).toEqual([]);
+      expect(faultsOf("functions/ingest/a.ts", `// ${text}\n/* ${text} */`)).toEqual([]);
+    },
+  );
 
   it("accept a type, a method of that name, and a given time", () => {
-    const text = "export let a: ReturnType<typeof setTimeout>; socket.setTimeout(1); new Date(0); clock.now();";
+    const text =
+      "export let a: ReturnType<typeof setTimeout>; socket.setTimeout(1); new Date(0); clock.now();";
     expect(platformFaults(sourcesOf({ "kit/a.ts": text }), [])).toEqual([]);
   });
 
@@ -294,7 +327,9 @@ describe("JSON and YAML", () => {
       parsingFiles(sourcesOf({ "kit/own/a.ts": text, [path]: text }), { own: ["kit/own/"] }).faults;
     for (const path of ["kit/own/b.ts", "kit/a.test.ts", "scripts/a/a.ts", "ui/app/a.ts"])
       expect(faultsOf(path)).toEqual([]);
-    expect(faultsOf("kit/b.ts")).toEqual([expect.stringContaining("kit/b.ts: parses JSON or YAML")]);
+    expect(faultsOf("kit/b.ts")).toEqual([
+      expect.stringContaining("kit/b.ts: parses JSON or YAML"),
+    ]);
     expect(parsingFiles([], { own: ["kit/own/"] }).faults).toEqual([
       expect.stringContaining("kit/own/: parses nothing"),
     ]);

@@ -1,5 +1,13 @@
 /* docs/backup.md as it is printed: dump and files, and the monthly check of them on another machine. */
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
@@ -14,7 +22,13 @@ import { startProgram } from "../support/program.ts";
 
 /** Tools and server of one version, as a distribution delivers them; the embedded one has no tools. */
 const bin = globSync("/usr/lib/postgresql/*/bin").sort().at(-1);
-const tables = ["audit_event", "certificate", "collector_identity", "directory_sync", "ingest_host"];
+const tables = [
+  "audit_event",
+  "certificate",
+  "collector_identity",
+  "directory_sync",
+  "ingest_host",
+];
 
 /** The rows of these tables, whatever their order. */
 const readRows = async (url: string): Promise<Record<string, string[]>> => {
@@ -23,7 +37,9 @@ const readRows = async (url: string): Promise<Record<string, string[]>> => {
   try {
     const found: Record<string, string[]> = {};
     for (const table of tables) {
-      const { rows } = await client.query<{ row: string }>(`select t::text as row from "${table}" as t order by 1`);
+      const { rows } = await client.query<{ row: string }>(
+        `select t::text as row from "${table}" as t order by 1`,
+      );
       found[table] = rows.map(({ row }) => row);
     }
     return found;
@@ -71,7 +87,8 @@ it.skipIf(bin === undefined)(
     const run = createBlockRunner(dir);
     const backUp = run("docs/backup.md", "umask", { replacements: { "/etc/svc": etc }, env });
     expect(backUp).toMatchObject({ status: 0, stderr: "" });
-    for (const file of ["svc.dump", "svc-files.tar"]) expect(statSync(join(dir, file)).mode & 0o077).toBe(0);
+    for (const file of ["svc.dump", "svc-files.tar"])
+      expect(statSync(join(dir, file)).mode & 0o077).toBe(0);
 
     await database.sql`create database restored template template0`;
     const restoredUrl = database.url.replace(/\/postgres$/, "/restored");

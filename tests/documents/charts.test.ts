@@ -43,17 +43,23 @@ const render = (chart: "fleet" | "collector", ...sets: string[]): Resource[] => 
   return parseAllDocuments(stdout).flatMap((document) => document.toJS() ?? []);
 };
 const dataOf = (resources: readonly Resource[], name: string) =>
-  resources.find(({ kind, metadata }) => kind === "ConfigMap" && metadata.name === name)?.data ?? {};
+  resources.find(({ kind, metadata }) => kind === "ConfigMap" && metadata.name === name)?.data ??
+  {};
 const manifestsIn = (resources: readonly Resource[]) =>
-  resources.filter(({ apiVersion }) => !/monitoring\.coreos|external-secrets/.test(apiVersion)) as ManifestData[];
+  resources.filter(
+    ({ apiVersion }) => !/monitoring\.coreos|external-secrets/.test(apiVersion),
+  ) as ManifestData[];
 const readFile = (path: string) =>
-  path.endsWith("database-url") ? "postgres://svc@db.example.net/svc" : path.replaceAll(/\W/g, "_").padEnd(40, "_");
+  path.endsWith("database-url")
+    ? "postgres://svc@db.example.net/svc"
+    : path.replaceAll(/\W/g, "_").padEnd(40, "_");
 
 /** A resource without what a chart chooses beside the manifests: the versions of images, the checksum of settings, the class of the ingress. */
 const plain = (resource: unknown): unknown =>
   JSON.parse(
     JSON.stringify(resource, (key, value) =>
-      key === "ingressClassName" || (key === "annotations" && Object.keys(value).join() === "checksum/config")
+      key === "ingressClassName" ||
+      (key === "annotations" && Object.keys(value).join() === "checksum/config")
         ? undefined
         : key === "image"
           ? String(value).replace(/^registry\.example\.com\/(svc-\w+):\d+\.\d+\.\d+$/, "$1")
@@ -102,7 +108,9 @@ describe.each([
     });
     const name = chart === "fleet" ? "core" : "collector";
     const digest = `sha256:${"0".repeat(64)}`;
-    const data = manifestsIn(render(chart, `images.digests.${name}=${digest}`, "images.registry=r.example"));
+    const data = manifestsIn(
+      render(chart, `images.digests.${name}=${digest}`, "images.registry=r.example"),
+    );
     expect(containerOf(podOf({ data }, name), name).image).toBe(`r.example/svc-${name}@${digest}`);
   });
 
@@ -119,15 +127,24 @@ describe("the settings of the chart fleet", () => {
   ] as const)(
     "are valid with the directory %s, and external secrets hold each of their files",
     (provider, sets, file) => {
-      const resources = render("fleet", `directory.provider=${provider}`, "externalSecrets.enabled=true", ...sets);
+      const resources = render(
+        "fleet",
+        `directory.provider=${provider}`,
+        "externalSecrets.enabled=true",
+        ...sets,
+      );
       const core = dataOf(resources, "core");
       expect(parseCoreConfig(core, readFile).warnings).toEqual([]);
-      const secret = resources.find(({ kind, metadata }) => kind === "ExternalSecret" && metadata.name === "core");
+      const secret = resources.find(
+        ({ kind, metadata }) => kind === "ExternalSecret" && metadata.name === "core",
+      );
       const { data } = {
         data: [],
         ...(secret?.spec as { data?: { secretKey: string; remoteRef: { key: string } }[] }),
       };
-      const files = Object.values(core).flatMap((value) => (value.startsWith("/run/svc/") ? [value.slice(9)] : []));
+      const files = Object.values(core).flatMap((value) =>
+        value.startsWith("/run/svc/") ? [value.slice(9)] : [],
+      );
       expect(data.map(({ secretKey }) => secretKey)).toEqual([...new Set(files)].sort());
       expect(data).toContainEqual({ secretKey: file, remoteRef: { key: `fleet/core/${file}` } });
     },
@@ -137,9 +154,15 @@ describe("the settings of the chart fleet", () => {
     const audience = "https://c.example.com";
     const core = dataOf(render("fleet", "coreHost=c.example.com"), "core");
     expect(parse(core.SVC_WORKLOAD_ISSUERS ?? "")).toMatchObject({ issuers: [{ audience }] });
-    const pod = podOf({ data: manifestsIn(render("collector", "coreHost=c.example.com")) }, "collector");
-    const projected = pod.volumes?.find(({ name }) => name === "enrollment")?.projected?.sources ?? [];
-    expect(projected.map(({ serviceAccountToken }) => serviceAccountToken?.audience)).toEqual([audience]);
+    const pod = podOf(
+      { data: manifestsIn(render("collector", "coreHost=c.example.com")) },
+      "collector",
+    );
+    const projected =
+      pod.volumes?.find(({ name }) => name === "enrollment")?.projected?.sources ?? [];
+    expect(projected.map(({ serviceAccountToken }) => serviceAccountToken?.audience)).toEqual([
+      audience,
+    ]);
   });
 
   it("hold any identity provider, names and more variables, and restart the pods when they change", () => {
@@ -161,7 +184,9 @@ describe("the settings of the chart fleet", () => {
       const found = manifestsIn(resources).find(
         ({ kind, metadata }) => kind === "Deployment" && metadata?.name === name,
       );
-      return found?.kind === "Deployment" ? found.spec?.template.metadata?.annotations?.["checksum/config"] : undefined;
+      return found?.kind === "Deployment"
+        ? found.spec?.template.metadata?.annotations?.["checksum/config"]
+        : undefined;
     };
     expect(checksum(before, "web")).toMatch(/^[0-9a-f]{64}$/);
     expect(checksum(after, "web")).not.toEqual(checksum(before, "web"));
@@ -171,10 +196,17 @@ describe("the settings of the chart fleet", () => {
   it("scrape core with the token of its Secret, and bring the alerts and the dashboard as they are", () => {
     const resources = render("fleet", "monitoring.enabled=true", "core.secret=other");
     const of = (kind: string) => resources.find((resource) => resource.kind === kind)?.spec;
-    expect(of("PrometheusRule")).toEqual(parse(readFileSync("docs/deploy/monitoring/alerts.yaml", "utf8")));
+    expect(of("PrometheusRule")).toEqual(
+      parse(readFileSync("docs/deploy/monitoring/alerts.yaml", "utf8")),
+    );
     expect(of("ServiceMonitor")).toMatchObject({
       selector: { matchLabels: { "app.kubernetes.io/name": "core" } },
-      endpoints: [{ port: "http", authorization: { credentials: { name: "other", key: "ops-bearer-token" } } }],
+      endpoints: [
+        {
+          port: "http",
+          authorization: { credentials: { name: "other", key: "ops-bearer-token" } },
+        },
+      ],
     });
     expect(dataOf(resources, "fleet-dashboard")["fleet.json"]).toBe(
       readFileSync("docs/deploy/monitoring/dashboard.json", "utf8"),
@@ -187,7 +219,9 @@ describe("the settings of the chart collector", () => {
     const text = dataOf(render("collector"), "collector")["collector.yaml"] ?? "";
     const parsed = parseCollectorConfig(text);
     expect(parsed.ok).toBe(true);
-    expect(parse(text)).toEqual(parse(readFileSync("docs/deploy/kubernetes/collector/collector.yaml", "utf8")));
+    expect(parse(text)).toEqual(
+      parse(readFileSync("docs/deploy/kubernetes/collector/collector.yaml", "utf8")),
+    );
   });
 
   it("are refused without the CA of core", () => {

@@ -1,7 +1,11 @@
 import { existsSync, readFileSync } from "node:fs";
 import { parseEnv } from "node:util";
 import { describe, expect, it } from "vitest";
-import { coreFileForms, coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
+import {
+  coreFileForms,
+  coreVariables,
+  parseCoreConfig,
+} from "../../functions/config/core-config.ts";
 import { exportFileForms, exportVariables } from "../../functions/config/export-config.ts";
 import { filterParts } from "../../proto/fleet-health/filter.ts";
 import { configProgress } from "../../proto/fleet-health/vocabulary.ts";
@@ -48,7 +52,10 @@ describe("the documents", () => {
     const known = new Set([
       ...Object.keys({ ...coreVariables, ...exportVariables, ...webVariables }),
       ...[...coreFileForms, ...exportFileForms, ...webFileForms].map((name) => `${name}_FILE`),
-      ...Array.from(readFileSync("compose.yaml", "utf8").matchAll(/\$\{([A-Z_]+)/g), ([, name]) => name),
+      ...Array.from(
+        readFileSync("compose.yaml", "utf8").matchAll(/\$\{([A-Z_]+)/g),
+        ([, name]) => name,
+      ),
     ]);
     const names = repositoryFiles("*.md")
       .flatMap((path) => readDocument(path, readFileSync(path, "utf8")).blocks)
@@ -61,13 +68,19 @@ describe("the documents", () => {
   it("name the progress of configs, and its values, as the API does", () => {
     const [, table = ""] =
       /^\*\*Config progress.*?\n\n(.*?)\n\n/ms.exec(readFileSync("docs/rollouts.md", "utf8")) ?? [];
-    expect(table.match(/(?<=^\| `)\w+/gm)).toEqual([filterParts.progress.parameter, ...configProgress]);
+    expect(table.match(/(?<=^\| `)\w+/gm)).toEqual([
+      filterParts.progress.parameter,
+      ...configProgress,
+    ]);
   });
 
   it("show an env file for core that core accepts", () => {
-    const [, block = ""] = /core\.env`.*?```dotenv\n(.*?)```/s.exec(readFileSync("docs/deploy.md", "utf8")) ?? [];
+    const [, block = ""] =
+      /core\.env`.*?```dotenv\n(.*?)```/s.exec(readFileSync("docs/deploy.md", "utf8")) ?? [];
     const env = Object.fromEntries(
-      block.split("\n").flatMap((line) => [...line.matchAll(/^ *(\w+)=(.*)$/g)].map((m) => [m[1], m[2]])),
+      block
+        .split("\n")
+        .flatMap((line) => [...line.matchAll(/^ *(\w+)=(.*)$/g)].map((m) => [m[1], m[2]])),
     );
     expect(Object.keys(env).length).toBeGreaterThan(10);
     const { config, warnings } = parseCoreConfig(

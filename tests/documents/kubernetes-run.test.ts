@@ -3,7 +3,16 @@
  * collector with the arguments and the config of the DaemonSet (docs/install.md). Ports and absolute paths are those of the test.
  */
 import { execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
@@ -20,7 +29,13 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { replaceTexts } from "../support/documented-block.ts";
 import { type KubernetesIssuer, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
 import { containerOf, podOf, readManifests } from "../support/kubernetes-manifests.ts";
-import { logged, type Program, programFile, startProgram, stopProgram } from "../support/program.ts";
+import {
+  logged,
+  type Program,
+  programFile,
+  startProgram,
+  stopProgram,
+} from "../support/program.ts";
 
 const server = readManifests("docs/deploy/kubernetes");
 const corePod = podOf(server, "core");
@@ -53,7 +68,10 @@ const mountSecret = (folder: string, files: Readonly<Record<string, string>>): v
 };
 
 /** Runs the command of an init container: Node with a script. */
-const runScript = (command: readonly string[] = [], replacements: Readonly<Record<string, string>>): void => {
+const runScript = (
+  command: readonly string[] = [],
+  replacements: Readonly<Record<string, string>>,
+): void => {
   expect(command.slice(0, 2)).toEqual(["node", "--eval"]);
   execFileSync(process.execPath, ["--eval", replaceTexts(command[2] ?? "", replacements)]);
 };
@@ -78,7 +96,8 @@ beforeAll(async () => {
   mkdirSync(inDir("private"));
   const { command } = containerOf(corePod, "copy-secrets");
   // Twice: a pod that starts again finds the files of the first time.
-  for (let run = 0; run < 2; run++) runScript(command, { "/secrets": inDir("secrets"), "/run/svc": inDir("private") });
+  for (let run = 0; run < 2; run++)
+    runScript(command, { "/secrets": inDir("secrets"), "/run/svc": inDir("private") });
   cluster = await startKubernetesIssuer({
     cert: readFileSync(pki.edge.certFile, "utf8"),
     key: readFileSync(pki.edge.keyFile, "utf8"),
@@ -132,13 +151,19 @@ describe("core, as docs/deploy/kubernetes/core.yaml runs it", () => {
       expect(statSync(inDir("private", name)).mode & 0o777).toBe(0o600);
   });
 
-  it.each(["startupProbe", "livenessProbe", "readinessProbe"] as const)("passes its %s", async (name) => {
-    const probe = containerOf(corePod, "core")[name];
-    const response = await fetch(`${coreUrl}${probe?.httpGet?.path}`, {
-      signal: AbortSignal.timeout((probe?.timeoutSeconds ?? 1) * 1000),
-    });
-    expect([response.status, await response.json()]).toEqual([200, expect.objectContaining({ status: "ready" })]);
-  });
+  it.each(["startupProbe", "livenessProbe", "readinessProbe"] as const)(
+    "passes its %s",
+    async (name) => {
+      const probe = containerOf(corePod, "core")[name];
+      const response = await fetch(`${coreUrl}${probe?.httpGet?.path}`, {
+        signal: AbortSignal.timeout((probe?.timeoutSeconds ?? 1) * 1000),
+      });
+      expect([response.status, await response.json()]).toEqual([
+        200,
+        expect.objectContaining({ status: "ready" }),
+      ]);
+    },
+  );
 });
 
 describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
@@ -158,18 +183,27 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
     .args?.find((arg) => arg.startsWith("--identity-prefix="))
     ?.split("=")[1];
   const enrollAt = async (url: string, token: string, deviceId: string) => {
-    const csr_pem = await createTestCsr({ key: await createTestKey(), uri: `${prefix}${deviceId}` });
+    const csr_pem = await createTestCsr({
+      key: await createTestKey(),
+      uri: `${prefix}${deviceId}`,
+    });
     const response = await fetch(`${url}/v1/collector/enroll`, {
       method: "POST",
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-      body: JSON.stringify({ csr_pem, device_id: deviceId, platform: "linux/amd64", collector_version: "1.0.0" }),
+      body: JSON.stringify({
+        csr_pem,
+        device_id: deviceId,
+        platform: "linux/amd64",
+        collector_version: "1.0.0",
+      }),
     });
     const { code } = (await response.json()) as { code?: string };
     return { status: response.status, code, retryAfter: response.headers.get("retry-after") };
   };
 
   it("finds a policy in docs/enroll-kubernetes.md, whose rule names the service account of the DaemonSet", async () => {
-    const [, text = ""] = /```yaml\n(issuer: [^`]*)```/.exec(readFileSync("docs/enroll-kubernetes.md", "utf8")) ?? [];
+    const [, text = ""] =
+      /```yaml\n(issuer: [^`]*)```/.exec(readFileSync("docs/enroll-kubernetes.md", "utf8")) ?? [];
     const workload = parse(text);
     const { namespace } = collectorFolder.kustomization;
     const subject = `system:serviceaccount:${namespace}:${collectorPod.serviceAccountName}`;
@@ -196,9 +230,14 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
 
   it("gets one certificate when one token comes to two cores at once, with two keys", async () => {
     const token = await cluster.sign({ node: "node-2" }, Date.now());
-    const answers = await Promise.all([coreUrl, secondCoreUrl].map((url) => enrollAt(url, token, "node-2")));
+    const answers = await Promise.all(
+      [coreUrl, secondCoreUrl].map((url) => enrollAt(url, token, "node-2")),
+    );
     expect(answers.map(({ status }) => status).sort()).toEqual([201, expect.toBeOneOf([401, 409])]);
-    expect(await enrollAt(secondCoreUrl, token, "node-2")).toMatchObject({ status: 401, code: "token_invalid" });
+    expect(await enrollAt(secondCoreUrl, token, "node-2")).toMatchObject({
+      status: 401,
+      code: "token_invalid",
+    });
   });
 
   it("enrolls once, keeps its identity without a token, and sends heartbeats and telemetry", async () => {
@@ -236,21 +275,30 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
     expect(second.stdout + second.stderr).toContain("the identity is kept");
 
     const [grpc, http] = await findPorts(2, systemEntropy);
-    const config = replaceTexts(readFileSync(join(collectorFolder.path, "collector.yaml"), "utf8"), {
-      ...replacements,
-      "0.0.0.0:4317": `127.0.0.1:${grpc}`,
-      "0.0.0.0:4318": `127.0.0.1:${http}`,
-    });
+    const config = replaceTexts(
+      readFileSync(join(collectorFolder.path, "collector.yaml"), "utf8"),
+      {
+        ...replacements,
+        "0.0.0.0:4317": `127.0.0.1:${grpc}`,
+        "0.0.0.0:4318": `127.0.0.1:${http}`,
+      },
+    );
     mkdirSync(inDir("config"));
     const file = inDir("config", "collector.yaml");
-    writeFileSync(file, isRoot ? `run_as_root_acknowledged: ${acknowledgement}\n${config}` : config);
+    writeFileSync(
+      file,
+      isRoot ? `run_as_root_acknowledged: ${acknowledgement}\n${config}` : config,
+    );
     const ofPod = (words: readonly string[] = []) =>
       words.map((word) => replaceTexts(word, { "/config/collector.yaml": file }));
     const { args: runArgs, livenessProbe } = containerOf(collectorPod, "collector");
     const collector = startProgram("collector/main.ts", ofPod(runArgs));
     try {
       await expect
-        .poll(async () => (await call("/v1/collector/health?device=node-1", undefined, "auditor")).items?.[0])
+        .poll(
+          async () =>
+            (await call("/v1/collector/health?device=node-1", undefined, "auditor")).items?.[0],
+        )
         .toMatchObject({ identity: `${prefix}node-1`, last_heartbeat_at: expect.any(String) });
       const record = { body: { stringValue: "from a node" } };
       const sent = await fetch(`http://127.0.0.1:${http}/v1/logs`, {
@@ -260,11 +308,16 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
       });
       expect(sent.status).toBe(200);
       await expect
-        .poll(async () => (await call("/v1/collector/health?device=node-1", undefined, "auditor")).items?.[0])
+        .poll(
+          async () =>
+            (await call("/v1/collector/health?device=node-1", undefined, "auditor")).items?.[0],
+        )
         .toMatchObject({ last_envelope_at: expect.any(String) });
       const [node, program, ...words] = ofPod(livenessProbe?.exec?.command);
       expect([node, program]).toEqual(["node", "/opt/svc/dist/svc-collector/main.mjs"]);
-      const status = spawnSync(process.execPath, [programFile("collector/main.ts"), ...words], { encoding: "utf8" });
+      const status = spawnSync(process.execPath, [programFile("collector/main.ts"), ...words], {
+        encoding: "utf8",
+      });
       expect(status.status, status.stderr).toBe(0);
     } finally {
       expect(await stopProgram(collector), collector.stderr).toBe(0);
@@ -277,7 +330,8 @@ describe("core, when Kubernetes ends its pod", () => {
     const { lifecycle } = containerOf(corePod, "core");
     const startedAt = performance.now();
     expect(await stopProgram(core)).toBe(0);
-    const seconds = (performance.now() - startedAt) / 1000 + (lifecycle?.preStop?.sleep?.seconds ?? 0);
+    const seconds =
+      (performance.now() - startedAt) / 1000 + (lifecycle?.preStop?.sleep?.seconds ?? 0);
     expect(seconds).toBeLessThan(corePod.terminationGracePeriodSeconds ?? 0);
   });
 });

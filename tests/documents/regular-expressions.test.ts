@@ -19,12 +19,14 @@ const findPatterns = (file: string, source: string): Found[] => {
   const addConstructed = ({ start, callee, arguments: args }: Constructed) => {
     if (callee.type !== "Identifier" || callee.name !== "RegExp") return;
     const [text, flags] = args.map((arg) => textOf(arg));
-    if (text === undefined) throw new Error(`${file}: RegExp of something that this test cannot read`);
+    if (text === undefined)
+      throw new Error(`${file}: RegExp of something that this test cannot read`);
     add(start, new RegExp(text, flags));
   };
   new Visitor({
     Literal(node) {
-      if ("regex" in node && node.regex) add(node.start, new RegExp(node.regex.pattern, node.regex.flags));
+      if ("regex" in node && node.regex)
+        add(node.start, new RegExp(node.regex.pattern, node.regex.flags));
     },
     NewExpression: addConstructed,
     CallExpression: addConstructed,
@@ -35,12 +37,18 @@ const findPatterns = (file: string, source: string): Found[] => {
 interface Constructed {
   start: number;
   callee: { type: string; name?: unknown };
-  arguments: readonly { type: string; value?: unknown; quasis?: readonly { value: { cooked: string | null } }[] }[];
+  arguments: readonly {
+    type: string;
+    value?: unknown;
+    quasis?: readonly { value: { cooked: string | null } }[];
+  }[];
 }
 
 const textOf = (node: Constructed["arguments"][number]): string | undefined => {
   if (node.type === "Literal" && typeof node.value === "string") return node.value;
-  return node.type === "TemplateLiteral" ? node.quasis?.map(({ value }) => value.cooked).join("9") : undefined;
+  return node.type === "TemplateLiteral"
+    ? node.quasis?.map(({ value }) => value.cooked).join("9")
+    : undefined;
 };
 
 /** A character for this long is slow. */
@@ -61,17 +69,25 @@ const fill =
 /** Texts that repeat the start of a match and then fail: overlapping starts and overlapping quantifiers become quadratic on one of them. */
 const adversarialTexts = function* (pattern: RegExp): Generator<TextOf> {
   const characters = new Set([..." \t\n\"'\\/.,:;=-_+%@#[({<&a0Z\0\u2028é", ...pattern.source]);
-  for (const character of characters) yield* [fill(character), fill(character, "", "\0"), fill(character, "x", "\0x")];
+  for (const character of characters)
+    yield* [fill(character), fill(character, "", "\0"), fill(character, "x", "\0x")];
   const starts = new Set<string>();
   for (const match of matchesOf(pattern)) {
-    for (let length = 1; length <= Math.min(match.length, 24); length++) starts.add(match.slice(0, length));
+    for (let length = 1; length <= Math.min(match.length, 24); length++)
+      starts.add(match.slice(0, length));
     starts.add(match);
     starts.add(match.slice(0, -1));
   }
   starts.delete("");
   for (const start of starts) {
     const last = start.at(-1) ?? "";
-    yield* [fill(start), fill(start, "", "\0"), fill(`-${start}`), fill(` ${start}`), fill(`${start}\n`)];
+    yield* [
+      fill(start),
+      fill(start, "", "\0"),
+      fill(`-${start}`),
+      fill(` ${start}`),
+      fill(`${start}\n`),
+    ];
     yield* [fill(last, start, "\0"), fill(`${last} `, start, "\0"), fill(`${last}-`, start, "\0")];
   }
 };
@@ -79,10 +95,13 @@ const adversarialTexts = function* (pattern: RegExp): Generator<TextOf> {
 /** Three texts that match, always the same; none if fast-check cannot generate them (lookbehind). */
 const matchesOf = (pattern: RegExp): string[] => {
   try {
-    return fc.sample(fc.stringMatching(new RegExp(pattern.source, pattern.flags.replace(/[gim]/g, ""))), {
-      numRuns: 3,
-      seed: 1,
-    });
+    return fc.sample(
+      fc.stringMatching(new RegExp(pattern.source, pattern.flags.replace(/[gim]/g, ""))),
+      {
+        numRuns: 3,
+        seed: 1,
+      },
+    );
   } catch {
     return ["eyJaaaaaaaaaaa.aaaaaaaaaa"];
   }
@@ -125,9 +144,13 @@ const findSlowText = (pattern: RegExp): string | null => {
 };
 
 describe("regular expressions", () => {
-  const files = repositoryFiles("functions/*.ts", "kit/*.ts", "collector/*.ts", "proto/*.ts", "ui/bff/*.ts").filter(
-    (file) => !file.endsWith(".test.ts") && !file.startsWith("proto/gen/"),
-  );
+  const files = repositoryFiles(
+    "functions/*.ts",
+    "kit/*.ts",
+    "collector/*.ts",
+    "proto/*.ts",
+    "ui/bff/*.ts",
+  ).filter((file) => !file.endsWith(".test.ts") && !file.startsWith("proto/gen/"));
   const patterns = files.flatMap((file) => findPatterns(file, readFileSync(file, "utf8")));
 
   it("finds them in core, web and collector", () => {

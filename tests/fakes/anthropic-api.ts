@@ -18,19 +18,27 @@ interface Message {
 export const anthropicApi: ProviderApi = {
   path: "/v1/messages",
   faultOf: ({ headers, body }, key) => {
-    if (headers["x-api-key"] !== key) return { status: 401, message: `invalid x-api-key ${headers["x-api-key"]}` };
-    if (!headers["anthropic-version"]) return { status: 400, message: "anthropic-version: header is required" };
+    if (headers["x-api-key"] !== key)
+      return { status: 401, message: `invalid x-api-key ${headers["x-api-key"]}` };
+    if (!headers["anthropic-version"])
+      return { status: 400, message: "anthropic-version: header is required" };
     if (body.stream !== true) return { status: 400, message: "this fake streams only" };
-    if (typeof body.max_tokens !== "number") return { status: 400, message: "max_tokens: Field required" };
-    const blocks = (message: Message | undefined) => (Array.isArray(message?.content) ? message.content : []);
+    if (typeof body.max_tokens !== "number")
+      return { status: 400, message: "max_tokens: Field required" };
+    const blocks = (message: Message | undefined) =>
+      Array.isArray(message?.content) ? message.content : [];
     const messages = body.messages as Message[];
     const orphan = messages.some((message, at) => {
       const results = blocks(messages[at + 1]).map(({ tool_use_id: id }) => id);
       return blocks(message).some(({ type, id }) => type === "tool_use" && !results.includes(id));
     });
-    if (orphan) return { status: 400, message: "tool_use ids were found without tool_result blocks" };
-    const undeclared = !body.tools && messages.flatMap(blocks).some(({ type }) => type === "tool_use");
-    return undeclared ? { status: 400, message: "tools are required for a conversation with tool_use blocks" } : null;
+    if (orphan)
+      return { status: 400, message: "tool_use ids were found without tool_result blocks" };
+    const undeclared =
+      !body.tools && messages.flatMap(blocks).some(({ type }) => type === "tool_use");
+    return undeclared
+      ? { status: 400, message: "tools are required for a conversation with tool_use blocks" }
+      : null;
   },
   start: () => [
     event({
@@ -66,14 +74,20 @@ export const anthropicApi: ProviderApi = {
     event({
       type: "message_delta",
       delta: {
-        stop_reason: { stop: "end_turn", tools: "tool_use", length: "max_tokens", refusal: "refusal" }[reason],
+        stop_reason: {
+          stop: "end_turn",
+          tools: "tool_use",
+          length: "max_tokens",
+          refusal: "refusal",
+        }[reason],
         stop_sequence: null,
       },
       usage: { output_tokens: 5 },
     }),
     event({ type: "message_stop" }),
   ],
-  malformed: () => 'event: content_block_delta\ndata: {"type":"content_block_delta","delta":"secret-in-body\n\n',
+  malformed: () =>
+    'event: content_block_delta\ndata: {"type":"content_block_delta","delta":"secret-in-body\n\n',
   error: (type, message) => event({ type: "error", error: { type, message } }),
   errorBody: (type, message) => JSON.stringify({ type: "error", error: { type, message } }),
 };

@@ -27,7 +27,11 @@ export const createFakeChatSql = (): FakeChatSql => {
     signal: undefined,
     result: oneRow(3),
     relations: () => [{ name: "collectors", description: "The hosts" }],
-    describe: (name) => ({ kind: "error", code: "unknown_relation", message: `There is no relation ${name}` }),
+    describe: (name) => ({
+      kind: "error",
+      code: "unknown_relation",
+      message: `There is no relation ${name}`,
+    }),
     query: (statement, signal) => {
       fake.statements.push(statement);
       fake.signal = signal;

@@ -14,7 +14,12 @@ export interface TestCollectorEnv extends CollectorEnv {
 
 /** Creates an environment with real files and sockets and a test's wall clock. Sleeps, such as those before a retry, last one turn. */
 export const createTestCollectorEnv = (
-  over: { stdin?: string; effectiveUid?: number; now?: number; variables?: CollectorEnv["variables"] } = {},
+  over: {
+    stdin?: string;
+    effectiveUid?: number;
+    now?: number;
+    variables?: CollectorEnv["variables"];
+  } = {},
 ): TestCollectorEnv => {
   const out: string[] = [];
   const err: string[] = [];

@@ -36,13 +36,18 @@ export interface FaultyDirectory extends DirectoryApi {
 }
 
 /** Starts one without faults. */
-export const startFaultyDirectory = async (options: { pageSize?: number } = {}): Promise<FaultyDirectory> => {
+export const startFaultyDirectory = async (
+  options: { pageSize?: number } = {},
+): Promise<FaultyDirectory> => {
   let faults: readonly PlannedFault[] = [];
   const directory = await startDirectoryApi({
     ...options,
     send: (response, reply, { on, page, group }) => {
       const fault = faults.find(
-        (planned) => planned.on === on && (planned.page ?? page) === page && (planned.group ?? group) === group,
+        (planned) =>
+          planned.on === on &&
+          (planned.page ?? page) === page &&
+          (planned.group ?? group) === group,
       );
       respond(response, fault?.how, reply);
     },
@@ -55,17 +60,26 @@ export const startFaultyDirectory = async (options: { pageSize?: number } = {}):
   };
 };
 
-const respond = (response: ServerResponse, fault: DirectoryFaultKind | undefined, reply: DirectoryReply): void => {
+const respond = (
+  response: ServerResponse,
+  fault: DirectoryFaultKind | undefined,
+  reply: DirectoryReply,
+): void => {
   if (fault === "silent") return;
   if (fault === "truncated" || fault === "cut") sendHalf(response, reply, fault);
   else if (fault === undefined) sendReply(response, reply);
   else if (fault === "empty") sendReply(response, { ...reply, body: {} });
-  else if ("text" in fault) response.writeHead(200, { "Content-Type": "application/json" }).end(fault.text);
+  else if ("text" in fault)
+    response.writeHead(200, { "Content-Type": "application/json" }).end(fault.text);
   else if ("delayMs" in fault) setTimeout(() => sendReply(response, reply), fault.delayMs).unref();
   else sendReply(response, apiError(fault.status, fault.reason ?? "fault", "As planned"));
 };
 
-const sendHalf = (response: ServerResponse, { status, body }: DirectoryReply, how: "truncated" | "cut"): void => {
+const sendHalf = (
+  response: ServerResponse,
+  { status, body }: DirectoryReply,
+  how: "truncated" | "cut",
+): void => {
   const whole = Buffer.from(JSON.stringify(body));
   const half = whole.subarray(0, whole.length >> 1);
   response.writeHead(status, {

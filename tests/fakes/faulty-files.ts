@@ -11,7 +11,13 @@ export interface FaultyFiles {
  * Fails operation number `at`, counted from 1 (0: none), with EIO and without doing it. With `lasting`, fails every later one too, as if
  * the process had been killed there and could not undo anything. Counts syncs without doing them: in a test they only cost time.
  */
-export const createFaultyFiles = ({ at, lasting = false }: { at: number; lasting?: boolean }): FaultyFiles => {
+export const createFaultyFiles = ({
+  at,
+  lasting = false,
+}: {
+  at: number;
+  lasting?: boolean;
+}): FaultyFiles => {
   let operations = 0;
   const step = () => {
     operations += 1;

@@ -1,10 +1,18 @@
-import type { Inference, InferencePart, InferenceRequest } from "../../functions/inference/inference.ts";
+import type {
+  Inference,
+  InferencePart,
+  InferenceRequest,
+} from "../../functions/inference/inference.ts";
 
 /** One round of a model that a test plays. */
 export interface PlayedRound {
   request: InferenceRequest;
   text(text: string): void;
-  call(name: "list_tables" | "describe_table" | "query_sql", input: Record<string, unknown>, callId?: string): void;
+  call(
+    name: "list_tables" | "describe_table" | "query_sql",
+    input: Record<string, unknown>,
+    callId?: string,
+  ): void;
   /** Ends the round. */
   end(): void;
   /** Fails the round. */
@@ -36,7 +44,8 @@ export const createPlayedInference = (): PlayedInference => {
       begun.push({
         request,
         text: (text) => add({ type: "text", text }),
-        call: (name, input, callId = `call_${++calls}`) => add({ type: "tool_call", callId, name, input }),
+        call: (name, input, callId = `call_${++calls}`) =>
+          add({ type: "tool_call", callId, name, input }),
         end: () => add(null),
         fail: (error) => add({ error }),
       });

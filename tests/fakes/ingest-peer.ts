@@ -70,10 +70,14 @@ export interface IngestPeer {
 
 /** Makes an error like those of core, with its reason. */
 export const peerError = (code: Code, reason: string): ConnectError =>
-  new ConnectError("refused", code, undefined, [{ desc: ErrorInfoSchema, value: { reason, domain: "svc" } }]);
+  new ConnectError("refused", code, undefined, [
+    { desc: ErrorInfoSchema, value: { reason, domain: "svc" } },
+  ]);
 
 /** Starts a peer on a free port of the loopback address. */
-export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = {}): Promise<IngestPeer> => {
+export const startIngestPeer = async (
+  options: { port?: number; ca?: TestCa } = {},
+): Promise<IngestPeer> => {
   const hostId = "https://fleet.test/d/1";
   const ca = options.ca ?? (await createTestCa());
   const [serverKey, clientKey] = await Promise.all([createTestKey(), createTestKey()]);
@@ -118,14 +122,19 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     await behaviour.beforeCommit?.();
     const id = frame.queueId.toHex();
     const cursor = cursors.get(id) ?? 0;
-    if (Number(frame.previousSequence) > cursor) throw peerError(Code.FailedPrecondition, "sequence_gap");
+    if (Number(frame.previousSequence) > cursor)
+      throw peerError(Code.FailedPrecondition, "sequence_gap");
     const fresh = frame.envelopes.filter(({ sequence }) => Number(sequence) > cursor);
     // As core does: also envelopes at or below the cursor, so that a lost ack loses no rejection.
     const rejected = frame.envelopes.flatMap((envelope) => {
       const code = behaviour.reject?.(envelope);
-      return code === undefined ? [] : [{ sequence: envelope.sequence, code, message: "rejected permanently" }];
+      return code === undefined
+        ? []
+        : [{ sequence: envelope.sequence, code, message: "rejected permanently" }];
     });
-    stored.push(...fresh.filter(({ sequence }) => !rejected.some((other) => other.sequence === sequence)));
+    stored.push(
+      ...fresh.filter(({ sequence }) => !rejected.some((other) => other.sequence === sequence)),
+    );
     const through = Math.max(cursor, Number(frame.envelopes.at(-1)?.sequence ?? 0));
     cursors.set(id, through);
     await behaviour.afterCommit?.();
@@ -143,13 +152,17 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
       controls.push(message);
       wake.resolve();
     };
-    const direct = (value: MessageInitShape<typeof DirectiveSchema>) => push({ case: "directive", value });
+    const direct = (value: MessageInitShape<typeof DirectiveSchema>) =>
+      push({ case: "directive", value });
     directs.add(direct);
     const reading = (async () => {
       for await (const { message } of requests) {
         if (message.case === "status") {
           statuses.push(message.value);
-          push({ case: "statusAnswer", value: { seq: message.value.seq, ...behaviour.answerStatus?.(message.value) } });
+          push({
+            case: "statusAnswer",
+            value: { seq: message.value.seq, ...behaviour.answerStatus?.(message.value) },
+          });
         }
         if (message.case !== "frame") continue;
         inFlight += 1;
@@ -212,7 +225,9 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
             opens.push({ takesDirectives });
             const cursor = BigInt(cursors.get(queueId.toHex()) ?? 0);
             const statusIntervalSeconds = behaviour.answerStatus ? 60 : 0;
-            yield { message: { case: "opened" as const, value: { cursor, statusIntervalSeconds } } };
+            yield {
+              message: { case: "opened" as const, value: { cursor, statusIntervalSeconds } },
+            };
             yield* forward({ [Symbol.asyncIterator]: () => iterator });
           },
           submit: async ({ frame }) => {

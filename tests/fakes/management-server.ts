@@ -31,7 +31,9 @@ export interface ManagementCall {
 }
 
 /** A response, whose object is sent as JSON. `cut` closes the connection instead, after the request was read. */
-export type ManagementReply = { status: number; body: object; headers?: Record<string, string> } | "cut";
+export type ManagementReply =
+  | { status: number; body: object; headers?: Record<string, string> }
+  | "cut";
 
 /** A TLS server on loopback with a test's responses, for clients of core's management paths. */
 export interface ManagementServer {
@@ -57,14 +59,19 @@ export const startManagementServer = async (
     key,
     names: [{ type: "dns", value: options.name ?? "localhost" }],
     extensions: [
-      new x509.SubjectAlternativeNameExtension([{ type: "dns", value: options.name ?? "localhost" }]),
+      new x509.SubjectAlternativeNameExtension([
+        { type: "dns", value: options.name ?? "localhost" },
+      ]),
       new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
     ],
     notBefore: options.notBefore ?? new Date("2020-01-01"),
     notAfter: new Date("2099-01-01"),
   });
   const calls: ManagementCall[] = [];
-  let answer: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = () => ({ status: 404, body: {} });
+  let answer: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = () => ({
+    status: 404,
+    body: {},
+  });
 
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     let text = "";
@@ -87,10 +94,17 @@ export const startManagementServer = async (
     const reply = await answer(call);
     if (reply === "cut") return void socket.destroy();
     const type = reply.status < 300 ? "application/json" : "application/problem+json";
-    response.writeHead(reply.status, { "content-type": type, ...reply.headers }).end(JSON.stringify(reply.body));
+    response
+      .writeHead(reply.status, { "content-type": type, ...reply.headers })
+      .end(JSON.stringify(reply.body));
   };
   const listener: RequestListener = (request, response) => void handle(request, response);
-  const tls = { key: key.pem, cert: encodePem(der, "CERTIFICATE"), requestCert: true, rejectUnauthorized: false };
+  const tls = {
+    key: key.pem,
+    cert: encodePem(der, "CERTIFICATE"),
+    requestCert: true,
+    rejectUnauthorized: false,
+  };
   const server = options.http2
     ? createSecureServer({ ...tls, allowHTTP1: false }, listener as never)
     : createServer(tls, listener);
@@ -125,7 +139,9 @@ export const issueFor = async (
   over: { key?: TestKey; uri?: string; chainPem?: string; extensions?: x509.Extension[] } = {},
 ): Promise<{ status: number; body: object }> => {
   const csr = new x509.Pkcs10CertificateRequest(String(call.body.csr_pem));
-  const san = csr.extensions.find((extension) => extension instanceof x509.SubjectAlternativeNameExtension);
+  const san = csr.extensions.find(
+    (extension) => extension instanceof x509.SubjectAlternativeNameExtension,
+  );
   const uri = over.uri ?? san?.names.items[0]?.value ?? "";
   const publicKey = over.key?.pair.publicKey ?? (await csr.publicKey.export());
   const der = await issueTestCertificate({
@@ -156,7 +172,11 @@ export const issueFor = async (
 };
 
 /** Creates a problem document like core's. */
-export const refusal = (status: number, code: string, members: object = {}): { status: number; body: object } => ({
+export const refusal = (
+  status: number,
+  code: string,
+  members: object = {},
+): { status: number; body: object } => ({
   status,
   body: {
     type: `urn:svc:problem:${code}`,

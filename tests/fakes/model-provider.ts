@@ -75,8 +75,15 @@ export const startModelProvider = async (
     };
     const reply = script[Math.min(requests.length, script.length - 1)];
     requests.push(request);
-    const fault = request.path === wire.path ? wire.faultOf(request, key) : { status: 404, message: "no such path" };
-    if (fault) send(response, { status: fault.status, body: wire.errorBody("invalid_request_error", fault.message) });
+    const fault =
+      request.path === wire.path
+        ? wire.faultOf(request, key)
+        : { status: 404, message: "no such path" };
+    if (fault)
+      send(response, {
+        status: fault.status,
+        body: wire.errorBody("invalid_request_error", fault.message),
+      });
     else if (reply) send(response, reply, wire);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -93,7 +100,11 @@ export const startModelProvider = async (
   };
 };
 
-const send = (response: ServerResponse, reply: ScriptedReply, wire: ProviderApi = openAiApi): void => {
+const send = (
+  response: ServerResponse,
+  reply: ScriptedReply,
+  wire: ProviderApi = openAiApi,
+): void => {
   if ("silent" in reply) return;
   if ("status" in reply) {
     response.writeHead(reply.status, { "Content-Type": "application/json", ...reply.headers });
@@ -103,7 +114,8 @@ const send = (response: ServerResponse, reply: ScriptedReply, wire: ProviderApi 
   }
   response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
   const parts = Object.values(reply).find((value) => Array.isArray(value)) as readonly AnswerPart[];
-  if (!("errorAfter" in reply && parts.length === 0)) write(response, [...wire.start(), ...wire.parts(parts)]);
+  if (!("errorAfter" in reply && parts.length === 0))
+    write(response, [...wire.start(), ...wire.parts(parts)]);
   if ("answer" in reply) {
     const called = parts.some((part) => "tool" in part);
     write(response, wire.finish(reply.finish ?? (called ? "tools" : "stop")));

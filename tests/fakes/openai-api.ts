@@ -28,13 +28,17 @@ export const openAiApi: ProviderApi = {
     if (body.stream !== true) return { status: 400, message: "this fake streams only" };
     const messages = body.messages as Message[];
     const orphan = messages.some(({ tool_calls: calls = [] }, at) => {
-      const results = messages.slice(at + 1, at + 1 + calls.length).map(({ tool_call_id: id }) => id);
+      const results = messages
+        .slice(at + 1, at + 1 + calls.length)
+        .map(({ tool_call_id: id }) => id);
       return calls.some(({ id }) => !results.includes(id));
     });
     if (orphan) return { status: 400, message: "a tool_call_id did not have a response message" };
     // As LiteLLM does.
     const undeclared = !body.tools && messages.some(({ tool_calls: calls }) => calls);
-    return undeclared ? { status: 400, message: "tools are required for a conversation with tool calls" } : null;
+    return undeclared
+      ? { status: 400, message: "tools are required for a conversation with tool calls" }
+      : null;
   },
   start: () => [chunk({ role: "assistant", content: "", refusal: null })],
   parts: (parts) => {
@@ -51,7 +55,10 @@ export const openAiApi: ProviderApi = {
     });
   },
   finish: (reason) => [
-    chunk({}, { stop: "stop", tools: "tool_calls", length: "length", refusal: "content_filter" }[reason]),
+    chunk(
+      {},
+      { stop: "stop", tools: "tool_calls", length: "length", refusal: "content_filter" }[reason],
+    ),
     event({
       id: "chatcmpl-fake",
       object: "chat.completion.chunk",
@@ -64,5 +71,6 @@ export const openAiApi: ProviderApi = {
   ],
   malformed: () => 'data: {"id":"chatcmpl-fake","choices":[{"delta":{"content":"secret-in-body\n\n',
   error: (type, message) => event({ error: { message, type, param: null, code: null } }),
-  errorBody: (type, message) => JSON.stringify({ error: { message, type, param: null, code: null } }),
+  errorBody: (type, message) =>
+    JSON.stringify({ error: { message, type, param: null, code: null } }),
 };

@@ -58,14 +58,25 @@ export const startTamperingProvider = async (options: {
       .update(form.get("code_verifier") ?? "")
       .digest("base64url");
     const basic = `Basic ${btoa("svc-web:a+client+secret")}`;
-    if (request.headers.authorization !== basic) return { status: 401, body: '{"error":"invalid_client"}' };
+    if (request.headers.authorization !== basic)
+      return { status: 401, body: '{"error":"invalid_client"}' };
     if (grant?.challenge !== challenge) return { status: 400, body: '{"error":"invalid_grant"}' };
     const iat = Math.floor(options.now() / 1000);
     const { tampering, subject } = provider;
-    const usual = { iss: issuer, sub: subject, aud: clientId, nonce: grant.nonce, iat, exp: iat + 300 };
+    const usual = {
+      iss: issuer,
+      sub: subject,
+      aud: clientId,
+      nonce: grant.nonce,
+      iat,
+      exp: iat + 300,
+    };
     const claims = { ...usual, ...tampering.claims };
     const idToken = await (tampering.sign ?? key.sign)(claims);
-    return { status: 200, body: JSON.stringify({ access_token: "opaque", token_type: "Bearer", id_token: idToken }) };
+    return {
+      status: 200,
+      body: JSON.stringify({ access_token: "opaque", token_type: "Bearer", id_token: idToken }),
+    };
   };
 
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -104,9 +115,16 @@ export const startTamperingProvider = async (options: {
     authorize: (location) => {
       const asked = new URL(location).searchParams;
       const code = crypto.randomUUID();
-      grants.set(code, { nonce: asked.get("nonce") ?? "", challenge: asked.get("code_challenge") ?? "" });
+      grants.set(code, {
+        nonce: asked.get("nonce") ?? "",
+        challenge: asked.get("code_challenge") ?? "",
+      });
       const back = new URL(asked.get("redirect_uri") ?? "");
-      back.search = new URLSearchParams({ code, state: asked.get("state") ?? "", iss: issuer }).toString();
+      back.search = new URLSearchParams({
+        code,
+        state: asked.get("state") ?? "",
+        iss: issuer,
+      }).toString();
       return back;
     },
     sign: (claims) => key.sign(claims),

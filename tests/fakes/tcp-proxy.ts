@@ -34,7 +34,9 @@ export const startTcpProxy = async (to: ProxyTarget): Promise<TcpProxy> => {
   const open = new Map<Socket, { upstream: Socket; isSwallowed: boolean }>();
   const server = createServer((client) => {
     const chosen = typeof target === "function" ? target() : target;
-    const upstream = connect(typeof chosen === "string" ? { path: chosen } : { host: "127.0.0.1", port: chosen });
+    const upstream = connect(
+      typeof chosen === "string" ? { path: chosen } : { host: "127.0.0.1", port: chosen },
+    );
     const pair = { upstream, isSwallowed: false };
     open.set(client, pair);
     const isLost = () => isSwallowing || pair.isSwallowed;

@@ -61,14 +61,24 @@ export const judgeAccounts = (history: AccountsAfter): Breach[] => {
     ...served.flatMap(judgeArrival),
     ...served.flatMap((host) => judgeOpen(host, tables)),
     ...(isBack || isUncounted || areTotalsBack ? [] : accounts.flatMap(judgeCounted)),
-    ...accounts.filter(({ refused }) => refused === null).flatMap((account) => judgeRange(account, stored, history)),
+    ...accounts
+      .filter(({ refused }) => refused === null)
+      .flatMap((account) => judgeRange(account, stored, history)),
     ...judgeVolumes(accounts, tables),
     ...served.filter(isSingle(hosts)).flatMap((host) => {
       const own = accounts.filter(({ queueId }) => host.disk.ledger.queues.has(queueId.toHex()));
       const accepted = own.filter(({ refused }) => refused === null);
       const ofHost = { host, accounts: accepted, stored, tables, isBack };
-      const counted = { ...ofHost, accounts: accepted.filter(({ isChecked }) => isChecked || !isUncounted) };
-      return [...judgeRefusals(own), ...judgeRecords(ofHost), ...judgeLosses(counted), ...judgeDrops(ofHost)];
+      const counted = {
+        ...ofHost,
+        accounts: accepted.filter(({ isChecked }) => isChecked || !isUncounted),
+      };
+      return [
+        ...judgeRefusals(own),
+        ...judgeRecords(ofHost),
+        ...judgeLosses(counted),
+        ...judgeDrops(ofHost),
+      ];
     }),
   ];
 };
@@ -97,16 +107,26 @@ const isSingle =
 const nameOf = ({ hostId, queueId, number, firstSequence, lastSequence }: ReadAccount): string =>
   `${hostId}: account ${number} of queue ${queueId.toHex().slice(0, 6)}, ${firstSequence}..${lastSequence}`;
 
-const breach = (law: keyof typeof accountLaws, detail: string): Breach => ({ law: accountLaws[law], detail });
+const breach = (law: keyof typeof accountLaws, detail: string): Breach => ({
+  law: accountLaws[law],
+  detail,
+});
 
 const judgeArrival = ({ machine, queue }: SimulatedHost): Breach[] => {
   const pending = queue.accounts.pendingThrough();
-  return pending === undefined ? [] : [breach("arrives", `${machine} still has one through ${pending}`)];
+  return pending === undefined
+    ? []
+    : [breach("arrives", `${machine} still has one through ${pending}`)];
 };
 
-const judgeOpen = ({ hostId, machine, disk: { image } }: SimulatedHost, { queues }: Tables): Breach[] => {
+const judgeOpen = (
+  { hostId, machine, disk: { image } }: SimulatedHost,
+  { queues }: Tables,
+): Breach[] => {
   const queue = image && queues.get(`${hostId}\0${image.state.queueId.toHex()}`);
-  return queue && queue.endedAt !== null ? [breach("isOpen", `that of ${machine} is ${queue.ending}`)] : [];
+  return queue && queue.endedAt !== null
+    ? [breach("isOpen", `that of ${machine} is ${queue.ending}`)]
+    : [];
 };
 
 const judgeCounted = (account: CoreAccount): Breach[] =>
@@ -121,10 +141,13 @@ const doubtfulOf = (
 ): number => {
   const isLost = (sequence: number) =>
     lostRanges.some(
-      ({ hostId, from, through }) => hostId === account.hostId && from <= sequence && BigInt(sequence) <= through,
+      ({ hostId, from, through }) =>
+        hostId === account.hostId && from <= sequence && BigInt(sequence) <= through,
     );
   // Those that a disk had before it went back too.
-  const letters = hosts.flatMap(({ hostId, disk }) => (hostId === account.hostId ? disk.ledger.letters : []));
+  const letters = hosts.flatMap(({ hostId, disk }) =>
+    hostId === account.hostId ? disk.ledger.letters : [],
+  );
   const own = letters.filter(({ sequence }) => contains(account, sequence) && isLost(sequence));
   return Math.min(account.lostSince, new Set(own.map(({ sequence }) => sequence)).size);
 };
@@ -132,13 +155,15 @@ const doubtfulOf = (
 const judgeRange = (account: CoreAccount, stored: Stored, history: AccountsAfter): Breach[] => {
   // A disk that went back stores again what a stream has lost: it knows of no account that it had sent of that.
   const isAgain =
-    history.isStreamBack && history.hosts.some(({ hostId, disk }) => hostId === account.hostId && disk.restores > 0);
+    history.isStreamBack &&
+    history.hosts.some(({ hostId, disk }) => hostId === account.hostId && disk.restores > 0);
   const places = placesOf(stored, account);
   const within = [...places].filter(([sequence]) => contains(account, sequence));
   const { counts, isChecked, place, facts } = account;
   const ahead = within.find(([, at]) => (facts.sink === "nats" ? at > place : at >= place));
   return [
-    ...(isChecked && (counts.stored > within.length || counts.stored < within.length - doubtfulOf(account, history))
+    ...(isChecked &&
+    (counts.stored > within.length || counts.stored < within.length - doubtfulOf(account, history))
       ? [breach("hasStored", `${nameOf(account)}: counts ${counts.stored} of ${within.length}`)]
       : []),
     ...(ahead && !isAgain
@@ -155,7 +180,9 @@ const judgeVolumes = (accounts: readonly CoreAccount[], { volumes }: Tables): Br
       (sum, { hostId: of, envelopes }) => sum + (of === hostId ? envelopes : 0),
       0,
     );
-    return counted === stated ? [] : [breach("bySource", `${hostId}: counts ${counted} of ${stated}`)];
+    return counted === stated
+      ? []
+      : [breach("bySource", `${hostId}: counts ${counted} of ${stated}`)];
   });
 };
 
@@ -206,7 +233,10 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
   const isReported = (sequence: number): boolean =>
     tables.records.some(
       ({ action, hostId: of, details: { from, through } }) =>
-        action === "ingest.gap" && of === hostId && Number(from) <= sequence && sequence <= Number(through),
+        action === "ingest.gap" &&
+        of === hostId &&
+        Number(from) <= sequence &&
+        sequence <= Number(through),
     );
   /** A dead letter of an earlier id of the queue is in no account, unless a database lost it: the host has it. */
   const isLetterOfBefore = (account: CoreAccount, sequence: number): boolean =>
@@ -214,7 +244,9 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
   return accounts.flatMap((account) => {
     const gone = records.filter(
       ({ sequence, ...record }) =>
-        contains(account, sequence) && !isStored({ sequence, ...record }) && !isLetterOfBefore(account, sequence),
+        contains(account, sequence) &&
+        !isStored({ sequence, ...record }) &&
+        !isLetterOfBefore(account, sequence),
     );
     const codes = gone.map(({ sequence }) => letters.get(sequence));
     const own = gone.filter(({ sequence }) => givenUp.has(letters.get(sequence) ?? ""));
@@ -222,7 +254,9 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
     // A range that a server has lost includes what the queue had given up of it.
     const counted = own.filter(({ sequence }) => isReported(sequence)).length;
     // A server that goes back forgets what it rejected, and the host does not send that again.
-    const forgotten = isBack ? codes.length - codes.filter((code) => code === undefined).length - given : 0;
+    const forgotten = isBack
+      ? codes.length - codes.filter((code) => code === undefined).length - given
+      : 0;
     const lost = codes.filter((code) => code === undefined).length;
     const { counts } = account;
     const named = counts.rejected + counts.lost + counts.missing;
@@ -231,10 +265,14 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
     const isNamed = named >= gone.length && named <= gone.length + doubtful;
     // Of one that is not checked, what core has rejected since may stand for that.
     const since = account.isChecked ? 0 : counts.rejected;
-    const isMissing = counts.missing >= given - counted - since && counts.missing <= given + forgotten;
+    const isMissing =
+      counts.missing >= given - counted - since && counts.missing <= given + forgotten;
     const isRight = counts.lost >= lost && isMissing && isNamed;
     if (isRight) return [];
-    const law = named > gone.length + doubtful || counts.missing > given + forgotten ? "noFalseLoss" : "named";
+    const law =
+      named > gone.length + doubtful || counts.missing > given + forgotten
+        ? "noFalseLoss"
+        : "named";
     const detail = `${JSON.stringify(counts)}, ${gone.length} are gone: ${lost} lost, ${given} given up`;
     return [breach(law, `${nameOf(account)}${account.isChecked ? "" : ", unchecked"}: ${detail}`)];
   });
@@ -248,5 +286,7 @@ const judgeDrops = ({ host, accounts }: HostHistory): Breach[] => {
   const { dropped, forgotten } = host.refusals();
   if (named === dropped || (named < dropped && forgotten > 0)) return [];
   const law = named > dropped ? "noFalseLoss" : "named";
-  return [breach(law, `${host.machine}: ${named} could not be stored, and ${dropped} were dropped`)];
+  return [
+    breach(law, `${host.machine}: ${named} could not be stored, and ${dropped} were dropped`),
+  ];
 };

@@ -4,7 +4,10 @@ import fc from "fast-check";
 import type { Client } from "pg";
 import { expect, it } from "vitest";
 import { encodeAccountBody } from "../../collector/queue/account.ts";
-import { type AccountCore, createAccountAcceptor } from "../../functions/domain/telemetry/accept-account.ts";
+import {
+  type AccountCore,
+  createAccountAcceptor,
+} from "../../functions/domain/telemetry/accept-account.ts";
 import { createQueueOpener, type QueueOpener } from "../../functions/ingest/open-queue.ts";
 import { createPostgresRegister } from "../../functions/ingest/postgres-sink.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
@@ -51,7 +54,10 @@ interface Side extends Pick<AccountCore, "db"> {
 }
 
 /** Runs the steps, one after the other, and returns what each resolved with. */
-const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly AccountStep[]): Promise<unknown[]> => {
+const outcomesOf = async (
+  { db, committer, opener }: Side,
+  steps: readonly AccountStep[],
+): Promise<unknown[]> => {
   const accept = createAccountAcceptor({ ...needs, db, cryptography: hostCryptography });
   const sessions: Uint8Array<ArrayBuffer>[] = [];
   const sent: { body: Uint8Array; signature: Uint8Array; earlierAreLost: boolean }[] = [];
@@ -60,8 +66,16 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
   const run = async ({ act, count, unstored }: AccountStep): Promise<unknown> => {
     if (act === "open") {
       const sessionId = new Uint8Array(16).fill(sessions.length + 1);
-      const claims = { hostId, queueId, sessionId, previousSessionIds: sessions.slice(), sentThrough: 1_000n };
-      const opened = await opener.open(create(OpenSchema, { ...claims, ackedThrough: BigInt(cursor + unstored) }));
+      const claims = {
+        hostId,
+        queueId,
+        sessionId,
+        previousSessionIds: sessions.slice(),
+        sentThrough: 1_000n,
+      };
+      const opened = await opener.open(
+        create(OpenSchema, { ...claims, ackedThrough: BigInt(cursor + unstored) }),
+      );
       sessions.push(sessionId);
       cursor = Number(opened.cursor);
       return { cursor };
@@ -77,7 +91,9 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
           payload: Buffer.from(`${index}`),
         })),
       );
-      const rejected = Array.from({ length: unstored }, (_, index) => BigInt(from + count + index + 1));
+      const rejected = Array.from({ length: unstored }, (_, index) =>
+        BigInt(from + count + index + 1),
+      );
       const frame = {
         hostId,
         queueId,
@@ -86,7 +102,10 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
         receivedAt: 1_000,
       };
       const isDiscarded = count % 2 === 1;
-      const consumed = { rejected: isDiscarded ? [] : rejected, discarded: isDiscarded ? rejected : [] };
+      const consumed = {
+        rejected: isDiscarded ? [] : rejected,
+        discarded: isDiscarded ? rejected : [],
+      };
       const outcomes = await commitFrames(committer, [{ ...frame, run, unstored: consumed }], {
         codec: zstdCodec,
         now: () => 1_000,
@@ -94,7 +113,11 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
       return outcomes;
     }
     const last = sent.at(-1);
-    const caller = { identity: hostId, fingerprintSha256: host.fingerprintSha256, der: host.certificate };
+    const caller = {
+      identity: hostId,
+      fingerprintSha256: host.fingerprintSha256,
+      der: host.certificate,
+    };
     if (act === "repeat" && last) return accept(caller, last);
     const records = cursor + unstored - accounted;
     const times = { fromMs: clock.now() - hourMs, toMs: clock.now() - hourMs };
@@ -105,7 +128,8 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
         lastSequence: accounted + records,
         stopped: false,
         atLeast: false,
-        accepted: records === 0 ? [] : [{ kind: "log_line", source: "file", records, bytes: records }],
+        accepted:
+          records === 0 ? [] : [{ kind: "log_line", source: "file", records, bytes: records }],
         refused: [],
         expired: 0,
         damaged: 0,
@@ -125,7 +149,8 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
       },
     );
     const signature = host.sign(accountPayload(body));
-    if (act === "forge") return accept(caller, { body, signature: new Uint8Array(64), earlierAreLost: false });
+    if (act === "forge")
+      return accept(caller, { body, signature: new Uint8Array(64), earlierAreLost: false });
     const account = { body, signature, earlierAreLost: count === 0 };
     const answer = await accept(caller, account);
     // What a host has sent, it does not send again under another number.
@@ -137,7 +162,9 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
   const outcomes: unknown[] = [];
   for (const step of steps)
     outcomes.push(
-      await run(step).catch((error: unknown) => (error instanceof Error ? error.message : JSON.stringify(error))),
+      await run(step).catch((error: unknown) =>
+        error instanceof Error ? error.message : JSON.stringify(error),
+      ),
     );
   return outcomes;
 };
@@ -146,8 +173,23 @@ const byPlace = (one: Values, other: Values): number =>
   Number(one.number) - Number(other.number) ||
   Number(other.is_linked) - Number(one.is_linked) ||
   (String(one.refused ?? "") < String(other.refused ?? "") ? -1 : 1);
-const counts = ["range_stored", "range_rejected", "range_discarded", "range_lost", "counted_through"];
-const columns = ["stored", "rejected", "discarded", "lost", "missing", "accepted", "number", "last_sequence"];
+const counts = [
+  "range_stored",
+  "range_rejected",
+  "range_discarded",
+  "range_lost",
+  "counted_through",
+];
+const columns = [
+  "stored",
+  "rejected",
+  "discarded",
+  "lost",
+  "missing",
+  "accepted",
+  "number",
+  "last_sequence",
+];
 const flags = ["is_checked", "is_linked", "follows_gap"];
 
 it("the model decides on accounts as PostgreSQL does", async () => {
@@ -167,58 +209,75 @@ it("the model decides on accounts as PostgreSQL does", async () => {
     sql.unsafe(
       `select concat_ws(' ', host_id, day, kind, source) as name, envelopes::int, payload_bytes::int from volume_source order by day`,
     );
-  const property = fc.asyncProperty(fc.array(accountStep, { minLength: 1, maxLength: 12 }), async (steps) => {
-    queueId = needs.entropy.bytes(16);
-    await sql.unsafe("truncate ingest_cursor; truncate ingest_block; truncate ingest_account; truncate volume_source");
-    const opener = createQueueOpener({ ...needs, observe, register: createPostgresRegister({ ...needs, db }) });
-    const expected = await outcomesOf({ db, committer, opener }, steps);
-    const rows = {
-      cursors: [...(await cursorsOf())],
-      accounts: [...(await accountsOf())],
-      volumes: [...(await volumesOf())],
-    };
-    const modelled = await inWorld(1, async (world) => {
-      const server = createDatabaseServer(world);
-      const client = world.process("core");
-      const shared = { server, client, delays: { travelMs: [0, 1], commitMs: [0, 1] } as const };
-      const run = async () =>
-        outcomesOf(
-          {
-            db: connectExportDatabase(world, shared, createAccountStatements(server)),
-            committer: await connectCommitClient(world, { ...shared, core: client, onOpened: () => undefined }),
-            opener: createQueueOpener({ ...needs, observe, register: createModelRegister(world, shared) }),
-          },
-          steps,
-        );
-      const ran = run();
-      await world.runUntil(3_600_000);
-      const hex = (digest: unknown) => (digest instanceof Uint8Array ? digest.toHex() : null);
-      return {
-        outcomes: await ran,
-        cursors: [...server.tables.cursors.values()].map((row) => ({
-          cursor: row.cursor,
-          digest: hex(row.rangeDigest),
-          range_stored: row.rangeStored,
-          range_rejected: row.rangeRejected,
-          range_discarded: row.rangeDiscarded,
-          range_lost: row.rangeLost,
-          counted_through: row.countedThrough,
-        })),
-        accounts: server.tables.accounts.toSorted(byPlace).map((row) => ({
-          refused: row.refused,
-          digest: hex(row.range_digest),
-          ...Object.fromEntries(flags.map((name) => [name, row[name]])),
-          ...Object.fromEntries(columns.map((name) => [name, Number(row[name])])),
-        })),
-        volumes: [...server.tables.volumes].map(([name, { envelopes, payloadBytes }]) => ({
-          name: name.replaceAll("\0", " "),
-          envelopes,
-          payload_bytes: payloadBytes,
-        })),
+  const property = fc.asyncProperty(
+    fc.array(accountStep, { minLength: 1, maxLength: 12 }),
+    async (steps) => {
+      queueId = needs.entropy.bytes(16);
+      await sql.unsafe(
+        "truncate ingest_cursor; truncate ingest_block; truncate ingest_account; truncate volume_source",
+      );
+      const opener = createQueueOpener({
+        ...needs,
+        observe,
+        register: createPostgresRegister({ ...needs, db }),
+      });
+      const expected = await outcomesOf({ db, committer, opener }, steps);
+      const rows = {
+        cursors: [...(await cursorsOf())],
+        accounts: [...(await accountsOf())],
+        volumes: [...(await volumesOf())],
       };
-    });
-    expect(modelled).toEqual({ outcomes: expected, ...rows });
-  });
+      const modelled = await inWorld(1, async (world) => {
+        const server = createDatabaseServer(world);
+        const client = world.process("core");
+        const shared = { server, client, delays: { travelMs: [0, 1], commitMs: [0, 1] } as const };
+        const run = async () =>
+          outcomesOf(
+            {
+              db: connectExportDatabase(world, shared, createAccountStatements(server)),
+              committer: await connectCommitClient(world, {
+                ...shared,
+                core: client,
+                onOpened: () => undefined,
+              }),
+              opener: createQueueOpener({
+                ...needs,
+                observe,
+                register: createModelRegister(world, shared),
+              }),
+            },
+            steps,
+          );
+        const ran = run();
+        await world.runUntil(3_600_000);
+        const hex = (digest: unknown) => (digest instanceof Uint8Array ? digest.toHex() : null);
+        return {
+          outcomes: await ran,
+          cursors: [...server.tables.cursors.values()].map((row) => ({
+            cursor: row.cursor,
+            digest: hex(row.rangeDigest),
+            range_stored: row.rangeStored,
+            range_rejected: row.rangeRejected,
+            range_discarded: row.rangeDiscarded,
+            range_lost: row.rangeLost,
+            counted_through: row.countedThrough,
+          })),
+          accounts: server.tables.accounts.toSorted(byPlace).map((row) => ({
+            refused: row.refused,
+            digest: hex(row.range_digest),
+            ...Object.fromEntries(flags.map((name) => [name, row[name]])),
+            ...Object.fromEntries(columns.map((name) => [name, Number(row[name])])),
+          })),
+          volumes: [...server.tables.volumes].map(([name, { envelopes, payloadBytes }]) => ({
+            name: name.replaceAll("\0", " "),
+            envelopes,
+            payload_bytes: payloadBytes,
+          })),
+        };
+      });
+      expect(modelled).toEqual({ outcomes: expected, ...rows });
+    },
+  );
   try {
     await fc.assert(property, { numRuns: 40 });
   } finally {

@@ -5,7 +5,14 @@
 import { type DatabaseServer, queueRow, type Transaction } from "./database.ts";
 import type { ExecuteStatement } from "./export-statements.ts";
 import { createSinkStatements } from "./sink-statements.ts";
-import { type Expression, readExpression, type Scope, splitList, type Value, type Values } from "./sql-expressions.ts";
+import {
+  type Expression,
+  readExpression,
+  type Scope,
+  splitList,
+  type Value,
+  type Values,
+} from "./sql-expressions.ts";
 import type { CursorRow } from "./tables.ts";
 
 const selectPattern =
@@ -31,7 +38,11 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
     return expression(scope);
   };
 
-  const select = async (open: Transaction, found: RegExpExecArray, params: readonly unknown[]): Promise<Values[]> => {
+  const select = async (
+    open: Transaction,
+    found: RegExpExecArray,
+    params: readonly unknown[],
+  ): Promise<Values[]> => {
     const [, list = "", table, condition = "", order, limit, isLocking] = found;
     const scopeOf = (row: Values): Scope => ({ params, row, server: {} });
     const rows = () => (table === "ingest_cursor" ? cursorsOf(server) : server.tables.accounts);
@@ -85,18 +96,25 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
         .map(([, , kind = "", source = ""]) => ({ kind, source }));
     if (text === addSourceVolumes) {
       const [hostId, day, rows] = params;
-      const counts = JSON.parse(String(rows)) as Record<"kind" | "source" | "records" | "bytes", string>[];
+      const counts = JSON.parse(String(rows)) as Record<
+        "kind" | "source" | "records" | "bytes",
+        string
+      >[];
       server.write(open, ({ volumes }) => {
         for (const { kind, source, records, bytes } of counts) {
           const name = [hostId, day, kind, source].join("\0");
           const { envelopes = 0, payloadBytes = 0 } = volumes.get(name) ?? {};
-          const sums = { envelopes: envelopes + Number(records), payloadBytes: payloadBytes + Number(bytes) };
+          const sums = {
+            envelopes: envelopes + Number(records),
+            payloadBytes: payloadBytes + Number(bytes),
+          };
           volumes.set(name, { hostId: String(hostId), ...sums });
         }
       });
       return [];
     }
-    if (text === findEnding) return [{ ending: server.tables.queues.get(queueOf(params))?.ending ?? null }];
+    if (text === findEnding)
+      return [{ ending: server.tables.queues.get(queueOf(params))?.ending ?? null }];
     const selected = selectPattern.exec(text);
     // The sink of a stream reads a cursor alone.
     if (selected && selected[1] !== '"cursor"') return select(open, selected, params);
@@ -111,7 +129,9 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
       };
       const named = values.replace("pg_current_xact_id()", "@xid");
       const names = splitList(columns).map((name) => name.replaceAll('"', ""));
-      const row = Object.fromEntries(splitList(named).map((value, at) => [names[at] ?? "", evaluate(value, scope)]));
+      const row = Object.fromEntries(
+        splitList(named).map((value, at) => [names[at] ?? "", evaluate(value, scope)]),
+      );
       server.write(open, ({ accounts }) => accounts.push(row));
       return [];
     }

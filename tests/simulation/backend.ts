@@ -94,7 +94,11 @@ const responses: Partial<Record<BackendMood, Answer>> = {
   busy: { status: 503, retryAfter: "3" },
   failing: { status: 502 },
   unauthorized: { status: 401 },
-  "a sign-in page": { status: 200, contentType: "text/html", body: Buffer.from("<html>Sign in</html>") },
+  "a sign-in page": {
+    status: 200,
+    contentType: "text/html",
+    body: Buffer.from("<html>Sign in</html>"),
+  },
 };
 const slowMs = 30_000;
 
@@ -110,11 +114,16 @@ export const answerOf = (
   const fixed = responses[mood];
   if (fixed) return { ...none, answer: fixed };
   if (records.some(({ hostId }) => rejectedHosts.has(hostId)))
-    return { ...none, answer: { status: 400, body: Buffer.from("a record of this host is not accepted") } };
+    return {
+      ...none,
+      answer: { status: 400, body: Buffer.from("a record of this host is not accepted") },
+    };
   const rejected = records.filter(({ hostId }) => partialHosts.has(hostId)).length;
   // `partial_success`: 1 the count of rejected items.
-  const body = rejected === 0 ? new Uint8Array() : Uint8Array.of(0x0a, 2, 0x08, Math.min(rejected, 127));
-  const answer = mood === "loses answers" ? null : { status: 200, contentType: "application/x-protobuf", body };
+  const body =
+    rejected === 0 ? new Uint8Array() : Uint8Array.of(0x0a, 2, 0x08, Math.min(rejected, 127));
+  const answer =
+    mood === "loses answers" ? null : { status: 200, contentType: "application/x-protobuf", body };
   return { isAccepted: true, answer, afterMs: mood === "slow" ? slowMs : 0 };
 };
 
@@ -140,7 +149,8 @@ export const createBackendClient = (
   }: { backend: Backend; client: Process; term(): string; fault?: BackendFault | undefined },
 ): Pick<OtlpClient, "send"> => {
   const travel = () => world.chance.integer(...backend.delayMs);
-  const reset = () => lostResponse(Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" }));
+  const reset = () =>
+    lostResponse(Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" }));
 
   return {
     send: (_signal, request, timeoutMs = 10_000) =>
@@ -155,10 +165,13 @@ export const createBackendClient = (
           cancel();
           const isLoss = outcome.status === "retry" && outcome.reason.startsWith("no response");
           const isPage = outcome.status === "refused" && outcome.reason.startsWith("HTTP 200");
-          const isTaken = (isLoss && fault.takesLossForSuccess) || (isPage && fault.takesAnySuccess);
+          const isTaken =
+            (isLoss && fault.takesLossForSuccess) || (isPage && fault.takesAnySuccess);
           resolve(isTaken ? { status: "accepted", rejectedItems: 0, message: "" } : outcome);
         };
-        const cancel = world.after(timeoutMs, () => settle(lostResponse(new DOMException("timeout", "TimeoutError"))));
+        const cancel = world.after(timeoutMs, () =>
+          settle(lostResponse(new DOMException("timeout", "TimeoutError"))),
+        );
         const arrive = (): void => {
           const { answer, afterMs, accepted } = receive(backend, records);
           ofRequest.push(
@@ -179,7 +192,14 @@ export const createBackendClient = (
               if (answer === null) return settle(reset());
               const { status, contentType, retryAfter, body = new Uint8Array() } = answer;
               for (const record of ofRequest) record.answer = "heard";
-              settle(readHttpOutcome(status, { contentType, retryAfter, body, now: world.clockOf(client).now() }));
+              settle(
+                readHttpOutcome(status, {
+                  contentType,
+                  retryAfter,
+                  body,
+                  now: world.clockOf(client).now(),
+                }),
+              );
             }),
           );
         };
@@ -187,7 +207,14 @@ export const createBackendClient = (
         const arriveAgain = (): void => {
           const { accepted } = receive(backend, records);
           backend.accepted.push(
-            ...accepted.map((record): Accepted => ({ ...record, term: sentUnder, at: world.now(), answer: "lost" })),
+            ...accepted.map(
+              (record): Accepted => ({
+                ...record,
+                term: sentUnder,
+                at: world.now(),
+                answer: "lost",
+              }),
+            ),
           );
         };
         world.as(backend.process, () => {
@@ -200,13 +227,17 @@ export const createBackendClient = (
 };
 
 /** Reads the records of an `ExportLogsServiceRequest` as functions/export/log-lines.ts writes it. */
-export const recordsOf = (request: Uint8Array): Pick<Accepted, "hostId" | "queueHex" | "sequence" | "text">[] => {
+export const recordsOf = (
+  request: Uint8Array,
+): Pick<Accepted, "hostId" | "queueHex" | "sequence" | "text">[] => {
   const records: ReturnType<typeof recordsOf> = [];
   readWire(request, (reader) => {
     /** Calls `visit` for each value of the fields along a path. */
     const along = (end: number, path: readonly number[], visit: (end: number) => void): void => {
       const [field = 0, ...rest] = path;
-      eachValue(reader, end, field, (to) => (rest.length === 0 ? visit(to) : along(to, rest, visit)));
+      eachValue(reader, end, field, (to) =>
+        rest.length === 0 ? visit(to) : along(to, rest, visit),
+      );
     };
     const text = (end: number): string => decodeText(request.subarray(reader.pos, end));
     const attributes = (end: number, field: number, found: Map<string, string>): void => {

@@ -5,7 +5,13 @@
  */
 import type { Client, Connection, Submittable } from "pg";
 import { type DatabaseServer, serverError, type Transaction } from "./database.ts";
-import { argumentsOf, type CopiedBlock, messagesOf, readCopiedBlocks, splitStatements } from "./read-statements.ts";
+import {
+  argumentsOf,
+  type CopiedBlock,
+  messagesOf,
+  readCopiedBlocks,
+  splitStatements,
+} from "./read-statements.ts";
 import { createStatements, type Row } from "./statements.ts";
 import type { StoredEnvelope } from "./tables.ts";
 import type { Process, World } from "./world.ts";
@@ -100,7 +106,8 @@ export const connectCommitClient = async (
       transaction = server.begin();
       return { rows: [], tag: "BEGIN" };
     }
-    if (statement.startsWith("set local lock_timeout") && transaction) transaction.lockTimeoutMs = 1_000;
+    if (statement.startsWith("set local lock_timeout") && transaction)
+      transaction.lockTimeoutMs = 1_000;
     if (statement.startsWith("set ")) return { rows: [], tag: "SET" };
     if (statement === "rollback") {
       endTransaction();
@@ -127,7 +134,13 @@ export const connectCommitClient = async (
       const copied = readCopiedBlocks(message.copies[index] ?? []);
       server.write(open, ({ envelopes, blocks }, xid) => {
         for (const [at, { columns, rows }] of copied.entries()) {
-          if (server.fault.dropsSmallBlocks && isSmall(copied[at]) && at > 0 && !isSmall(copied[at - 1])) continue;
+          if (
+            server.fault.dropsSmallBlocks &&
+            isSmall(copied[at]) &&
+            at > 0 &&
+            !isSmall(copied[at - 1])
+          )
+            continue;
           blocks.push({ xid, columns, envelopes: rows.length });
           envelopes.push(...rows.map((row): StoredEnvelope => ({ ...row, xid })));
         }
@@ -145,7 +158,10 @@ export const connectCommitClient = async (
   };
 
   /** Runs a message's statements at the server; `onStep` receives each result, and the error that ends them. */
-  const serve = async (message: Message, onStep: (result: { rows: Row[]; tag: string }) => void): Promise<void> => {
+  const serve = async (
+    message: Message,
+    onStep: (result: { rows: Row[]; tag: string }) => void,
+  ): Promise<void> => {
     let copies = 0;
     for (const statement of splitStatements(message.text)) {
       if (!isServed) throw new Error("Connection terminated unexpectedly");
@@ -159,7 +175,10 @@ export const connectCommitClient = async (
     if (hasLeft) endTransaction();
   };
 
-  const send = (message: Message, onStep: (result: { rows: Row[]; tag: string }) => void): Promise<void> =>
+  const send = (
+    message: Message,
+    onStep: (result: { rows: Row[]; tag: string }) => void,
+  ): Promise<void> =>
     new Promise((resolve, reject) => {
       const answered = { fail: reject };
       active = answered;
@@ -196,7 +215,10 @@ export const connectCommitClient = async (
 
   const submit = (asked: Submittable): void => {
     const handlers = asked as Submittable &
-      Record<"handleError" | "handleReadyForQuery" | "handleCommandComplete", (value?: unknown) => void>;
+      Record<
+        "handleError" | "handleReadyForQuery" | "handleCommandComplete",
+        (value?: unknown) => void
+      >;
     const message: Message = { text: "", copies: [[]], complete: 0, wake: () => undefined };
     const write = (bytes: Uint8Array): boolean => {
       if (isGone) return false;
@@ -229,7 +251,10 @@ export const connectCommitClient = async (
     if (isGone) return void queueMicrotask(() => finish(new Error("Connection terminated")));
     wakers.add(() => message.wake());
     asked.submit(connection as unknown as Connection);
-    send(message, ({ tag }) => handlers.handleCommandComplete({ text: tag })).then(() => finish(), finish);
+    send(message, ({ tag }) => handlers.handleCommandComplete({ text: tag })).then(
+      () => finish(),
+      finish,
+    );
   };
 
   const gone = (): void => {

@@ -1,5 +1,9 @@
 /** The accounts that core has, as it takes them into an hour. */
-import { type ReadAccount, readAccount, readLosses } from "../../functions/domain/telemetry/read-account.ts";
+import {
+  type ReadAccount,
+  readAccount,
+  readLosses,
+} from "../../functions/domain/telemetry/read-account.ts";
 import type { AccountFacts } from "../../proto/completeness/hour-state.ts";
 import { withLosses } from "../../proto/completeness/lost-ranges.ts";
 import type { Values } from "./sql-expressions.ts";
@@ -29,7 +33,9 @@ export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges"
   const sink = String(row.sink);
   const number = (name: string) => Number(row[name]);
   const ranges = lostRanges.flatMap(({ hostId, queueHex, ...range }) =>
-    refused === null && hostId === read.hostId ? [{ ...range, isOwn: queueHex === read.queueId.toHex() }] : [],
+    refused === null && hostId === read.hostId
+      ? [{ ...range, isOwn: queueHex === read.queueId.toHex() }]
+      : [],
   );
   const { accepted, stored, rejected, discarded, lost, missing } = withLosses(
     {

@@ -63,7 +63,12 @@ export interface CoreNeeds {
   /** The largest frame that it accepts. */
   frameBytesMax: number;
   fault?:
-    | { sink?: SinkFault; register?: RegisterFault; accounts?: AccountsFault; missesRestores?: boolean }
+    | {
+        sink?: SinkFault;
+        register?: RegisterFault;
+        accounts?: AccountsFault;
+        missesRestores?: boolean;
+      }
     | undefined;
 }
 
@@ -94,13 +99,22 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
         error: (fields: object) => world.note(`${name}: ${JSON.stringify(fields)}`),
       },
       connect: () =>
-        connectCommitClient(world, { ...needs, core: process, onOpened: (sever) => connections.push(sever) }),
+        connectCommitClient(world, {
+          ...needs,
+          core: process,
+          onOpened: (sever) => connections.push(sever),
+        }),
     };
     let handler: UniversalHandler | undefined;
     const start = (opened: Sink): void => {
       const sink = fault.sink?.(opened) ?? opened;
       const ingest = createIngest({
-        config: { frameBytesMax, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
+        config: {
+          frameBytesMax,
+          payloadBytesMax: 2 ** 20,
+          discardSpanNames: [],
+          requireEnrollment: false,
+        },
         hostIdBytesMax: 512,
         inFlightBytesMax,
         codec: zstdCodec,
@@ -193,14 +207,25 @@ const openDatabaseSink = (world: World, needs: SinkNeeds): Sink => {
 const openAccounts = (world: World, needs: SinkNeeds, sink: Sink): AccountRegister => {
   const { name, process: client, clock, entropy, server, fault } = needs;
   const db = connectExportDatabase(world, { ...needs, client }, createAccountStatements(server));
-  const register = createAccountRegister({ db, clock, entropy, cryptography: hostCryptography }, sink);
+  const register = createAccountRegister(
+    { db, clock, entropy, cryptography: hostCryptography },
+    sink,
+  );
   return tracedAccounts(world, name, fault?.accounts?.(register) ?? register);
 };
 
 /** Opens the sink once the servers answer: a core that cannot ends, and is started again. */
-const openStreamSink = async (world: World, jetstream: JetStream, needs: SinkNeeds): Promise<Sink> => {
+const openStreamSink = async (
+  world: World,
+  jetstream: JetStream,
+  needs: SinkNeeds,
+): Promise<Sink> => {
   const { process, clock, server } = needs;
-  const db = connectExportDatabase(world, { ...needs, client: process }, createSinkStatements(server));
+  const db = connectExportDatabase(
+    world,
+    { ...needs, client: process },
+    createSinkStatements(server),
+  );
   for (;;) {
     const connection = connectStreams(world, { jetstream, client: process });
     try {
@@ -221,7 +246,11 @@ const openStreamSink = async (world: World, jetstream: JetStream, needs: SinkNee
 };
 
 /** Core's probe of the database: what it finds is a count here (functions/domain/directory/restored.ts). */
-const watchRestores = async (server: DatabaseServer, clock: Clock, onRestored: () => void): Promise<void> => {
+const watchRestores = async (
+  server: DatabaseServer,
+  clock: Clock,
+  onRestored: () => void,
+): Promise<void> => {
   for (let seen = server.restores(); ; seen = server.restores()) {
     await clock.sleep(probeMs);
     if (server.restores() > seen) onRestored();

@@ -8,7 +8,9 @@ import { type DatabaseServer, serverError, type Transaction } from "./database.t
 import type { Process, World } from "./world.ts";
 
 /** Runs a step of a transaction at the server. */
-export type Step = <Result>(act: (transaction: Transaction) => Result | Promise<Result>) => Promise<Result>;
+export type Step = <Result>(
+  act: (transaction: Transaction) => Result | Promise<Result>,
+) => Promise<Result>;
 
 /** Runs transactions. */
 export interface DatabaseSession {
@@ -30,9 +32,13 @@ export interface SessionNeeds {
 const deadlineMs = 5_000;
 
 /** Makes the calls of a process. */
-export const createDatabaseSession = (world: World, { server, client, delays }: SessionNeeds): DatabaseSession => {
+export const createDatabaseSession = (
+  world: World,
+  { server, client, delays }: SessionNeeds,
+): DatabaseSession => {
   const travel = () => world.chance.integer(...delays.travelMs);
-  const lost = () => Object.assign(new Error("write CONNECTION_CLOSED"), { code: "CONNECTION_CLOSED" });
+  const lost = () =>
+    Object.assign(new Error("write CONNECTION_CLOSED"), { code: "CONNECTION_CLOSED" });
 
   const connect = () => {
     const transaction = server.begin();
@@ -61,7 +67,11 @@ export const createDatabaseSession = (world: World, { server, client, delays }: 
       );
     const cancel = world.after(deadlineMs, () => {
       leave();
-      end(Object.assign(new Error("the database did not answer in time"), { code: "DEADLINE_EXCEEDED" }));
+      end(
+        Object.assign(new Error("the database did not answer in time"), {
+          code: "DEADLINE_EXCEEDED",
+        }),
+      );
     });
     client.onEnd.add(leave);
     const end = (cause?: Error): void => {
@@ -76,7 +86,8 @@ export const createDatabaseSession = (world: World, { server, client, delays }: 
     const trip = <Result>(act: () => Result | Promise<Result>): Promise<Result> => {
       if (isOver) return Promise.reject(lost());
       const answered = Promise.withResolvers<Result>();
-      const settle = (how: () => void) => world.as(client, () => world.after(travel(), () => isOver || how()));
+      const settle = (how: () => void) =>
+        world.as(client, () => world.after(travel(), () => isOver || how()));
       const serve = async (): Promise<void> => {
         if (!isServed) return;
         isBusy = true;
@@ -95,8 +106,10 @@ export const createDatabaseSession = (world: World, { server, client, delays }: 
     };
     const step: Step = (act) => trip(() => act(transaction));
     const commitNow = async (): Promise<void> => {
-      if (transaction.writes.length > 0) await world.pause(world.chance.integer(...delays.commitMs));
-      if (!isServed) throw serverError("57P01", "terminating connection due to administrator command");
+      if (transaction.writes.length > 0)
+        await world.pause(world.chance.integer(...delays.commitMs));
+      if (!isServed)
+        throw serverError("57P01", "terminating connection due to administrator command");
       const hasWritten = transaction.xid !== undefined;
       server.commit(transaction);
       if (hasWritten && server.losesAnswer()) onLost();
@@ -104,7 +117,9 @@ export const createDatabaseSession = (world: World, { server, client, delays }: 
     return { step, trip, transaction, commitNow, end, leave };
   };
 
-  const using = async <Result>(run: (connection: ReturnType<typeof connect>) => Promise<Result>): Promise<Result> => {
+  const using = async <Result>(
+    run: (connection: ReturnType<typeof connect>) => Promise<Result>,
+  ): Promise<Result> => {
     await world.pause(travel());
     const connection = connect();
     try {

@@ -6,7 +6,13 @@
  * - A transaction has an id from its first write on, and ids rise. A snapshot knows the oldest that has not ended.
  * - A server that is restored, or a standby that is promoted, goes on after the last commit that it has: it gives the same ids anew.
  */
-import { copyTables, type EnvelopeKey, emptyTables, type StoredEnvelope, type Tables } from "./tables.ts";
+import {
+  copyTables,
+  type EnvelopeKey,
+  emptyTables,
+  type StoredEnvelope,
+  type Tables,
+} from "./tables.ts";
 import type { Process, World } from "./world.ts";
 
 /** How the server differs from a real one: a planted fault. */
@@ -111,7 +117,10 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
   let starts = 0;
   const connections = new Set<() => void>();
   const owners = new Map<string, Transaction>();
-  const waiting = new Map<string, { transaction: Transaction; grant(): void; fail(error: Error): void }[]>();
+  const waiting = new Map<
+    string,
+    { transaction: Transaction; grant(): void; fail(error: Error): void }[]
+  >();
 
   const grantNext = (row: string): void => {
     const [next] = waiting.get(row)?.splice(0, 1) ?? [];
@@ -128,7 +137,8 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
     transaction.held.clear();
   };
   const end = ({ xid, start }: Transaction): void => {
-    if (start === starts && xid !== undefined && active.delete(xid)) lastEnded = Math.max(lastEnded, xid);
+    if (start === starts && xid !== undefined && active.delete(xid))
+      lastEnded = Math.max(lastEnded, xid);
   };
   const abandon = (transaction: Transaction): void => {
     end(transaction);
@@ -163,7 +173,13 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       const open = fault.forgetsOpenTransactions ? [] : active;
       return { xmin: Math.min(lastEnded + 1, ...open), xmax: lastEnded + 1 };
     },
-    begin: () => ({ xid: undefined, start: starts, held: new Set(), writes: [], lockTimeoutMs: 5_000 }),
+    begin: () => ({
+      xid: undefined,
+      start: starts,
+      held: new Set(),
+      writes: [],
+      lockTimeoutMs: 5_000,
+    }),
     lock: (transaction, row) => {
       const owner = owners.get(row);
       if (fault.grantsEveryLock || owner === transaction) return Promise.resolve();
@@ -206,7 +222,8 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
     },
     rollback: abandon,
     connect: (onLost) => {
-      if (world.now() < refusedUntil) throw Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+      if (world.now() < refusedUntil)
+        throw Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
       connections.add(onLost);
       return () => void connections.delete(onLost);
     },
@@ -218,7 +235,8 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       tables = copyTables(backup);
       lastEnded = tables.lastXid;
       nextXid = lastEnded + 1;
-      if (isPromotion && !fault.keepsIdentity) identity = { ...identity, timeline: identity.timeline + 1 };
+      if (isPromotion && !fault.keepsIdentity)
+        identity = { ...identity, timeline: identity.timeline + 1 };
       restores += 1;
     },
     discarded,

@@ -5,7 +5,13 @@
  */
 import type { AccountContent } from "../../collector/queue/account.ts";
 import type { AccountRow, AccountTable } from "../../collector/queue/account-table.ts";
-import { type Block, type BlockRecord, createBlockMemory, joinBlock, recordsOf } from "../../collector/queue/block.ts";
+import {
+  type Block,
+  type BlockRecord,
+  createBlockMemory,
+  joinBlock,
+  recordsOf,
+} from "../../collector/queue/block.ts";
 import { createBlockReader } from "../../collector/queue/block-reader.ts";
 import { newOrigin, type QueueState } from "../../collector/queue/format.ts";
 import type { Checkpoint } from "../../collector/queue/record.ts";
@@ -117,9 +123,20 @@ export interface StoreFault {
 /** Opens the store on a disk. */
 export const openDiskStore = (
   disk: Disk,
-  { entropy, now, fault = {} }: { entropy: Entropy; now(): { ageMs: number; wallMs: number }; fault?: StoreFault },
+  {
+    entropy,
+    now,
+    fault = {},
+  }: { entropy: Entropy; now(): { ageMs: number; wallMs: number }; fault?: StoreFault },
 ): QueueStore => {
-  const empty = { rows: [], deadLetters: [], checkpoints: [], accounts: [], period: undefined, past: emptyPast };
+  const empty = {
+    rows: [],
+    deadLetters: [],
+    checkpoints: [],
+    accounts: [],
+    period: undefined,
+    past: emptyPast,
+  };
   disk.image ??= { ...empty, state: { ...newOrigin(entropy, now()), records: 0, bytes: 0 } };
   disk.synced ??= disk.image;
   // Opening moves the log into the database.
@@ -141,12 +158,19 @@ export const openDiskStore = (
     const kept = { accounts: [...image().accounts], period: image().period };
     const stored: PastRecord[] = [];
     const letters: DeadLetter[] = [];
-    const encoder = encodeBlocks(draft.nextSequence, ({ index, envelopes, checksum }, first, last, bytes) => {
-      const block = { index: Uint8Array.from(index), envelopes: Uint8Array.from(envelopes), checksum };
-      rows.push({ first, last, bytes, ageMs: draft.ageMs, block });
-      for (const { sequence, envelope } of recordsOf(block, first))
-        stored.push(pastRecordOf(envelope, { sequence, wallMs: draft.wallMs }));
-    });
+    const encoder = encodeBlocks(
+      draft.nextSequence,
+      ({ index, envelopes, checksum }, first, last, bytes) => {
+        const block = {
+          index: Uint8Array.from(index),
+          envelopes: Uint8Array.from(envelopes),
+          checksum,
+        };
+        rows.push({ first, last, bytes, ageMs: draft.ageMs, block });
+        for (const { sequence, envelope } of recordsOf(block, first))
+          stored.push(pastRecordOf(envelope, { sequence, wallMs: draft.wallMs }));
+      },
+    );
     /** Keeps the records of one row for which `keeps` is true; returns the number and bytes of the others. */
     const reduce = (row: Row, keeps: (record: BlockRecord) => boolean) => {
       const runs: BlockRecord[][] = [];
@@ -199,7 +223,9 @@ export const openDiskStore = (
         return true;
       },
       putCheckpoint: (checkpoint) => {
-        const at = checkpoints.findIndex(({ source, key }) => source === checkpoint.source && key === checkpoint.key);
+        const at = checkpoints.findIndex(
+          ({ source, key }) => source === checkpoint.source && key === checkpoint.key,
+        );
         if (at >= 0) checkpoints.splice(at, 1);
         if (checkpoint.value !== null) checkpoints.push(checkpoint);
         changed.push(checkpoint);
@@ -236,7 +262,8 @@ export const openDiskStore = (
         if (last <= sequence) continue;
         // A reader may free what it was given.
         const copy = { ...block, envelopes: Uint8Array.from(block.envelopes) };
-        if (!reader.take(copy, first, Math.max(sequence + 1 + (fault.readsLate ? 1 : 0), first))) break;
+        if (!reader.take(copy, first, Math.max(sequence + 1 + (fault.readsLate ? 1 : 0), first)))
+          break;
       }
       return reader;
     },
@@ -244,10 +271,13 @@ export const openDiskStore = (
     firstSequenceSince: (ageMs) => image().rows.find((row) => row.ageMs >= ageMs)?.first ?? null,
     checkpoints: (source) =>
       new Map(
-        image().checkpoints.flatMap(({ source: of, key, value }) => (of === source ? [[key, String(value)]] : [])),
+        image().checkpoints.flatMap(({ source: of, key, value }) =>
+          of === source ? [[key, String(value)]] : [],
+        ),
       ),
     allCheckpoints: () => [...image().checkpoints],
-    accounts: (read) => read(accountTable({ accounts: [...image().accounts], period: image().period })),
+    accounts: (read) =>
+      read(accountTable({ accounts: [...image().accounts], period: image().period })),
     close: () => undefined,
   };
 };
@@ -271,7 +301,8 @@ const accountTable = (
     },
     seal: (id, sealed) => change(id, { sealed }),
     unseal: (id, queueId, content) => {
-      const ackedBeforeThrough = fault.renames?.(content.lastSequence) ?? content.ackedBeforeThrough;
+      const ackedBeforeThrough =
+        fault.renames?.(content.lastSequence) ?? content.ackedBeforeThrough;
       change(id, { queueId, content: { ...content, ackedBeforeThrough }, sealed: undefined });
     },
     acknowledge: (id, keptMax) => {
@@ -286,7 +317,9 @@ const accountTable = (
 export const failureOf = ({ failure }: Disk, act: "read" | "write"): Error | undefined => {
   if (failure === "error")
     return act === "read" ? sqliteError(266, "disk I/O error") : sqliteError(778, "disk I/O error");
-  return failure === "full" && act === "write" ? sqliteError(13, "database or disk is full") : undefined;
+  return failure === "full" && act === "write"
+    ? sqliteError(13, "database or disk is full")
+    : undefined;
 };
 
 const sqliteError = (errcode: number, message: string): Error =>

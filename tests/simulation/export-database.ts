@@ -3,7 +3,11 @@ import { drizzle } from "drizzle-orm/postgres-js";
 import type { Client, Connection, Submittable } from "pg";
 import type { Sql } from "postgres";
 import type { Database } from "../../functions/store/database/database.ts";
-import { createDatabaseSession, type DatabaseSession, type SessionNeeds } from "./database-session.ts";
+import {
+  createDatabaseSession,
+  type DatabaseSession,
+  type SessionNeeds,
+} from "./database-session.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
 import type { Values } from "./sql-expressions.ts";
 import type { World } from "./world.ts";
@@ -16,11 +20,13 @@ export const connectExportDatabase = (
 ): Database => {
   const session = createDatabaseSession(world, needs);
   const runnerOf = (once: DatabaseSession["once"]) => ({
-    unsafe: (text: string, params: readonly unknown[] = []) => statement(once, execute, { text, params }),
+    unsafe: (text: string, params: readonly unknown[] = []) =>
+      statement(once, execute, { text, params }),
   });
   const client = {
     ...runnerOf(session.once),
-    begin: <Result>(work: (tx: object) => Promise<Result>) => session.transact((step) => work(runnerOf(step))),
+    begin: <Result>(work: (tx: object) => Promise<Result>) =>
+      session.transact((step) => work(runnerOf(step))),
     options: { parsers: {}, serializers: {} },
   };
   return drizzle(client as unknown as Sql);
@@ -33,15 +39,35 @@ const statement = (
   { text, params }: { text: string; params: readonly unknown[] },
 ): Promise<Values[]> & { values(): Promise<unknown[][]> } => {
   const rows = once((transaction) => execute(transaction, text, params));
-  return Object.assign(rows, { values: () => rows.then((found) => found.map((row) => Object.values(row))) });
+  return Object.assign(rows, {
+    values: () => rows.then((found) => found.map((row) => Object.values(row))),
+  });
 };
 
-const copyPattern = /copy \(select (.+?) from ingest_block where xid >= (-?\d+) and xid < (-?\d+)\) to stdout/;
-const signature = Buffer.from([...Buffer.from("PGCOPY\n"), 0xff, 0x0d, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+const copyPattern =
+  /copy \(select (.+?) from ingest_block where xid >= (-?\d+) and xid < (-?\d+)\) to stdout/;
+const signature = Buffer.from([
+  ...Buffer.from("PGCOPY\n"),
+  0xff,
+  0x0d,
+  0x0a,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+]);
 const trailer = Buffer.from([0xff, 0xff]);
 
 /** Opens a connection that reads blocks (`readEnvelopes`); rejects as pg does when the server refuses. */
-export const connectReader = async (world: World, { server, client, delays }: SessionNeeds): Promise<Client> => {
+export const connectReader = async (
+  world: World,
+  { server, client, delays }: SessionNeeds,
+): Promise<Client> => {
   const travel = () => world.chance.integer(...delays.travelMs);
   await world.pause(travel());
   let isGone = false;
@@ -70,7 +96,8 @@ export const connectReader = async (world: World, { server, client, delays }: Se
     },
     setTimeout: (ms: number) => {
       stopTimer();
-      if (ms > 0) stopTimer = world.after(ms, () => [...listeners].forEach((listener) => void listener()));
+      if (ms > 0)
+        stopTimer = world.after(ms, () => [...listeners].forEach((listener) => void listener()));
       return stream;
     },
   };
@@ -87,15 +114,22 @@ export const connectReader = async (world: World, { server, client, delays }: Se
   /** Answers `timeline` and `started` of a check of the server. */
   const check = (text: string): Promise<{ rows: Values[] }> =>
     new Promise((resolve, reject) => {
-      if (!/^select .* as timeline, .* as started$/.test(text)) throw new Error(`the model does not know ${text}`);
+      if (!/^select .* as timeline, .* as started$/.test(text))
+        throw new Error(`the model does not know ${text}`);
       fail = reject;
-      const identity = () => ({ timeline: server.identity.timeline, started: server.identity.startedAt });
+      const identity = () => ({
+        timeline: server.identity.timeline,
+        started: server.identity.startedAt,
+      });
       trip(identity, (row) => resolve({ rows: [row] }));
     });
 
   const copy = (asked: Submittable): void => {
     const handlers = asked as Submittable &
-      Record<"handleError" | "handleReadyForQuery" | "handleCommandComplete", (value?: unknown) => void> & {
+      Record<
+        "handleError" | "handleReadyForQuery" | "handleCommandComplete",
+        (value?: unknown) => void
+      > & {
         handleCopyData(message: { chunk: Buffer }, connection: Connection): void;
       };
     fail = (cause) => handlers.handleError(cause);
@@ -111,13 +145,17 @@ export const connectReader = async (world: World, { server, client, delays }: Se
       trip(visible, (rows) => {
         for (const [index, row] of rows.entries())
           if (!isGone)
-            handlers.handleCopyData({ chunk: index === 0 ? Buffer.concat([signature, row]) : row }, connection);
+            handlers.handleCopyData(
+              { chunk: index === 0 ? Buffer.concat([signature, row]) : row },
+              connection,
+            );
         if (isGone) return;
         handlers.handleCopyData(
           { chunk: rows.length === 0 ? Buffer.concat([signature, trailer]) : trailer },
           connection,
         );
-        for (let command = 0; command < 2; command++) handlers.handleCommandComplete({ text: "COPY" });
+        for (let command = 0; command < 2; command++)
+          handlers.handleCommandComplete({ text: "COPY" });
         fail = () => undefined;
         handlers.handleReadyForQuery();
       });
@@ -127,7 +165,8 @@ export const connectReader = async (world: World, { server, client, delays }: Se
   };
   const reader = {
     connection: { stream },
-    query: (asked: string | Submittable) => (typeof asked === "string" ? check(asked) : copy(asked)),
+    query: (asked: string | Submittable) =>
+      typeof asked === "string" ? check(asked) : copy(asked),
   };
   // The part of pg's Client that the source uses.
   return reader as unknown as Client;

@@ -4,7 +4,11 @@ import { type Fault, seconds } from "./faults.ts";
 import type { Lab } from "./simulate.ts";
 
 /** Changes one thing of the backend for a while; of several changes the last one counts. */
-const forAWhile = <Key extends keyof typeof usualBackend>(lab: Lab, key: Key, value: Backend[Key]): void => {
+const forAWhile = <Key extends keyof typeof usualBackend>(
+  lab: Lab,
+  key: Key,
+  value: Backend[Key],
+): void => {
   const { backend, world } = lab;
   backend[key] = value;
   const turn = ++backend.turns[key];
@@ -38,10 +42,12 @@ export const exportFaults: Readonly<Record<string, Fault>> = {
   "an exporter is killed": endExporter("kill"),
   "an exporter is stopped": endExporter("stop"),
   "an exporter is suspended": (lab) => {
-    lab.world.chance.pick(lab.exporters).process.suspendedUntil = lab.world.now() + seconds(lab, 1, 20);
+    lab.world.chance.pick(lab.exporters).process.suspendedUntil =
+      lab.world.now() + seconds(lab, 1, 20);
   },
   "an exporter's clock jumps": (lab) => {
-    lab.world.chance.pick(lab.exporters).process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
+    lab.world.chance.pick(lab.exporters).process.clockOffsetMs =
+      lab.world.chance.integer(-40, 40) * 86_400_000;
   },
   "the backend is down": moodFault("down"),
   "the backend loses its answers": moodFault("loses answers"),

@@ -40,8 +40,20 @@ const history = (): ExportsAfter & { backend: { accepted: Accepted[] } } => {
     rejectedItems: new Set<string>(),
   };
   const process = { name: "exporter 1", isAlive: true };
-  const exporter = { name: "exporter 1", process, bufferedMax: () => 9, kill: () => undefined, stop: () => undefined };
-  const limits = { bufferBytesMax: 8, requestBytesMax: 8, concurrency: 1, deadLettersMax: 9, hostDeadLettersMax: 9 };
+  const exporter = {
+    name: "exporter 1",
+    process,
+    bufferedMax: () => 9,
+    kill: () => undefined,
+    stop: () => undefined,
+  };
+  const limits = {
+    bufferBytesMax: 8,
+    requestBytesMax: 8,
+    concurrency: 1,
+    deadLettersMax: 9,
+    hostDeadLettersMax: 9,
+  };
   return {
     tables,
     limits,
@@ -70,16 +82,25 @@ it.each<[string, (after: ReturnType<typeof history>) => unknown]>([
         backend.accepted.push(acceptedOf(sequence));
       }
       tables.positions.set(position, { passed: 11n });
-      backend.accepted.push(...backend.accepted.map((record) => ({ ...record, term: "exporter 2 2" })));
+      backend.accepted.push(
+        ...backend.accepted.map((record) => ({ ...record, term: "exporter 2 2" })),
+      );
     },
   ],
   [
     "only what is rejected becomes a dead letter",
-    ({ tables }) => tables.hostLosses.set("h\0default", { host_id: hostId, envelopes: 1, reason: "none" }),
+    ({ tables }) =>
+      tables.hostLosses.set("h\0default", { host_id: hostId, envelopes: 1, reason: "none" }),
   ],
   ["what is stored is passed once", ({ tables }) => tables.positions.set(position, { passed: 4n })],
-  ["an export at rest reports no lag", (after) => Object.assign(after, { lags: [{ ...lag, unaccounted: 1 }] })],
-  ["memory is bounded", ({ exporters }) => Object.assign(exporters[0] ?? {}, { bufferedMax: () => 100_000 })],
+  [
+    "an export at rest reports no lag",
+    (after) => Object.assign(after, { lags: [{ ...lag, unaccounted: 1 }] }),
+  ],
+  [
+    "memory is bounded",
+    ({ exporters }) => Object.assign(exporters[0] ?? {}, { bufferedMax: () => 100_000 }),
+  ],
 ])("finds a falsified history: %s", (law, falsify) => {
   const after = history();
   falsify(after);

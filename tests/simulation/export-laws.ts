@@ -51,7 +51,8 @@ const judgeExported = ({ tables, backend }: ExportsAfter): Breach[] => {
   const accepted = new Set(backend.accepted.map(({ text }) => text));
   const letters = new Set(tables.deadLetters.map(letterKey));
   const missing = tables.envelopes.filter(
-    (envelope) => !accepted.has(envelope.text) && !letters.has(`${queueRow(envelope)}\0${envelope.sequence}`),
+    (envelope) =>
+      !accepted.has(envelope.text) && !letters.has(`${queueRow(envelope)}\0${envelope.sequence}`),
   );
   return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) => {
     const counted = Number(tables.hostLosses.get(`${hostId}\0default`)?.envelopes ?? 0);
@@ -69,7 +70,10 @@ const letterKey = ({ host_id, queue_id, sequence }: Tables["deadLetters"][number
  * have what was lost in between, and lacks the dead letters since; so does a term that ended before it stored them. Then the order is that
  * of each term.
  */
-const judgeOrder = ({ backend: { accepted, everRejected }, hasGoneBack }: ExportsAfter): Breach[] => {
+const judgeOrder = ({
+  backend: { accepted, everRejected },
+  hasGoneBack,
+}: ExportsAfter): Breach[] => {
   const last = new Map<string, number>();
   const seen = new Set<string>();
   for (const record of accepted) {
@@ -80,23 +84,42 @@ const judgeOrder = ({ backend: { accepted, everRejected }, hasGoneBack }: Export
     seen.add(`${row}\0${record.sequence}`);
     const before = last.get(row) ?? 0;
     if (record.sequence < before)
-      return [{ law: "exported in order", detail: `${record.text} at ${record.sequence} behind ${before}` }];
+      return [
+        {
+          law: "exported in order",
+          detail: `${record.text} at ${record.sequence} behind ${before}`,
+        },
+      ];
     last.set(row, record.sequence);
   }
   return [];
 };
 
 const judgeRepeats = ({ accepted }: Backend): Breach[] => {
-  for (const [key, times] of Map.groupBy(accepted, ({ term, queueHex, text }) => `${term} ${queueHex} ${text}`)) {
+  for (const [key, times] of Map.groupBy(
+    accepted,
+    ({ term, queueHex, text }) => `${term} ${queueHex} ${text}`,
+  )) {
     const heard = times.filter(({ answer }) => answer === "heard").length;
     const late = times.filter(({ answer }) => answer === "late").length;
     if (heard > 1 || heard + late > lateMax)
-      return [{ law: "sent again only for a reason", detail: `${key}: heard ${heard} times, late ${late}` }];
+      return [
+        {
+          law: "sent again only for a reason",
+          detail: `${key}: heard ${heard} times, late ${late}`,
+        },
+      ];
   }
   return [];
 };
 
-const judgeTerms = ({ backend, tables, jetstream, limits, hasGoneBack }: ExportsAfter): Breach[] => {
+const judgeTerms = ({
+  backend,
+  tables,
+  jetstream,
+  limits,
+  hasGoneBack,
+}: ExportsAfter): Breach[] => {
   if (hasGoneBack) return [];
   const heardIn = new Map<string, string>();
   const repeated = new Map<string, Map<string, number>>();
@@ -127,14 +150,24 @@ const chunkMax = ({
   const transactions = new Map<number, number>();
   for (const { xid, text } of envelopes)
     transactions.set(xid, (transactions.get(xid) ?? 0) + text.length + objectBytes);
-  return Math.max(overshoot[jetstream ? "stream" : "database"] * chunkBytesOf(limits), ...transactions.values());
+  return Math.max(
+    overshoot[jetstream ? "stream" : "database"] * chunkBytesOf(limits),
+    ...transactions.values(),
+  );
 };
 
 const judgeLetters = ({ tables, backend }: ExportsAfter): Breach[] => {
   const isRejected = (hostId: unknown) => backend.everRejected.has(String(hostId));
-  const wrong = [...tables.deadLetters, ...tables.hostLosses.values()].find(({ host_id }) => !isRejected(host_id));
+  const wrong = [...tables.deadLetters, ...tables.hostLosses.values()].find(
+    ({ host_id }) => !isRejected(host_id),
+  );
   return wrong
-    ? [{ law: "only what is rejected becomes a dead letter", detail: `${wrong.host_id}: ${wrong.reason}` }]
+    ? [
+        {
+          law: "only what is rejected becomes a dead letter",
+          detail: `${wrong.host_id}: ${wrong.reason}`,
+        },
+      ]
     : [];
 };
 
@@ -142,7 +175,8 @@ const judgeLags = ({ tables, jetstream, lags, exporters }: ExportsAfter): Breach
   const breaches: Breach[] = [];
   const passed = passedOf({ tables, jetstream });
   const stored = storedOf({ tables, jetstream });
-  if (passed !== stored) breaches.push({ law: "what is stored is passed once", detail: `${passed} of ${stored}` });
+  if (passed !== stored)
+    breaches.push({ law: "what is stored is passed once", detail: `${passed} of ${stored}` });
   const [lag] = lags;
   const isAlive = exporters.some(({ process }) => process.isAlive);
   if (!lag || lag.envelopes > 0 || lag.unaccounted > 0 || lag.isRunning !== isAlive)
@@ -153,7 +187,9 @@ const judgeLags = ({ tables, jetstream, lags, exporters }: ExportsAfter): Breach
 const judgeMemory = ({ exporters, tables, jetstream, limits }: ExportsAfter): Breach[] => {
   const max = limits.bufferBytesMax + chunkMax({ tables, jetstream, limits });
   return exporters.flatMap(({ name, bufferedMax }) =>
-    bufferedMax() <= max ? [] : [{ law: "memory is bounded", detail: `${name} had ${bufferedMax()} of ${max} bytes` }],
+    bufferedMax() <= max
+      ? []
+      : [{ law: "memory is bounded", detail: `${name} had ${bufferedMax()} of ${max} bytes` }],
   );
 };
 

@@ -28,13 +28,28 @@ import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
 import { testRun } from "../support/stored-envelopes.ts";
-import { answerOf, type BackendMood, createBackend, createBackendClient, recordsOf } from "./backend.ts";
+import {
+  answerOf,
+  type BackendMood,
+  createBackend,
+  createBackendClient,
+  recordsOf,
+} from "./backend.ts";
 import { connectCommitClient } from "./commit-client.ts";
 import { createDatabaseServer } from "./database.ts";
 import { connectExportDatabase, connectReader } from "./export-database.ts";
 import { inWorld } from "./world.ts";
 
-type Act = "commit" | "acquire" | "acquire seen" | "renew" | "release" | "expire" | "move" | "reject" | "read";
+type Act =
+  | "commit"
+  | "acquire"
+  | "acquire seen"
+  | "renew"
+  | "release"
+  | "expire"
+  | "move"
+  | "reject"
+  | "read";
 interface ExportStep {
   act: Act;
   owner: "a" | "b";
@@ -42,7 +57,17 @@ interface ExportStep {
 }
 const exportStep: fc.Arbitrary<ExportStep> = fc.record({
   act: fc.constantFrom(
-    ...(["commit", "acquire", "acquire seen", "renew", "release", "expire", "move", "reject", "read"] as const),
+    ...([
+      "commit",
+      "acquire",
+      "acquire seen",
+      "renew",
+      "release",
+      "expire",
+      "move",
+      "reject",
+      "read",
+    ] as const),
   ),
   owner: fc.constantFrom("a", "b"),
   count: fc.integer({ min: 1, max: 4 }),
@@ -59,8 +84,18 @@ interface Side {
 }
 
 const queueId = new Uint8Array(16).fill(7);
-const none = { passed: 0, exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
-const letterOf = (hostId: string, sequence: bigint): { envelope: StoredEnvelope; reason: string } => ({
+const none = {
+  passed: 0,
+  exported: 0,
+  rejectedItems: 0,
+  deadLetters: [],
+  dropped: [],
+  partial: [],
+};
+const letterOf = (
+  hostId: string,
+  sequence: bigint,
+): { envelope: StoredEnvelope; reason: string } => ({
   envelope: {
     hostId,
     queueId,
@@ -102,8 +137,17 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
             payload: Buffer.from(`line ${from + index + 1}`),
           })),
         );
-        const frame = { hostId: "h", queueId, previousSequence: BigInt(from), lastSequence: BigInt(sequence), run };
-        return commitFrames(side.committer, [{ ...frame, receivedAt: 1_000 }], { codec: zstdCodec, now: () => 1_000 });
+        const frame = {
+          hostId: "h",
+          queueId,
+          previousSequence: BigInt(from),
+          lastSequence: BigInt(sequence),
+          run,
+        };
+        return commitFrames(side.committer, [{ ...frame, receivedAt: 1_000 }], {
+          codec: zstdCodec,
+          now: () => 1_000,
+        });
       }
       case "acquire":
       case "acquire seen": {
@@ -130,11 +174,22 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
       case "reject": {
         const deadLetters = [letterOf("h", 1n)];
         const dropped = [letterOf("it's", 2n), letterOf("it's", 3n)];
-        return moveExportPosition(db, lease, { ...none, position: lease.position, deadLetters, dropped });
+        return moveExportPosition(db, lease, {
+          ...none,
+          position: lease.position,
+          deadLetters,
+          dropped,
+        });
       }
       case "read": {
         if (!leases.has(owner)) return [];
-        const needs = { db, lease: { ...lease }, codec: zstdCodec, chunkBytes: 60, silenceMs: 30_000 };
+        const needs = {
+          db,
+          lease: { ...lease },
+          codec: zstdCodec,
+          chunkBytes: 60,
+          silenceMs: 30_000,
+        };
         const source = createPostgresSource({
           ...needs,
           clock: { monotonic: () => 0 },
@@ -148,7 +203,9 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
         const lines: string[] = [];
         try {
           for (let chunk = await source.read(); chunk !== null; chunk = await source.read())
-            lines.push(...chunk.queues.flat().map(({ payload }) => Buffer.from(payload).toString()));
+            lines.push(
+              ...chunk.queues.flat().map(({ payload }) => Buffer.from(payload).toString()),
+            );
         } finally {
           source.close();
         }
@@ -158,7 +215,9 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
   };
   const outcomes: unknown[] = [];
   for (const step of steps) {
-    const outcome = await run(step).catch((error: unknown) => (error instanceof Error ? error.name : String(error)));
+    const outcome = await run(step).catch((error: unknown) =>
+      error instanceof Error ? error.name : String(error),
+    );
     await alignStoredCount(db, "default");
     const [lag] = await findExportLags(db);
     const letters = [[...(await countDeadLetters(db, "default"))], await countSendingHosts(db)];
@@ -175,45 +234,57 @@ it("the model of the database does for an export what PostgreSQL does", async ()
     db,
     committer,
     reader: () => openCopyClient(database.url, readerSetup),
-    expireLease: () => sql`update export_position set lease_until = clock_timestamp() - interval '1 s'`,
+    expireLease: () =>
+      sql`update export_position set lease_until = clock_timestamp() - interval '1 s'`,
     settled: (lease) =>
       eventually(async () => {
-        const [row] = await sql<{ last: string }[]>`select coalesce(max(xid), 0)::text as last from ingest_block`;
+        const [row] = await sql<
+          { last: string }[]
+        >`select coalesce(max(xid), 0)::text as last from ingest_block`;
         const horizon = await readHorizon(db, lease);
         if (horizon <= BigInt(row?.last ?? 0)) throw new Error("other transactions are open");
         return horizon;
       }),
   };
-  const property = fc.asyncProperty(fc.array(exportStep, { minLength: 1, maxLength: 12 }), async (steps) => {
-    await sql.unsafe(
-      "truncate ingest_cursor; truncate ingest_block; truncate ingest_stored; truncate ingest_host; truncate export_position; truncate export_dead_letter; truncate export_host_loss",
-    );
-    await createExportPosition(db, "default", "oldest");
-    const expected = await outcomesOf(real, steps);
-    const modelled = await inWorld(1, async (world) => {
-      const server = createDatabaseServer(world);
-      const client = world.process("exporter");
-      const needs = { server, client, delays: { travelMs: [0, 1], commitMs: [0, 1] } as const };
-      const db = connectExportDatabase(world, needs);
-      const run = async () => {
-        await createExportPosition(db, "default", "oldest");
-        const committer = await connectCommitClient(world, { ...needs, core: client, onOpened: () => undefined });
-        const side: Side = {
-          db,
-          committer,
-          reader: () => connectReader(world, needs),
-          expireLease: async () =>
-            Object.assign(server.tables.positions.get("default") ?? {}, { lease_until: server.now() - 1_000 }),
-          settled: (lease) => readHorizon(db, lease),
+  const property = fc.asyncProperty(
+    fc.array(exportStep, { minLength: 1, maxLength: 12 }),
+    async (steps) => {
+      await sql.unsafe(
+        "truncate ingest_cursor; truncate ingest_block; truncate ingest_stored; truncate ingest_host; truncate export_position; truncate export_dead_letter; truncate export_host_loss",
+      );
+      await createExportPosition(db, "default", "oldest");
+      const expected = await outcomesOf(real, steps);
+      const modelled = await inWorld(1, async (world) => {
+        const server = createDatabaseServer(world);
+        const client = world.process("exporter");
+        const needs = { server, client, delays: { travelMs: [0, 1], commitMs: [0, 1] } as const };
+        const db = connectExportDatabase(world, needs);
+        const run = async () => {
+          await createExportPosition(db, "default", "oldest");
+          const committer = await connectCommitClient(world, {
+            ...needs,
+            core: client,
+            onOpened: () => undefined,
+          });
+          const side: Side = {
+            db,
+            committer,
+            reader: () => connectReader(world, needs),
+            expireLease: async () =>
+              Object.assign(server.tables.positions.get("default") ?? {}, {
+                lease_until: server.now() - 1_000,
+              }),
+            settled: (lease) => readHorizon(db, lease),
+          };
+          return outcomesOf(side, steps);
         };
-        return outcomesOf(side, steps);
-      };
-      const ran = run();
-      await world.runUntil(3_600_000);
-      return ran;
-    });
-    expect(modelled).toEqual(expected);
-  });
+        const ran = run();
+        await world.runUntil(3_600_000);
+        return ran;
+      });
+      expect(modelled).toEqual(expected);
+    },
+  );
   try {
     await fc.assert(property, { numRuns: 25 });
   } finally {
@@ -223,7 +294,16 @@ it("the model of the database does for an export what PostgreSQL does", async ()
 });
 
 const moods: readonly BackendMood[] = [
-  ...(["well", "down", "loses answers", "silent", "busy", "failing", "unauthorized", "a sign-in page"] as const),
+  ...([
+    "well",
+    "down",
+    "loses answers",
+    "silent",
+    "busy",
+    "failing",
+    "unauthorized",
+    "a sign-in page",
+  ] as const),
 ];
 
 it.each(moods)("the model of a backend that is %s answers as one on a network", async (mood) => {
@@ -239,7 +319,10 @@ it.each(moods)("the model of a backend that is %s answers as one on a network", 
   });
   try {
     for (const rejected of [{}, { rejectedHosts: ["h"] }, { partialHosts: ["h"] }]) {
-      const of = { rejectedHosts: new Set(rejected.rejectedHosts), partialHosts: new Set(rejected.partialHosts) };
+      const of = {
+        rejectedHosts: new Set(rejected.rejectedHosts),
+        partialHosts: new Set(rejected.partialHosts),
+      };
       real.answer = ({ body }) => {
         const { answer, afterMs } = answerOf({ mood, ...of }, recordsOf(body));
         if (answer === null) return Number.isFinite(afterMs) ? "reset" : "hang";
@@ -253,14 +336,19 @@ it.each(moods)("the model of a backend that is %s answers as one on a network", 
       const expected = await client.send("logs", request, 300);
       const { outcome, accepted } = await inWorld(1, async (world) => {
         const backend = Object.assign(createBackend(world), { mood }, of);
-        const modelled = createBackendClient(world, { backend, client: world.process("exporter"), term: () => "1" });
+        const modelled = createBackendClient(world, {
+          backend,
+          client: world.process("exporter"),
+          term: () => "1",
+        });
         const sent = modelled.send("logs", request, 300);
         await world.runUntil(60_000);
         return { outcome: await sent, accepted: backend.accepted };
       });
       // The code of a lost connection is the system's.
       expect({ ...outcome, reason: undefined }).toEqual({ ...expected, reason: undefined });
-      for (const { text, queueHex } of accepted) expect([text, queueHex]).toEqual(["text", queueId.toHex()]);
+      for (const { text, queueHex } of accepted)
+        expect([text, queueHex]).toEqual(["text", queueId.toHex()]);
     }
   } finally {
     await client.close();

@@ -4,11 +4,22 @@
  */
 import { currentTimeline, serverStart } from "../../functions/store/database/identity.ts";
 import type { DatabaseServer, Transaction } from "./database.ts";
-import { type Expression, readExpression, type Scope, splitList, type Value, type Values } from "./sql-expressions.ts";
+import {
+  type Expression,
+  readExpression,
+  type Scope,
+  splitList,
+  type Value,
+  type Values,
+} from "./sql-expressions.ts";
 import type { Tables } from "./tables.ts";
 
 /** Executes a statement with its parameters. */
-export type ExecuteStatement = (open: Transaction, text: string, params: readonly unknown[]) => Promise<Values[]>;
+export type ExecuteStatement = (
+  open: Transaction,
+  text: string,
+  params: readonly unknown[],
+) => Promise<Values[]>;
 
 /** Names and values of a database that never changes. */
 const fixed = { system: "7300000000000000001", oid: "16384" };
@@ -32,7 +43,9 @@ const pendingRows =
   /\(\s*select received_at, envelopes from ingest_block where xid >= (-?\d+) union all select received_at, 1 from ingest_envelope where xid >= -?\d+ limit \S+\) as pending/;
 
 function textOf(part: { queryChunks: readonly unknown[] }): string {
-  return part.queryChunks.map((chunk) => String((chunk as { value: readonly string[] }).value)).join("");
+  return part.queryChunks
+    .map((chunk) => String((chunk as { value: readonly string[] }).value))
+    .join("");
 }
 
 /** Makes the function that executes them. */
@@ -51,9 +64,14 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
     xmin: () => BigInt(server.snapshot().xmin),
     xmax: () => BigInt(server.snapshot().xmax),
     stored: () => BigInt(server.tables.stored),
-    letters: (row) => BigInt(server.tables.deadLetters.filter(({ name }) => name === row.name).length),
+    letters: (row) =>
+      BigInt(server.tables.deadLetters.filter(({ name }) => name === row.name).length),
   };
-  const scopeOf = (params: readonly unknown[], row: Values): Scope => ({ params, row, server: values });
+  const scopeOf = (params: readonly unknown[], row: Values): Scope => ({
+    params,
+    row,
+    server: values,
+  });
   const lists = new Map<string, (readonly [string, string])[]>();
   /** Returns the names and expressions of a list. */
   const itemsOf = (list: string, pattern: RegExp): (readonly [string, string])[] => {
@@ -68,7 +86,8 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
   };
   const evaluateAll = (list: string, pattern: RegExp, scope: Scope): Values =>
     Object.fromEntries(itemsOf(list, pattern).map(([name, text]) => [name, evaluate(text, scope)]));
-  const select = (list: string, scope: Scope): Values => evaluateAll(list, /^(?<text>.*) as (?<name>\w+)$/s, scope);
+  const select = (list: string, scope: Scope): Values =>
+    evaluateAll(list, /^(?<text>.*) as (?<name>\w+)$/s, scope);
   const isTrue = (condition: string, scope: Scope): boolean => evaluate(condition, scope) === true;
   const pendingOf = (from: number): Values => {
     const blocks = server.tables.blocks.filter(({ xid }) => xid >= from);
@@ -93,17 +112,28 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
       // As the server: a row that changed while its lock was awaited is evaluated again.
       if (!isTrue(condition, scope)) continue;
       const changes = evaluateAll(set, /^(?<name>\w+) = (?<text>.*)$/s, scope);
-      server.write(open, ({ positions }) => void positions.set(name, { ...positions.get(name), ...changes }));
-      results.push(returning === "" ? {} : select(returning, scopeOf(params, { ...scope.row, ...changes })));
+      server.write(
+        open,
+        ({ positions }) => void positions.set(name, { ...positions.get(name), ...changes }),
+      );
+      results.push(
+        returning === "" ? {} : select(returning, scopeOf(params, { ...scope.row, ...changes })),
+      );
     }
     return results;
   };
 
-  const insert = (open: Transaction, [table = "", columns = "", values = ""]: string[], params: readonly unknown[]) => {
+  const insert = (
+    open: Transaction,
+    [table = "", columns = "", values = ""]: string[],
+    params: readonly unknown[],
+  ) => {
     const names = splitList(columns).map((name) => name.replaceAll('"', ""));
     for (const row of rowsOf(values)) {
       const scope = scopeOf(params, {});
-      const inserted = Object.fromEntries(splitList(row).map((text, at) => [names[at] ?? "", evaluate(text, scope)]));
+      const inserted = Object.fromEntries(
+        splitList(row).map((text, at) => [names[at] ?? "", evaluate(text, scope)]),
+      );
       server.write(open, (tables) => insertRow(tables, table.replaceAll('"', ""), inserted));
     }
     return [];
@@ -130,17 +160,28 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
       const [, missing = "", condition = ""] =
         /\(select (.*) from export_position where (.*)\) as missing from/.exec(text) ?? [];
       const counted = pendingOf(Number(pending[1]));
-      const position = server.tables.positions.values().find((row) => isTrue(condition, scopeOf(params, row)));
+      const position = server.tables.positions
+        .values()
+        .find((row) => isTrue(condition, scopeOf(params, row)));
       const age = counted.rows === 0 ? null : 0;
       return [
-        { ...counted, age, missing: position ? evaluate(missing, scopeOf(params, { ...position, ...counted })) : null },
+        {
+          ...counted,
+          age,
+          missing: position
+            ? evaluate(missing, scopeOf(params, { ...position, ...counted }))
+            : null,
+        },
       ];
     }
-    if (pending) text = text.replace(/ from \(select count\(\*\) as rows, .*\) as pending where /, " where ");
+    if (pending)
+      text = text.replace(/ from \(select count\(\*\) as rows, .*\) as pending where /, " where ");
     const updated = /^update export_position set (.*?) where (.*?)(?: returning (.*))?$/.exec(text);
     if (updated) {
       const counted = pending ? pendingOf(Number(pending[1])) : {};
-      const extra = Object.fromEntries(Object.entries(counted).map(([name, value]) => [`pending.${name}`, value]));
+      const extra = Object.fromEntries(
+        Object.entries(counted).map(([name, value]) => [`pending.${name}`, value]),
+      );
       return update(open, updated.slice(1), { params, extra });
     }
     const inserted = /^insert into (\S+) \((.*?)\) values (.*?)( on conflict .*)?$/.exec(text);
@@ -154,7 +195,9 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
     }
     if (text.startsWith("select count(*) as hosts from ingest_host where last_envelope_at >")) {
       const last = Math.max(...server.tables.hosts.values());
-      return [{ hosts: [...server.tables.hosts.values()].filter((at) => at > last - 86_400_000).length }];
+      return [
+        { hosts: [...server.tables.hosts.values()].filter((at) => at > last - 86_400_000).length },
+      ];
     }
     const selected =
       /^select (.*?)(?: from (export_position(?: p)?|pg_control_system\(\)))?(?: where (.*?))?(?: order by name)?$/.exec(
@@ -163,7 +206,9 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
     if (selected === null) throw new Error(`the model does not know the statement ${text}`);
     const [, list = "", table, condition = "true"] = selected;
     const control: Values = { system_identifier: fixed.system };
-    const rows = table?.startsWith("export_position") ? [...server.tables.positions.values()] : [control];
+    const rows = table?.startsWith("export_position")
+      ? [...server.tables.positions.values()]
+      : [control];
     return rows
       .map((row) => scopeOf(params, row))
       .filter((scope) => isTrue(condition, scope))

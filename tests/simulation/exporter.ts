@@ -4,7 +4,11 @@ import { createExportMetrics } from "../../functions/export/export-metrics.ts";
 import { createPostgresSource } from "../../functions/export/postgres-source.ts";
 import { runExport } from "../../functions/export/run-export.ts";
 import type { ClosableSource } from "../../functions/export/source.ts";
-import { manageStream, openStreamSource, prepareStreamPosition } from "../../functions/export/stream-source.ts";
+import {
+  manageStream,
+  openStreamSource,
+  prepareStreamPosition,
+} from "../../functions/export/stream-source.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { createExportPosition, type ExportLease } from "../../functions/store/export/positions.ts";
 import { destroyClient } from "../../functions/store/ingest/copy-transaction.ts";
@@ -64,7 +68,8 @@ const chunksInMemory = 8;
 const silenceMs = 30_000;
 
 /** Returns the bytes that a chunk aims at. */
-export const chunkBytesOf = ({ bufferBytesMax }: ExportLimits): number => bufferBytesMax / chunksInMemory;
+export const chunkBytesOf = ({ bufferBytesMax }: ExportLimits): number =>
+  bufferBytesMax / chunksInMemory;
 
 const { config: parsed } = parseExportConfig(
   { SVC_DATABASE_URL: "postgres://simulated/svc", SVC_EXPORT_ENDPOINT: "http://simulated:4318" },
@@ -88,14 +93,21 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
       // A database that goes back gives epochs again.
       term = `${name} ${owner} ${++terms} ${lease.epoch}`;
       world.note(`${name} exports from ${lease.position}, term ${lease.epoch}`);
-      const source = await openSource({ db, lease, clock, codec: zstdCodec, chunkBytes: chunkBytesOf(limits) });
+      const source = await openSource({
+        db,
+        lease,
+        clock,
+        codec: zstdCodec,
+        chunkBytes: chunkBytesOf(limits),
+      });
       return fault.source?.commitsEarly ? committingEarly(source) : source;
     };
     const connection = jetstream && connectStreams(world, { jetstream, client: process });
     const manage = () => connection && manageStream(connection, stream);
     const openSource = async (shared: SharedOfSources): Promise<ClosableSource> => {
       const manager = await manage();
-      if (connection && manager) return openStreamSource({ ...shared, connection, manager, stream, log });
+      if (connection && manager)
+        return openStreamSource({ ...shared, connection, manager, stream, log });
       return createPostgresSource({
         ...shared,
         silenceMs,
@@ -119,7 +131,8 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
     };
     const log = {
       info: () => undefined,
-      warn: (fields: object, message: string) => world.note(`${name}: ${message} ${describe(fields)}`),
+      warn: (fields: object, message: string) =>
+        world.note(`${name}: ${message} ${describe(fields)}`),
       error: (fields: object, message: string) => {
         throw new Error(`${message} ${describe(fields)}`);
       },
@@ -141,7 +154,12 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
         entropy: world.entropy,
         log,
         config: { ...parsed, ...limits, name: exportName },
-        client: createBackendClient(world, { backend, client: process, term: () => term, fault: fault.backend }),
+        client: createBackendClient(world, {
+          backend,
+          client: process,
+          term: () => term,
+          fault: fault.backend,
+        }),
         stopping: stopping.signal,
         metrics: { ...metrics, observe },
       });
@@ -178,4 +196,7 @@ const committingEarly = (source: ClosableSource): ClosableSource => ({
 });
 
 const describe = ({ err, ...fields }: { err?: unknown }): string =>
-  [JSON.stringify(fields), ...(err instanceof Error ? [err.message, String(err.cause ?? "")] : [])].join(" ");
+  [
+    JSON.stringify(fields),
+    ...(err instanceof Error ? [err.message, String(err.cause ?? "")] : []),
+  ].join(" ");

@@ -13,7 +13,8 @@ import type { Process } from "./world.ts";
 export type Fault = (lab: Lab) => void;
 
 /** Draws milliseconds of so many seconds. */
-export const seconds = (lab: Lab, min: number, max: number): number => lab.world.chance.integer(min * 1000, max * 1000);
+export const seconds = (lab: Lab, min: number, max: number): number =>
+  lab.world.chance.integer(min * 1000, max * 1000);
 /** Draws a host. */
 export const anyHost = (lab: Lab): SimulatedHost => lab.world.chance.pick(lab.hosts);
 
@@ -33,7 +34,11 @@ export const restartLater = (lab: Lab, host: SimulatedHost): void => {
 };
 
 /** Puts the disk of a host back to what it is now, `afterMs` later. */
-export const restoreLater = (lab: Lab, host: SimulatedHost, { since, afterMs }: { since: number; afterMs: number }) => {
+export const restoreLater = (
+  lab: Lab,
+  host: SimulatedHost,
+  { since, afterMs }: { since: number; afterMs: number },
+) => {
   if (host.disk.folder) return;
   const image: DiskImage | undefined = host.disk.image;
   const acknowledged = lab.oracle.acknowledged();
@@ -167,7 +172,8 @@ export const faults: Readonly<Record<string, Fault>> = {
     lab.world.chance.pick(lab.cores).process.suspendedUntil = lab.world.now() + seconds(lab, 1, 20);
   },
   "a core's clock jumps": (lab) => {
-    lab.world.chance.pick(lab.cores).process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
+    lab.world.chance.pick(lab.cores).process.clockOffsetMs =
+      lab.world.chance.integer(-40, 40) * 86_400_000;
   },
   "the database restarts": (lab) => {
     lab.server.restart();
@@ -211,7 +217,8 @@ export const faults: Readonly<Record<string, Fault>> = {
     };
     offer().then(fill, () => undefined);
   },
-  "answers to commits are lost": (lab) => lab.server.loseAnswersUntil(lab.world.now() + seconds(lab, 1, 20)),
+  "answers to commits are lost": (lab) =>
+    lab.server.loseAnswersUntil(lab.world.now() + seconds(lab, 1, 20)),
   [budgetFault]: holdHost,
   [olderFault]: (lab) => {
     if (!lab.jetstream) lab.server.countNothingUntil(lab.world.now() + seconds(lab, 1, 20));

@@ -2,7 +2,16 @@
  * The disk of a host whose queue is the product's own, on SQLite's files: for what a model of them cannot have, damage. A process that is
  * killed leaves its files as they are at that moment; those that it had open are a copy from then on.
  */
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { queueFiles } from "../../collector/queue/files.ts";
@@ -82,13 +91,22 @@ const flipBit = (path: string, chance: Chance): void =>
 const tearPage = (path: string, chance: Chance): void =>
   change(path, (bytes) => {
     const page = chance.integer(0, Math.floor((bytes.length - 1) / pageBytes)) * pageBytes;
-    bytes.fill(0, Math.min(bytes.length, page + pageBytes / 2), Math.min(bytes.length, page + pageBytes));
+    bytes.fill(
+      0,
+      Math.min(bytes.length, page + pageBytes / 2),
+      Math.min(bytes.length, page + pageBytes),
+    );
   });
 
 /** Opens the queue's own store on the files of a disk. */
 export const openFolderStore = (
   disk: Disk & { folder: QueueFolder },
-  needs: { entropy: Entropy; clock: Clock; now(): { ageMs: number; wallMs: number }; onReplaced(): void },
+  needs: {
+    entropy: Entropy;
+    clock: Clock;
+    now(): { ageMs: number; wallMs: number };
+    onReplaced(): void;
+  },
 ): QueueStore => {
   const { folder } = disk;
   let past = disk.image?.past ?? emptyPast;
@@ -126,7 +144,9 @@ export const openFolderStore = (
             const first = state.nextSequence;
             insert(batch);
             for (let index = 0; index < batch.count; index++)
-              stored.push(recordOf(batch, index, { sequence: first + index, wallMs: state.wallMs }));
+              stored.push(
+                recordOf(batch, index, { sequence: first + index, wallMs: state.wallMs }),
+              );
           },
           moveToDeadLetters: (sequence, code, ...rest) => {
             const isMoved = moveToDeadLetters(sequence, code, ...rest);
@@ -148,7 +168,11 @@ export const openFolderStore = (
   };
 };
 
-const recordOf = (batch: RecordBatch, index: number, at: { sequence: number; wallMs: number }): PastRecord => {
+const recordOf = (
+  batch: RecordBatch,
+  index: number,
+  at: { sequence: number; wallMs: number },
+): PastRecord => {
   const writer = { buffer: Buffer.alloc(batch.sizeOf(index)), at: 0 };
   batch.write(writer, index, at.sequence);
   return pastRecordOf(writer.buffer.subarray(0, writer.at), at);

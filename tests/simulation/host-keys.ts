@@ -2,7 +2,14 @@
  * Certificates of hosts, with Ed25519 keys that follow from their names: their signatures are the same in each run. And cryptography that
  * answers at once, since what the thread pool answers has no place in virtual time.
  */
-import { createHash, createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  type KeyObject,
+  sign,
+  verify,
+} from "node:crypto";
 import { type Cryptography, writeSignatureAlgorithm } from "../../functions/signer/cryptography.ts";
 import { tag, writeDer, writeTime, writeUnsigned } from "../../proto/certificate-der.ts";
 
@@ -29,7 +36,13 @@ export const keyOfHost = (identity: string): HostKey => {
     const privateKey = createPrivateKey({ key: der, format: "der", type: "pkcs8" });
     const certificate = certificateOf(privateKey);
     const fingerprintSha256 = sha256(certificate).toString("hex");
-    key = { identity, privateKey, certificate, fingerprintSha256, sign: (payload) => sign(null, payload, privateKey) };
+    key = {
+      identity,
+      privateKey,
+      certificate,
+      fingerprintSha256,
+      sign: (payload) => sign(null, payload, privateKey),
+    };
     keys.set(identity, key);
   }
   return key;
@@ -40,7 +53,11 @@ const certificateOf = (privateKey: KeyObject): Uint8Array => {
   const algorithm = writeSignatureAlgorithm("ed25519");
   const name = writeDer(tag.sequence);
   const version = writeDer(tag.context0, writeUnsigned(Uint8Array.of(2)));
-  const validity = writeDer(tag.sequence, writeTime(Date.UTC(2026, 0)), writeTime(Date.UTC(2030, 0)));
+  const validity = writeDer(
+    tag.sequence,
+    writeTime(Date.UTC(2026, 0)),
+    writeTime(Date.UTC(2030, 0)),
+  );
   const spki = createPublicKey(privateKey).export({ format: "der", type: "spki" });
   const signed = writeDer(
     tag.sequence,
@@ -60,5 +77,10 @@ export const hostCryptography: Cryptography = {
   sha256Hex: (data) => sha256(data).toString("hex"),
   verify: ({ spki, algorithm, data, signature }) =>
     algorithm === "ed25519" &&
-    verify(null, data, createPublicKey({ key: Buffer.from(spki), format: "der", type: "spki" }), signature),
+    verify(
+      null,
+      data,
+      createPublicKey({ key: Buffer.from(spki), format: "der", type: "spki" }),
+      signature,
+    ),
 };

@@ -101,12 +101,25 @@ const openAgainMs = 5_000;
 
 /** Makes a host and starts it. */
 export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
-  const { hostId, machine, disk, network, oracle, coreOf, appendMs, untilMs, queueBytesMax, fault = {} } = needs;
+  const {
+    hostId,
+    machine,
+    disk,
+    network,
+    oracle,
+    coreOf,
+    appendMs,
+    untilMs,
+    queueBytesMax,
+    fault = {},
+  } = needs;
   const link: Link = { ...wholeLink };
   const refusals = { dropped: 0, forgotten: 0 };
   const heard: Heard[] = [];
   // Frames of large records are compressed, and small ones among them are not.
-  const attributes = world.chance.isLikely(0.3) ? { padding: "-".repeat(world.chance.integer(50, 250)) } : {};
+  const attributes = world.chance.isLikely(0.3)
+    ? { padding: "-".repeat(world.chance.integer(50, 250)) }
+    : {};
   const noteEnd = (): void => {
     if (!host.process.isAlive) return;
     const { droppedRecords = 0, quarantinedRecords = 0 } = disk.image?.state ?? {};
@@ -119,11 +132,23 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     const clock = fault.clock?.(world.clockOf(process)) ?? world.clockOf(process);
     const entropy = fault.entropy?.(world.entropy) ?? world.entropy;
     const opened = createQueue(
-      { ...limits, dropNewestOnFull: needs.dropsWhenFull, maxDiskUsageBytes: queueBytesMax, clock, entropy },
+      {
+        ...limits,
+        dropNewestOnFull: needs.dropsWhenFull,
+        maxDiskUsageBytes: queueBytesMax,
+        clock,
+        entropy,
+      },
       {
         openStore: (now, onReplaced) => {
           const { folder } = disk;
-          if (folder) return openFolderStore(Object.assign(disk, { folder }), { entropy, clock, now, onReplaced });
+          if (folder)
+            return openFolderStore(Object.assign(disk, { folder }), {
+              entropy,
+              clock,
+              now,
+              onReplaced,
+            });
           return openDiskStore(disk, { entropy, now, ...(fault.store && { fault: fault.store }) });
         },
         onClosed: () => undefined,
@@ -144,11 +169,18 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       entropy,
       log: quiet,
     });
-    return { queue, forwarder, accounting: { queue, clock, credentials: () => keyOfHost(hostId), log: quiet } };
+    return {
+      queue,
+      forwarder,
+      accounting: { queue, clock, credentials: () => keyOfHost(hostId), log: quiet },
+    };
   };
 
   /** Appends until the process ends: a few records at a time, the next ones once these are stored. */
-  const produce = async (running: Pick<Running, "process" | "queue">, stopping: AbortSignal): Promise<void> => {
+  const produce = async (
+    running: Pick<Running, "process" | "queue">,
+    stopping: AbortSignal,
+  ): Promise<void> => {
     while (world.now() < untilMs && !stopping.aborted) {
       await world.pause(world.chance.integer(1, 2 * appendMs));
       try {
@@ -159,7 +191,10 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       }
     }
   };
-  const offer = async ({ process, queue }: Pick<Running, "process" | "queue">, records: number): Promise<void> => {
+  const offer = async (
+    { process, queue }: Pick<Running, "process" | "queue">,
+    records: number,
+  ): Promise<void> => {
     const texts = Array.from({ length: records }, () => oracle.produce(machine));
     const offered = texts.map((text) => ({
       ...recordOf(text, world.chance.isLikely(refusedShare) ? refusedKind : "log_line"),
@@ -187,9 +222,14 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     const { process, queue, forwarder, accounting, producing } = running;
     // Nothing is appended behind the account that ends a queue.
     if (isEnding) await Promise.race([producing, world.pause(drainMs)]);
-    await drainAccounts({ ...accounting, queue }, { forwarder: forwarder.status, isEnding, waitMs: drainMs });
+    await drainAccounts(
+      { ...accounting, queue },
+      { forwarder: forwarder.status, isEnding, waitMs: drainMs },
+    );
     noteEnd();
-    await queue.close().catch((cause: unknown) => world.note(`${machine} cannot close its queue: ${String(cause)}`));
+    await queue
+      .close()
+      .catch((cause: unknown) => world.note(`${machine} cannot close its queue: ${String(cause)}`));
     endProcess(process);
     world.note(`${machine} has stopped`);
     network.cut((of) => of.hostId === hostId);
@@ -275,4 +315,9 @@ const recordOf = (text: string, kind: string): Omit<NewRecord, "attributes"> => 
   payload: Buffer.from(text),
 });
 
-const quiet = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
+const quiet = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+};

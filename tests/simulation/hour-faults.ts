@@ -37,7 +37,9 @@ export const hourFaults: Readonly<Record<string, Fault>> = {
   "a disk goes back by minutes or days": (lab) => {
     const host = anyHost(lab);
     const since = lab.world.now();
-    lab.world.after(seconds(lab, 1, 10), () => behind(lab, host, () => lab.world.leap(sleepMs(lab))));
+    lab.world.after(seconds(lab, 1, 10), () =>
+      behind(lab, host, () => lab.world.leap(sleepMs(lab))),
+    );
     restoreLater(lab, host, { since, afterMs: seconds(lab, 10, 18) });
   },
   "a collector ends its queue": (lab) => anyHost(lab).stop(seconds(lab, 0, 15), true),

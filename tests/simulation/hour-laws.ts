@@ -57,7 +57,10 @@ export interface HoursAfter {
 /** Changes what decides on an hour: a planted fault. */
 export type HourFault = (facts: HourFacts) => HourFacts;
 
-const breach = (law: keyof typeof hourLaws, detail: string): Breach => ({ law: hourLaws[law], detail });
+const breach = (law: keyof typeof hourLaws, detail: string): Breach => ({
+  law: hourLaws[law],
+  detail,
+});
 const hourOf = (ms: number): number => Math.floor(ms / hourMs) * hourMs;
 
 /** Returns the laws that the hours of hosts broke. */
@@ -96,7 +99,12 @@ interface HostHours {
 const hoursOf = ({ written, dropped }: Ledger): number[] =>
   [...[...written.values()].map(({ wallMs }) => wallMs), ...dropped].map(hourOf);
 
-const judgeHour = (hour: number, host: HostHours, after: HoursAfter, fault: HourFault): Breach[] => {
+const judgeHour = (
+  hour: number,
+  host: HostHours,
+  after: HoursAfter,
+  fault: HourFault,
+): Breach[] => {
   const facts = fault(factsOf(hour, host, after));
   const status = stateOfHour(facts, Number.POSITIVE_INFINITY);
   // A host has no hours once it is revoked.
@@ -108,13 +116,23 @@ const judgeHour = (hour: number, host: HostHours, after: HoursAfter, fault: Hour
       .flatMap(([text, { wallMs }]) => (hourOf(wallMs) === hour ? [{ text, ledger }] : [])),
   );
   const known = written.filter((record) => isKnown(record, host, after));
-  const lacking = known.filter((record) => !host.copies.has(record.text) && !isLetterOfBefore(record, host));
+  const lacking = known.filter(
+    (record) => !host.copies.has(record.text) && !isLetterOfBefore(record, host),
+  );
   const at = `${host.hostId} at ${new Date(hour).toISOString()} is ${state}`;
   const isComplete = state === "complete" || state === "undelivered";
-  const dropped = host.ledgers.flatMap((ledger) => ledger.dropped.filter((ms) => hourOf(ms) === hour));
+  const dropped = host.ledgers.flatMap((ledger) =>
+    ledger.dropped.filter((ms) => hourOf(ms) === hour),
+  );
   const { accepted, stored, discarded } = facts.accounts;
-  const ackedBefore = ownAccounts(hour, host).reduce((sum, account) => sum + Number(account.ackedBefore), 0);
-  const named = shortages.reduce((sum, { kind, count }) => (isOfRecords(kind) ? sum + (count ?? Infinity) : sum), 0);
+  const ackedBefore = ownAccounts(hour, host).reduce(
+    (sum, account) => sum + Number(account.ackedBefore),
+    0,
+  );
+  const named = shortages.reduce(
+    (sum, { kind, count }) => (isOfRecords(kind) ? sum + (count ?? Infinity) : sum),
+    0,
+  );
   const isVague = shortages.some(({ count }) => count === null);
   return [
     ...(isComplete && lacking.length > 0
@@ -127,13 +145,27 @@ const judgeHour = (hour: number, host: HostHours, after: HoursAfter, fault: Hour
       ? [breach("counts", `${at}, counts ${accepted} of ${known.length}`)]
       : []),
     ...(isComplete && stored + discarded + ackedBefore < accepted
-      ? [breach("isStored", `${at}, and has stored ${stored} of ${accepted}, ${ackedBefore} before`)]
+      ? [
+          breach(
+            "isStored",
+            `${at}, and has stored ${stored} of ${accepted}, ${ackedBefore} before`,
+          ),
+        ]
       : []),
-    ...(lacking.length > 0 && !isComplete && !incompleteStates.includes(state) && !after.isBack && !after.isUncounted
+    ...(lacking.length > 0 &&
+    !isComplete &&
+    !incompleteStates.includes(state) &&
+    !after.isBack &&
+    !after.isUncounted
       ? [breach("isIncomplete", `${at}, and lacks ${lacking.length}, first ${lacking[0]?.text}`)]
       : []),
     ...(state === "short" && !isVague && named < lacking.length
-      ? [breach("addsUp", `${at} of ${named}, and lacks ${lacking.length}, first ${lacking[0]?.text}`)]
+      ? [
+          breach(
+            "addsUp",
+            `${at} of ${named}, and lacks ${lacking.length}, first ${lacking[0]?.text}`,
+          ),
+        ]
       : []),
   ];
 };
@@ -141,14 +173,22 @@ const judgeHour = (hour: number, host: HostHours, after: HoursAfter, fault: Hour
 const ownAccounts = (hour: number, { accounts }: HostHours): CoreAccount[] =>
   accounts.filter(({ fromMs, refused }) => refused === null && hourOf(fromMs) === hour);
 
-const isOfRecords = (kind: string): boolean => ["rejected", "lost_in_restore", "missing"].includes(kind);
+const isOfRecords = (kind: string): boolean =>
+  ["rejected", "lost_in_restore", "missing"].includes(kind);
 
 /** Whether a record was a dead letter under an earlier id of its queue: that is acknowledged there, and the host has it. */
-const isLetterOfBefore = ({ text, ledger }: { text: string; ledger: Ledger }, { machines }: HostHours): boolean => {
+const isLetterOfBefore = (
+  { text, ledger }: { text: string; ledger: Ledger },
+  { machines }: HostHours,
+): boolean => {
   const sequence = ledger.written.get(text)?.sequence;
-  const letters = machines.flatMap(({ disk }) => (disk.ledger === ledger ? (disk.image?.deadLetters ?? []) : []));
+  const letters = machines.flatMap(({ disk }) =>
+    disk.ledger === ledger ? (disk.image?.deadLetters ?? []) : [],
+  );
   const current = machines.map(({ disk }) => disk.image?.state.queueId.toHex());
-  return letters.some((letter) => letter.sequence === sequence && !current.includes(letter.queueId));
+  return letters.some(
+    (letter) => letter.sequence === sequence && !current.includes(letter.queueId),
+  );
 };
 
 /** Whether core can know of a record. */
@@ -164,7 +204,8 @@ const isKnown = (
     return ending === "closed" && (endedAt ?? 0) <= hour;
   };
   const lost = ledger.lost.get(text);
-  if (lost) return !isStreamBack && !isClosed(lost.queueHex) && isTold(lost, heard.get(lost.queueHex));
+  if (lost)
+    return !isStreamBack && !isClosed(lost.queueHex) && isTold(lost, heard.get(lost.queueHex));
   if (ledger.lost.has(text)) return false;
   const isSent = !revoked.has(hostId);
   return machines.some(({ disk: { image } }) => {
@@ -174,24 +215,32 @@ const isKnown = (
 };
 
 /** Returns what decides on an hour, as core finds it (functions/store/completeness/hour-facts.ts). */
-const factsOf = (hour: number, { hostId, accounts }: HostHours, { tables, revoked }: HoursAfter): HourFacts => {
+const factsOf = (
+  hour: number,
+  { hostId, accounts }: HostHours,
+  { tables, revoked }: HoursAfter,
+): HourFacts => {
   const accepted = accounts.filter(({ refused }) => refused === null);
-  const queues = [...tables.queues].flatMap(([row, { firstSeenAt, endedAt, ending, sendsAccounts }]): QueueFacts[] => {
-    const [host, queueId = ""] = row.split("\0");
-    if (host !== hostId) return [];
-    const own = accepted.filter((account) => account.queueId.toHex() === queueId).toSorted(byNumber);
-    const newest = own.filter(isNotAhead).at(-1);
-    return [
-      {
-        queueId,
-        endMs: endedAt,
-        ending,
-        sendsAccounts,
-        fromMs: own[0]?.fromMs ?? firstSeenAt,
-        accountedThroughMs: newest?.facts.toMs ?? null,
-      },
-    ];
-  });
+  const queues = [...tables.queues].flatMap(
+    ([row, { firstSeenAt, endedAt, ending, sendsAccounts }]): QueueFacts[] => {
+      const [host, queueId = ""] = row.split("\0");
+      if (host !== hostId) return [];
+      const own = accepted
+        .filter((account) => account.queueId.toHex() === queueId)
+        .toSorted(byNumber);
+      const newest = own.filter(isNotAhead).at(-1);
+      return [
+        {
+          queueId,
+          endMs: endedAt,
+          ending,
+          sendsAccounts,
+          fromMs: own[0]?.fromMs ?? firstSeenAt,
+          accountedThroughMs: newest?.facts.toMs ?? null,
+        },
+      ];
+    },
+  );
   const [first] = accepted;
   if (queues.length === 0 && first)
     queues.push(anyQueue(first.fromMs, Math.max(...accepted.map(({ facts }) => facts.toMs))));
@@ -212,33 +261,55 @@ const factsOf = (hour: number, { hostId, accounts }: HostHours, { tables, revoke
   };
 };
 
-const byNumber = (one: ReadAccount, other: ReadAccount): number => Number(one.number - other.number);
-const isNotAhead = ({ facts: { toMs, receivedMs } }: CoreAccount): boolean => toMs <= receivedMs + clockSkewMs;
+const byNumber = (one: ReadAccount, other: ReadAccount): number =>
+  Number(one.number - other.number);
+const isNotAhead = ({ facts: { toMs, receivedMs } }: CoreAccount): boolean =>
+  toMs <= receivedMs + clockSkewMs;
 
 const judgeMissing = ({ hostId, machines, accounts, ledgers, copies }: HostHours): Breach[] =>
   // Damage takes back what a queue knew of its records.
   machines.some(({ disk }) => disk.damages > 0)
     ? []
-    : accounts.flatMap(({ queueId, refused, counts, firstSequence, ackedBefore, lastSequence, number }) => {
-        const ledger = ledgers.find(({ queues }) => queues.has(queueId.toHex()));
-        if (refused !== null || ledger === undefined || counts.missing === 0) return [];
-        const isOwn = (sequence: number) => firstSequence + ackedBefore <= sequence && sequence <= lastSequence;
-        const gone = [...ledger.written].filter(([text, { sequence }]) => isOwn(sequence) && !copies.has(text));
-        const name = `${hostId}: account ${number} of queue ${queueId.toHex().slice(0, 6)}`;
-        return counts.missing <= new Set(gone.map(([, { sequence }]) => sequence)).size
-          ? []
-          : [breach("noFalseMissing", `${name} lacks ${counts.missing}, and ${gone.length} are gone`)];
-      });
+    : accounts.flatMap(
+        ({ queueId, refused, counts, firstSequence, ackedBefore, lastSequence, number }) => {
+          const ledger = ledgers.find(({ queues }) => queues.has(queueId.toHex()));
+          if (refused !== null || ledger === undefined || counts.missing === 0) return [];
+          const isOwn = (sequence: number) =>
+            firstSequence + ackedBefore <= sequence && sequence <= lastSequence;
+          const gone = [...ledger.written].filter(
+            ([text, { sequence }]) => isOwn(sequence) && !copies.has(text),
+          );
+          const name = `${hostId}: account ${number} of queue ${queueId.toHex().slice(0, 6)}`;
+          return counts.missing <= new Set(gone.map(([, { sequence }]) => sequence)).size
+            ? []
+            : [
+                breach(
+                  "noFalseMissing",
+                  `${name} lacks ${counts.missing}, and ${gone.length} are gone`,
+                ),
+              ];
+        },
+      );
 
-const judgeDoubles = ({ hostId, copies }: HostHours, { tables: { envelopes }, copiesOf }: HoursAfter): Breach[] => {
+const judgeDoubles = (
+  { hostId, copies }: HostHours,
+  { tables: { envelopes }, copiesOf }: HoursAfter,
+): Breach[] => {
   const own = envelopes.filter((envelope) => envelope.hostId === hostId);
   const most = 1 + copiesOf(hostId);
   const places = new Set(own.map(({ queueHex, text }) => `${queueHex} ${text}`));
   const often = own.find(({ text }) => (copies.get(text) ?? 0) > most);
   return [
-    ...(places.size < own.length ? [breach("storesOnce", `${hostId} has one twice under one id`)] : []),
+    ...(places.size < own.length
+      ? [breach("storesOnce", `${hostId} has one twice under one id`)]
+      : []),
     ...(often
-      ? [breach("storesOnce", `${often.text} is stored ${copies.get(often.text)} times, of ${most} queues`)]
+      ? [
+          breach(
+            "storesOnce",
+            `${often.text} is stored ${copies.get(often.text)} times, of ${most} queues`,
+          ),
+        ]
       : []),
   ];
 };

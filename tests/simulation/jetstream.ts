@@ -7,7 +7,11 @@
  * - Servers before 2.9.21 compare the expected sequence when they receive a message, later ones when they store it.
  */
 import { MsgHdrsImpl } from "@nats-io/transport-node";
-import { type ConsumerCall, createStreamConsumers, type StreamConsumers } from "./stream-consumers.ts";
+import {
+  type ConsumerCall,
+  createStreamConsumers,
+  type StreamConsumers,
+} from "./stream-consumers.ts";
 import type { Process, World } from "./world.ts";
 
 /** A message that is stored. */
@@ -35,7 +39,9 @@ export interface Published {
 }
 
 /** What a stream answers to a message. */
-export type PublishAnswer = { seq: number } | { error: { code: number; err_code: number; description: string } };
+export type PublishAnswer =
+  | { seq: number }
+  | { error: { code: number; err_code: number; description: string } };
 
 /** How the servers differ from real ones: a planted fault. */
 export interface StreamFault {
@@ -86,7 +92,8 @@ export const createJetStream = (
   const streams = new Map<string, ModelStream>();
   const consumers = createStreamConsumers(world, { process, streams });
   const connections = new Set<() => void>();
-  let waiting: { stream: ModelStream; message: Published; answer(answer: PublishAnswer): void }[] = [];
+  let waiting: { stream: ModelStream; message: Published; answer(answer: PublishAnswer): void }[] =
+    [];
   let storedAt = 0;
   let restores = 0;
   const discarded: StreamMessageStored[] = [];
@@ -118,9 +125,13 @@ export const createJetStream = (
     const first = messages[0];
     const last = messages.at(-1);
     const zero = "0001-01-01T00:00:00Z";
-    const matches = filter === undefined ? [] : messages.filter(({ subject }) => isMatch(filter, subject));
+    const matches =
+      filter === undefined ? [] : messages.filter(({ subject }) => isMatch(filter, subject));
     const subjects = Object.fromEntries(
-      [...Map.groupBy(matches, ({ subject }) => subject)].map(([subject, all]) => [subject, all.length]),
+      [...Map.groupBy(matches, ({ subject }) => subject)].map(([subject, all]) => [
+        subject,
+        all.length,
+      ]),
     );
     const state = {
       messages: messages.length,
@@ -134,10 +145,18 @@ export const createJetStream = (
     };
     return { config, created, state };
   };
-  const find = (stream: ModelStream, query: Record<string, unknown>): StreamMessageStored | undefined => {
+  const find = (
+    stream: ModelStream,
+    query: Record<string, unknown>,
+  ): StreamMessageStored | undefined => {
     const { messages } = stream;
-    const { seq = 0, last_by_subj, next_by_subj } = query as Record<string, string> & { seq?: number };
-    if (last_by_subj !== undefined) return messages.findLast(({ subject }) => subject === last_by_subj);
+    const {
+      seq = 0,
+      last_by_subj,
+      next_by_subj,
+    } = query as Record<string, string> & { seq?: number };
+    if (last_by_subj !== undefined)
+      return messages.findLast(({ subject }) => subject === last_by_subj);
     if (next_by_subj === undefined) return messages.find((message) => message.seq === seq);
     return messages.find((message) => message.seq >= seq && message.subject === next_by_subj);
   };
@@ -146,7 +165,8 @@ export const createJetStream = (
     if (subject === "$JS.API.INFO") return { streams: streams.size };
     const [, act, of = "", consumer = ""] =
       /^\$JS\.API\.CONSUMER\.(CREATE|DELETE|INFO)\.(\w+)\.([\w-]+)$/.exec(subject) ?? [];
-    if (act && streams.has(of)) return consumers.request(act as ConsumerCall, { stream: of, name: consumer }, body);
+    if (act && streams.has(of))
+      return consumers.request(act as ConsumerCall, { stream: of, name: consumer }, body);
     const [, call = "", name = ""] =
       /^\$JS\.API\.STREAM\.(INFO|CREATE|DELETE|MSG\.GET|PURGE)\.(\w+)$/.exec(subject) ?? [];
     if (call === "CREATE") {
@@ -156,20 +176,32 @@ export const createJetStream = (
       if (!streams.has(name)) streams.set(name, { config, created, lastSeq: 0, messages: [] });
     }
     const stream = streams.get(name);
-    if (stream === undefined) return { error: { code: 404, err_code: 10_059, description: "stream not found" } };
+    if (stream === undefined)
+      return { error: { code: 404, err_code: 10_059, description: "stream not found" } };
     switch (call) {
       case "CREATE":
       case "INFO":
         return infoOf(stream, body.subjects_filter as string | undefined);
       case "MSG.GET": {
         const found = find(stream, body);
-        if (found === undefined) return { error: { code: 404, err_code: 10_037, description: "no message found" } };
+        if (found === undefined)
+          return { error: { code: 404, err_code: 10_037, description: "no message found" } };
         const { seq, time, headers, data } = found;
-        return { message: { subject: found.subject, seq, time, hdrs: headers.toBase64(), data: data.toBase64() } };
+        return {
+          message: {
+            subject: found.subject,
+            seq,
+            time,
+            hdrs: headers.toBase64(),
+            data: data.toBase64(),
+          },
+        };
       }
       case "PURGE": {
         const before = stream.messages.length;
-        stream.messages = stream.messages.filter((message) => !isMatch(String(body.filter), message.subject));
+        stream.messages = stream.messages.filter(
+          (message) => !isMatch(String(body.filter), message.subject),
+        );
         return { success: true, purged: before - stream.messages.length };
       }
       case "DELETE":
@@ -192,7 +224,9 @@ export const createJetStream = (
     receive(message, answer) {
       const stream = streams
         .values()
-        .find(({ config }) => (config.subjects as string[]).some((filter) => isMatch(filter, message.subject)));
+        .find(({ config }) =>
+          (config.subjects as string[]).some((filter) => isMatch(filter, message.subject)),
+        );
       if (stream === undefined) return false;
       if (isOld && !isExpected(stream, message)) {
         answer({ error: stale });
@@ -217,14 +251,18 @@ export const createJetStream = (
     backUp: (names = [...streams.keys()]) => {
       const restoreConsumers = consumers.backUp();
       const some = [...streams].filter(([name]) => names.includes(name));
-      const kept = some.map(([name, stream]) => [name, { ...stream, messages: [...stream.messages] }] as const);
+      const kept = some.map(
+        ([name, stream]) => [name, { ...stream, messages: [...stream.messages] }] as const,
+      );
       const since = restores;
       return () => {
         // Another backup was restored since: from one of before, what is reported as lost would be there again.
         if (restores !== since) return;
         restores += 1;
-        if (names.includes("SVC_INGEST")) discarded.push(...(streams.get("SVC_INGEST")?.messages ?? []));
-        for (const [name, stream] of kept) streams.set(name, { ...stream, messages: [...stream.messages] });
+        if (names.includes("SVC_INGEST"))
+          discarded.push(...(streams.get("SVC_INGEST")?.messages ?? []));
+        for (const [name, stream] of kept)
+          streams.set(name, { ...stream, messages: [...stream.messages] });
         waiting = [];
         if (names.includes("SVC_INGEST")) restoreConsumers();
         jetstream.loseLeader();

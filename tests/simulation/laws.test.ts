@@ -18,7 +18,8 @@ const first = <Item>(items: readonly Item[]): Item => {
   return item;
 };
 
-const passSeconds = (world: World, seconds: number): Promise<void> => world.runUntil(world.now() + seconds * 1_000);
+const passSeconds = (world: World, seconds: number): Promise<void> =>
+  world.runUntil(world.now() + seconds * 1_000);
 
 /** Lets the first host report other figures for two seconds. */
 const withStats = async ({ hosts, world }: Lab, changed: Partial<QueueStats>): Promise<void> => {
@@ -60,7 +61,8 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
   },
   [laws.rests]: ({ cores }) => {
     const core = first(cores);
-    if (core.ingest) core.ingest = { ...core.ingest, gauges: () => ({ inFlightBytes: 1, openStreams: 0 }) };
+    if (core.ingest)
+      core.ingest = { ...core.ingest, gauges: () => ({ inFlightBytes: 1, openStreams: 0 }) };
   },
   [laws.noFalseCopy]: ({ server: { tables } }) => {
     const { hostId, queueHex } = first(tables.envelopes);
@@ -68,23 +70,31 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
   },
   [laws.countsOnce]: ({ hosts }) => {
     const { disk } = first(hosts);
-    if (disk.image) disk.image = { ...disk.image, state: { ...disk.image.state, deadLetters: 1_000 } };
+    if (disk.image)
+      disk.image = { ...disk.image, state: { ...disk.image.state, deadLetters: 1_000 } };
   },
   [accountLaws.accounted]: ({ server: { tables } }) =>
-    void tables.accounts.splice(0, tables.accounts.length, ...tables.accounts.filter(({ accepted }) => !accepted)),
+    void tables.accounts.splice(
+      0,
+      tables.accounts.length,
+      ...tables.accounts.filter(({ accepted }) => !accepted),
+    ),
   [accountLaws.hasStored]: (lab) => withAccount(lab, (account) => ({ ...account, stored: 0n })),
   [accountLaws.named]: ({ server: { tables } }) => void tables.envelopes.pop(),
   [accountLaws.noFalseLoss]: (lab) => withAccount(lab, (account) => ({ ...account, missing: 1n })),
-  [accountLaws.accepted]: (lab) => withAccount(lab, (account) => ({ ...account, refused: "number_used" })),
+  [accountLaws.accepted]: (lab) =>
+    withAccount(lab, (account) => ({ ...account, refused: "number_used" })),
   [accountLaws.arrives]: ({ hosts }) => {
     const host = first(hosts);
     const { queue } = host;
     host.queue = withMembers(queue, { accounts: { ...queue.accounts, pendingThrough: () => 1 } });
   },
   [accountLaws.isBehind]: (lab) => withAccount(lab, (account) => ({ ...account, xid: 0n })),
-  [accountLaws.counted]: (lab) => withAccount(lab, (account) => ({ ...account, is_checked: false })),
+  [accountLaws.counted]: (lab) =>
+    withAccount(lab, (account) => ({ ...account, is_checked: false })),
   [accountLaws.isOpen]: ({ server: { tables } }) => {
-    for (const [name, queue] of tables.queues) tables.queues.set(name, { ...queue, endedAt: 0, ending: "closed" });
+    for (const [name, queue] of tables.queues)
+      tables.queues.set(name, { ...queue, endedAt: 0, ending: "closed" });
   },
   [accountLaws.bySource]: ({ server: { tables } }) => tables.volumes.clear(),
   [hourLaws.isShort]: (lab) => {
@@ -112,7 +122,8 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
     lab.server.tables.envelopes.splice(0);
     withAccount(lab, (account) => ({ ...account, rejected: 1n }));
   },
-  [hourLaws.noFalseMissing]: (lab) => withAccount(lab, (account) => ({ ...account, missing: 1_000n })),
+  [hourLaws.noFalseMissing]: (lab) =>
+    withAccount(lab, (account) => ({ ...account, missing: 1_000n })),
   [hourLaws.storesOnce]: ({ server: { tables } }) => {
     tables.envelopes.push({ ...first(tables.envelopes), sequence: 1_000_000 });
   },
@@ -125,15 +136,23 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
   },
   "what is stored is exported": ({ backend }) => void backend.accepted.splice(0, 10),
   "exported in order": ({ backend }) => void backend.accepted.reverse(),
-  "sent again only for a reason": ({ backend }) => void backend.accepted.push(first(backend.accepted)),
+  "sent again only for a reason": ({ backend }) =>
+    void backend.accepted.push(first(backend.accepted)),
   "few are sent again": ({ backend, limits }) => {
     limits.bufferBytesMax = 0;
-    for (const accepted of [...backend.accepted]) backend.accepted.push({ ...accepted, term: `${accepted.term}0` });
+    for (const accepted of [...backend.accepted])
+      backend.accepted.push({ ...accepted, term: `${accepted.term}0` });
   },
   "only what is rejected becomes a dead letter": ({ server: { tables } }) =>
-    void tables.deadLetters.push({ host_id: "a host", queue_id: new Uint8Array(16), sequence: 1n, reason: "none" }),
+    void tables.deadLetters.push({
+      host_id: "a host",
+      queue_id: new Uint8Array(16),
+      sequence: 1n,
+      reason: "none",
+    }),
   "what is stored is passed once": ({ server: { tables } }) => {
-    for (const [name, position] of tables.positions) tables.positions.set(name, { ...position, passed: 1n });
+    for (const [name, position] of tables.positions)
+      tables.positions.set(name, { ...position, passed: 1n });
   },
   "an export at rest reports no lag": ({ server: { tables } }) => {
     tables.stored += 1;
@@ -143,11 +162,13 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
   },
   "a core keeps to its memory": async ({ cores, world }) => {
     const core = first(cores);
-    if (core.ingest) core.ingest = { ...core.ingest, gauges: () => ({ inFlightBytes: 1e9, openStreams: 0 }) };
+    if (core.ingest)
+      core.ingest = { ...core.ingest, gauges: () => ({ inFlightBytes: 1e9, openStreams: 0 }) };
     await passSeconds(world, 2);
   },
   "a queue keeps to its limit": (lab) => withStats(lab, { bytes: 1e9, atRisk: true }),
-  "health is told within its time": (lab) => withStats(lab, { bytes: first(lab.hosts).queue.stats().maxBytes }),
+  "health is told within its time": (lab) =>
+    withStats(lab, { bytes: first(lab.hosts).queue.stats().maxBytes }),
   "totals only grow": async (lab) => {
     await withStats(lab, { droppedRecordsTotal: 5 });
     await withStats(lab, { droppedRecordsTotal: 4 });
@@ -188,7 +209,9 @@ it("every law has a falsified history", () => {
   const sources = ["export-laws.ts", "watch-laws.ts"].map((name) =>
     readFileSync(new URL(name, import.meta.url), "utf8"),
   );
-  const others = [...sources.join("").matchAll(/(?:law: |add\(\s*)"([^"]+)"/g)].map(([, law]) => law);
+  const others = [...sources.join("").matchAll(/(?:law: |add\(\s*)"([^"]+)"/g)].map(
+    ([, law]) => law,
+  );
   const named = [...Object.values(laws), ...Object.values(accountLaws), ...Object.values(hourLaws)];
   expect(Object.keys(falsified).toSorted()).toEqual([...new Set([...named, ...others])].toSorted());
 });

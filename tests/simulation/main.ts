@@ -64,7 +64,8 @@ const runSeeds = async () => {
     if (values.trace) console.error(traceOf(outcome.notes).join("\n"));
     if (outcome.breaches.length === 0) continue;
     broken += 1;
-    if (values.trace || values["keep-size"]) console.error(`\n${reportOf(outcome, values.plant).join("\n")}`);
+    if (values.trace || values["keep-size"])
+      console.error(`\n${reportOf(outcome, values.plant).join("\n")}`);
     else console.error(`\n${reportOf(await shrink(outcome, plant), values.plant).join("\n")}`);
   }
   return {
@@ -85,9 +86,17 @@ const runSeeds = async () => {
 const runPlants = async () => {
   const seedsMax = values.seeds === "1" ? 1_000 : seeds;
   const names = Object.keys(plants).filter((name) => name.includes(values.plant ?? ""));
-  const found = await searchPlants({ names, first, seedsMax, onFound: (line) => console.error(line) });
+  const found = await searchPlants({
+    names,
+    first,
+    seedsMax,
+    onFound: (line) => console.error(line),
+  });
   const missed = found.filter(({ seeds }) => seeds === undefined).map(({ name }) => name);
-  return { isGood: missed.length === 0, figures: { plants: found.length, missed, seconds: seconds() } };
+  return {
+    isGood: missed.length === 0,
+    figures: { plants: found.length, missed, seconds: seconds() },
+  };
 };
 
 const { isGood, figures } = await (values.plants ? runPlants() : runSeeds());

@@ -17,7 +17,8 @@ it("keeps nothing of a history that has ended, wherever its envelopes and its qu
   const plans = seeds.map((seed) => drawPlan({ seed }));
   expect(plans.map(({ isStreamed }) => isStreamed)).toEqual([true, false, false, true]);
   expect(plans.some(({ hasFiles }) => hasFiles)).toBe(true);
-  for (const seed of seeds) await simulate({ seed }, {}, ({ world }) => void worlds.push(new WeakRef(world)));
+  for (const seed of seeds)
+    await simulate({ seed }, {}, ({ world }) => void worlds.push(new WeakRef(world)));
   await setImmediate();
   collectGarbage();
   // The stack may hold the last one; a leak keeps all.

@@ -9,7 +9,11 @@ import { batchRecords } from "../../collector/queue/envelope.ts";
 import { unsent } from "../../collector/queue/format.ts";
 import { openStore, type QueueStore } from "../../collector/queue/store.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { commitFrames, commitFramesAhead, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
+import {
+  commitFrames,
+  commitFramesAhead,
+  openCommitClient,
+} from "../../functions/store/ingest/commit-frames.ts";
 import { type FrameToCommit, queueKey } from "../../functions/store/ingest/decide-frames.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestDatabase } from "../support/database.ts";
@@ -24,7 +28,10 @@ import { inWorld } from "./world.ts";
 const reading = { ageMs: 1_000, wallMs: 2_000 };
 const storeStep = fc.oneof(
   fc.record({ act: fc.constant("insert"), at: fc.integer({ min: 1, max: 6 }) }),
-  fc.record({ act: fc.constantFrom("delete", "read", "set aside"), at: fc.integer({ min: 0, max: 30 }) }),
+  fc.record({
+    act: fc.constantFrom("delete", "read", "set aside"),
+    at: fc.integer({ min: 0, max: 30 }),
+  }),
   fc.record({ act: fc.constant("reopen"), at: fc.constant(0) }),
 );
 
@@ -32,17 +39,24 @@ const storeStep = fc.oneof(
 const seenAfter = (store: QueueStore, { act, at }: { act: string; at: number }): unknown => {
   let result: unknown;
   if (act === "read")
-    result = store
-      .read(at, 5, 1_000)
-      .found.map(({ envelopes, ...range }) => ({ ...range, envelopes: Buffer.from(envelopes).toString("hex") }));
+    result = store.read(at, 5, 1_000).found.map(({ envelopes, ...range }) => ({
+      ...range,
+      envelopes: Buffer.from(envelopes).toString("hex"),
+    }));
   else if (act !== "reopen")
     store.transaction((transaction) => {
       if (act === "insert")
         transaction.insert(
-          batchRecords(Array.from({ length: at }, (_, index) => testRecord(`record ${index}`, 10 * at))),
+          batchRecords(
+            Array.from({ length: at }, (_, index) => testRecord(`record ${index}`, 10 * at)),
+          ),
         );
       else if (act === "delete") result = transaction.deleteThrough(at);
-      else result = transaction.moveToDeadLetters(at, "rejected", "", { recordsMax: 100, bytesMax: 1_000_000 });
+      else
+        result = transaction.moveToDeadLetters(at, "rejected", "", {
+          recordsMax: 100,
+          bytesMax: 1_000_000,
+        });
     });
   const { nextSequence, records, bytes, deadLetters } = store.state;
   return {
@@ -135,7 +149,9 @@ const outcomesOf = async (client: Client, steps: readonly CommitStep[]): Promise
   const outcomes: unknown[] = [];
   for (const { isAhead, frames } of steps) {
     const batch = frames.map(frameOf);
-    const expected = new Map(batch.map((frame) => [queueKey(frame.hostId, frame.queueId), frame.previousSequence]));
+    const expected = new Map(
+      batch.map((frame) => [queueKey(frame.hostId, frame.queueId), frame.previousSequence]),
+    );
     const needs = { codec: zstdCodec, now: () => 1_000 };
     outcomes.push(
       isAhead
@@ -150,31 +166,38 @@ it("the database commits what PostgreSQL commits", async () => {
   const database = await createTestDatabase();
   const client = await openCommitClient(database.url);
   const connection = database.connect();
-  const property = fc.asyncProperty(fc.array(commitStep, { minLength: 1, maxLength: 8 }), async (steps) => {
-    await client.query("truncate ingest_cursor; truncate ingest_block");
-    const real = await outcomesOf(client, steps);
-    const cursors = await client.query("select host_id, cursor::int as cursor from ingest_cursor order by host_id");
-    const rows = (await findStored(connection.sql)).map(({ hostId, sequence, text }) => ({
-      host_id: hostId,
-      sequence: Number(sequence),
-      text,
-    }));
-    const model = await inWorld(1, async (world) => {
-      const server = createDatabaseServer(world);
-      const needs = {
-        server,
-        core: world.process("core"),
-        delays: { travelMs: [0, 1], commitMs: [0, 1] } as const,
-        onOpened: () => undefined,
-      };
-      const ran = connectCommitClient(world, needs).then((modelled) => outcomesOf(modelled, steps));
-      await world.runUntil(60_000);
-      return { outcomes: await ran, tables: server.tables };
-    });
-    expect(model.outcomes).toEqual(real);
-    expect(cursorsIn(model.tables)).toEqual(cursors.rows);
-    expect(rowsIn(model.tables)).toEqual(rows);
-  });
+  const property = fc.asyncProperty(
+    fc.array(commitStep, { minLength: 1, maxLength: 8 }),
+    async (steps) => {
+      await client.query("truncate ingest_cursor; truncate ingest_block");
+      const real = await outcomesOf(client, steps);
+      const cursors = await client.query(
+        "select host_id, cursor::int as cursor from ingest_cursor order by host_id",
+      );
+      const rows = (await findStored(connection.sql)).map(({ hostId, sequence, text }) => ({
+        host_id: hostId,
+        sequence: Number(sequence),
+        text,
+      }));
+      const model = await inWorld(1, async (world) => {
+        const server = createDatabaseServer(world);
+        const needs = {
+          server,
+          core: world.process("core"),
+          delays: { travelMs: [0, 1], commitMs: [0, 1] } as const,
+          onOpened: () => undefined,
+        };
+        const ran = connectCommitClient(world, needs).then((modelled) =>
+          outcomesOf(modelled, steps),
+        );
+        await world.runUntil(60_000);
+        return { outcomes: await ran, tables: server.tables };
+      });
+      expect(model.outcomes).toEqual(real);
+      expect(cursorsIn(model.tables)).toEqual(cursors.rows);
+      expect(rowsIn(model.tables)).toEqual(rows);
+    },
+  );
   try {
     await fc.assert(property, { numRuns: 40 });
   } finally {
@@ -183,9 +206,12 @@ it("the database commits what PostgreSQL commits", async () => {
   }
 });
 
-const byHost = (a: { host_id: string }, b: { host_id: string }): number => (a.host_id < b.host_id ? -1 : 1);
+const byHost = (a: { host_id: string }, b: { host_id: string }): number =>
+  a.host_id < b.host_id ? -1 : 1;
 const cursorsIn = ({ cursors }: Tables) =>
-  [...cursors].map(([row, { cursor }]) => ({ host_id: row.split("\0")[0] ?? "", cursor })).toSorted(byHost);
+  [...cursors]
+    .map(([row, { cursor }]) => ({ host_id: row.split("\0")[0] ?? "", cursor }))
+    .toSorted(byHost);
 const rowsIn = ({ envelopes }: Tables) =>
   envelopes
     .map(({ hostId, sequence, text }) => ({ host_id: hostId, sequence, text }))

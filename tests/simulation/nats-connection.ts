@@ -38,13 +38,17 @@ export const connectStreams = (
   /** Runs `act` at the servers, behind what was sent before, unless they are away. */
   const up = (act: () => void): void => {
     upAt = Math.max(upAt, world.now() + travel());
-    world.as(jetstream.process, () => world.after(upAt - world.now(), () => jetstream.isAway || act()));
+    world.as(jetstream.process, () =>
+      world.after(upAt - world.now(), () => jetstream.isAway || act()),
+    );
   };
   /** Runs `act` here, unless the connection is lost meanwhile. */
   const down = (act: () => void): void => {
     const before = epoch;
     downAt = Math.max(downAt, world.now() + travel());
-    world.as(client, () => world.after(downAt - world.now(), () => before !== epoch || isClosed || act()));
+    world.as(client, () =>
+      world.after(downAt - world.now(), () => before !== epoch || isClosed || act()),
+    );
   };
   let epoch = 0;
   const lose = (): void => {
@@ -78,7 +82,11 @@ export const connectStreams = (
     const [, prefix = ""] = /^(.*)\.[^.]+$/.exec(inbox) ?? [];
     const message =
       sent.kind === "status"
-        ? { subject: inbox, headers: createHeaders(sent.code, sent.description), data: new Uint8Array() }
+        ? {
+            subject: inbox,
+            headers: createHeaders(sent.code, sent.description),
+            data: new Uint8Array(),
+          }
         : {
             subject: sent.message.subject,
             headers: MsgHdrsImpl.decode(sent.message.headers),
@@ -94,7 +102,8 @@ export const connectStreams = (
     payload: Uint8Array | string,
     { headers, reply = "" }: { headers?: MsgHdrs; reply?: string },
   ) => {
-    const [, stream, name] = /^\$JS\.API\.CONSUMER\.MSG\.NEXT\.(\w+)\.([\w-]+)$/.exec(subject) ?? [];
+    const [, stream, name] =
+      /^\$JS\.API\.CONSUMER\.MSG\.NEXT\.(\w+)\.([\w-]+)$/.exec(subject) ?? [];
     if (stream !== undefined && name !== undefined) {
       const pull = () =>
         up(() => {
@@ -108,7 +117,11 @@ export const connectStreams = (
       else unsent = [...unsent, pull];
       return;
     }
-    const message = { subject, headers: (headers as MsgHdrsImpl).encode(), data: payload as Uint8Array };
+    const message = {
+      subject,
+      headers: (headers as MsgHdrsImpl).encode(),
+      data: payload as Uint8Array,
+    };
     const answer = (result: PublishAnswer) => {
       if (!jetstream.losesAcks || world.chance.isLikely(0.5)) deliver(reply, result);
     };
@@ -123,11 +136,14 @@ export const connectStreams = (
     new Promise((resolve, reject) => {
       const cancel = world.after(requestTimeoutMs, () => reject(new errors.TimeoutError()));
       const body =
-        payload.length === 0 ? {} : (JSON.parse(new TextDecoder().decode(payload)) as Record<string, unknown>);
+        payload.length === 0
+          ? {}
+          : (JSON.parse(new TextDecoder().decode(payload)) as Record<string, unknown>);
       const send = () =>
         up(() => {
           const answer = jetstream.request(subject, body);
-          if (answer === undefined) throw new Error(`the model does not know the request ${subject}`);
+          if (answer === undefined)
+            throw new Error(`the model does not know the request ${subject}`);
           down(() => {
             cancel();
             resolve({ data: new TextEncoder().encode(JSON.stringify(answer)) } as Msg);
@@ -148,7 +164,10 @@ export const connectStreams = (
         const server = { name: "n1", ver: jetstream.version };
         yield { json: () => ({ server, data: { config: { sync_always: true } } }) };
       })(),
-    subscribe: (subject: string, { callback }: { callback(error: Error | null, message: Msg): void }) => {
+    subscribe: (
+      subject: string,
+      { callback }: { callback(error: Error | null, message: Msg): void },
+    ) => {
       subscriptions.set(subject, callback);
       return { isClosed: () => false, unsubscribe: () => subscriptions.delete(subject) };
     },

@@ -37,7 +37,10 @@ export const wholeLink: Link = { delayMs: [1, 40], lost: new Set() };
 /** The network of a world. */
 export interface Network {
   /** Opens a connection of a host to whatever core `listenerOf` finds when it is used. */
-  connect(from: { hostId: string; process: Process; link: Link }, listenerOf: () => Target | undefined): GrpcConnection;
+  connect(
+    from: { hostId: string; process: Process; link: Link },
+    listenerOf: () => Target | undefined,
+  ): GrpcConnection;
   /** Sends what connections have carried to a core once more, as a proxy does that takes a call for lost. Nobody waits for the answers. */
   repeat(isOf: (of: { hostId: string; core: Process }) => boolean, target: Target): void;
   /** Cuts the connections for which `isOf` is true. */
@@ -92,7 +95,8 @@ export const createNetwork = (world: World): Network => {
         const begin = () => {
           if (ended.signal.aborted) return;
           const target = listenerOf();
-          if (link.lost.size > 0) return void world.after(silenceMs, () => fail("the server does not answer"));
+          if (link.lost.size > 0)
+            return void world.after(silenceMs, () => fail("the server does not answer"));
           if (target === undefined) return fail("connection refused");
           exchange(target);
         };
@@ -111,7 +115,9 @@ export const createNetwork = (world: World): Network => {
               if (isSevered()) return;
               lost.abort(new Error("the connection was cut"));
               open.delete(connection);
-              world.as(process, () => world.after(travel(), () => fail("the connection was reset")));
+              world.as(process, () =>
+                world.after(travel(), () => fail("the connection was reset")),
+              );
               world.as(target.process, () => world.after(travel(), severServer));
             },
           };
@@ -151,9 +157,14 @@ export const createNetwork = (world: World): Network => {
           const send = async () => {
             for await (const message of requests) {
               if (ended.signal.aborted) return;
-              const bytes = frameGrpcMessages([message instanceof Uint8Array ? message : Buffer.concat(message)]);
+              const bytes = frameGrpcMessages([
+                message instanceof Uint8Array ? message : Buffer.concat(message),
+              ]);
               for (let at = 0; at < bytes.length; ) {
-                const length = Math.min(bytes.length - at, world.chance.integer(1, segmentBytesMax));
+                const length = Math.min(
+                  bytes.length - at,
+                  world.chance.integer(1, segmentBytesMax),
+                );
                 const segment = bytes.slice(at, at + length);
                 at += length;
                 deliver("up", () => {
@@ -166,7 +177,11 @@ export const createNetwork = (world: World): Network => {
           };
           send().catch((error: unknown) => end(() => reject(error)));
 
-          const reader = createGrpcMessageReader(2 ** 24, unpooled, () => new GrpcError("internal", "too large"));
+          const reader = createGrpcMessageReader(
+            2 ** 24,
+            unpooled,
+            () => new GrpcError("internal", "too large"),
+          );
           const receive = (bytes: Uint8Array) => {
             if (ended.signal.aborted) return;
             try {
@@ -177,7 +192,11 @@ export const createNetwork = (world: World): Network => {
           };
           const answer = async () => {
             try {
-              for await (const bytes of target.listener({ hostId, body: body.read(), signal: server.signal }))
+              for await (const bytes of target.listener({
+                hostId,
+                body: body.read(),
+                signal: server.signal,
+              }))
                 deliver("down", () => receive(bytes));
               deliver("down", () => end(resolve));
             } catch (error) {
@@ -187,7 +206,8 @@ export const createNetwork = (world: World): Network => {
           world.as(target.process, () => void answer());
           const watch = () => {
             if (ended.signal.aborted) return;
-            if (link.lost.size > 0 || !target.process.isAlive) return fail("the server does not answer");
+            if (link.lost.size > 0 || !target.process.isAlive)
+              return fail("the server does not answer");
             world.after(silenceMs, watch);
           };
           world.after(silenceMs, watch);
@@ -205,7 +225,11 @@ export const createNetwork = (world: World): Network => {
       body.push(Uint8Array.from(Buffer.concat(carried)));
       const lost = new AbortController();
       const drain = async (): Promise<void> => {
-        for await (const _ of target.listener({ hostId: of.hostId, body: body.read(), signal: lost.signal }));
+        for await (const _ of target.listener({
+          hostId: of.hostId,
+          body: body.read(),
+          signal: lost.signal,
+        }));
       };
       world.as(target.process, () => {
         drain().catch(() => undefined);

@@ -8,7 +8,13 @@ import { emptyTables, type StoredEnvelope } from "./tables.ts";
 
 const hostId = "spiffe://sim/host";
 const queueHex = "07".repeat(16);
-const envelope = (sequence: number, text: string): StoredEnvelope => ({ hostId, queueHex, sequence, text, xid: 1 });
+const envelope = (sequence: number, text: string): StoredEnvelope => ({
+  hostId,
+  queueHex,
+  sequence,
+  text,
+  xid: 1,
+});
 /** Of copies of one queue. */
 const ledger = createLedger();
 const hostOf = (machine: string, diskRestores: number): SimulatedHost => {
@@ -31,18 +37,42 @@ interface History {
   hosts?: readonly SimulatedHost[];
   restores?: number;
 }
-const brokenLaws = ({ stored, discarded, promised, lostThrough = 0, hosts, restores = 1 }: History): string[] => {
+const brokenLaws = ({
+  stored,
+  discarded,
+  promised,
+  lostThrough = 0,
+  hosts,
+  restores = 1,
+}: History): string[] => {
   const oracle = createOracle();
   oracle.acknowledge(hostId, promised);
   const tables = { ...emptyTables(), envelopes: stored };
   if (lostThrough > 0)
-    tables.records.push({ hostId, queueHex, action: "ingest.gap", details: { from: 1, through: lostThrough } });
-  const rest = { cores: [], stuck: new Set<string>(), isIntact: false, restores, revoked: new Map() };
-  return oracle.judge({ tables, discarded, hosts: hosts ?? [hostOf("host", 0)], ...rest }).map(({ law }) => law);
+    tables.records.push({
+      hostId,
+      queueHex,
+      action: "ingest.gap",
+      details: { from: 1, through: lostThrough },
+    });
+  const rest = {
+    cores: [],
+    stuck: new Set<string>(),
+    isIntact: false,
+    restores,
+    revoked: new Map(),
+  };
+  return oracle
+    .judge({ tables, discarded, hosts: hosts ?? [hostOf("host", 0)], ...rest })
+    .map(({ law }) => law);
 };
 
 it("excuses a record whose place a backup of before has used, once its disk has gone back, and its database twice", () => {
-  const history = { stored: [envelope(1, "first")], discarded: [envelope(1, "second")], promised: ["second"] };
+  const history = {
+    stored: [envelope(1, "first")],
+    discarded: [envelope(1, "second")],
+    promised: ["second"],
+  };
   const hosts = [hostOf("host", 1)];
   expect(brokenLaws({ ...history, hosts, restores: 2 })).toEqual([]);
   expect(brokenLaws({ ...history, hosts, restores: 1 })).toEqual([laws.stored]);
@@ -51,7 +81,11 @@ it("excuses a record whose place a backup of before has used, once its disk has 
 });
 
 it("excuses a record whose place its copy has used, once the database has gone back", () => {
-  const history = { stored: [envelope(1, "copy's")], discarded: [envelope(1, "mine")], promised: ["mine"] };
+  const history = {
+    stored: [envelope(1, "copy's")],
+    discarded: [envelope(1, "mine")],
+    promised: ["mine"],
+  };
   const hosts = [hostOf("host", 0), hostOf("host'", 0)];
   expect(brokenLaws({ ...history, hosts })).toEqual([]);
   expect(brokenLaws({ ...history, hosts, stored: [] })).toEqual([laws.stored]);
@@ -68,9 +102,15 @@ it("excuses what was stored in a database that went back, once the disk that kne
 });
 
 it("takes a place for lost of which one copy's record is, while the other's is stored", () => {
-  const history = { stored: [envelope(1, "mine")], discarded: [envelope(1, "other's")], promised: ["other's"] };
+  const history = {
+    stored: [envelope(1, "mine")],
+    discarded: [envelope(1, "other's")],
+    promised: ["other's"],
+  };
   expect(brokenLaws({ ...history, lostThrough: 1 })).toEqual([]);
-  expect(brokenLaws({ ...history, discarded: [], promised: ["mine"], lostThrough: 1 })).toEqual([laws.noFalseLoss]);
+  expect(brokenLaws({ ...history, discarded: [], promised: ["mine"], lostThrough: 1 })).toEqual([
+    laws.noFalseLoss,
+  ]);
 });
 
 it("lets one copy report what the other sends again, and no host alone", () => {
@@ -79,7 +119,9 @@ it("lets one copy report what the other sends again, and no host alone", () => {
     discarded: [envelope(1, "sent again")],
     promised: ["sent again"],
   };
-  expect(brokenLaws({ ...history, lostThrough: 1, hosts: [hostOf("host", 0), hostOf("host'", 0)] })).toEqual([]);
+  expect(
+    brokenLaws({ ...history, lostThrough: 1, hosts: [hostOf("host", 0), hostOf("host'", 0)] }),
+  ).toEqual([]);
   expect(brokenLaws({ ...history, lostThrough: 1 })).toEqual([laws.noFalseLoss]);
 });
 
@@ -100,5 +142,7 @@ it("takes for a false loss what a queue of one history used under another id onl
   };
   expect(brokenLaws(history)).toEqual([laws.noFalseLoss]);
   expect(brokenLaws({ ...history, hosts: [hostOf("host", 1)] })).toEqual([]);
-  expect(brokenLaws({ ...history, discarded: [envelope(1, "sent"), ...history.discarded] })).toEqual([]);
+  expect(
+    brokenLaws({ ...history, discarded: [envelope(1, "sent"), ...history.discarded] }),
+  ).toEqual([]);
 });

@@ -83,9 +83,12 @@ export const createOracle = (): Oracle => {
       produced.set(machine, number);
       return `${machine} ${number}`;
     },
-    acknowledge: (hostId, texts) => promised.push(...texts.map((text) => ({ hostId, text, number: ++acknowledged }))),
+    acknowledge: (hostId, texts) =>
+      promised.push(...texts.map((text) => ({ hostId, text, number: ++acknowledged }))),
     restored: (machine, since) => {
-      promised = promised.filter(({ text, number }) => number <= since || !text.startsWith(`${machine} `));
+      promised = promised.filter(
+        ({ text, number }) => number <= since || !text.startsWith(`${machine} `),
+      );
     },
     copied: (hostId) => void copies.set(hostId, (copies.get(hostId) ?? 0) + 1),
     copiesOf: (hostId) => copies.get(hostId) ?? 0,
@@ -127,7 +130,9 @@ const judgeStored = ({
   restores: number;
 }): Breach[] => {
   const taken = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
-  const wentBack = new Set(hosts.filter(({ disk }) => disk.restores > 0).map(({ hostId }) => hostId));
+  const wentBack = new Set(
+    hosts.filter(({ disk }) => disk.restores > 0).map(({ hostId }) => hostId),
+  );
   /** Whether a copy, or a backup of before, has another record in the place of this one. */
   const isReplaced = ({ hostId, text }: { hostId: string; text: string }) =>
     (isCopied(hosts, hostId) ? restores > 0 : restores > 1 && wentBack.has(hostId)) &&
@@ -141,7 +146,8 @@ const judgeStored = ({
     reported.set(record.hostId, ofHost);
     const from = Number(record.details.from);
     const through = Number(record.details.through);
-    for (let sequence = from; sequence <= through; sequence++) ofHost.add(placeOf(record, sequence));
+    for (let sequence = from; sequence <= through; sequence++)
+      ofHost.add(placeOf(record, sequence));
   }
   const damaged = new Set(hosts.filter(({ disk }) => disk.damages > 0).map(({ hostId }) => hostId));
   /** Whether only a database that went back and a damaged disk knew of it. */
@@ -157,11 +163,14 @@ const judgeStored = ({
         .get(text)
         ?.map((place) => placeOf(place, place.sequence))
         .find((place) => ofHost.has(place));
-    const unreported = lost.filter((record) => places.has(record.text) && reportedPlace(record) === undefined);
+    const unreported = lost.filter(
+      (record) => places.has(record.text) && reportedPlace(record) === undefined,
+    );
     const used = new Set(lost.map(reportedPlace).filter((place) => place !== undefined));
     // What was never stored was rejected, or its sequence lies in a range.
     const letters = hosts.reduce(
-      (sum, host) => sum + (host.hostId === hostId ? (host.disk.image?.deadLetters.length ?? 0) : 0),
+      (sum, host) =>
+        sum + (host.hostId === hostId ? (host.disk.image?.deadLetters.length ?? 0) : 0),
       0,
     );
     // What damage took is counted by the queue.
@@ -171,7 +180,8 @@ const judgeStored = ({
       0,
     );
     const isExcused =
-      lost.filter(({ text }) => !places.has(text)).length <= ofHost.size - used.size + letters + counted;
+      lost.filter(({ text }) => !places.has(text)).length <=
+      ofHost.size - used.size + letters + counted;
     const [first] = unreported.length > 0 ? unreported : lost;
     return unreported.length === 0 && isExcused
       ? []
@@ -191,10 +201,13 @@ export const isCopied = (hosts: readonly SimulatedHost[], hostId: string): boole
 };
 
 type EnvelopeQueue = Parameters<typeof queueRow>[0];
-const placeOf = (queue: EnvelopeQueue, sequence: number): string => `${queueRow(queue)} ${sequence}`;
+const placeOf = (queue: EnvelopeQueue, sequence: number): string =>
+  `${queueRow(queue)} ${sequence}`;
 
 const judgeDoubles = ({ envelopes, records }: Tables, excused: Iterable<string>): Breach[] => {
-  const reported = records.flatMap(({ action, hostId }) => (action === "queue.forked" ? [hostId] : []));
+  const reported = records.flatMap(({ action, hostId }) =>
+    action === "queue.forked" ? [hostId] : [],
+  );
   const copied = new Set([...reported, ...excused]);
   const seen = new Set<string>();
   const doubles = envelopes.filter(({ hostId, text }) => {
@@ -204,7 +217,12 @@ const judgeDoubles = ({ envelopes, records }: Tables, excused: Iterable<string>)
   });
   return doubles.length === 0
     ? []
-    : [{ law: laws.once, detail: `${doubles.length} twice, first ${doubles[0]?.text} at ${doubles[0]?.sequence}` }];
+    : [
+        {
+          law: laws.once,
+          detail: `${doubles.length} twice, first ${doubles[0]?.text} at ${doubles[0]?.sequence}`,
+        },
+      ];
 };
 
 const judgeOrder = ({ envelopes }: Tables): Breach[] => {
@@ -213,7 +231,9 @@ const judgeOrder = ({ envelopes }: Tables): Breach[] => {
     const row = queueRow(envelope);
     const before = last.get(row) ?? 0;
     if (envelope.sequence <= before)
-      return [{ law: laws.inOrder, detail: `${envelope.text} at ${envelope.sequence} behind ${before}` }];
+      return [
+        { law: laws.inOrder, detail: `${envelope.text} at ${envelope.sequence} behind ${before}` },
+      ];
     last.set(row, envelope.sequence);
   }
   return [];
@@ -233,7 +253,9 @@ const judgeReports = ({
   const gaps = records.filter(({ action }) => action === "ingest.gap");
   if (gaps.length === 0) return [];
   const texts = new Set(envelopes.map(({ text }) => text));
-  const backTwice = new Set(hosts.filter(({ disk }) => disk.restores > 1).map(({ hostId }) => hostId));
+  const backTwice = new Set(
+    hosts.filter(({ disk }) => disk.restores > 1).map(({ hostId }) => hostId),
+  );
   // Each copy of a queue reports what was lost of it, and one of them may have had it still.
   const isLost = ({ hostId, text }: StoredEnvelope) =>
     !texts.has(text) || isCopied(hosts, hostId) || backTwice.has(hostId);
@@ -242,10 +264,15 @@ const judgeReports = ({
   const stored = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
   const ever = [...envelopes, ...discarded];
   const used = new Set(ever.map((envelope) => placeOf(envelope, envelope.sequence)));
-  const ledgerOf = (queueHex: string) => hosts.findIndex(({ disk }) => disk.ledger.queues.has(queueHex));
-  const usedByHost = new Set(ever.map(({ queueHex, sequence }) => `${ledgerOf(queueHex)} ${sequence}`));
+  const ledgerOf = (queueHex: string) =>
+    hosts.findIndex(({ disk }) => disk.ledger.queues.has(queueHex));
+  const usedByHost = new Set(
+    ever.map(({ queueHex, sequence }) => `${ledgerOf(queueHex)} ${sequence}`),
+  );
   const single = new Set(
-    hosts.filter(({ hostId, disk }) => disk.restores === 0 && !isCopied(hosts, hostId)).map(({ hostId }) => hostId),
+    hosts
+      .filter(({ hostId, disk }) => disk.restores === 0 && !isCopied(hosts, hostId))
+      .map(({ hostId }) => hostId),
   );
   /** Whether a queue of one history stored the sequence under another id only. */
   const isElsewhere = (record: QueueRecord, sequence: number) =>
@@ -253,7 +280,8 @@ const judgeReports = ({
     !used.has(placeOf(record, sequence)) &&
     usedByHost.has(`${ledgerOf(record.queueHex)} ${sequence}`);
   return gaps.flatMap((record) => {
-    if (isIntact) return [{ law: laws.noFalseLoss, detail: `${record.hostId}: the servers lost nothing` }];
+    if (isIntact)
+      return [{ law: laws.noFalseLoss, detail: `${record.hostId}: the servers lost nothing` }];
     const from = Number(record.details.from);
     const through = Number(record.details.through);
     for (let sequence = from; sequence <= through; sequence++)
@@ -276,11 +304,18 @@ const judgeCopies = ({ records }: Tables, copies: ReadonlyMap<string, unknown>):
 const judgeDeadLetters = (hosts: readonly SimulatedHost[]): Breach[] =>
   hosts.flatMap(({ machine, disk: { image, damages } }) => {
     if (damages > 0) return [];
-    const held = new Set(image?.deadLetters.map(({ queueId, sequence }) => `${queueId} ${sequence}`)).size;
+    const held = new Set(
+      image?.deadLetters.map(({ queueId, sequence }) => `${queueId} ${sequence}`),
+    ).size;
     const counted = image?.state.deadLetters ?? 0;
     return held === counted
       ? []
-      : [{ law: laws.countsOnce, detail: `${machine} counts ${counted} dead letters and has ${held}` }];
+      : [
+          {
+            law: laws.countsOnce,
+            detail: `${machine} counts ${counted} dead letters and has ${held}`,
+          },
+        ];
   });
 
 const judgeRest = (hosts: readonly SimulatedHost[], cores: readonly SimulatedCore[]): Breach[] => [
@@ -301,6 +336,11 @@ const judgeRest = (hosts: readonly SimulatedHost[], cores: readonly SimulatedCor
     const { healthy, detail } = ingest?.health() ?? { healthy: false, detail: "has not started" };
     return inFlightBytes === 0 && healthy
       ? []
-      : [{ law: laws.rests, detail: `${process.name}: ${inFlightBytes} bytes in flight, ${detail}` }];
+      : [
+          {
+            law: laws.rests,
+            detail: `${process.name}: ${inFlightBytes} bytes in flight, ${detail}`,
+          },
+        ];
   }),
 ];

@@ -63,13 +63,23 @@ export const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof fault
   ...(isStreamed && streamFaults),
 });
 
-const drawnApart: readonly string[] = [budgetFault, olderFault, laggingFault, ...Object.keys(hourFaults)];
+const drawnApart: readonly string[] = [
+  budgetFault,
+  olderFault,
+  laggingFault,
+  ...Object.keys(hourFaults),
+];
 
 /** Draws from a seed apart from the plan's other parts. */
 const chanceApart = (seed: number, salt: number) => createChance(createRandom(seed ^ salt));
 
 /** Draws the times of faults in a share of all histories, whatever else happens in them. */
-const drawApart = (seed: number, salt: number, names: readonly string[], share = 1 / 3): Plan["faults"] => {
+const drawApart = (
+  seed: number,
+  salt: number,
+  names: readonly string[],
+  share = 1 / 3,
+): Plan["faults"] => {
   const chance = chanceApart(seed, salt);
   if (!chance.isLikely(share)) return [];
   return Array.from({ length: chance.integer(1, 3) }, () => ({
@@ -94,7 +104,9 @@ export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed"
     faults: [
       ...Array.from({ length: chance.integer(1, 12) }, () => ({
         at: chance.integer(1_000, faultsUntilMs),
-        name: chance.pick(Object.keys(faultsOf({ isStreamed })).filter((name) => !drawnApart.includes(name))),
+        name: chance.pick(
+          Object.keys(faultsOf({ isStreamed })).filter((name) => !drawnApart.includes(name)),
+        ),
       })).toSorted((a, b) => a.at - b.at),
       ...drawApart(seed, 0x3c6ef372, [budgetFault]),
       ...(isStreamed ? drawApart(seed, 0x1b873593, [laggingFault]) : []),

@@ -27,7 +27,9 @@ export interface Plant extends HostFault {
 }
 
 /** Core never answers an account. */
-export const neverAnswered: Plant = { accounts: () => ({ accept: () => new Promise(() => undefined) }) };
+export const neverAnswered: Plant = {
+  accounts: () => ({ accept: () => new Promise(() => undefined) }),
+};
 
 /** Changes what a stream has of a queue: `row` names it. */
 export const counting =

@@ -36,11 +36,17 @@ export interface DiskLoss {
 export const isTold = (loss: DiskLoss, heard: readonly Heard[] = []): boolean =>
   heard.some(
     ({ queueHex, at, through }) =>
-      queueHex === loss.queueHex && at <= loss.at && (through === undefined ? at > loss.since : through > loss.through),
+      queueHex === loss.queueHex &&
+      at <= loss.at &&
+      (through === undefined ? at > loss.since : through > loss.through),
   );
 
 /** A queue that was lost goes on, once it is put back, as if it had not been, unless core has received newer records of it. */
-export const putBack = ({ lost }: Pick<Ledger, "lost">, heard: readonly Heard[], back: Omit<DiskLoss, "at">): void => {
+export const putBack = (
+  { lost }: Pick<Ledger, "lost">,
+  heard: readonly Heard[],
+  back: Omit<DiskLoss, "at">,
+): void => {
   for (const [text, loss] of lost) {
     if (loss?.queueHex !== back.queueHex || loss.since >= back.since) continue;
     const again = { ...loss, ...back };
@@ -81,7 +87,10 @@ export const createLedger = (): Ledger => ({
 export const emptyPast: QueuePast = { records: [], queues: [] };
 
 /** Returns what a stored envelope is. */
-export const pastRecordOf = (envelope: Uint8Array, at: { sequence: number; wallMs: number }): PastRecord => {
+export const pastRecordOf = (
+  envelope: Uint8Array,
+  at: { sequence: number; wallMs: number },
+): PastRecord => {
   const { kind, payload } = decodeEnvelope(envelope);
   return { ...at, kind, text: Buffer.from(payload).toString() };
 };
@@ -90,7 +99,11 @@ export const pastRecordOf = (envelope: Uint8Array, at: { sequence: number; wallM
 export const continuePast = (
   past: QueuePast,
   { queueId }: { queueId: Uint8Array },
-  { stored, letters, ledger }: { stored: readonly PastRecord[]; ledger: Ledger } & Pick<Ledger, "letters">,
+  {
+    stored,
+    letters,
+    ledger,
+  }: { stored: readonly PastRecord[]; ledger: Ledger } & Pick<Ledger, "letters">,
 ): QueuePast => {
   const queue = queueId.toHex();
   ledger.queues.add(queue);

@@ -77,7 +77,10 @@ export const messagesOf = (bytes: Uint8Array): { type: string; body: Uint8Array 
   const parts: { type: string; body: Uint8Array }[] = [];
   for (let at = 0; at < bytes.length; ) {
     const length = view.getUint32(at + 1);
-    parts.push({ type: String.fromCharCode(view.getUint8(at)), body: bytes.slice(at + 5, at + 1 + length) });
+    parts.push({
+      type: String.fromCharCode(view.getUint8(at)),
+      body: bytes.slice(at + 5, at + 1 + length),
+    });
     at += 1 + length;
   }
   return parts;

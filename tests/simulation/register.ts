@@ -2,7 +2,14 @@
 import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
 import { queueRow } from "./database.ts";
 import { createDatabaseSession, type SessionNeeds, type Step } from "./database-session.ts";
-import { type CursorRow, endQueueRow, moveCursor, newCursor, noteForkOf, noteQueue } from "./tables.ts";
+import {
+  type CursorRow,
+  endQueueRow,
+  moveCursor,
+  newCursor,
+  noteForkOf,
+  noteQueue,
+} from "./tables.ts";
 import type { World } from "./world.ts";
 
 /** A transaction of the register: what runs its steps. */
@@ -12,13 +19,20 @@ export interface RegisterTransaction {
 }
 
 const neverSeen = { cursor: 0, session: "", updatedAt: 0 };
-const lockedOf = ({ cursor, session, updatedAt }: Pick<CursorRow, "cursor" | "session" | "updatedAt"> = neverSeen) => ({
+const lockedOf = ({
+  cursor,
+  session,
+  updatedAt,
+}: Pick<CursorRow, "cursor" | "session" | "updatedAt"> = neverSeen) => ({
   cursor: BigInt(cursor),
   sessionId: session === "" ? null : Uint8Array.fromHex(session),
   updatedAt,
 });
 /** Makes the register of a core. */
-export const createModelRegister = (world: World, needs: SessionNeeds): QueueRegister<RegisterTransaction> => {
+export const createModelRegister = (
+  world: World,
+  needs: SessionNeeds,
+): QueueRegister<RegisterTransaction> => {
   const { server } = needs;
   const session = createDatabaseSession(world, needs);
   const keyOf = ({ hostId, queueId }: { hostId: string; queueId: Uint8Array }) =>
@@ -35,7 +49,9 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
           const row = keyOf(queue);
           const found = server.tables.cursors.get(row);
           if (found === undefined)
-            server.write(tx, ({ cursors }, xmin) => cursors.set(row, newCursor({ updatedAt: now.getTime(), xmin })));
+            server.write(tx, ({ cursors }, xmin) =>
+              cursors.set(row, newCursor({ updatedAt: now.getTime(), xmin })),
+            );
           else server.write(tx, () => undefined);
           return lockedOf(found ?? { cursor: 0, session: "", updatedAt: now.getTime() });
         });
@@ -55,7 +71,11 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
             const row = cursors.get(keyOf(queue));
             if (row === undefined) return;
             const lost = Number(queue.lost);
-            Object.assign(row, moveCursor(row, Number(queue.cursor), row.cursor + lost), session && { session });
+            Object.assign(
+              row,
+              moveCursor(row, Number(queue.cursor), row.cursor + lost),
+              session && { session },
+            );
             Object.assign(row, { rangeLost: row.rangeLost + lost, updatedAt: now.getTime(), xmin });
           });
         }
@@ -65,10 +85,15 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
         for (const queue of queues)
           server.write(tx, (tables) => {
             const { sendsAccounts } = queue;
-            noteQueue(tables, { name: keyOf(queue), now: now.getTime(), sendsAccounts }, server.fault);
+            noteQueue(
+              tables,
+              { name: keyOf(queue), now: now.getTime(), sendsAccounts },
+              server.fault,
+            );
           });
       }),
-    noteFork: ({ step }, queue) => step((tx) => server.write(tx, (tables) => noteForkOf(tables, keyOf(queue)))),
+    noteFork: ({ step }, queue) =>
+      step((tx) => server.write(tx, (tables) => noteForkOf(tables, keyOf(queue)))),
     endLeft: ({ step }, hostId, queueIds, endedAt) =>
       step((tx) => {
         const end = { endedAt: endedAt.getTime(), ending: "succeeded" } as const;
@@ -81,10 +106,13 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
     record: async ({ step }, { hostId, queueId }, events) => {
       return step((tx) => {
         for (const { action, details } of events)
-          server.write(tx, ({ records }) => records.push({ hostId, queueHex: queueId.toHex(), action, details }));
+          server.write(tx, ({ records }) =>
+            records.push({ hostId, queueHex: queueId.toHex(), action, details }),
+          );
         return events;
       });
     },
-    findCursor: (queue) => session.once(() => BigInt(server.tables.cursors.get(keyOf(queue))?.cursor ?? 0)),
+    findCursor: (queue) =>
+      session.once(() => BigInt(server.tables.cursors.get(keyOf(queue))?.cursor ?? 0)),
   };
 };

@@ -21,7 +21,10 @@ it("gives one digest in other processes, time zones, languages and settings of V
   expect(expected.digest).toMatch(/^[0-9a-f]{16}$/);
   const others = await Promise.all([
     run("40", { TZ: "Pacific/Kiritimati", LANG: "tr_TR.UTF-8", LC_ALL: "tr_TR.UTF-8" }),
-    run("40", { TZ: "America/St_Johns", NODE_OPTIONS: "--icu-data-dir=/nonexistent --stack-trace-limit=0" }),
+    run("40", {
+      TZ: "America/St_Johns",
+      NODE_OPTIONS: "--icu-data-dir=/nonexistent --stack-trace-limit=0",
+    }),
     run("40", {}, ["--no-opt", "--max-semi-space-size=1", "--random-seed=7"]),
   ]);
   expect(others).toEqual([expected, expected, expected]);

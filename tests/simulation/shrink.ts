@@ -27,16 +27,26 @@ export const shrink = async (broken: Outcome, plant?: Plant): Promise<Outcome> =
   };
 
   const plan = drawPlan(broken.course);
-  for (let hosts = 1; hosts < (best.course.hosts ?? plan.hosts); hosts++) if (await attempt({ hosts })) break;
-  for (let cores = 1; cores < (best.course.cores ?? plan.cores); cores++) if (await attempt({ cores })) break;
+  for (let hosts = 1; hosts < (best.course.hosts ?? plan.hosts); hosts++)
+    if (await attempt({ hosts })) break;
+  for (let cores = 1; cores < (best.course.cores ?? plan.cores); cores++)
+    if (await attempt({ cores })) break;
   const left = () => best.injected.map(({ index }) => index);
   // Halves first, then one at a time.
-  for (let size = Math.ceil(left().length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2))
+  for (
+    let size = Math.ceil(left().length / 2);
+    size >= 1;
+    size = size === 1 ? 0 : Math.ceil(size / 2)
+  )
     for (let at = 0; at < left().length; ) {
       const faults = left().filter((_, index) => index < at || index >= at + size);
       if (!(await attempt({ faults }))) at += size;
     }
-  for (let untilMs = endStepMs; untilMs < (best.course.untilMs ?? plan.untilMs); untilMs += endStepMs)
+  for (
+    let untilMs = endStepMs;
+    untilMs < (best.course.untilMs ?? plan.untilMs);
+    untilMs += endStepMs
+  )
     if (await attempt({ untilMs })) break;
   return best;
 };

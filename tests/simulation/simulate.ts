@@ -119,7 +119,9 @@ export const simulate = (
     const after = { tables, hosts: all, revoked, isBack, isUncounted, isStreamBack };
     breaches.push(...judgeAccounts({ ...after, areTotalsBack }));
     breaches.push(...judgeHours({ ...after, copiesOf: oracle.copiesOf }, plant.hour));
-    breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isBack }));
+    breaches.push(
+      ...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isBack }),
+    );
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
     return {
@@ -148,7 +150,14 @@ const judgeIngest = (lab: Lab, stuck: ReadonlySet<string>): Breach[] => {
   const restores = server.restores();
   // A stream may lose what it had not synced.
   const isIntact = restores === 0 && jetstream === undefined;
-  const after = { tables: tablesOf(lab), discarded: discardedOf(lab), restores, hosts, cores, revoked };
+  const after = {
+    tables: tablesOf(lab),
+    discarded: discardedOf(lab),
+    restores,
+    hosts,
+    cores,
+    revoked,
+  };
   return oracle.judge({ ...after, stuck, isIntact });
 };
 
@@ -163,9 +172,12 @@ const untilRest = async (lab: Lab, stuck: ReadonlySet<string>): Promise<void> =>
     world.now() > sourcesUntilMs &&
     stuck.size === 0 &&
     // Only a host that has come back says what it lacks.
-    hosts.every(({ queue, forwarder }) => queue.stats().records === 0 && forwarder.status().connected) &&
+    hosts.every(
+      ({ queue, forwarder }) => queue.stats().records === 0 && forwarder.status().connected,
+    ) &&
     areExported({ tables: server.tables, jetstream });
-  while (world.now() < end && !isAtRest()) await world.runUntil(Math.min(end, world.now() + restStepMs));
+  while (world.now() < end && !isAtRest())
+    await world.runUntil(Math.min(end, world.now() + restStepMs));
   await world.runUntil(Math.min(end, world.now() + restMs));
   await untilNothingArrives(lab, end);
 };
@@ -187,7 +199,10 @@ const untilAccounted = async (lab: Lab): Promise<void> => {
   const { world } = lab;
   const hosts = servedHosts(lab);
   const end = world.now() + settleMs;
-  while (world.now() < end && hosts.some(({ queue }) => queue.accounts.pendingThrough() !== undefined))
+  while (
+    world.now() < end &&
+    hosts.some(({ queue }) => queue.accounts.pendingThrough() !== undefined)
+  )
     await world.runUntil(world.now() + accountPollMs);
   await untilNothingArrives(lab, end);
 };
@@ -221,7 +236,16 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     return running.length === 0 ? undefined : chance.pick(running);
   };
   const { appendMs, untilMs, queueBytesMax, dropsWhenFull } = plan;
-  const shared = { network, oracle, coreOf, appendMs, untilMs, queueBytesMax, dropsWhenFull, fault: plant };
+  const shared = {
+    network,
+    oracle,
+    coreOf,
+    appendMs,
+    untilMs,
+    queueBytesMax,
+    dropsWhenFull,
+    fault: plant,
+  };
   const start = (machine: string, name = machine) => {
     const disk = createDisk(plan.hasFiles ? createQueueFolder() : undefined);
     return startHost(world, { ...shared, machine, hostId: `spiffe://sim/${name}`, disk });
@@ -238,9 +262,13 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   };
   const exporting = { backend, server, delays, limits, jetstream, fault: plant };
   const exporter = (name: string) => startExporter(world, { name, ...exporting });
-  const exporters = Array.from({ length: plan.exporters }, (_, index) => exporter(`exporter ${index + 1}`));
+  const exporters = Array.from({ length: plan.exporters }, (_, index) =>
+    exporter(`exporter ${index + 1}`),
+  );
   const isCalm = () =>
-    jetstream === undefined && server.process.suspendedUntil < world.now() && delays.commitMs[1] <= usualCommitMs[1];
+    jetstream === undefined &&
+    server.process.suspendedUntil < world.now() &&
+    delays.commitMs[1] <= usualCommitMs[1];
   const watch = watchLaws(world, { hosts, cores, isCalm, revoked });
   return {
     revoked,
@@ -260,7 +288,8 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     revoke: (hostId) => {
       if (revoked.has(hostId)) return;
       revoked.set(hostId, world.clockOf(chance.pick(cores).process).now());
-      for (const { hostId: of, disk } of hosts) if (of === hostId) disk.ledger.valid = disk.ledger.written.size;
+      for (const { hostId: of, disk } of hosts)
+        if (of === hostId) disk.ledger.valid = disk.ledger.written.size;
       network.cut((of) => of.hostId === hostId);
     },
     lose: ({ heard, disk: { image, ledger, shared } }, before) => {
@@ -282,7 +311,8 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
       const loss = { queueHex, at: world.now(), since, through };
       // Of what the disk lost before, core has heard nothing yet: what it is now put back to decides.
       for (const [text, { at } = loss] of ledger.lost)
-        if (!heard.some((each) => each.at > at) && !isTold({ ...loss, at }, heard)) ledger.lost.set(text, undefined);
+        if (!heard.some((each) => each.at > at) && !isTold({ ...loss, at }, heard))
+          ledger.lost.set(text, undefined);
       const known = isTold(loss, heard) && !ledger.hasJumped ? loss : undefined;
       for (const { text } of image.past.records) if (!kept.has(text)) ledger.lost.set(text, known);
     },

@@ -27,21 +27,25 @@ describe("a simulation", () => {
   });
 
   it("stores no record of a call that is sent again in the place of a copy's", async () => {
-    const { breaches, notes } = await simulate({ seed: 2, faults: [] }, {}, async ({ world, hosts, cores, ...lab }) => {
-      const [host] = hosts;
-      const [core] = cores;
-      if (host === undefined || core === undefined) throw new Error("the lab is empty");
-      const pass = (ms: number) => world.runUntil(world.now() + ms);
-      // The copy's Open waits, and behind it what both have sent under one sequence.
-      lab.server.process.suspendedUntil = world.now() + 5_000;
-      lab.copy(host);
-      await pass(1_000);
-      void host.offer();
-      void hosts.at(-1)?.offer();
-      await pass(1_000);
-      lab.network.repeat(({ hostId }) => hostId === host.hostId, core);
-      await pass(30_000);
-    });
+    const { breaches, notes } = await simulate(
+      { seed: 2, faults: [] },
+      {},
+      async ({ world, hosts, cores, ...lab }) => {
+        const [host] = hosts;
+        const [core] = cores;
+        if (host === undefined || core === undefined) throw new Error("the lab is empty");
+        const pass = (ms: number) => world.runUntil(world.now() + ms);
+        // The copy's Open waits, and behind it what both have sent under one sequence.
+        lab.server.process.suspendedUntil = world.now() + 5_000;
+        lab.copy(host);
+        await pass(1_000);
+        void host.offer();
+        void hosts.at(-1)?.offer();
+        await pass(1_000);
+        lab.network.repeat(({ hostId }) => hostId === host.hostId, core);
+        await pass(30_000);
+      },
+    );
     expect(breaches).toEqual([]);
     expect(notes.filter(({ text }) => text.includes("queue.forked"))).not.toEqual([]);
   });
@@ -50,7 +54,9 @@ describe("a simulation", () => {
     const lawsOf = async (name: string) =>
       (await simulate({ seed: 2 }, plants[name])).breaches.map((breach) => breach.law);
     const unanswered = await lawsOf("core never answers an account");
-    expect(unanswered).toEqual(expect.arrayContaining([accountLaws.accounted, accountLaws.arrives]));
+    expect(unanswered).toEqual(
+      expect.arrayContaining([accountLaws.accounted, accountLaws.arrives]),
+    );
     expect(unanswered).not.toContain(laws.goesOn);
     expect(await lawsOf("telemetry waits for an account for ever")).toContain(laws.goesOn);
   });

@@ -15,7 +15,11 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
       const queues = JSON.parse(String(seen)) as { host: string; queue: string; sends: boolean }[];
       for (const { host: hostId, queue: queueHex, sends } of queues)
         server.write(open, (tables) => {
-          const queue = { name: queueRow({ hostId, queueHex }), now: Date.parse(String(now)), sendsAccounts: sends };
+          const queue = {
+            name: queueRow({ hostId, queueHex }),
+            now: Date.parse(String(now)),
+            sendsAccounts: sends,
+          };
           noteQueue(tables, queue, server.fault);
         });
       return [];
@@ -30,11 +34,16 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
       const end = { endedAt: Date.parse(String(params[0])), ending: params[1] as QueueEnding };
       const [hostId, ids] = params.slice(4).map(String);
       for (const [queueHex] of ids?.matchAll(/[0-9a-f]{32}/g) ?? [])
-        server.write(open, (tables) => endQueueRow(tables, queueRow({ hostId: hostId ?? "", queueHex }), end));
+        server.write(open, (tables) =>
+          endQueueRow(tables, queueRow({ hostId: hostId ?? "", queueHex }), end),
+        );
       return [];
     }
     if (/^select .* from "collector_identity" where/.test(text)) return [];
-    if (/^insert into "audit_pending"|^insert into "ingest_gap"|^update "collector_health"/.test(text)) return [];
+    if (
+      /^insert into "audit_pending"|^insert into "ingest_gap"|^update "collector_health"/.test(text)
+    )
+      return [];
     if (text.startsWith('insert into "ingest_lost_range"')) {
       const [hostId, queue, from, through] = params as [string, Uint8Array, bigint, bigint];
       const range = {
@@ -43,16 +52,24 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
         from: BigInt(from),
         through: BigInt(through),
       };
-      server.write(open, ({ lostRanges }) => void (server.fault.forgetsLostRanges || lostRanges.push(range)));
+      server.write(
+        open,
+        ({ lostRanges }) => void (server.fault.forgetsLostRanges || lostRanges.push(range)),
+      );
       return [];
     }
     if (text.startsWith('select "cursor" from "ingest_cursor"')) {
       const [hostId, queue] = params as [string, Uint8Array];
-      const row = server.tables.cursors.get(queueRow({ hostId, queueHex: Buffer.from(queue).toString("hex") }));
+      const row = server.tables.cursors.get(
+        queueRow({ hostId, queueHex: Buffer.from(queue).toString("hex") }),
+      );
       return row ? [{ cursor: String(row.cursor) }] : [];
     }
     if (!text.startsWith('insert into "audit_event"')) return execute(open, written, params);
-    const rows = JSON.parse(String(params[0])) as { action: string; details: Record<string, string> }[];
+    const rows = JSON.parse(String(params[0])) as {
+      action: string;
+      details: Record<string, string>;
+    }[];
     const events = rows.map(({ action, details: { host_id = "", queue_id = "", ...details } }) => ({
       hostId: host_id,
       queueHex: queue_id,

@@ -75,7 +75,9 @@ const casts: Readonly<Record<string, (value: Exclude<Value, null>) => Value>> = 
 const extremes = (scope: Scope, args: readonly Expression[], sign: number): Value =>
   args
     .map((arg) => arg(scope))
-    .reduce((best, each) => (best === null || (compare(each, best) ?? 0) * sign > 0 ? (each ?? best) : best));
+    .reduce((best, each) =>
+      best === null || (compare(each, best) ?? 0) * sign > 0 ? (each ?? best) : best,
+    );
 
 const functions: Readonly<Record<string, (scope: Scope, args: readonly Expression[]) => Value>> = {
   clock_timestamp: ({ server }) => (server.now as () => Value)(),
@@ -154,7 +156,9 @@ export const readExpression = (text: string): Expression => {
         const a = one(scope);
         const b = other(scope);
         if (a === null || b === null) return null;
-        return typeof a === "bigint" && typeof b === "bigint" ? a + BigInt(sign) * b : Number(a) + sign * Number(b);
+        return typeof a === "bigint" && typeof b === "bigint"
+          ? a + BigInt(sign) * b
+          : Number(a) + sign * Number(b);
       };
     }
     return left;
@@ -180,7 +184,8 @@ export const readExpression = (text: string): Expression => {
       return inner;
     }
     if (token.startsWith("'")) return () => token.slice(1, -1).replaceAll("''", "'");
-    if (token.startsWith("$")) return ({ params }) => (params[Number(token.slice(1)) - 1] ?? null) as Value;
+    if (token.startsWith("$"))
+      return ({ params }) => (params[Number(token.slice(1)) - 1] ?? null) as Value;
     if (token.startsWith("@"))
       return ({ row, server }) => {
         const constant = server[token.slice(1)];
@@ -228,6 +233,7 @@ export const readExpression = (text: string): Expression => {
   };
 
   const expression = either();
-  if (at < tokens.length) throw new Error(`the model does not read ${tokens.slice(at).join(" ")} in ${text}`);
+  if (at < tokens.length)
+    throw new Error(`the model does not read ${tokens.slice(at).join(" ")} in ${text}`);
   return expression;
 };

@@ -14,7 +14,11 @@ export const createStatements = (
   server: DatabaseServer,
 ): ((open: Transaction, name: string, args: readonly string[]) => Promise<Row[]>) => {
   /** Locks the rows that exist, in one order, and returns them as they are then. */
-  const lockQueues = async (open: Transaction, hosts: readonly string[], queues: readonly string[]) => {
+  const lockQueues = async (
+    open: Transaction,
+    hosts: readonly string[],
+    queues: readonly string[],
+  ) => {
     const rows = hosts.map((hostId, index) => ({ hostId, queueHex: queues[index] ?? "" }));
     for (const row of rows.toSorted((a, b) => (queueRow(a) < queueRow(b) ? -1 : 1)))
       if (server.tables.cursors.has(queueRow(row))) await server.lock(open, queueRow(row));
@@ -35,7 +39,14 @@ export const createStatements = (
           const queueHex = queues[index] ?? "";
           const found = server.tables.cursors.get(queueRow({ hostId, queueHex }));
           return found
-            ? [{ host_id: hostId, queue: queueHex, cursor: String(found.cursor), session: found.session }]
+            ? [
+                {
+                  host_id: hostId,
+                  queue: queueHex,
+                  cursor: String(found.cursor),
+                  session: found.session,
+                },
+              ]
             : [];
         });
       case "insert_queues":
@@ -52,7 +63,9 @@ export const createStatements = (
         const sessions = textsOf(args[3] ?? "");
         const locked = await lockQueues(open, hosts, queues);
         const isExpected = hosts.every((hostId, index) => {
-          const row = locked.find((each) => each.hostId === hostId && each.queueHex === queues[index])?.found;
+          const row = locked.find(
+            (each) => each.hostId === hostId && each.queueHex === queues[index],
+          )?.found;
           return row?.cursor === cursors[index] && ["", row?.session].includes(sessions[index]);
         });
         if (!isExpected && !server.fault.ignoresExpectedCursors)
@@ -73,7 +86,10 @@ export const createStatements = (
               Object.assign(row, { cursor: cursors[index] ?? 0, updatedAt: world.now(), xmin });
               continue;
             }
-            Object.assign(row, moveCursor(row, cursors[index] ?? 0), { updatedAt: world.now(), xmin });
+            Object.assign(row, moveCursor(row, cursors[index] ?? 0), {
+              updatedAt: world.now(),
+              xmin,
+            });
             row.rangeStored += stored[index] ?? 0;
             if (!server.fault.forgetsRejections) row.rangeRejected += rejected[index] ?? 0;
             row.rangeDiscarded += discarded[index] ?? 0;
@@ -85,7 +101,8 @@ export const createStatements = (
       case "touch_hosts":
         server.write(open, (tables) => {
           const at = Date.parse(args[1] ?? "");
-          for (const host of hosts) tables.hosts.set(host, Math.max(at, tables.hosts.get(host) ?? at));
+          for (const host of hosts)
+            tables.hosts.set(host, Math.max(at, tables.hosts.get(host) ?? at));
         });
         return [];
       case "count_stored":
@@ -106,6 +123,11 @@ export const createStatements = (
 /** Continues the digest of a range by those of its next blocks, in hex with spaces between them (drizzle/sql/ingest-range-digest.sql). */
 const continueDigest = (before: Uint8Array | null, digests: string): Uint8Array | null =>
   (digests.match(/\w+/g) ?? []).reduce<Uint8Array | null>(
-    (digest, block) => hash("sha256", Buffer.concat([digest ?? new Uint8Array(), Buffer.from(block, "hex")]), "buffer"),
+    (digest, block) =>
+      hash(
+        "sha256",
+        Buffer.concat([digest ?? new Uint8Array(), Buffer.from(block, "hex")]),
+        "buffer",
+      ),
     before,
   );

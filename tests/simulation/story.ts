@@ -6,7 +6,8 @@ import type { Note } from "./world.ts";
 const timeOf = (at: number): string => `${(at / 1000).toFixed(3).padStart(8)} s`;
 
 /** Returns every note, a line each. */
-export const traceOf = (notes: readonly Note[]): string[] => notes.map(({ at, text }) => `${timeOf(at)}  ${text}`);
+export const traceOf = (notes: readonly Note[]): string[] =>
+  notes.map(({ at, text }) => `${timeOf(at)}  ${text}`);
 
 /** How many routine notes stand before and after one that is out of the ordinary. */
 const contextNotes = 2;
@@ -15,7 +16,9 @@ const contextNotes = 2;
 export const storyOf = (notes: readonly Note[]): string[] => {
   const lines: string[] = [];
   const isNear = (index: number) =>
-    notes.slice(Math.max(0, index - contextNotes), index + contextNotes + 1).some(({ isRoutine }) => !isRoutine);
+    notes
+      .slice(Math.max(0, index - contextNotes), index + contextNotes + 1)
+      .some(({ isRoutine }) => !isRoutine);
   let skipped = 0;
   const count = () => {
     if (skipped > 0) lines.push(`${" ".repeat(12)}… ${skipped} routine steps`);
@@ -49,7 +52,10 @@ export const commandOf = (course: Course, plant?: string): string =>
     .join(" ");
 
 /** Returns what broke in a history, and how to run it again. */
-export const reportOf = ({ course, digest, injected, breaches, notes }: Outcome, plant?: string): string[] => [
+export const reportOf = (
+  { course, digest, injected, breaches, notes }: Outcome,
+  plant?: string,
+): string[] => [
   `${commandOf(course, plant)}   # digest ${digest}`,
   ...injected.map(({ at, name }) => `  ${timeOf(at)}  ${name}`),
   ...breaches.map(({ law, detail }) => `  BROKEN  ${law}: ${detail}`),

@@ -33,7 +33,11 @@ interface Consumer {
 /** The consumers of the servers. */
 export interface StreamConsumers {
   /** Answers a request about a consumer. */
-  request(call: ConsumerCall, consumer: { stream: string; name: string }, body: Record<string, unknown>): object;
+  request(
+    call: ConsumerCall,
+    consumer: { stream: string; name: string },
+    body: Record<string, unknown>,
+  ): object;
   /** Receives a request for messages. Returns false where no such consumer is. */
   pull(
     consumer: { stream: string; name: string },
@@ -84,10 +88,15 @@ export const createStreamConsumers = (
   const serve = (name: string): void => {
     const stream = streams.get(name);
     if (stream === undefined) return;
-    for (const [key, consumer] of consumers) if (key.startsWith(`${name}.`)) while (deliverNext(key, consumer, stream));
+    for (const [key, consumer] of consumers)
+      if (key.startsWith(`${name}.`)) while (deliverNext(key, consumer, stream));
   };
   /** Sends heartbeats, and the end of a request that has expired. */
-  const watch = (consumer: Consumer, pull: Pull, at: { expiresAt: number; heartbeatMs: number }): void => {
+  const watch = (
+    consumer: Consumer,
+    pull: Pull,
+    at: { expiresAt: number; heartbeatMs: number },
+  ): void => {
     world.as(process, () =>
       world.after(at.heartbeatMs, () => {
         if (!consumer.pulls.includes(pull)) return;
@@ -108,12 +117,16 @@ export const createStreamConsumers = (
       const key = keyOf(name);
       const found = consumers.get(key);
       if (call === "DELETE") {
-        for (const { send } of found?.pulls ?? []) send({ kind: "status", code: 409, description: "Consumer Deleted" });
+        for (const { send } of found?.pulls ?? [])
+          send({ kind: "status", code: 409, description: "Consumer Deleted" });
         return consumers.delete(key) ? { success: true } : notFound;
       }
       if (call === "INFO")
         return found
-          ? { name: name.name, delivered: { consumer_seq: found.delivered, stream_seq: found.next - 1 } }
+          ? {
+              name: name.name,
+              delivered: { consumer_seq: found.delivered, stream_seq: found.next - 1 },
+            }
           : notFound;
       const config = body.config as Record<string, unknown>;
       if (config.deliver_policy !== "by_start_sequence" || config.ack_policy !== "all")
@@ -124,7 +137,12 @@ export const createStreamConsumers = (
     pull(name, body, send) {
       const consumer = consumers.get(keyOf(name));
       if (consumer === undefined) return false;
-      const pull = { batch: Number(body.batch), bytes: Number(body.max_bytes), heardAt: world.now(), send };
+      const pull = {
+        batch: Number(body.batch),
+        bytes: Number(body.max_bytes),
+        heardAt: world.now(),
+        send,
+      };
       consumer.pulls.push(pull);
       watch(consumer, pull, {
         expiresAt: world.now() + Number(body.expires) / nanosOfMs,
@@ -138,7 +156,9 @@ export const createStreamConsumers = (
       for (const consumer of consumers.values()) consumer.pulls = [];
     },
     backUp: () => {
-      const kept = [...consumers].map(([key, { next, delivered }]) => [key, { next, delivered }] as const);
+      const kept = [...consumers].map(
+        ([key, { next, delivered }]) => [key, { next, delivered }] as const,
+      );
       return () => {
         consumers = new Map(kept.map(([key, consumer]) => [key, { ...consumer, pulls: [] }]));
       };

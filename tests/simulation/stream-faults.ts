@@ -42,7 +42,11 @@ export const streamFaults: Readonly<Record<string, Fault>> = {
   },
   [laggingFault]: (lab) => {
     const { chance } = lab.world;
-    const names = chance.pick([["SVC_INGEST"], ["SVC_INGEST_QUEUES"], ["SVC_INGEST", "SVC_INGEST_QUEUES"]]);
+    const names = chance.pick([
+      ["SVC_INGEST"],
+      ["SVC_INGEST_QUEUES"],
+      ["SVC_INGEST", "SVC_INGEST_QUEUES"],
+    ]);
     const lagMs = chance.integer(0, 3_000);
     // As an hour ends, it leads before the hosts' accounts arrive, and nothing else shows what it lacks.
     nearHourEnd(lab, lagMs, () => {

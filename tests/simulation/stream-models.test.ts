@@ -12,9 +12,17 @@ import { createJetStream } from "./jetstream.ts";
 import { connectStreams } from "./nats-connection.ts";
 import { inWorld } from "./world.ts";
 
-const subjects = ["svc.ingest.log_line.h.1", "svc.ingest.otel_log.h.1", "svc.queue.h.1", "svc.queue.h.2", "svc.none"];
+const subjects = [
+  "svc.ingest.log_line.h.1",
+  "svc.ingest.otel_log.h.1",
+  "svc.queue.h.1",
+  "svc.queue.h.2",
+  "svc.none",
+];
 const streamStep = fc.record({
-  act: fc.constantFrom(...(["publish", "publish", "publish", "last", "next", "info", "purge"] as const)),
+  act: fc.constantFrom(
+    ...(["publish", "publish", "publish", "last", "next", "info", "purge"] as const),
+  ),
   subject: fc.constantFrom(...subjects),
   /** How far the expected sequence is from the last one. */
   off: fc.constantFrom(0, 0, 0, 1, -1),
@@ -50,20 +58,40 @@ const outcomesOf = async (
       case "publish": {
         const expected = Math.max(0, (ends.get(subject) ?? 0) + off);
         const payload = Buffer.from(`${sequence}`);
-        const stored = await publisher.publish({ subject, expected, headers: { "Svc-Kind": "log_line" }, payload });
+        const stored = await publisher.publish({
+          subject,
+          expected,
+          headers: { "Svc-Kind": "log_line" },
+          payload,
+        });
         ends.set(subject, stored);
         return stored;
       }
       case "last":
       case "next": {
-        const query = act === "last" ? { last_by_subj: subject } : { seq: sequence, next_by_subj: subject };
+        const query =
+          act === "last" ? { last_by_subj: subject } : { seq: sequence, next_by_subj: subject };
         const found = await manager.streams.getMessage(of, query);
-        return found && [found.seq, found.subject, found.header.get("Svc-Kind"), Buffer.from(found.data).toString()];
+        return (
+          found && [
+            found.seq,
+            found.subject,
+            found.header.get("Svc-Kind"),
+            Buffer.from(found.data).toString(),
+          ]
+        );
       }
       case "info": {
-        const { state, config } = await manager.streams.info(of, { subjects_filter: subject.replace(/\w+$/, "*") });
+        const { state, config } = await manager.streams.info(of, {
+          subjects_filter: subject.replace(/\w+$/, "*"),
+        });
         const { messages, first_seq, last_seq } = state;
-        return [{ messages, first_seq, last_seq }, state.subjects ?? {}, config.max_bytes, config.max_msgs];
+        return [
+          { messages, first_seq, last_seq },
+          state.subjects ?? {},
+          config.max_bytes,
+          config.max_msgs,
+        ];
       }
       case "purge":
         ends.delete(subject);
@@ -73,35 +101,49 @@ const outcomesOf = async (
   const outcomes: unknown[] = [];
   for (const step of steps)
     outcomes.push(
-      await run(step).catch((error: Error & { code?: string }) => [error.constructor.name, error.code ?? ""]),
+      await run(step).catch((error: Error & { code?: string }) => [
+        error.constructor.name,
+        error.code ?? "",
+      ]),
     );
   publisher.close();
-  await Promise.all([names.envelopes, names.queues].map((name) => connection.request(`$JS.API.STREAM.DELETE.${name}`)));
+  await Promise.all(
+    [names.envelopes, names.queues].map((name) =>
+      connection.request(`$JS.API.STREAM.DELETE.${name}`),
+    ),
+  );
   return outcomes;
 };
 
-it.skipIf(!(await canStartNats()))("the model of JetStream stores and finds what nats-server does", async () => {
-  const nats = await startNats();
-  onTestFinished(() => nats.stop());
-  const connection = await connect({ servers: nats.addresses });
-  onTestFinished(() => connection.close());
-  const property = fc.asyncProperty(
-    fc.array(streamStep, { minLength: 1, maxLength: 15 }),
-    fc.boolean(),
-    async (steps, isOld) => {
-      const stream = nextStream();
-      const real = await outcomesOf(connection, stream, steps);
-      const modelled = await inWorld(1, async (world) => {
-        const jetstream = createJetStream(world, { isOld });
-        const ran = outcomesOf(connectStreams(world, { jetstream, client: world.process("core") }), stream, steps);
-        await world.runUntil(60_000);
-        return ran;
-      });
-      expect(modelled).toEqual(real);
-    },
-  );
-  await fc.assert(property, { numRuns: 40 });
-});
+it.skipIf(!(await canStartNats()))(
+  "the model of JetStream stores and finds what nats-server does",
+  async () => {
+    const nats = await startNats();
+    onTestFinished(() => nats.stop());
+    const connection = await connect({ servers: nats.addresses });
+    onTestFinished(() => connection.close());
+    const property = fc.asyncProperty(
+      fc.array(streamStep, { minLength: 1, maxLength: 15 }),
+      fc.boolean(),
+      async (steps, isOld) => {
+        const stream = nextStream();
+        const real = await outcomesOf(connection, stream, steps);
+        const modelled = await inWorld(1, async (world) => {
+          const jetstream = createJetStream(world, { isOld });
+          const ran = outcomesOf(
+            connectStreams(world, { jetstream, client: world.process("core") }),
+            stream,
+            steps,
+          );
+          await world.runUntil(60_000);
+          return ran;
+        });
+        expect(modelled).toEqual(real);
+      },
+    );
+    await fc.assert(property, { numRuns: 40 });
+  },
+);
 
 const consumerStep = fc.record({
   act: fc.constantFrom(...(["publish", "publish", "pull", "open", "delete"] as const)),
@@ -137,7 +179,8 @@ const deliveriesOf = async (
       max_ack_pending: 1_000,
     });
     const size = { bytes: 10_000, messageBytesMax: 1_000 };
-    const deliveries = async () => (await manager.consumers.info(stream, consumerName)).delivered.consumer_seq;
+    const deliveries = async () =>
+      (await manager.consumers.info(stream, consumerName)).delivered.consumer_seq;
     return pullMessages({ connection, stream, consumer: consumerName, clock, deliveries, ...size });
   };
   let stored = 0;
@@ -171,29 +214,41 @@ const deliveriesOf = async (
   for (const step of steps) outcomes.push(await run(step).catch(() => "ended"));
   pulls.close();
   publisher.close();
-  await Promise.all([stream, queues].map((name) => connection.request(`$JS.API.STREAM.DELETE.${name}`)));
+  await Promise.all(
+    [stream, queues].map((name) => connection.request(`$JS.API.STREAM.DELETE.${name}`)),
+  );
   return outcomes;
 };
 /** Within it a server delivers what it has. */
 const deliveryMs = 50;
 
-it.skipIf(!(await canStartNats()))("the model of a consumer delivers what nats-server does", async () => {
-  const nats = await startNats();
-  onTestFinished(() => nats.stop());
-  const connection = await connect({ servers: nats.addresses });
-  onTestFinished(() => connection.close());
-  const property = fc.asyncProperty(fc.array(consumerStep, { minLength: 1, maxLength: 8 }), async (steps) => {
-    const stream = nextStream();
-    const real = await deliveriesOf(connection, { clock: systemClock, stream }, steps);
-    const modelled = await inWorld(1, async (world) => {
-      const jetstream = createJetStream(world, { isOld: false });
-      const client = world.process("exporter");
-      const clock = world.clockOf(client);
-      const ran = deliveriesOf(connectStreams(world, { jetstream, client }), { clock, stream }, steps);
-      await world.runUntil(60_000);
-      return ran;
-    });
-    expect(modelled).toEqual(real);
-  });
-  await fc.assert(property, { numRuns: 15 });
-});
+it.skipIf(!(await canStartNats()))(
+  "the model of a consumer delivers what nats-server does",
+  async () => {
+    const nats = await startNats();
+    onTestFinished(() => nats.stop());
+    const connection = await connect({ servers: nats.addresses });
+    onTestFinished(() => connection.close());
+    const property = fc.asyncProperty(
+      fc.array(consumerStep, { minLength: 1, maxLength: 8 }),
+      async (steps) => {
+        const stream = nextStream();
+        const real = await deliveriesOf(connection, { clock: systemClock, stream }, steps);
+        const modelled = await inWorld(1, async (world) => {
+          const jetstream = createJetStream(world, { isOld: false });
+          const client = world.process("exporter");
+          const clock = world.clockOf(client);
+          const ran = deliveriesOf(
+            connectStreams(world, { jetstream, client }),
+            { clock, stream },
+            steps,
+          );
+          await world.runUntil(60_000);
+          return ran;
+        });
+        expect(modelled).toEqual(real);
+      },
+    );
+    await fc.assert(property, { numRuns: 15 });
+  },
+);

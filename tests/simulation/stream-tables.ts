@@ -14,11 +14,13 @@ export const withStreamed = (tables: Tables, jetstream: JetStream): Tables => ({
 /** Returns the envelopes of messages. */
 export const streamedEnvelopes = (messages: readonly StreamMessageStored[]): StoredEnvelope[] =>
   messages.flatMap(({ seq, headers, data }) =>
-    (readStreamBlock({ headers: MsgHdrsImpl.decode(headers), data }, zstdCodec) ?? []).map((envelope) => ({
-      hostId: envelope.hostId,
-      queueHex: envelope.queueId.toHex(),
-      sequence: Number(envelope.sequence),
-      text: Buffer.from(envelope.payload).toString(),
-      xid: seq,
-    })),
+    (readStreamBlock({ headers: MsgHdrsImpl.decode(headers), data }, zstdCodec) ?? []).map(
+      (envelope) => ({
+        hostId: envelope.hostId,
+        queueHex: envelope.queueId.toHex(),
+        sequence: Number(envelope.sequence),
+        text: Buffer.from(envelope.payload).toString(),
+        xid: seq,
+      }),
+    ),
   );

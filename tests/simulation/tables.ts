@@ -55,7 +55,11 @@ export const newCursor = (at: { updatedAt: number; xmin: number }): CursorRow =>
 });
 
 /** Returns the row after its cursor moved: what was counted through the last value is counted through the new one. */
-export const moveCursor = (row: CursorRow, cursor: number, countedThrough = cursor): Partial<CursorRow> => ({
+export const moveCursor = (
+  row: CursorRow,
+  cursor: number,
+  countedThrough = cursor,
+): Partial<CursorRow> => ({
   cursor,
   countedThrough: row.countedThrough === row.cursor ? countedThrough : row.countedThrough,
 });
@@ -75,7 +79,13 @@ export const noteQueue = (
   { name, now, sendsAccounts }: { name: string; now: number; sendsAccounts: boolean },
   { keepsEnds = false }: { keepsEnds?: boolean | undefined } = {},
 ) => {
-  const row = queues.get(name) ?? { firstSeenAt: now, sendsAccounts, endedAt: null, ending: null, isForked: false };
+  const row = queues.get(name) ?? {
+    firstSeenAt: now,
+    sendsAccounts,
+    endedAt: null,
+    ending: null,
+    isForked: false,
+  };
   queues.set(name, {
     ...row,
     sendsAccounts: row.sendsAccounts || sendsAccounts,
@@ -92,7 +102,8 @@ export const endQueueRow = (
 ) => {
   const row = queues.get(name);
   if (row === undefined || (row.isForked && ending === "succeeded")) return;
-  const isEarlier = row.ending === "succeeded" && ending === "succeeded" && (row.endedAt ?? 0) > endedAt;
+  const isEarlier =
+    row.ending === "succeeded" && ending === "succeeded" && (row.endedAt ?? 0) > endedAt;
   if (row.endedAt !== null && !isEarlier) return;
   queues.set(name, { ...row, endedAt, ending });
 };

@@ -13,7 +13,8 @@ const routine = { isRoutine: true };
 /** The sink of a stream notes queues each second: a core that is killed loses those of the last one. */
 const notedMs = 1_500;
 const shortId = (id: Uint8Array): string => id.toHex().slice(0, 6);
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+const reasonOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
 
 /** Returns the queue of a machine, whose calls are noted, and in `heard` what core answers of it. */
 export const tracedQueue = (world: World, machine: string, queue: Queue, heard: Heard[]): Queue => {
@@ -23,7 +24,10 @@ export const tracedQueue = (world: World, machine: string, queue: Queue, heard: 
     append: async (records, options) => {
       try {
         const outcome = await queue.append(records, options);
-        world.note(`${machine} ${outcome} a source's records, through ${queue.lastSequence}`, routine);
+        world.note(
+          `${machine} ${outcome} a source's records, through ${queue.lastSequence}`,
+          routine,
+        );
         return outcome;
       } catch (error) {
         world.note(`${machine} cannot store a source's records: ${reasonOf(error)}`);
@@ -59,11 +63,18 @@ export const tracedQueue = (world: World, machine: string, queue: Queue, heard: 
 };
 
 /** Returns the sink of a core, whose calls are noted, and in `heard` what they tell core of a queue. */
-export const tracedSink = (world: World, core: string, sink: Sink, heard: () => Tables["heard"]): Sink => {
+export const tracedSink = (
+  world: World,
+  core: string,
+  sink: Sink,
+  heard: () => Tables["heard"],
+): Sink => {
   const hear = ({ queueId }: { queueId: Uint8Array }, through: number | undefined) => {
     const queueHex = queueId.toHex();
     const at = world.now();
-    world.after(notedMs, () => heard().set(queueHex, [...(heard().get(queueHex) ?? []), { queueHex, at, through }]));
+    world.after(notedMs, () =>
+      heard().set(queueHex, [...(heard().get(queueHex) ?? []), { queueHex, at, through }]),
+    );
   };
   return {
     ...sink,
@@ -98,7 +109,11 @@ export const tracedSink = (world: World, core: string, sink: Sink, heard: () => 
 };
 
 /** Returns the register of a core, whose records are noted. */
-export const tracedRegister = <Tx>(world: World, core: string, register: QueueRegister<Tx>): QueueRegister<Tx> => ({
+export const tracedRegister = <Tx>(
+  world: World,
+  core: string,
+  register: QueueRegister<Tx>,
+): QueueRegister<Tx> => ({
   ...register,
   record: (tx, queue, events) => {
     for (const { action, details } of events)
@@ -108,13 +123,19 @@ export const tracedRegister = <Tx>(world: World, core: string, register: QueueRe
 });
 
 /** Returns the accounts of a core, whose decisions are noted. */
-export const tracedAccounts = (world: World, core: string, register: AccountRegister): AccountRegister => ({
+export const tracedAccounts = (
+  world: World,
+  core: string,
+  register: AccountRegister,
+): AccountRegister => ({
   accept: async (caller, account, stream) => {
     const { number, queueId, firstSequence, lastSequence } = readAccount(account.body) ?? {};
     const name = `account ${number} of queue ${shortId(queueId ?? new Uint8Array())}, ${firstSequence}..${lastSequence}`;
     try {
       const { through, refused } = await register.accept(caller, account, stream);
-      world.note(`${core} takes ${name}: through ${through}${refused === "" ? "" : `, refused: ${refused}`}`);
+      world.note(
+        `${core} takes ${name}: through ${through}${refused === "" ? "" : `, refused: ${refused}`}`,
+      );
       return { through, refused };
     } catch (error) {
       world.note(`${core} does not take ${name}: ${reasonOf(error)}`);

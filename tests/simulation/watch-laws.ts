@@ -44,7 +44,8 @@ export const watchLaws = (
   },
 ): Watch => {
   const found = new Map<string, Breach>();
-  const add = (law: string, detail: string): void => void found.set(law, found.get(law) ?? { law, detail });
+  const add = (law: string, detail: string): void =>
+    void found.set(law, found.get(law) ?? { law, detail });
   const since = new Map<string, number>();
   /** Returns for how long a condition has held. */
   const heldMs = (name: string, isTrue: boolean): number => {
@@ -61,7 +62,8 @@ export const watchLaws = (
     const isAwake = process.isAlive && process.suspendedUntil < world.now();
     const status = forwarder.status();
     const mute = heldMs(`${machine} is mute`, isAwake && link.lost.size > 0 && status.connected);
-    if (mute > silenceMs) add("health is told within its time", `${machine} is connected after ${mute} ms of silence`);
+    if (mute > silenceMs)
+      add("health is told within its time", `${machine} is connected after ${mute} ms of silence`);
     // One core is enough, but a call may go to any.
     const canSpeak =
       isAwake &&
@@ -70,14 +72,22 @@ export const watchLaws = (
       link.delayMs[1] < 1_000 &&
       disk.failure === undefined;
     const areUp = cores.every(
-      ({ process: core, ingest }) => core.isAlive && core.suspendedUntil < world.now() && ingest?.health().healthy,
+      ({ process: core, ingest }) =>
+        core.isAlive && core.suspendedUntil < world.now() && ingest?.health().healthy,
     );
     const isHeld = cores.some(({ held }) => held.faultOf(host.hostId) !== undefined);
-    const isFree = heldMs(`${machine} is held by no budget`, !isHeld) > budgetPauseMs || !wasHeld.has(machine);
+    const isFree =
+      heldMs(`${machine} is held by no budget`, !isHeld) > budgetPauseMs || !wasHeld.has(machine);
     if (isHeld) wasHeld.add(machine);
-    const idle = heldMs(`${machine} could connect`, canSpeak && areUp && isFree && !status.connected);
+    const idle = heldMs(
+      `${machine} could connect`,
+      canSpeak && areUp && isFree && !status.connected,
+    );
     if (idle > connectMs)
-      add("a collector that can connects", `${machine} has not for ${idle} ms: ${status.lastError}`);
+      add(
+        "a collector that can connects",
+        `${machine} has not for ${idle} ms: ${status.lastError}`,
+      );
     if (!process.isAlive) {
       heldMs(`${machine} is stuck`, false);
       return;
@@ -85,16 +95,22 @@ export const watchLaws = (
     const stats = queue.stats();
     // Of files, the number of records.
     const oldest = stats.records === 0 ? undefined : (disk.image?.rows[0]?.first ?? -stats.records);
-    const isServed = canSpeak && areUp && isFree && isCalm() && status.connected && oldest !== undefined;
+    const isServed =
+      canSpeak && areUp && isFree && isCalm() && status.connected && oldest !== undefined;
     // A process that starts anew sends the account again that the one before had given up.
-    const isSame = before.get(machine)?.process === process && before.get(machine)?.oldest === oldest;
+    const isSame =
+      before.get(machine)?.process === process && before.get(machine)?.oldest === oldest;
     const stuck = heldMs(`${machine} is stuck`, isServed && isSame);
     before.set(machine, { process, oldest });
-    if (stuck > stuckMs) add("telemetry waits for no account", `${machine} has had ${oldest} for ${stuck} ms`);
+    if (stuck > stuckMs)
+      add("telemetry waits for no account", `${machine} has had ${oldest} for ${stuck} ms`);
     if (stats.bytes > stats.maxBytes)
       add("a queue keeps to its limit", `${machine}: ${stats.bytes} of ${stats.maxBytes}`);
     if (stats.bytes * 100 >= stats.maxBytes * atRiskPercent && !stats.atRisk)
-      add("health is told within its time", `${machine} is not at risk with ${stats.bytes} of ${stats.maxBytes} bytes`);
+      add(
+        "health is told within its time",
+        `${machine} is not at risk with ${stats.bytes} of ${stats.maxBytes} bytes`,
+      );
     // A disk that goes back takes the totals with it, and a process that cannot write what it knows.
     const losses = disk.restores + host.refusals().forgotten;
     const known = totals.get(machine)?.losses === losses ? totals.get(machine) : undefined;
@@ -105,7 +121,8 @@ export const watchLaws = (
   };
   const watchCore = ({ process, ingest }: SimulatedCore): void => {
     const bytes = ingest?.gauges().inFlightBytes ?? 0;
-    if (bytes > inFlightBytesMax) add("a core keeps to its memory", `${process.name}: ${bytes} bytes`);
+    if (bytes > inFlightBytesMax)
+      add("a core keeps to its memory", `${process.name}: ${bytes} bytes`);
   };
   const watch = (): void => {
     for (const host of hosts) watchHost(host);

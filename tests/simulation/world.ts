@@ -93,7 +93,10 @@ const hourEndMs = Date.UTC(2026, 5, 1, 12);
 const hourLeftMs = { min: 10_000, max: 80_000 };
 
 /** Creates a world and runs `act` in it, with the platform's timers replaced by its own. */
-export const inWorld = async <Result>(seed: number, act: (world: World) => Promise<Result>): Promise<Result> => {
+export const inWorld = async <Result>(
+  seed: number,
+  act: (world: World) => Promise<Result>,
+): Promise<Result> => {
   const platform = { setTimeout, clearTimeout, setImmediate, clearImmediate };
   const { any } = AbortSignal;
   // The queue of ticks runs once no promise is left to settle, sooner than a turn of the event loop.
@@ -101,7 +104,12 @@ export const inWorld = async <Result>(seed: number, act: (world: World) => Promi
   const world = createWorld(seed, settle);
   const planned = new WeakMap<object, () => void>();
   const plan = (ms: number, run: () => void) => {
-    const handle = { ref: () => handle, unref: () => handle, hasRef: () => true, refresh: () => handle };
+    const handle = {
+      ref: () => handle,
+      unref: () => handle,
+      hasRef: () => true,
+      refresh: () => handle,
+    };
     planned.set(handle, world.after(ms, run));
     return handle;
   };
@@ -117,7 +125,8 @@ export const inWorld = async <Result>(seed: number, act: (world: World) => Promi
     return signal;
   };
   const cancel = (handle: NodeJS.Timeout & NodeJS.Immediate) => {
-    const takeBack = typeof handle === "object" && handle !== null ? planned.get(handle) : undefined;
+    const takeBack =
+      typeof handle === "object" && handle !== null ? planned.get(handle) : undefined;
     if (takeBack) takeBack();
     else platform.clearTimeout(handle);
   };
@@ -166,7 +175,8 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
   };
   const events = new TinyQueue<Event>([], (a, b) => a.at - b.at || a.order - b.order);
   const random = createRandom(seed);
-  let epochMs = hourEndMs - createChance(createRandom(~seed)).integer(hourLeftMs.min, hourLeftMs.max);
+  let epochMs =
+    hourEndMs - createChance(createRandom(~seed)).integer(hourLeftMs.min, hourLeftMs.max);
   const notes: Note[] = [];
   /** The text that the digest covers. */
   let told = "";
@@ -176,7 +186,12 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
   let course = 0;
 
   const after: World["after"] = (ms, act) => {
-    const event: Event = { at: time + Math.max(0, ms), order: planned++, process: current.getStore() ?? outside, act };
+    const event: Event = {
+      at: time + Math.max(0, ms),
+      order: planned++,
+      process: current.getStore() ?? outside,
+      act,
+    };
     events.push(event);
     return () => {
       event.act = undefined;
@@ -219,7 +234,11 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
     isInside: () => current.getStore() !== undefined,
     async runUntil(ms) {
       await settle();
-      for (let event = events.peek(); event !== undefined && event.at <= ms; event = events.peek()) {
+      for (
+        let event = events.peek();
+        event !== undefined && event.at <= ms;
+        event = events.peek()
+      ) {
         events.pop();
         const { process, act } = event;
         if (!process.isAlive || act === undefined) continue;

@@ -10,7 +10,10 @@ import { signBytes } from "../../collector/management/signed-request.ts";
 import type { AccountSigner } from "../../collector/queue/account.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
 import { createAccountRegister } from "../../functions/account-register.ts";
-import { createPostgresSink, type PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
+import {
+  createPostgresSink,
+  type PostgresSinkNeeds,
+} from "../../functions/ingest/postgres-sink.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import type { QueueName } from "../../functions/store/ingest/cursors.ts";
@@ -92,7 +95,8 @@ export const startAccountingHost = async ({
       return created;
     };
     const ranges = openSink && {
-      countedOf: async (queue: QueueName) => (await (await opened.promise).countedOf?.(queue)) ?? null,
+      countedOf: async (queue: QueueName) =>
+        (await (await opened.promise).countedOf?.(queue)) ?? null,
     };
     const register = createAccountRegister(
       { db: connection.db, clock: cores, entropy: systemEntropy, cryptography },
@@ -132,7 +136,10 @@ export const startAccountingHost = async ({
     signer,
     log,
     open: (options = {}, at = dir) => {
-      const queue = openTestQueue(at, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
+      const queue = openTestQueue(at, {
+        clock: { ...clock, sleep: systemClock.sleep },
+        ...options,
+      });
       onTestFinished(() => queue.close());
       queue.accounts.seal(signer);
       return queue;
@@ -151,7 +158,10 @@ export const startAccountingHost = async ({
         maxInFlightFrames: 8,
         compression: "gzip" as const,
         batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },
-        clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal) },
+        clock: {
+          ...systemClock,
+          sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal),
+        },
       });
       const stop = new AbortController();
       const running = forwarder.run(stop.signal);
@@ -181,7 +191,11 @@ const settled = (queue: Queue): Promise<void> =>
   eventually(() => expect(queue.accounts.pendingThrough()).toBe(undefined));
 
 /** Appends records of these texts. */
-export const appendTexts = (queue: Queue, texts: readonly string[], kind = "log_line"): Promise<unknown> =>
+export const appendTexts = (
+  queue: Queue,
+  texts: readonly string[],
+  kind = "log_line",
+): Promise<unknown> =>
   queue.append(
     texts.map((text) => ({
       kind,
@@ -193,4 +207,5 @@ export const appendTexts = (queue: Queue, texts: readonly string[], kind = "log_
   );
 
 /** Returns so many texts. */
-export const numberedTexts = (count: number): string[] => Array.from({ length: count }, (_, index) => `line ${index}`);
+export const numberedTexts = (count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `line ${index}`);

@@ -40,7 +40,10 @@ export const storeAccount = async (
   };
   const reason = sourceRefusals.indexOf("queue_full") + 1;
   const refusals = queueFull > 0 ? [{ reason, source: "otlp", records: BigInt(queueFull) }] : [];
-  const body = toBinary(AccountBodySchema, create(AccountBodySchema, { hostId: host, refused: refusals }));
+  const body = toBinary(
+    AccountBodySchema,
+    create(AccountBodySchema, { hostId: host, refused: refusals }),
+  );
   const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
   await db.execute(sql`
     insert into ingest_account (host_id, queue_id, number, sha256, body, signature, refused, is_linked, follows_gap, from_at, to_at,

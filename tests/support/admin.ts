@@ -13,7 +13,8 @@ import { startTestWeb, type TestWebOptions } from "./web.ts";
 /** Loads `runAdmin` of the bundle that ships: what a bundle breaks, such as the names of a package, the sources do not show. */
 const loadRunAdmin = async (): Promise<typeof runAdmin> => {
   const folder = dirname(programFile("admin/main.ts"));
-  const [chunk] = /run-admin-\w+\.mjs/.exec(readFileSync(join(folder, "program.mjs"), "utf8")) ?? [];
+  const [chunk] =
+    /run-admin-\w+\.mjs/.exec(readFileSync(join(folder, "program.mjs"), "utf8")) ?? [];
   return (await import(join(folder, chunk ?? ""))).runAdmin;
 };
 
@@ -89,7 +90,8 @@ export const startTestAdmin = async (options?: TestWebOptions) => {
   const home = mkdtempSync(join(tmpdir(), "svc-admin-test-"));
   const tokenFile = join(home, "token");
   const users: AdminUser[] = [];
-  const signIn = async (person: PersonName = "admin") => writeFileSync(tokenFile, await web.core.bridgeToken(person));
+  const signIn = async (person: PersonName = "admin") =>
+    writeFileSync(tokenFile, await web.core.bridgeToken(person));
   const adminAt = ({ env, ...terminal }: Parameters<typeof createAdminUser>[0] = {}) => {
     const signedIn = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
     const user = createAdminUser({ ...terminal, env: { ...signedIn, ...env } });

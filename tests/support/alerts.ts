@@ -18,10 +18,12 @@ const requests = (status: number) =>
   `core_http_request_duration_seconds_count{job="svc-core",instance="a",route="/v1/whoami",status="${status}"}`;
 const requestBucket = (le: string) =>
   `core_http_request_duration_seconds_bucket{job="svc-core",instance="a",route="/v1/whoami",status="200",le="${le}"}`;
-const commitBucket = (le: string) => `core_ingest_commit_seconds_bucket{job="svc-core",instance="a",le="${le}"}`;
+const commitBucket = (le: string) =>
+  `core_ingest_commit_seconds_bucket{job="svc-core",instance="a",le="${le}"}`;
 const check = (endpoint: string, name: string) =>
   `core_check_ready{job="svc-core",instance="a",endpoint="${endpoint}",check="${name}"}`;
-const heartbeats = (outcome: string) => `core_heartbeat_total{job="svc-core",instance="a",outcome="${outcome}"}`;
+const heartbeats = (outcome: string) =>
+  `core_heartbeat_total{job="svc-core",instance="a",outcome="${outcome}"}`;
 /** A metric of that core; `labels` begin with a comma. */
 export const one = (name: string, labels = "") => `${name}{job="svc-core",instance="a"${labels}}`;
 
@@ -78,7 +80,11 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
   SvcRequestsFail: {
     fires: { [requests(200)]: growing(900), [requests(503)]: growing(100) },
     after: 11,
-    quiet: { [requests(200)]: growing(1000), [requests(404)]: growing(500), [requests(500)]: growing(1) },
+    quiet: {
+      [requests(200)]: growing(1000),
+      [requests(404)]: growing(500),
+      [requests(500)]: growing(1),
+    },
   },
   SvcRequestsSlow: {
     fires: {
@@ -100,11 +106,21 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
     after: 11,
     quiet: { [one("nodejs_eventloop_lag_p99_seconds")]: still(0.4) },
   },
-  SvcFleetUnknown: { fires: { [up]: still(1) }, after: 11, quiet: { [up]: still(1), [hosts("healthy")]: still(0) } },
+  SvcFleetUnknown: {
+    fires: { [up]: still(1) },
+    after: 11,
+    quiet: { [up]: still(1), [hosts("healthy")]: still(0) },
+  },
   SvcIngestStopped: {
-    fires: { [one("core_ingest_envelopes_total")]: still(900), [one("core_waiting_hosts")]: still(1) },
+    fires: {
+      [one("core_ingest_envelopes_total")]: still(900),
+      [one("core_waiting_hosts")]: still(1),
+    },
     after: 25,
-    quiet: { [one("core_ingest_envelopes_total")]: still(900), [one("core_waiting_hosts")]: "1x10 0x300" },
+    quiet: {
+      [one("core_ingest_envelopes_total")]: still(900),
+      [one("core_waiting_hosts")]: "1x10 0x300",
+    },
   },
   SvcIngestSlow: {
     fires: {
@@ -135,7 +151,11 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
     quiet: { [one("core_ingest_rejected_total", ',code="payload_too_large"')]: still(12) },
   },
   SvcHostsSilent: {
-    fires: { [hosts("stale")]: still(6), [hosts("healthy")]: still(94), [hosts("revoked")]: still(900) },
+    fires: {
+      [hosts("stale")]: still(6),
+      [hosts("healthy")]: still(94),
+      [hosts("revoked")]: still(900),
+    },
     after: 11,
     quiet: { [hosts("stale")]: still(4), [hosts("healthy")]: still(96) },
   },
@@ -199,7 +219,10 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
   SvcCertificateExpires: {
     fires: { [expiry("enrollment_ca")]: still(29 * day) },
     after: 16,
-    quiet: { [expiry("enrollment_ca")]: still(31 * day), [expiry("ingest_server")]: still(8 * day) },
+    quiet: {
+      [expiry("enrollment_ca")]: still(31 * day),
+      [expiry("ingest_server")]: still(8 * day),
+    },
   },
   SvcCertificateExpiresToday: {
     fires: { [expiry("ingest_server")]: still(day) },

@@ -8,7 +8,11 @@ import {
   negatedPart,
   type PositivePart,
 } from "../../proto/fleet-health/filter.ts";
-import { filterCountMax, filterSecondsMax, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import {
+  filterCountMax,
+  filterSecondsMax,
+  fleetStates,
+} from "../../proto/fleet-health/vocabulary.ts";
 import { labelPair } from "../../proto/labels.ts";
 
 /** Generates texts that stress the query language: quotes, backslashes, operators, spaces of every kind, no control characters. */
@@ -16,7 +20,22 @@ export const arbitraryText = (lengthMax: number): fc.Arbitrary<string> =>
   fc
     .array(
       fc.oneof(
-        fc.constantFrom(" ", "  ", '"', "\\", ":", "-", "OR", "state:", "hb>", "device://", "\u00a0", ",", "ü", "🛰"),
+        fc.constantFrom(
+          " ",
+          "  ",
+          '"',
+          "\\",
+          ":",
+          "-",
+          "OR",
+          "state:",
+          "hb>",
+          "device://",
+          "\u00a0",
+          ",",
+          "ü",
+          "🛰",
+        ),
         fc.string({ unit: "grapheme", minLength: 1, maxLength: 6 }),
       ),
       { minLength: 1, maxLength: 8 },
@@ -24,7 +43,8 @@ export const arbitraryText = (lengthMax: number): fc.Arbitrary<string> =>
     .map((parts) => parts.join("").replace(/\p{Cc}/gu, "·"))
     .filter((joined) => joined.length <= lengthMax && joined.isWellFormed());
 
-const several = (value: fc.Arbitrary<unknown>) => fc.uniqueArray(value, { minLength: 1, maxLength: 3 });
+const several = (value: fc.Arbitrary<unknown>) =>
+  fc.uniqueArray(value, { minLength: 1, maxLength: 3 });
 
 const counts = fc.integer({ min: 0, max: filterCountMax });
 const times = fc
@@ -40,7 +60,10 @@ const ranges = several(
 const hashes = several(fc.stringMatching(/^[0-9a-f]{6,12}$/));
 const versionRanges = several(
   fc
-    .tuple(fc.constantFrom("<", "<=", ">", ">="), fc.constantFrom("1", "1.4", "1.4.0", "1.10.2", "1.11.0-rc.1", "0"))
+    .tuple(
+      fc.constantFrom("<", "<=", ">", ">="),
+      fc.constantFrom("1", "1.4", "1.4.0", "1.10.2", "1.11.0-rc.1", "0"),
+    )
     .map((parts) => parts.join("")),
 );
 
@@ -65,10 +88,15 @@ const ownValues: Readonly<Record<string, fc.Arbitrary<unknown>>> = Object.fromEn
 const partValues = (part: FilterPart): fc.Arbitrary<unknown> => {
   const definition = filterParts[part];
   if (part === "states")
-    return fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => distinctStates(states));
+    return fc
+      .subarray([...fleetStates], { minLength: 1, maxLength: 8 })
+      .map((states) => distinctStates(states));
   if ("sorted" in definition)
-    return several(fc.stringMatching(labelPair)).map((pairs) => definition.sorted(pairs as string[]));
-  if ("choices" in definition) return several(fc.constantFrom(...(definition.choices as readonly string[])));
+    return several(fc.stringMatching(labelPair)).map((pairs) =>
+      definition.sorted(pairs as string[]),
+    );
+  if ("choices" in definition)
+    return several(fc.constantFrom(...(definition.choices as readonly string[])));
   if (part in ownValues) return ownValues[part] ?? fc.constant(0);
   if ("charactersMax" in definition) return several(arbitraryText(definition.charactersMax));
   return fc.integer({ min: 0, max: filterSecondsMax });

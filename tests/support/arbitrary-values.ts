@@ -28,18 +28,30 @@ export interface JsonSchema {
 export type KnownValues = Readonly<Record<string, readonly unknown[]>>;
 
 /** Generates values that a schema allows; three of four are known ones if the field has any. Throws for an unknown schema. */
-export const valuesOf = (schema: JsonSchema, known: KnownValues, name = ""): fc.Arbitrary<unknown> => {
+export const valuesOf = (
+  schema: JsonSchema,
+  known: KnownValues,
+  name = "",
+): fc.Arbitrary<unknown> => {
   const values = known[name];
   const free = freeValuesOf(schema, known, name);
   return values === undefined || schema.type === "array"
     ? free
-    : fc.oneof({ weight: 3, arbitrary: fc.constantFrom(...values) }, { weight: 1, arbitrary: free });
+    : fc.oneof(
+        { weight: 3, arbitrary: fc.constantFrom(...values) },
+        { weight: 1, arbitrary: free },
+      );
 };
 
-const freeValuesOf = (schema: JsonSchema, known: KnownValues, name: string): fc.Arbitrary<unknown> => {
+const freeValuesOf = (
+  schema: JsonSchema,
+  known: KnownValues,
+  name: string,
+): fc.Arbitrary<unknown> => {
   const { anyOf, oneOf, ...common } = schema;
   const alternatives = anyOf ?? oneOf;
-  if (alternatives) return fc.oneof(...alternatives.map((one) => valuesOf({ ...common, ...one }, known, name)));
+  if (alternatives)
+    return fc.oneof(...alternatives.map((one) => valuesOf({ ...common, ...one }, known, name)));
   if (schema.enum) return fc.constantFrom(...schema.enum);
   if ("const" in schema) return fc.constant(schema.const);
   if (schema.type === "string") return stringsOf(schema);
@@ -54,13 +66,17 @@ const freeValuesOf = (schema: JsonSchema, known: KnownValues, name: string): fc.
       maxLength: Math.min(maxItems, minLength + 4),
     });
   }
-  if (schema.type === "object" && schema.propertyNames?.pattern) return dictionariesOf(schema, known);
+  if (schema.type === "object" && schema.propertyNames?.pattern)
+    return dictionariesOf(schema, known);
   if (schema.type === "object") return objectsOf(schema, known);
   if (Object.keys(schema).every((key) => key === "description")) return fc.jsonValue();
   throw new Error(`cannot generate values of ${JSON.stringify(schema)}`);
 };
 
-const boundsOf = ({ minimum = Number.MIN_SAFE_INTEGER, maximum = Number.MAX_SAFE_INTEGER }: JsonSchema) => ({
+const boundsOf = ({
+  minimum = Number.MIN_SAFE_INTEGER,
+  maximum = Number.MAX_SAFE_INTEGER,
+}: JsonSchema) => ({
   min: minimum,
   max: maximum,
 });
@@ -75,7 +91,12 @@ const stringsOf = (schema: JsonSchema): fc.Arbitrary<string> => {
   return made;
 };
 
-const makeStrings = ({ format, pattern, minLength = 0, maxLength = 200 }: JsonSchema): fc.Arbitrary<string> => {
+const makeStrings = ({
+  format,
+  pattern,
+  minLength = 0,
+  maxLength = 200,
+}: JsonSchema): fc.Arbitrary<string> => {
   if (format === "uuid") return fc.uuid();
   if (format === "ipv4") return fc.ipV4();
   if (format === "ipv6") return fc.ipV6();
@@ -99,9 +120,14 @@ const dictionariesOf = (
     },
   );
 
-const objectsOf = ({ properties = {}, required = [] }: JsonSchema, known: KnownValues): fc.Arbitrary<unknown> =>
+const objectsOf = (
+  { properties = {}, required = [] }: JsonSchema,
+  known: KnownValues,
+): fc.Arbitrary<unknown> =>
   fc.record(
-    Object.fromEntries(Object.entries(properties).map(([name, field]) => [name, valuesOf(field, known, name)])),
+    Object.fromEntries(
+      Object.entries(properties).map(([name, field]) => [name, valuesOf(field, known, name)]),
+    ),
     { requiredKeys: [...required] },
   );
 
@@ -178,7 +204,9 @@ export const spoiledOf = (values: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> 
 
 const spoil = (value: unknown, at: number, nasty: unknown, how: string): unknown => {
   if (typeof value !== "object" || value === null) return nasty;
-  const copy: Record<string, unknown> | unknown[] = Array.isArray(value) ? [...value] : { ...value };
+  const copy: Record<string, unknown> | unknown[] = Array.isArray(value)
+    ? [...value]
+    : { ...value };
   const keys = Object.keys(copy);
   const key = keys[at % (keys.length + 1)];
   if (key === undefined || how === "add") {
@@ -190,6 +218,11 @@ const spoil = (value: unknown, at: number, nasty: unknown, how: string): unknown
   }
   const deeper = Math.floor(at / (keys.length + 1));
   if (how === "remove") Reflect.deleteProperty(copy, key);
-  else Reflect.set(copy, key, deeper % 2 === 0 ? nasty : spoil(Reflect.get(copy, key), deeper, nasty, how));
+  else
+    Reflect.set(
+      copy,
+      key,
+      deeper % 2 === 0 ? nasty : spoil(Reflect.get(copy, key), deeper, nasty, how),
+    );
   return copy;
 };

@@ -19,18 +19,25 @@ export const takeBaseBackup = async (
   const client = new pg.Client({ connectionString: server.url() });
   await client.connect();
   try {
-    const { rows: settings } = await client.query<{ data_directory: string }>("show data_directory");
+    const { rows: settings } = await client.query<{ data_directory: string }>(
+      "show data_directory",
+    );
     const from = settings[0]?.data_directory ?? "";
     const { uid, gid, mode } = await stat(from);
     await client.query("select pg_backup_start('base backup', true)");
     // Fails when a file ends in the middle, which a base backup may ignore.
     await run("cp", ["-Rp", from, to]).catch(() => undefined);
-    const { rows } = await client.query<{ labelfile: string }>("select labelfile from pg_backup_stop(false)");
+    const { rows } = await client.query<{ labelfile: string }>(
+      "select labelfile from pg_backup_stop(false)",
+    );
     // Again, because a restore needs the WAL through the end of the backup.
     await rm(join(to, "pg_wal"), { recursive: true });
     await run("cp", ["-Rp", join(from, "pg_wal"), to]).catch(() => undefined);
     for (const name of ownFiles) await rm(join(to, name), { force: true });
-    for (const [name, text] of Object.entries({ backup_label: rows[0]?.labelfile ?? "", ...files })) {
+    for (const [name, text] of Object.entries({
+      backup_label: rows[0]?.labelfile ?? "",
+      ...files,
+    })) {
       await writeFile(join(to, name), text);
       await chown(join(to, name), uid, gid);
     }

@@ -31,7 +31,10 @@ export interface TestConversation {
 }
 
 /** Creates a conversation of the auditor. */
-export const createTestConversation = async (test: TestCore, as: PersonName = "auditor"): Promise<TestConversation> => {
+export const createTestConversation = async (
+  test: TestCore,
+  as: PersonName = "auditor",
+): Promise<TestConversation> => {
   const { body } = await test.api<{ id: string }>("POST", "/v1/chat/sessions", { as });
   const path = `/v1/chat/sessions/${body.id}`;
   return {
@@ -40,13 +43,17 @@ export const createTestConversation = async (test: TestCore, as: PersonName = "a
     ask: async (content, { as: asker = as, signal } = {}) => {
       const request = new Request(new URL(`${path}/messages`, "http://core.test"), {
         method: "POST",
-        headers: { "Content-Type": "application/json", Authorization: `Bearer ${await test.bridgeToken(asker)}` },
+        headers: {
+          "Content-Type": "application/json",
+          Authorization: `Bearer ${await test.bridgeToken(asker)}`,
+        },
         body: JSON.stringify({ content }),
         ...(signal ? { signal } : {}),
       });
       return openAnswer(await test.fetch(request));
     },
-    read: async () => (await test.api<v.InferOutput<typeof ChatConversation>>("GET", path, { as })).body,
+    read: async () =>
+      (await test.api<v.InferOutput<typeof ChatConversation>>("GET", path, { as })).body,
     receipts: async () => {
       const { body: file } = await test.api<ReceiptFile>("GET", `${path}/receipts`, { as });
       const { fault } = await verifyReceipts(file);
@@ -88,4 +95,6 @@ export const textOfEvents = (events: readonly ChatEvent[]): string =>
 
 /** Returns the names of events, without repeated `text_delta`. */
 export const namesOf = (events: readonly ChatEvent[]): string[] =>
-  events.map(({ event }) => event).filter((name, at, all) => name !== "text_delta" || all[at - 1] !== name);
+  events
+    .map(({ event }) => event)
+    .filter((name, at, all) => name !== "text_delta" || all[at - 1] !== name);

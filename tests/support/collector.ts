@@ -2,7 +2,12 @@ import { hash, KeyObject, sign } from "node:crypto";
 import { composeIdentity } from "../../proto/identity.ts";
 import { canonicalBody, type ProofPurpose, proofPayload } from "../../proto/management/proof.ts";
 import { decodePem } from "../../proto/pem.ts";
-import { createTestCsr, createTestKey, type TestKey, type TestKeyKind } from "../../scripts/lab/ca/test-pki.ts";
+import {
+  createTestCsr,
+  createTestKey,
+  type TestKey,
+  type TestKeyKind,
+} from "../../scripts/lab/ca/test-pki.ts";
 import type { Answer, Call, TestCore } from "./core.ts";
 
 /** An enrolled host of a test: its key and its certificate. */
@@ -55,7 +60,10 @@ export const enrollTestCollector = async (
 };
 
 /** Creates the collector of a key from the response of enroll or renew. */
-export const collectorOf = (key: TestKey, body: Readonly<Record<string, unknown>>): TestCollector => ({
+export const collectorOf = (
+  key: TestKey,
+  body: Readonly<Record<string, unknown>>,
+): TestCollector => ({
   identity: String(body.identity),
   identityId: String(body.identity_id),
   certificateId: String(body.certificate_id),
@@ -91,7 +99,10 @@ export const withProof = (
 ): Record<string, unknown> => {
   const data = payloadOf(collector, purpose, body);
   const privateKey = KeyObject.from(collector.key.pair.privateKey);
-  return { ...body, proof: sign(digests[collector.key.kind] ?? null, data, privateKey).toString("base64") };
+  return {
+    ...body,
+    proof: sign(digests[collector.key.kind] ?? null, data, privateKey).toString("base64"),
+  };
 };
 
 const paths = {

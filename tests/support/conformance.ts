@@ -12,7 +12,9 @@ export interface Seen {
 /** The patterns of routes: making them for each response would take as long as many responses. */
 const patterns = new Map<string, RegExp>();
 const patternOf = (route: string): RegExp => {
-  const pattern = patterns.get(route) ?? new RegExp(`^${route.replace(/[.]/g, "\\.").replace(/:[a-z_]+/g, "[^/]+")}$`);
+  const pattern =
+    patterns.get(route) ??
+    new RegExp(`^${route.replace(/[.]/g, "\\.").replace(/:[a-z_]+/g, "[^/]+")}$`);
   patterns.set(route, pattern);
   return pattern;
 };
@@ -35,7 +37,9 @@ export const undocumented = (
   const where = `${method} ${entry.path} returned ${status}`;
   if (contentType?.startsWith("application/problem+json")) {
     const code = (body as { code?: unknown }).code;
-    const known = problemsOf(entry).some((problem) => problem.status === status && problem.code === code);
+    const known = problemsOf(entry).some(
+      (problem) => problem.status === status && problem.code === code,
+    );
     return known ? undefined : `${where} ${String(code)}, which it does not list in its problems`;
   }
   const reply = entry.replies[status];

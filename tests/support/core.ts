@@ -8,8 +8,17 @@ import type { HttpContext, Peer } from "../../functions/http/request.ts";
 import type { Route } from "../../functions/http/route.ts";
 import { createMockInference } from "../../functions/inference/create-mock-inference.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { createNodeCryptography, createNodeSigningKey } from "../../functions/node/node-cryptography.ts";
-import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "../../functions/ops/checks.ts";
+import {
+  createNodeCryptography,
+  createNodeSigningKey,
+} from "../../functions/node/node-cryptography.ts";
+import {
+  databaseCheck,
+  directoryCheck,
+  disabledCheck,
+  licenseCheck,
+  signerCheck,
+} from "../../functions/ops/checks.ts";
 import { opsRoutesOf } from "../../functions/ops/index.ts";
 import { readAuthorities } from "../../functions/signer/authority.ts";
 import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
@@ -20,7 +29,13 @@ import { routesOf } from "../../functions/v1/index.ts";
 import type { Environment } from "../../kit/env.ts";
 import { untraced } from "../../kit/tracing/tracer.ts";
 import { createTestCa, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
-import { mintBridgeToken, type PersonName, people, seedPeople, testTenantId } from "../../scripts/lab/people.ts";
+import {
+  mintBridgeToken,
+  type PersonName,
+  people,
+  seedPeople,
+  testTenantId,
+} from "../../scripts/lab/people.ts";
 import { createTestClock, type TestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
@@ -57,7 +72,11 @@ export interface Answer<Body> {
  * Calls a route as a client does, through the whole app with its middleware and error translation. Rejects when the route does not
  * document the response.
  */
-export type Api = <Body = Record<string, unknown>>(method: string, path: string, call?: Call) => Promise<Answer<Body>>;
+export type Api = <Body = Record<string, unknown>>(
+  method: string,
+  path: string,
+  call?: Call,
+) => Promise<Answer<Body>>;
 
 /** A core on a database of its own, with a clock and entropy that the test controls. */
 export interface TestCore {
@@ -77,7 +96,10 @@ export interface TestCore {
   routes: readonly Route[];
   api: Api;
   /** The app itself, for requests that `api` cannot express. */
-  fetch(request: Request, call?: Pick<Call, "from" | "certificate" | "listener">): Promise<Response>;
+  fetch(
+    request: Request,
+    call?: Pick<Call, "from" | "certificate" | "listener">,
+  ): Promise<Response>;
   /** A bridge token for a seeded person; `claims` replace the usual ones. */
   bridgeToken(name: PersonName, claims?: Readonly<Record<string, unknown>>): Promise<string>;
   /** Drops the database. */
@@ -133,7 +155,11 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     return content;
   });
   const cryptography = createNodeCryptography();
-  const localCa = await createLocalCa({ authorities, key: createNodeSigningKey(ca.key.pem), cryptography });
+  const localCa = await createLocalCa({
+    authorities,
+    key: createNodeSigningKey(ca.key.pem),
+    cryptography,
+  });
   const signer = options.wrapSigner?.(localCa) ?? localCa;
   const entropy = createSeededEntropy();
   const clientCertificates = createClientCertificateReader({ authorities, cryptography });
@@ -164,15 +190,20 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const workerUrls = inject("workerUrls");
   const workerUrl = workerUrls?.[Number(process.env.VITEST_POOL_ID ?? 0) % workerUrls.length];
   if (workerUrl !== undefined && (options.core || options.routes))
-    throw new Error("the worker has no dependencies or routes of a test: list this file in vitest.workerd.config.ts");
-  const remoteSigner = workerUrl !== undefined && options.wrapSigner ? await serveSigner(signer) : null;
+    throw new Error(
+      "the worker has no dependencies or routes of a test: list this file in vitest.workerd.config.ts",
+    );
+  const remoteSigner =
+    workerUrl !== undefined && options.wrapSigner ? await serveSigner(signer) : null;
   const signerUrl = remoteSigner?.url ?? null;
   const fetchAs: FetchAs =
     workerUrl === undefined
       ? async (request, peer) => app.fetch(request, { peer })
       : createWorkerFetch(workerUrl, { env, ca, clock, log, observe, signerUrl });
-  const fetch: TestCore["fetch"] = (request, { from = "127.0.0.1", certificate = null, listener = "http" } = {}) =>
-    fetchAs(request, { remoteAddress: from, certificate, listener });
+  const fetch: TestCore["fetch"] = (
+    request,
+    { from = "127.0.0.1", certificate = null, listener = "http" } = {},
+  ) => fetchAs(request, { remoteAddress: from, certificate, listener });
   let minted = { sub: "", now: 0, token: Promise.resolve("") };
   const bridgeToken: TestCore["bridgeToken"] = (name, claims) => {
     const sub = people[name].userId;

@@ -1,7 +1,9 @@
 /** Parses records by RFC 4180, the header among them; lines end in CRLF. */
 const recordsOf = (text: string): string[][] => {
   const records: string[][] = [[]];
-  for (const [, quoted, plain = "", end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/g)) {
+  for (const [, quoted, plain = "", end] of text.matchAll(
+    /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/g,
+  )) {
     records.at(-1)?.push(quoted?.replaceAll('""', '"') ?? plain);
     if (end === "\r\n") records.push([]);
   }
@@ -12,7 +14,8 @@ const recordsOf = (text: string): string[][] => {
 export const readCsv = (text: string): Record<string, string>[] => {
   const [names = [], ...records] = recordsOf(text);
   return records.map((record) => {
-    if (record.length !== names.length) throw new Error(`a row of ${record.length} cells under ${names.length} names`);
+    if (record.length !== names.length)
+      throw new Error(`a row of ${record.length} cells under ${names.length} names`);
     return Object.fromEntries(names.map((name, place) => [name, record[place] ?? ""]));
   });
 };

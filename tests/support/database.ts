@@ -23,7 +23,9 @@ export interface TestDatabase {
 }
 
 /** Copies the migrated template, or another database that nobody is connected to, in some 20 ms. */
-export const createTestDatabase = async (from?: Pick<TestDatabase, "url">): Promise<TestDatabase> => {
+export const createTestDatabase = async (
+  from?: Pick<TestDatabase, "url">,
+): Promise<TestDatabase> => {
   const { maintenanceUrl, prefix, ...migrated } = inject("database");
   const template = from === undefined ? migrated.template : new URL(from.url).pathname.slice(1);
   const name = `${prefix}_${crypto.randomUUID().replaceAll("-", "")}`;

@@ -42,10 +42,19 @@ export const createBlockRunner = (dir: string) => {
   return (
     page: string,
     start: string,
-    { replacements = {}, env = {}, cwd = dir }: { replacements?: Replacements; env?: Replacements; cwd?: string } = {},
+    {
+      replacements = {},
+      env = {},
+      cwd = dir,
+    }: { replacements?: Replacements; env?: Replacements; cwd?: string } = {},
   ) => {
     const script = replaceTexts(blockOf(page, start), replacements);
-    const options = { cwd, env: { PATH: path, ...env }, encoding: "utf8", timeout: 60_000 } as const;
+    const options = {
+      cwd,
+      env: { PATH: path, ...env },
+      encoding: "utf8",
+      timeout: 60_000,
+    } as const;
     const { status, stdout, stderr } = spawnSync("sh", ["-euc", script], options);
     return { status, stdout, stderr };
   };

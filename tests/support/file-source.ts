@@ -3,7 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
 import type { Queue, QueueOptions } from "../../collector/queue/queue.ts";
-import { createFileSource, type FileSourceConfig } from "../../collector/sources/file/file-source.ts";
+import {
+  createFileSource,
+  type FileSourceConfig,
+} from "../../collector/sources/file/file-source.ts";
 import type { Source } from "../../collector/sources/source.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { createTestLog } from "../fakes/log.ts";
@@ -32,7 +35,13 @@ export const createTestFiles = () => {
   };
   const start = async (config: Partial<FileSourceConfig> = {}): Promise<void> => {
     source = createFileSource(
-      { include: [join(dir, "logs/*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] }, ...config },
+      {
+        include: [join(dir, "logs/*.log")],
+        exclude: [],
+        startAt: "beginning",
+        rules: { neverRead: [] },
+        ...config,
+      },
       {
         append: (...call) => append(...call),
         refused: (...call) => queue.accounts.refused(...call),
@@ -62,7 +71,10 @@ export const createTestFiles = () => {
       await queue.close();
       open(options);
     },
-    restart: async (config: Partial<FileSourceConfig> = {}, meanwhile: () => void = () => undefined): Promise<void> => {
+    restart: async (
+      config: Partial<FileSourceConfig> = {},
+      meanwhile: () => void = () => undefined,
+    ): Promise<void> => {
       await source?.stop();
       await queue.close();
       meanwhile();

@@ -29,7 +29,11 @@ export const figuresOf = (
   { summary }: Pick<FleetHealthReport, "summary">,
   facets: FleetFacets,
 ): Figure[] => {
-  const bars = [...layOutHeartbeats(facets).bars, ...layOutExpiry(facets, undefined).bars, ...layOutVersions(facets)];
+  const bars = [
+    ...layOutHeartbeats(facets).bars,
+    ...layOutExpiry(facets, undefined).bars,
+    ...layOutVersions(facets),
+  ];
   return [
     ...summaryFigures.map((figure) => ({
       name: figure.words,
@@ -46,7 +50,11 @@ export const figuresOf = (
       count: summary.by_state[state] ?? 0,
       filter: { ...filter, states: [state] },
     })),
-    ...bars.map((bar) => ({ name: bar.name, count: bar.count, filter: narrowFilter(filter, bar.filter) })),
+    ...bars.map((bar) => ({
+      name: bar.name,
+      count: bar.count,
+      filter: narrowFilter(filter, bar.filter),
+    })),
     ...exportKinds.map((kind) => ({
       name: `export ${kind}`,
       count: facets.exports[kind],
@@ -83,5 +91,7 @@ const parts: { [Part in keyof FleetFilter]: fc.Arbitrary<unknown> } = {
 export const seededFilter = fc
   .subarray(Object.keys(parts) as (keyof FleetFilter)[], { maxLength: 4 })
   .chain((names) =>
-    fc.record(Object.fromEntries(names.map((name) => [name, parts[name] ?? fc.constant(undefined)]))),
+    fc.record(
+      Object.fromEntries(names.map((name) => [name, parts[name] ?? fc.constant(undefined)])),
+    ),
   ) as fc.Arbitrary<FleetFilter>;

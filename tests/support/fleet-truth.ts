@@ -5,7 +5,9 @@ import type { SqlClient } from "../../functions/store/database/pool/sql-client.t
  * written from docs/fleet-health.md, for a fleet of `seedFleet`, whose unsupported versions it names.
  */
 export const readStates = async (sql: SqlClient): Promise<{ state: string; hosts: number }[]> =>
-  sql.unsafe(`${host} select state, count(*)::int as hosts from host group by state order by state`);
+  sql.unsafe(
+    `${host} select state, count(*)::int as hosts from host group by state order by state`,
+  );
 
 /** One row per enrolled host. */
 const host = `with used as (

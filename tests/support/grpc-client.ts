@@ -3,12 +3,15 @@ import * as grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type { TestClient, TestIngest } from "./ingest.ts";
 
-const definition = loadSync(fileURLToPath(new URL("../../proto/svc/ingest/v1/ingest.proto", import.meta.url)), {
-  keepCase: true,
-  longs: String,
-  defaults: true,
-  includeDirs: [fileURLToPath(new URL("../../proto", import.meta.url))],
-});
+const definition = loadSync(
+  fileURLToPath(new URL("../../proto/svc/ingest/v1/ingest.proto", import.meta.url)),
+  {
+    keepCase: true,
+    longs: String,
+    defaults: true,
+    includeDirs: [fileURLToPath(new URL("../../proto", import.meta.url))],
+  },
+);
 // biome-ignore lint/suspicious/noExplicitAny: what the loader makes has no static type
 const { IngestService } = (grpc.loadPackageDefinition(definition) as any).svc.ingest.v1;
 
@@ -30,11 +33,17 @@ export interface ForeignMessage {
 /** A gRPC client that shares no code with ours: grpc-js, with the .proto loaded at run time. */
 export interface ForeignClient extends grpc.Client {
   Forward(): grpc.ClientDuplexStream<unknown, ForeignMessage>;
-  Submit(request: unknown, callback: (error: grpc.ServiceError | null, response: ForeignMessage) => void): void;
+  Submit(
+    request: unknown,
+    callback: (error: grpc.ServiceError | null, response: ForeignMessage) => void,
+  ): void;
 }
 
 /** Connects with a client certificate, or without one. Close it. */
-export const connectForeign = (to: Pick<TestIngest, "port" | "caPem">, certificate?: TestClient): ForeignClient => {
+export const connectForeign = (
+  to: Pick<TestIngest, "port" | "caPem">,
+  certificate?: TestClient,
+): ForeignClient => {
   const credentials = grpc.credentials.createSsl(
     Buffer.from(to.caPem),
     certificate ? Buffer.from(certificate.key) : null,
@@ -64,7 +73,9 @@ export const openForward = (client: ForeignClient) => {
   const call = client.Forward();
   call.on("data", (message: ForeignMessage) => messages.push(message));
   const ended = new Promise<Ended>((resolve) => {
-    call.on("error", (error: grpc.ServiceError) => resolve({ messages, error: describeError(error) }));
+    call.on("error", (error: grpc.ServiceError) =>
+      resolve({ messages, error: describeError(error) }),
+    );
     call.on("end", () => setImmediate(resolve, { messages }));
   });
   return { call, messages, ended };

@@ -41,7 +41,10 @@ export interface HostProgram {
 
 /** The parts of `svc-collector diag` that tests read. */
 interface HostDiagnosis {
-  running: { forwarder: { last_error: string | null }; heartbeat: { last_error: string | null } } | null;
+  running: {
+    forwarder: { last_error: string | null };
+    heartbeat: { last_error: string | null };
+  } | null;
   queue: { records: number };
 }
 
@@ -85,7 +88,9 @@ export const createHostProgram = (deviceId: string, target: () => HostTarget): H
         "--config-dir",
         configDir,
         ...more,
-        ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
+        ...(process.geteuid?.() === 0
+          ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"]
+          : []),
       );
       expect(await run.exited, run.stderr).toBe(0);
     },

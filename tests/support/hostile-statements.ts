@@ -399,12 +399,13 @@ select public.set_limit(0.9)`,
 } as const;
 
 /** Statements that the parser refuses and the role alone refuses too, by kind. */
-export const hostileStatements: readonly { kind: string; statement: string }[] = Object.entries(byKind).flatMap(
-  ([kind, text]) =>
-    text
-      .trim()
-      .split("\n")
-      .map((statement) => ({ kind, statement })),
+export const hostileStatements: readonly { kind: string; statement: string }[] = Object.entries(
+  byKind,
+).flatMap(([kind, text]) =>
+  text
+    .trim()
+    .split("\n")
+    .map((statement) => ({ kind, statement })),
 );
 
 /**
@@ -439,4 +440,5 @@ export const refusedByParserOnly: readonly string[] = [
 ];
 
 /** A statement without end: only the timeout of the role ends it. */
-export const endlessStatement = "with recursive r as (select 1 as i union all select i from r) select count(*) from r";
+export const endlessStatement =
+  "with recursive r as (select 1 as i union all select i from r) select count(*) from r";

@@ -17,7 +17,10 @@ export const writeImageArchive = async (
   const archive = pack();
   archive.entry({ name: "oci-layout" }, '{"imageLayoutVersion":"1.0.0"}');
   archive.entry({ name: `blobs/sha256/${blobName}` }, manifest);
-  archive.entry({ name: "index.json" }, JSON.stringify({ manifests: [{ digest: `sha256:${digest}` }] }));
+  archive.entry(
+    { name: "index.json" },
+    JSON.stringify({ manifests: [{ digest: `sha256:${digest}` }] }),
+  );
   archive.finalize();
   await writeFile(path, await buffer(archive));
 };

@@ -3,9 +3,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Hono } from "hono";
 import type { HttpContext, HttpEnv } from "../../functions/http/request.ts";
-import { createIngest, type Ingest, type IngestNeeds } from "../../functions/ingest/create-ingest.ts";
+import {
+  createIngest,
+  type Ingest,
+  type IngestNeeds,
+} from "../../functions/ingest/create-ingest.ts";
 import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
-import { createPostgresSink, type PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
+import {
+  createPostgresSink,
+  type PostgresSinkNeeds,
+} from "../../functions/ingest/postgres-sink.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
 import {
   type IngestListener,
@@ -158,7 +165,11 @@ export const startTestIngest = async (
   });
   const app = new Hono<HttpEnv>().all("*", (c) => {
     const peer = ingestPeerOf(c as HttpContext);
-    return c.json({ path: c.req.path, listener: peer.listener, certificate: peer.certificate?.toHex() ?? null });
+    return c.json({
+      path: c.req.path,
+      listener: peer.listener,
+      certificate: peer.certificate?.toHex() ?? null,
+    });
   });
   const paths = Object.values(files);
   const tls = await loadFiles({ name: "ingest TLS", paths, log, load: () => readTlsFiles(files) });

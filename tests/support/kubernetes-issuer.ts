@@ -35,15 +35,26 @@ export const coreAudience = "https://core.example.com";
 export const collectorNamespace = "fleet-collector";
 
 /** Starts an issuer on loopback, over TLS with these credentials of `localhost`. */
-export const startKubernetesIssuer = async (tls?: { cert: string; key: string }): Promise<KubernetesIssuer> => {
+export const startKubernetesIssuer = async (tls?: {
+  cert: string;
+  key: string;
+}): Promise<KubernetesIssuer> => {
   let kid = 0;
-  const nextKey = async () => ({ kid: `key-${++kid}`, ...(await generateKeyPair("ES256", { extractable: true })) });
+  const nextKey = async () => ({
+    kid: `key-${++kid}`,
+    ...(await generateKeyPair("ES256", { extractable: true })),
+  });
   let key = await nextKey();
   let keysPath = "/openid/v1/jwks";
   const listen: RequestListener = async (request, response) => {
     const documents: Record<string, unknown> = {
-      "/.well-known/openid-configuration": { issuer: issuer.url, jwks_uri: `${issuer.url}${keysPath}` },
-      [keysPath]: { keys: [{ ...(await exportJWK(key.publicKey)), kid: key.kid, use: "sig", alg: "ES256" }] },
+      "/.well-known/openid-configuration": {
+        issuer: issuer.url,
+        jwks_uri: `${issuer.url}${keysPath}`,
+      },
+      [keysPath]: {
+        keys: [{ ...(await exportJWK(key.publicKey)), kid: key.kid, use: "sig", alg: "ES256" }],
+      },
     };
     const found = issuer.isDown ? undefined : documents[request.url ?? ""];
     response.writeHead(found === undefined ? 503 : 200, { "Content-Type": "application/json" });
@@ -63,8 +74,16 @@ export const startKubernetesIssuer = async (tls?: { cert: string; key: string })
       keysPath = `/moved${keysPath}`;
       key = await nextKey();
     },
-    sign: ({ node = "node-1", nodeUid = `uid of ${node}`, pod = "collector-x7", ...given }, now) => {
-      const { serviceAccount = "collector", audience = [coreAudience], ttlSeconds = 600, payload } = given;
+    sign: (
+      { node = "node-1", nodeUid = `uid of ${node}`, pod = "collector-x7", ...given },
+      now,
+    ) => {
+      const {
+        serviceAccount = "collector",
+        audience = [coreAudience],
+        ttlSeconds = 600,
+        payload,
+      } = given;
       const seconds = Math.floor(now / 1000);
       const claims = {
         iss: issuer.url,
@@ -82,7 +101,9 @@ export const startKubernetesIssuer = async (tls?: { cert: string; key: string })
         },
         ...payload,
       };
-      return new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid: key.kid }).sign(key.privateKey);
+      return new SignJWT(claims)
+        .setProtectedHeader({ alg: "ES256", kid: key.kid })
+        .sign(key.privateKey);
     },
     close: () => server.close(),
   };

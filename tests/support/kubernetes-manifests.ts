@@ -4,8 +4,14 @@ import { join } from "node:path";
 import { DaemonSet, type IDaemonSet } from "kubernetes-models/apps/v1/DaemonSet";
 import { Deployment, type IDeployment } from "kubernetes-models/apps/v1/Deployment";
 import { type IIngress, Ingress } from "kubernetes-models/networking.k8s.io/v1/Ingress";
-import { type INetworkPolicy, NetworkPolicy } from "kubernetes-models/networking.k8s.io/v1/NetworkPolicy";
-import { type IPodDisruptionBudget, PodDisruptionBudget } from "kubernetes-models/policy/v1/PodDisruptionBudget";
+import {
+  type INetworkPolicy,
+  NetworkPolicy,
+} from "kubernetes-models/networking.k8s.io/v1/NetworkPolicy";
+import {
+  type IPodDisruptionBudget,
+  PodDisruptionBudget,
+} from "kubernetes-models/policy/v1/PodDisruptionBudget";
 import type { IContainer } from "kubernetes-models/v1/Container";
 import { type INamespace, Namespace } from "kubernetes-models/v1/Namespace";
 import type { IPodSpec } from "kubernetes-models/v1/PodSpec";
@@ -71,11 +77,15 @@ export const validateManifest = (data: ManifestData): void => {
 /** How the types of a kind are named, by the version of Kubernetes; without a name: the newest that a package has. */
 const typesOf = {
   "1.30": (apiVersion: string, kind: string) => {
-    const [group, version] = apiVersion.includes("/") ? apiVersion.split("/") : ["core", apiVersion];
+    const [group, version] = apiVersion.includes("/")
+      ? apiVersion.split("/")
+      : ["core", apiVersion];
     return `import("kubernetes-types/${group?.split(".")[0]}/${version}").${kind}`;
   },
-  "1.33": (apiVersion: string, kind: string) => `import("kubernetes-models-1.33/${apiVersion}/${kind}").I${kind}`,
-  newest: (apiVersion: string, kind: string) => `import("kubernetes-models/${apiVersion}/${kind}").I${kind}`,
+  "1.33": (apiVersion: string, kind: string) =>
+    `import("kubernetes-models-1.33/${apiVersion}/${kind}").I${kind}`,
+  newest: (apiVersion: string, kind: string) =>
+    `import("kubernetes-models/${apiVersion}/${kind}").I${kind}`,
 };
 
 /** The versions of Kubernetes whose types `unknownKeys` has. */
@@ -94,15 +104,27 @@ export const unknownKeys = (
     return `export const manifest${index}: ${typesOf[of](apiVersion, kind)} = ${JSON.stringify({ apiVersion, kind, ...rest }, null, 1)};`;
   });
   writeFileSync(join(folder.path, "manifests.ts"), lines.join("\n"));
-  const compilerOptions = { noEmit: true, strict: true, skipLibCheck: true, module: "preserve", types: [] };
-  writeFileSync(join(folder.path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["manifests.ts"] }));
-  return spawnSync("node_modules/.bin/tsc", ["-p", folder.path, "--pretty", "false"], { encoding: "utf8" }).stdout;
+  const compilerOptions = {
+    noEmit: true,
+    strict: true,
+    skipLibCheck: true,
+    module: "preserve",
+    types: [],
+  };
+  writeFileSync(
+    join(folder.path, "tsconfig.json"),
+    JSON.stringify({ compilerOptions, files: ["manifests.ts"] }),
+  );
+  return spawnSync("node_modules/.bin/tsc", ["-p", folder.path, "--pretty", "false"], {
+    encoding: "utf8",
+  }).stdout;
 };
 
 /** Returns the pod of the Deployment or DaemonSet with this name. */
 export const podOf = ({ data }: Pick<ManifestFolder, "data">, name: string): IPodSpec => {
   const pods = data.flatMap((manifest) =>
-    (manifest.kind === "Deployment" || manifest.kind === "DaemonSet") && manifest.metadata?.name === name
+    (manifest.kind === "Deployment" || manifest.kind === "DaemonSet") &&
+    manifest.metadata?.name === name
       ? [manifest.spec?.template.spec]
       : [],
   );
@@ -112,7 +134,9 @@ export const podOf = ({ data }: Pick<ManifestFolder, "data">, name: string): IPo
 
 /** Returns a container or init container of a pod. */
 export const containerOf = (pod: IPodSpec, name: string): IContainer => {
-  const container = [...pod.containers, ...(pod.initContainers ?? [])].find((entry) => entry.name === name);
+  const container = [...pod.containers, ...(pod.initContainers ?? [])].find(
+    (entry) => entry.name === name,
+  );
   if (container === undefined) throw new Error(`no container ${name}`);
   return container;
 };

@@ -21,7 +21,11 @@ const bodies: { purpose: ProofPurpose; body: Record<string, unknown> }[] = [
   { purpose: "config_desired", body: { sent_at: "2026-11-20T12:00:00.000Z" } },
   {
     purpose: "renew",
-    body: { sent_at: "2026-11-20T12:00:00.001Z", csr_pem: "-----BEGIN …\n", collector_version: "1.0.0" },
+    body: {
+      sent_at: "2026-11-20T12:00:00.001Z",
+      csr_pem: "-----BEGIN …\n",
+      collector_version: "1.0.0",
+    },
   },
   {
     purpose: "heartbeat",
@@ -46,7 +50,11 @@ const keys = [
   { kind: "ed25519", algorithm: "ed25519", digest: null, wrong: null },
 ] as const;
 
-const vectorsOf = async (ca: TestCa, key: TestKey, { algorithm, digest, wrong }: (typeof keys)[number]) => {
+const vectorsOf = async (
+  ca: TestCa,
+  key: TestKey,
+  { algorithm, digest, wrong }: (typeof keys)[number],
+) => {
   const der = await issueTestCertificate({ ca, key, uri: identity });
   const privateKey = KeyObject.from(key.pair.privateKey);
   return bodies.map(({ purpose, body }) => {
@@ -59,7 +67,9 @@ const vectorsOf = async (ca: TestCa, key: TestKey, { algorithm, digest, wrong }:
     };
     const data = Buffer.from(proofPayload(input));
     const good = sign(digest, data, privateKey);
-    const other = Buffer.from(proofPayload({ ...input, purpose: purpose === "renew" ? "heartbeat" : "renew" }));
+    const other = Buffer.from(
+      proofPayload({ ...input, purpose: purpose === "renew" ? "heartbeat" : "renew" }),
+    );
     const refused: { why: string; proof: Buffer }[] = [
       { why: "empty", proof: Buffer.alloc(0) },
       { why: "truncated", proof: good.subarray(0, -1) },
@@ -72,7 +82,10 @@ const vectorsOf = async (ca: TestCa, key: TestKey, { algorithm, digest, wrong }:
     ];
     if (digest !== null) {
       refused.push(
-        { why: "P1363 instead of DER", proof: sign(digest, data, { key: privateKey, dsaEncoding: "ieee-p1363" }) },
+        {
+          why: "P1363 instead of DER",
+          proof: sign(digest, data, { key: privateKey, dsaEncoding: "ieee-p1363" }),
+        },
         { why: `${wrong} instead of ${digest}`, proof: sign(wrong, data, privateKey) },
       );
     }

@@ -12,7 +12,11 @@ import { sampleImageDigest, writeImageArchive } from "./image-archive.ts";
 export const { privateKey: sampleReleaseKey } = generateKeyPairSync("ed25519");
 
 /** Files of a release that the manifest does not list. */
-const unlistedFiles = ["docs/index.html", "deploy/compose.yaml", "deploy/packaging/systemd/svc-server.service"];
+const unlistedFiles = [
+  "docs/index.html",
+  "deploy/compose.yaml",
+  "deploy/packaging/systemd/svc-server.service",
+];
 
 /** A mirror bundle of one artifact and one image, beside its `release`, its `images` and the public key. */
 export interface SampleBundle {
@@ -21,7 +25,11 @@ export interface SampleBundle {
   /** Writes another version and its bundle into folders of `dir`; returns the bundle's. */
   write(version: string, releaseName: string, name: string): Promise<string>;
   /** Runs `svc-release-manifest verify`. */
-  verify(key?: string, folder?: string, ...flags: string[]): Promise<{ code: number; stdout: string; stderr: string }>;
+  verify(
+    key?: string,
+    folder?: string,
+    ...flags: string[]
+  ): Promise<{ code: number; stdout: string; stderr: string }>;
 }
 
 /** Writes a sample bundle of 0.2.0 below `dir`. */
@@ -40,9 +48,14 @@ export const writeSampleBundle = async (dir: string): Promise<SampleBundle> => {
   const bundle = await write("0.2.0", "release", "mirror");
   const verify: SampleBundle["verify"] = async (key = publicKey, folder = bundle, ...flags) => {
     const printed = { stdout: "", stderr: "" };
-    const sink = (name: keyof typeof printed) => ({ write: (text: string) => (printed[name] += text) });
+    const sink = (name: keyof typeof printed) => ({
+      write: (text: string) => (printed[name] += text),
+    });
     const args = ["verify", folder, "--key", key, ...flags];
-    return { code: await runManifestCommand(args, { stdout: sink("stdout"), stderr: sink("stderr") }), ...printed };
+    return {
+      code: await runManifestCommand(args, { stdout: sink("stdout"), stderr: sink("stderr") }),
+      ...printed,
+    };
   };
   return { bundle, publicKey, write, verify };
 };
@@ -66,7 +79,10 @@ const writeSampleRelease = async (release: string, version: string): Promise<voi
     images: [{ name: "core", ref: `svc-core:0.2.0@sha256:${sampleImageDigest}` }],
   });
   await writeFile(join(release, "release-manifest.json"), printManifest(manifest));
-  await writeFile(join(release, "provenance.json"), printProvenance(manifest, { commit: "c0ffee", files: {} }));
+  await writeFile(
+    join(release, "provenance.json"),
+    printProvenance(manifest, { commit: "c0ffee", files: {} }),
+  );
   await writeChecksums(release);
   // Nobody listed it, so it is not signed.
   await writeFile(join(release, "stray"), "x");

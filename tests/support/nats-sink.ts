@@ -1,7 +1,10 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { readStreamBlock } from "../../functions/export/stream-block.ts";
-import { createNatsSink, type NatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
+import {
+  createNatsSink,
+  type NatsSink,
+} from "../../functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
 import type { PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
@@ -76,13 +79,21 @@ export interface StoredMessage {
 }
 
 /** Reads the blocks of a stream in its order, without fences. Throws for a message that is no block. */
-export const readStream = async (nats: RunningNats, stream = streamSettings.stream): Promise<StoredMessage[]> => {
+export const readStream = async (
+  nats: RunningNats,
+  stream = streamSettings.stream,
+): Promise<StoredMessage[]> => {
   const messages: StoredMessage[] = [];
   const { state } = await nats.manager.streams.info(stream);
   if (state.messages === 0) return messages;
   // A cluster whose leader was killed answers no request about consumers for some seconds. Also chaos reads, which is no test of vitest.
   const signal = AbortSignal.timeout(60_000);
-  const waiting = { what: "the stream has a consumer", clock: systemClock, signal, timeoutMs: 60_000 };
+  const waiting = {
+    what: "the stream has a consumer",
+    clock: systemClock,
+    signal,
+    timeoutMs: 60_000,
+  };
   // Replicas can differ, and a consumer reads that of its node; core serves what the leader has.
   const consumer = await waitUntil(waiting, async () => {
     const settings = { ack_policy: AckPolicy.None, inactive_threshold: 60_000_000_000 };

@@ -1,7 +1,12 @@
 import { sql } from "drizzle-orm";
 import { createTestCsr, createTestKey, type TestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { type Answer, createTestCore, type TestCore } from "./core.ts";
-import { coreAudience, type KubernetesIssuer, startKubernetesIssuer, type TokenPod } from "./kubernetes-issuer.ts";
+import {
+  coreAudience,
+  type KubernetesIssuer,
+  startKubernetesIssuer,
+  type TokenPod,
+} from "./kubernetes-issuer.ts";
 
 /** The prefix of the identities of nodes. */
 export const nodePrefix = "spiffe://fleet.test/node/";
@@ -33,15 +38,21 @@ export interface NodeDeployment {
   /** Returns the audit events of an address. */
   eventsFrom(
     address: string,
-  ): Promise<readonly { outcome: string; reason: string | null; details: Record<string, unknown> }[]>;
+  ): Promise<
+    readonly { outcome: string; reason: string | null; details: Record<string, unknown> }[]
+  >;
   close(): Promise<void>;
 }
 
 /** Starts the clusters on loopback, and creates the core. */
 export const createNodeDeployment = async (): Promise<NodeDeployment> => {
   const [cluster, other] = await Promise.all([startKubernetesIssuer(), startKubernetesIssuer()]);
-  const issuers = [cluster, other].map(({ url }) => `{ issuer: "${url}", audience: "${coreAudience}" }`);
-  const test = await createTestCore({ env: { SVC_WORKLOAD_ISSUERS: `issuers: [${issuers.join(", ")}]` } });
+  const issuers = [cluster, other].map(
+    ({ url }) => `{ issuer: "${url}", audience: "${coreAudience}" }`,
+  );
+  const test = await createTestCore({
+    env: { SVC_WORKLOAD_ISSUERS: `issuers: [${issuers.join(", ")}]` },
+  });
   const { api, clock, db } = test;
   const path = "/v1/collector/enrollment-policies";
   let names = 0;
@@ -70,12 +81,26 @@ export const createNodeDeployment = async (): Promise<NodeDeployment> => {
     forgetPolicies: () => db.execute(sql`update enrollment_policy set workload = null`),
     tokenOf: (pod = {}, from = cluster) => from.sign(pod, clock.now()),
     enroll: async (token, deviceId, { key, from } = {}) => {
-      const csr_pem = await createTestCsr({ key: key ?? (await createTestKey()), uri: nodePrefix + deviceId });
-      const body = { csr_pem, device_id: deviceId, platform: "linux/amd64", collector_version: "1.0.0" };
-      return api("POST", "/v1/collector/enroll", { as: { bearer: token }, body, from: from ?? addressOf() });
+      const csr_pem = await createTestCsr({
+        key: key ?? (await createTestKey()),
+        uri: nodePrefix + deviceId,
+      });
+      const body = {
+        csr_pem,
+        device_id: deviceId,
+        platform: "linux/amd64",
+        collector_version: "1.0.0",
+      };
+      return api("POST", "/v1/collector/enroll", {
+        as: { bearer: token },
+        body,
+        from: from ?? addressOf(),
+      });
     },
     eventsFrom: (address) =>
-      db.execute(sql`select outcome, reason, details from audit_event where remote_addr = ${address} order by id`),
+      db.execute(
+        sql`select outcome, reason, details from audit_event where remote_addr = ${address} order by id`,
+      ),
     close: async () => {
       for (const issuer of [cluster, other]) issuer.close();
       await test.close();

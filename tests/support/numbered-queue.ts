@@ -44,9 +44,15 @@ export const createNumberedQueue = (options: {
   const frameAfter = (previousSequence: bigint) => {
     const envelopes = Array.from({ length: envelopesOfFrame }, (_, index) => {
       const sequence = previousSequence + BigInt(index + 1);
-      return { sequence, kind: "numbered", payload: new TextEncoder().encode(`${hostId} ${sequence}`) };
+      return {
+        sequence,
+        kind: "numbered",
+        payload: new TextEncoder().encode(`${hostId} ${sequence}`),
+      };
     });
-    return { message: { case: "frame" as const, value: { hostId, queueId, previousSequence, envelopes } } };
+    return {
+      message: { case: "frame" as const, value: { hostId, queueId, previousSequence, envelopes } },
+    };
   };
 
   const connect = async (port: number): Promise<void> => {

@@ -1,5 +1,9 @@
 import { createServer, type IncomingMessage } from "node:http";
-import { createServer as createHttp2Server, createSecureServer, type ServerHttp2Stream } from "node:http2";
+import {
+  createServer as createHttp2Server,
+  createSecureServer,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo, Server } from "node:net";
 import { gunzipSync, gzipSync } from "node:zlib";
@@ -45,7 +49,10 @@ export interface OtlpBackend {
 
 /** Starts a backend on `ports`, or free ones. */
 export const startOtlpBackend = async (
-  options: { tls?: { key: string; cert: string; ca: string }; ports?: readonly [number, number] } = {},
+  options: {
+    tls?: { key: string; cert: string; ca: string };
+    ports?: readonly [number, number];
+  } = {},
 ): Promise<OtlpBackend> => {
   const tls = options.tls && { ...options.tls, requestCert: true, rejectUnauthorized: true };
   const backend: Pick<OtlpBackend, "calls" | "accepted" | "answer"> = {
@@ -65,10 +72,18 @@ export const startOtlpBackend = async (
     const body = await read(request);
     const signal = request.url?.split("/").at(-1) as OtlpCall["signal"];
     const isGzip = request.headers["content-encoding"] === "gzip";
-    const answer = await receive({ signal, body: isGzip ? gunzipSync(body) : body, headers: request.headers });
+    const answer = await receive({
+      signal,
+      body: isGzip ? gunzipSync(body) : body,
+      headers: request.headers,
+    });
     if (answer === "hang") return;
     if (answer === "reset") return void request.socket.destroy();
-    const { http = 200, headers = {}, body: reply = new Uint8Array() } = answer === "accept" ? {} : answer;
+    const {
+      http = 200,
+      headers = {},
+      body: reply = new Uint8Array(),
+    } = answer === "accept" ? {} : answer;
     response.writeHead(http, { "content-type": "application/x-protobuf", ...headers }).end(reply);
   };
   const onStream = async (stream: ServerHttp2Stream, headers: OtlpCall["headers"]) => {
@@ -81,10 +96,18 @@ export const startOtlpBackend = async (
     const answer = await receive({ signal, body: isGzip ? gunzipSync(message) : message, headers });
     if (answer === "hang" || stream.destroyed) return;
     if (answer === "reset") return void stream.session?.destroy();
-    const { http = 200, grpc = 0, trailers = {}, body: reply = new Uint8Array() } = answer === "accept" ? {} : answer;
+    const {
+      http = 200,
+      grpc = 0,
+      trailers = {},
+      body: reply = new Uint8Array(),
+    } = answer === "accept" ? {} : answer;
     // As grpc-go does, in the encoding of the request.
     const encoding = isGzip ? { "grpc-encoding": "gzip" } : {};
-    stream.respond({ ":status": http, "content-type": "application/grpc", ...encoding }, { waitForTrailers: true });
+    stream.respond(
+      { ":status": http, "content-type": "application/grpc", ...encoding },
+      { waitForTrailers: true },
+    );
     stream.on("wantTrailers", () =>
       stream.sendTrailers(http === 200 ? { "grpc-status": String(grpc), ...trailers } : {}),
     );
@@ -94,7 +117,10 @@ export const startOtlpBackend = async (
     stream.end(grpc === 0 && http === 200 ? Buffer.concat([prefix, sent]) : undefined);
   };
   const http = tls ? createHttpsServer(tls) : createServer();
-  http.on("request", (request, response) => void onHttp(request, response).catch(() => response.destroy()));
+  http.on(
+    "request",
+    (request, response) => void onHttp(request, response).catch(() => response.destroy()),
+  );
   const grpc = tls ? createSecureServer(tls) : createHttp2Server();
   grpc.on(
     "stream",
@@ -109,11 +135,13 @@ export const startOtlpBackend = async (
   const [httpPort = 0, grpcPort = 0] = options.ports ?? [];
   await Promise.all([listen(http, httpPort), listen(grpc as unknown as Server, grpcPort)]);
   const scheme = tls ? "https" : "http";
-  const url = (server: unknown) => `${scheme}://127.0.0.1:${((server as Server).address() as AddressInfo).port}`;
+  const url = (server: unknown) =>
+    `${scheme}://127.0.0.1:${((server as Server).address() as AddressInfo).port}`;
   return Object.assign(backend, {
     httpUrl: url(http),
     grpcUrl: url(grpc),
-    lines: () => backend.accepted.flatMap(({ signal, body }) => (signal === "logs" ? linesOf(body) : [])),
+    lines: () =>
+      backend.accepted.flatMap(({ signal, body }) => (signal === "logs" ? linesOf(body) : [])),
     spanNames: () =>
       backend.accepted.flatMap(({ signal, body }) =>
         signal === "traces" ? spansOf(body).map(({ name }) => name) : [],
@@ -129,7 +157,9 @@ export const startOtlpBackend = async (
 /** Returns the log records of an export request. */
 export const logRecordsOf = (body: Uint8Array) =>
   fromBinary(ExportLogsServiceRequestSchema, body).resourceLogs.flatMap(({ resource, scopeLogs }) =>
-    scopeLogs.flatMap(({ scope, logRecords }) => logRecords.map((record) => ({ resource, scope, record }))),
+    scopeLogs.flatMap(({ scope, logRecords }) =>
+      logRecords.map((record) => ({ resource, scope, record })),
+    ),
   );
 
 const linesOf = (body: Uint8Array): string[] =>

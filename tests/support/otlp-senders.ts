@@ -19,12 +19,26 @@ const timeoutMs = 60_000;
 /** Third-party senders that retry a rejected request by themselves. */
 export const patientSenders: Readonly<Record<string, OtlpSender>> = {
   "the OpenTelemetry SDK over HTTP/protobuf": ({ http }, names) =>
-    sendBySdk(new HttpExporter({ url: `http://${http}/v1/traces`, timeoutMillis: timeoutMs }), names),
+    sendBySdk(
+      new HttpExporter({ url: `http://${http}/v1/traces`, timeoutMillis: timeoutMs }),
+      names,
+    ),
   "OTLP/JSON posted by curl --retry": async ({ http }, names) => {
-    const options = ["--fail", "--silent", "--retry", "9", "--header", "content-type: application/json"];
-    await promisify(execFile)("curl", [...options, "--data", jsonRequest(names), `http://${http}/v1/traces`], {
-      timeout: timeoutMs,
-    });
+    const options = [
+      "--fail",
+      "--silent",
+      "--retry",
+      "9",
+      "--header",
+      "content-type: application/json",
+    ];
+    await promisify(execFile)(
+      "curl",
+      [...options, "--data", jsonRequest(names), `http://${http}/v1/traces`],
+      {
+        timeout: timeoutMs,
+      },
+    );
   },
   "gRPC with a retry policy": async ({ grpc = "" }, names) => {
     await exportByGrpc(grpc, traceRequest(names), { "grpc.service_config": retryPolicy });
@@ -59,7 +73,9 @@ const jsonRequest = (names: readonly string[]): string =>
   JSON.stringify({
     resourceSpans: [
       {
-        resource: { attributes: [{ key: "telemetry.sdk.language", value: { stringValue: "python" } }] },
+        resource: {
+          attributes: [{ key: "telemetry.sdk.language", value: { stringValue: "python" } }],
+        },
         scopeSpans: [
           {
             scope: { name: "tests" },

@@ -23,7 +23,12 @@ export interface TestOtlp {
   /** Calls `exportByGrpc` with this source. */
   exportByGrpc(payload: Uint8Array, service?: string): Promise<Uint8Array>;
   /** Sends an OTLP/HTTP request, as protobuf by default. */
-  post(path: string, body: BodyInit, headers?: Record<string, string>, method?: string): Promise<Response>;
+  post(
+    path: string,
+    body: BodyInit,
+    headers?: Record<string, string>,
+    method?: string,
+  ): Promise<Response>;
   close(): Promise<void>;
 }
 
@@ -56,8 +61,10 @@ export const startTestOtlp = async (
     queue,
     appends: () => appends,
     envelopes: () => readAll(queue),
-    spanNames: () => readAll(queue).flatMap(({ payload }) => spansOf(payload).map(({ name }) => name)),
-    exportByGrpc: (payload, service) => exportByGrpc(source.addresses.grpc ?? "", payload, {}, service),
+    spanNames: () =>
+      readAll(queue).flatMap(({ payload }) => spansOf(payload).map(({ name }) => name)),
+    exportByGrpc: (payload, service) =>
+      exportByGrpc(source.addresses.grpc ?? "", payload, {}, service),
     post: (path, body, headers = {}, method = "POST") =>
       fetch(`http://${source.addresses.http}${path}`, {
         method,
@@ -85,9 +92,16 @@ export const traceRequest = (names: readonly string[]) =>
     create(ExportTraceServiceRequestSchema, {
       resourceSpans: [
         {
-          resource: { attributes: [{ key: "service.name", value: { value: { case: "stringValue", value: "shop" } } }] },
+          resource: {
+            attributes: [
+              { key: "service.name", value: { value: { case: "stringValue", value: "shop" } } },
+            ],
+          },
           scopeSpans: [
-            { scope: { name: "scope" }, spans: names.map((name) => ({ name, traceId: new Uint8Array(16) })) },
+            {
+              scope: { name: "scope" },
+              spans: names.map((name) => ({ name, traceId: new Uint8Array(16) })),
+            },
           ],
           schemaUrl: "https://schema.test",
         },

@@ -32,13 +32,20 @@ export const startPgBouncer = async (
     mode,
     roles = [],
     settings = {},
-  }: { mode: PoolMode; roles?: readonly string[]; settings?: Readonly<Record<string, string | number>> },
+  }: {
+    mode: PoolMode;
+    roles?: readonly string[];
+    settings?: Readonly<Record<string, string | number>>;
+  },
 ): Promise<RunningPgBouncer> => {
   await installPackage("pgbouncer", program);
   const { hostname, port, username, password } = new URL(databaseUrl);
   const dir = await mkdtemp(join(tmpdir(), "svc-pgbouncer-"));
   const [listenPort = 0] = await findPorts(1, systemEntropy);
-  const users = [`"${username}" "${decodeURIComponent(password)}"`, ...roles.map((role) => `"${role}" ""`)];
+  const users = [
+    `"${username}" "${decodeURIComponent(password)}"`,
+    ...roles.map((role) => `"${role}" ""`),
+  ];
   const files = { config: join(dir, "pgbouncer.ini"), users: join(dir, "users.txt") };
   const chosen = {
     listen_addr: "127.0.0.1",
@@ -53,7 +60,9 @@ export const startPgBouncer = async (
   await writeFile(files.users, users.join("\n"));
   await writeFile(
     files.config,
-    `[databases]\n* = host=${decodeURIComponent(hostname)} port=${port || 5432}\n[pgbouncer]\n${Object.entries(chosen)
+    `[databases]\n* = host=${decodeURIComponent(hostname)} port=${port || 5432}\n[pgbouncer]\n${Object.entries(
+      chosen,
+    )
       .map(([name, value]) => `${name} = ${value}\n`)
       .join("")}`,
   );
@@ -61,7 +70,10 @@ export const startPgBouncer = async (
   const owner = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
   if (owner.uid !== undefined)
     for (const path of [dir, files.config, files.users]) await chown(path, owner.uid, owner.gid);
-  const child = spawn(program, ["-q", files.config], { stdio: ["ignore", "ignore", "pipe"], ...owner });
+  const child = spawn(program, ["-q", files.config], {
+    stdio: ["ignore", "ignore", "pipe"],
+    ...owner,
+  });
   let stderr = "";
   child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
     stderr += chunk;
@@ -75,7 +87,13 @@ export const startPgBouncer = async (
   const dead = new AbortController();
   void exited.then(() => dead.abort(new Error(`pgbouncer ended: ${stderr}`)));
   await waitUntil(
-    { what: "pgbouncer listens", clock: systemClock, signal: dead.signal, everyMs: 10, timeoutMs: 60_000 },
+    {
+      what: "pgbouncer listens",
+      clock: systemClock,
+      signal: dead.signal,
+      everyMs: 10,
+      timeoutMs: 60_000,
+    },
     async () => (await isListening(`127.0.0.1:${listenPort}`)) || undefined,
   ).catch(async (error) => {
     await stop();

@@ -27,10 +27,14 @@ interface PlannedStep {
 
 /** Starts web and core with two hosts of `env: prod`, and an admin with directories of files. */
 export const createPlanTest = async () => {
-  const { web, adminAt, ...test } = await startTestAdmin({ core: { env: { SVC_WATCH_RECEIVERS: receivers } } });
+  const { web, adminAt, ...test } = await startTestAdmin({
+    core: { env: { SVC_WATCH_RECEIVERS: receivers } },
+  });
   const { core, clock } = web;
   /** Runs before each request of svc-admin, which is not sent if it throws. */
-  const hooks: { before: (method: string, path: string) => Promise<void> | void } = { before: () => undefined };
+  const hooks: { before: (method: string, path: string) => Promise<void> | void } = {
+    before: () => undefined,
+  };
   const admin = adminAt({
     clock,
     fetch: async (input, init) => {
@@ -77,17 +81,23 @@ export const createPlanTest = async () => {
     run: async (command: "plan" | "apply", dir: string, ...args: string[]) => {
       const { exitCode, out, err } = await admin.run(command, dir, ...args, "-o", "json", "--yes");
       const steps = out === "" ? [] : (JSON.parse(out).steps as PlannedStep[]);
-      const brief = steps.map(({ action, kind, drift }) => `${action} ${kind}${drift ? " drift" : ""}`);
+      const brief = steps.map(
+        ({ action, kind, drift }) => `${action} ${kind}${drift ? " drift" : ""}`,
+      );
       return { exitCode, err, steps, brief };
     },
     countAuditEvents: async () =>
-      Number((await core.db.execute<{ n: number }>(sql`select count(*)::int as n from audit_event`))[0]?.n),
+      Number(
+        (await core.db.execute<{ n: number }>(sql`select count(*)::int as n from audit_event`))[0]
+          ?.n,
+      ),
     watchNamed: async (name: string) => {
       const path = "/v1/collector/watches?limit=1000";
       const { body } = await core.api<{ items: Watch[] }>("GET", path, { as: "auditor" });
       return body.items.find((watch) => watch.name === name);
     },
     contentOf: async (set: string) =>
-      (await core.api<AppliedSet>("GET", `/v1/collector/applied-sets/${set}`, { as: "auditor" })).body.content,
+      (await core.api<AppliedSet>("GET", `/v1/collector/applied-sets/${set}`, { as: "auditor" }))
+        .body.content,
   };
 };

@@ -36,7 +36,10 @@ export const startProgram = (
   node = process.execPath,
 ): Program => {
   const file = path === "functions/main.ts" && args.length === 0 ? (otherCore ?? path) : path;
-  const child = spawn(node, [programFile(file), ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(node, [programFile(file), ...args], {
+    env,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   const program: Program = {
     child,
     records: [],
@@ -56,12 +59,16 @@ export const startProgram = (
 };
 
 /** Waits for the first record with this message; throws after 90 seconds, or when the program has ended without it. */
-export const logged = async (program: Program, message: string): Promise<Record<string, unknown>> => {
+export const logged = async (
+  program: Program,
+  message: string,
+): Promise<Record<string, unknown>> => {
   const deadline = Date.now() + 90_000;
   for (;;) {
     const record = program.records.find(({ msg }) => msg === message);
     if (record !== undefined) return record;
-    if (Date.now() > deadline || program.hasExited) throw new Error(`no ${message}: ${program.stderr}`);
+    if (Date.now() > deadline || program.hasExited)
+      throw new Error(`no ${message}: ${program.stderr}`);
     await systemClock.sleep(20);
   }
 };

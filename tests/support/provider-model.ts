@@ -7,7 +7,11 @@ import { Secret } from "../../kit/secret.ts";
 import { createTestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestLog } from "../fakes/log.ts";
-import { type ModelProvider, type ScriptedReply, startModelProvider } from "../fakes/model-provider.ts";
+import {
+  type ModelProvider,
+  type ScriptedReply,
+  startModelProvider,
+} from "../fakes/model-provider.ts";
 
 const providers: ModelProvider[] = [];
 afterEach(() => Promise.all(providers.splice(0).map((provider) => provider.close())));
@@ -39,7 +43,11 @@ export const setUpProvider = async (
         {
           name: "query_sql",
           description: "Runs one SELECT.",
-          parameters: { type: "object", properties: { statement: { type: "string" } }, required: ["statement"] },
+          parameters: {
+            type: "object",
+            properties: { statement: { type: "string" } },
+            required: ["statement"],
+          },
         },
       ],
       signal: new AbortController().signal,
@@ -59,7 +67,10 @@ export const textOf = (parts: readonly InferencePart[]): string =>
   parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 
 /** Returns the `inference_failed` that a round ended with, after checking that neither it nor the log holds a secret. */
-export const failureOf = async (ended: Promise<void>, log: ReturnType<typeof createTestLog>): Promise<Problem> => {
+export const failureOf = async (
+  ended: Promise<void>,
+  log: ReturnType<typeof createTestLog>,
+): Promise<Problem> => {
   const problem = await ended.then(
     () => expect.unreachable("the round succeeded"),
     (error: unknown) => error,

@@ -109,5 +109,9 @@ export const startProxy = async (
       await stop();
       throw error;
     });
-  return { url: `https://localhost:${httpsPort}`, ingestEndpoint: `localhost:${ingestProxyPort}`, stop };
+  return {
+    url: `https://localhost:${httpsPort}`,
+    ingestEndpoint: `localhost:${ingestProxyPort}`,
+    stop,
+  };
 };

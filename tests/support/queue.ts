@@ -27,11 +27,13 @@ export type StoredRecord = NewRecord & { readonly sequence: number; readonly byt
 
 /** Decodes envelopes as the queue stores them, and as core receives them. */
 export const decodeRecords = (envelopes: Uint8Array): StoredRecord[] =>
-  fromBinary(FrameSchema, envelopes).envelopes.map(({ kind, observedAt, source, attributes, payload, sequence }) => {
-    if (observedAt === undefined) throw new TypeError("an envelope has no time");
-    const record = { kind, observedAtMs: timestampMs(observedAt), source, attributes, payload };
-    return { ...record, sequence: Number(sequence), bytes: measureRecord(record) };
-  });
+  fromBinary(FrameSchema, envelopes).envelopes.map(
+    ({ kind, observedAt, source, attributes, payload, sequence }) => {
+      if (observedAt === undefined) throw new TypeError("an envelope has no time");
+      const record = { kind, observedAtMs: timestampMs(observedAt), source, attributes, payload };
+      return { ...record, sequence: Number(sequence), bytes: measureRecord(record) };
+    },
+  );
 
 /** Encodes records as one block, as the database returns it: as plain Uint8Arrays. */
 export const encodeBlock = (batch: RecordBatch, firstSequence: number): Block => {
@@ -42,7 +44,8 @@ export const encodeBlock = (batch: RecordBatch, firstSequence: number): Block =>
   for (let index = 0; index < batch.count; index++) encoder.add(batch, index);
   encoder.end();
   const [block, ...others] = blocks;
-  if (block === undefined || others.length > 0) throw new RangeError("the records are not one block");
+  if (block === undefined || others.length > 0)
+    throw new RangeError("the records are not one block");
   return block;
 };
 

@@ -3,10 +3,22 @@ import { connect as connectTls, type TLSSocket } from "node:tls";
 import type { TestClient } from "./ingest.ts";
 
 /** HTTP/2 frames by hand, for what a well-behaved client cannot send (RFC 9113). */
-export const frameTypes = { data: 0, headers: 1, reset: 3, settings: 4, windowUpdate: 8, continuation: 9 } as const;
+export const frameTypes = {
+  data: 0,
+  headers: 1,
+  reset: 3,
+  settings: 4,
+  windowUpdate: 8,
+  continuation: 9,
+} as const;
 
 /** Returns one frame. */
-export const http2Frame = (type: number, flags: number, stream: number, payload: Uint8Array): Buffer => {
+export const http2Frame = (
+  type: number,
+  flags: number,
+  stream: number,
+  payload: Uint8Array,
+): Buffer => {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
   head.writeUInt8(type, 3);
@@ -16,7 +28,11 @@ export const http2Frame = (type: number, flags: number, stream: number, payload:
 };
 
 /** Returns the HEADERS of a POST to `path`, whose body may follow. */
-export const postHeaders = (stream: number, path: string, headers: Readonly<Record<string, string>> = {}): Buffer => {
+export const postHeaders = (
+  stream: number,
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+): Buffer => {
   const text = (value: string) => Buffer.concat([Buffer.of(value.length), Buffer.from(value)]);
   const block = Buffer.concat([
     Buffer.of(0x83, 0x87, 0x04),
@@ -35,7 +51,8 @@ export const dataFrames = (stream: number, body: Uint8Array): Buffer[] =>
   );
 
 /** Returns a RST_STREAM with CANCEL. */
-export const resetStream = (stream: number): Buffer => http2Frame(frameTypes.reset, 0, stream, Buffer.of(0, 0, 0, 8));
+export const resetStream = (stream: number): Buffer =>
+  http2Frame(frameTypes.reset, 0, stream, Buffer.of(0, 0, 0, 8));
 
 /** Connects, and sends the preface and empty settings. `closed` resolves when the connection is closed. */
 export const connectRaw = async (

@@ -15,13 +15,18 @@ export interface TestReceiptKey {
 
 /** Creates a key. */
 export const createTestReceiptKey = async (kid?: string): Promise<TestReceiptKey> => {
-  const pair = (await crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"])) as CryptoKeyPair;
+  const pair = (await crypto.subtle.generateKey("Ed25519", true, [
+    "sign",
+    "verify",
+  ])) as CryptoKeyPair;
   const { x = "" } = await crypto.subtle.exportKey("jwk", pair.publicKey);
   const key = { kty: "OKP", crv: "Ed25519", x, use: "sig", alg: "EdDSA" } as const;
   return {
     key: { ...key, kid: kid ?? (await thumbprintOf(key)) },
     sign: async (signed) =>
-      toBase64url(new Uint8Array(await crypto.subtle.sign("Ed25519", pair.privateKey, signedBytes(signed)))),
+      toBase64url(
+        new Uint8Array(await crypto.subtle.sign("Ed25519", pair.privateKey, signedBytes(signed))),
+      ),
   };
 };
 

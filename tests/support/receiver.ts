@@ -22,7 +22,11 @@ export const startReceiver = async (): Promise<TestReceiver> => {
   const server = createServer(async (request, response) => {
     const chunks: Uint8Array[] = [];
     for await (const chunk of request) chunks.push(chunk as Uint8Array);
-    const got = { path: request.url ?? "", headers: request.headers, body: Buffer.concat(chunks).toString("utf8") };
+    const got = {
+      path: request.url ?? "",
+      headers: request.headers,
+      body: Buffer.concat(chunks).toString("utf8"),
+    };
     receiver.received.push(got);
     const status = receiver.answer(got);
     if (status !== null) response.writeHead(status).end();

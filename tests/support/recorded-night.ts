@@ -59,7 +59,8 @@ export const recordNight = async (test: TestCore): Promise<RecordedNight> => {
   const { hosts, react } = lab.fleet;
   const hostOf = (number: number) => hosts[number - 1] as DrivenHost;
   const isInRack3 = (index: number) => index % 6 === 2;
-  for (const [index, driven] of hosts.entries()) driven.report = { labels: { rack: `r${1 + (index % 6)}` } };
+  for (const [index, driven] of hosts.entries())
+    driven.report = { labels: { rack: `r${1 + (index % 6)}` } };
   const at = (time: string) => Date.parse(`2026-11-27T${time}Z`);
   /** A minute before a time, hosts send telemetry and a heartbeat. */
   const beatUntil = async (time: number) => {
@@ -155,7 +156,10 @@ const fillingQueue = {
 };
 
 /** Stores the volume and the accounts of hosts since 21:00, and settles these hours. */
-const storeHours = async (test: TestCore, hosts: readonly (readonly [identity: string, isDark: boolean])[]) => {
+const storeHours = async (
+  test: TestCore,
+  hosts: readonly (readonly [identity: string, isDark: boolean])[],
+) => {
   const { clock, core, db } = test;
   const first = evening + hourMs;
   const dark = Date.UTC(2026, 10, 27, 2);
@@ -169,7 +173,12 @@ const storeHours = async (test: TestCore, hosts: readonly (readonly [identity: s
       await db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
         values (${identity}, 'log_line', ${timestamp(hour)}, 1000, ${bytes}::bigint)`);
       const rejected = index === 7 && hour === dark ? { rejected: 40, stored: 960 } : {};
-      await storeAccount(db, identity, hour, index === 0 && hour === last ? { queueFull: 310 } : rejected);
+      await storeAccount(
+        db,
+        identity,
+        hour,
+        index === 0 && hour === last ? { queueFull: 310 } : rejected,
+      );
     }
   await db.execute(sql`insert into export_position
     (name, position, position_at, owner, lease_until, epoch, exported, rejected_items, lost, updated_at)
@@ -185,7 +194,10 @@ const storeHours = async (test: TestCore, hosts: readonly (readonly [identity: s
 
 /** Has one core report that it is well, and another that it cannot commit. */
 const reportCores = async ({ core }: TestCore): Promise<void> => {
-  const full = { status: "not_ready", detail: "the last commit failed: no space left on device" } as const;
+  const full = {
+    status: "not_ready",
+    detail: "the last commit failed: no space left on device",
+  } as const;
   for (const machine of ["core-1", "core-2"])
     await createCoreReporter(core, {
       machine,
@@ -196,7 +208,10 @@ const reportCores = async ({ core }: TestCore): Promise<void> => {
       checks: {
         core: [{ name: "database", find: () => ({ status: "ready", detail: "PostgreSQL 18" }) }],
         ingest: [
-          { name: "committer", find: () => (machine === "core-2" ? full : { status: "ready", detail: "commits" }) },
+          {
+            name: "committer",
+            find: () => (machine === "core-2" ? full : { status: "ready", detail: "commits" }),
+          },
         ],
       },
       certificates: () => [{ name: "ingest_server", notAfter: morning + 90 * dayMs }],

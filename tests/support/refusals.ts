@@ -21,7 +21,10 @@ const working = (signer: Signer): Signer["sign"] => signer.sign;
 /** Creates a core that refuses; it ends with the tests of the file. Each refusal has an address of its own, which identifies its audit events. */
 export const createRefusingCore = async (env: Environment = {}) => {
   let sign = working;
-  const wrapSigner = (signer: Signer): Signer => ({ ...signer, sign: (request) => sign(signer)(request) });
+  const wrapSigner = (signer: Signer): Signer => ({
+    ...signer,
+    sign: (request) => sign(signer)(request),
+  });
   const test = await createTestCore({ env, wrapSigner });
   afterAll(() => test.close());
   let rows = 0;

@@ -45,10 +45,15 @@ export const startReplicatedPostgres = async (
         await client.query("alter system set synchronous_standby_names = '*'");
         await client.query("select pg_reload_conf()");
         const signal = AbortSignal.timeout(timeoutMs);
-        await waitUntil({ what: "the standby is synchronous", clock: systemClock, signal, timeoutMs }, async () => {
-          const { rows } = await client.query("select 1 from pg_stat_replication where sync_state = 'sync'");
-          return rows[0];
-        });
+        await waitUntil(
+          { what: "the standby is synchronous", clock: systemClock, signal, timeoutMs },
+          async () => {
+            const { rows } = await client.query(
+              "select 1 from pg_stat_replication where sync_state = 'sync'",
+            );
+            return rows[0];
+          },
+        );
         await client.query("alter system set default_transaction_read_only = on");
         await client.query("select pg_reload_conf()");
       });
@@ -63,9 +68,13 @@ export const startReplicatedPostgres = async (
   };
 };
 
-const hostOf = (server: EmbeddedPostgres): string => decodeURIComponent(new URL(server.url()).hostname);
+const hostOf = (server: EmbeddedPostgres): string =>
+  decodeURIComponent(new URL(server.url()).hostname);
 
-const withClient = async (server: EmbeddedPostgres, work: (client: pg.Client) => Promise<unknown>): Promise<void> => {
+const withClient = async (
+  server: EmbeddedPostgres,
+  work: (client: pg.Client) => Promise<unknown>,
+): Promise<void> => {
   const client = new pg.Client({ connectionString: server.url() });
   await client.connect();
   try {
@@ -76,7 +85,10 @@ const withClient = async (server: EmbeddedPostgres, work: (client: pg.Client) =>
 };
 
 /** Starts a hot standby from a base backup of the primary. */
-const startStandby = async (primary: EmbeddedPostgres, options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
+const startStandby = async (
+  primary: EmbeddedPostgres,
+  options: EmbeddedPostgresOptions,
+): Promise<EmbeddedPostgres> => {
   const standby = await startEmbeddedPostgres(options);
   await standby.restart({
     mode: "immediate",

@@ -1,7 +1,14 @@
-import { type ChatSqlNeeds, type CreatedChatSql, createChatSql } from "../../functions/chat-sql/create-chat-sql.ts";
+import {
+  type ChatSqlNeeds,
+  type CreatedChatSql,
+  createChatSql,
+} from "../../functions/chat-sql/create-chat-sql.ts";
 import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
-import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database/database.ts";
+import {
+  type ConnectedDatabase,
+  connectDatabase,
+} from "../../functions/store/database/database.ts";
 import { migrate } from "../../functions/store/database/migrate.ts";
 import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
 
@@ -46,7 +53,10 @@ export const startRoleServer = async () => {
       return { ...core, database };
     },
     /** Creates the SQL tools as a core's boot does. */
-    tools: ({ db, url }: RoleConnection, over: Partial<ChatSqlNeeds> = {}): Promise<CreatedChatSql> =>
+    tools: (
+      { db, url }: RoleConnection,
+      over: Partial<ChatSqlNeeds> = {},
+    ): Promise<CreatedChatSql> =>
       createChatSql({
         db,
         locate: async () => url,

@@ -1,11 +1,19 @@
 import { sql } from "drizzle-orm";
-import type { Rollout, RolloutList, RolloutTarget, RolloutTargetPage } from "../../proto/rollout/rollout.ts";
+import type {
+  Rollout,
+  RolloutList,
+  RolloutTarget,
+  RolloutTargetPage,
+} from "../../proto/rollout/rollout.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage, type TestCollector } from "./collector.ts";
 import type { Answer, TestCore } from "./core.ts";
 
 /** Publishes a collector config as an admin. Another size has another hash. Returns its id. */
-export const publishTestConfig = async ({ api, clock }: Pick<TestCore, "api" | "clock">, maxDiskUsageMb = 100) => {
+export const publishTestConfig = async (
+  { api, clock }: Pick<TestCore, "api" | "clock">,
+  maxDiskUsageMb = 100,
+) => {
   await clock.advance(1);
   const { status, body } = await api("POST", "/v1/collector/configs", {
     as: "admin",
@@ -57,21 +65,38 @@ export interface DrivenFleet {
 /** Enrolls hosts through the API and drives them. */
 export const createDrivenFleet = async (
   test: TestCore,
-  { count, name, policy }: { count: number; name: string; policy?: Readonly<Record<string, unknown>> },
+  {
+    count,
+    name,
+    policy,
+  }: { count: number; name: string; policy?: Readonly<Record<string, unknown>> },
 ) => {
   const { token } = await createTestToken(test, policy);
   const hosts: DrivenHost[] = [];
   for (let number = 1; number <= count; number += 1) {
-    const host = await enrollTestCollector(test, { token, deviceId: `${name}-${number}`, kind: "ed25519" });
+    const host = await enrollTestCollector(test, {
+      token,
+      deviceId: `${name}-${number}`,
+      kind: "ed25519",
+    });
     const process = { rssBytes: 8e7 + (number % 9) * 1e6, startedAt: test.clock.now(), report: {} };
-    hosts.push({ host, reaction: "applies", running: null, isSilent: false, wanted: null, ...process });
+    hosts.push({
+      host,
+      reaction: "applies",
+      running: null,
+      isSilent: false,
+      wanted: null,
+      ...process,
+    });
   }
   const fleet: DrivenFleet = {
     hosts,
     beat: async () => {
       const talking = hosts.filter(({ isSilent }) => !isSilent);
       for (let from = 0; from < talking.length; from += beatsAtOnce)
-        await Promise.all(talking.slice(from, from + beatsAtOnce).map((driven) => sendBeat(test, driven)));
+        await Promise.all(
+          talking.slice(from, from + beatsAtOnce).map((driven) => sendBeat(test, driven)),
+        );
       await test.clock.advance(60_000);
     },
     react: (reaction, of = () => true) => {
@@ -85,8 +110,12 @@ const beatsAtOnce = 50;
 
 const sendBeat = async (test: TestCore, driven: DrivenHost): Promise<void> => {
   const { reaction, wanted, running } = driven;
-  const isRefused = wanted !== null && running !== wanted && (reaction === "rolls_back" || reaction === "rejects");
-  const why = reaction === "rolls_back" ? "rolled back: source file cannot start" : "sources.0: is not allowed here";
+  const isRefused =
+    wanted !== null && running !== wanted && (reaction === "rolls_back" || reaction === "rejects");
+  const why =
+    reaction === "rolls_back"
+      ? "rolled back: source file cannot start"
+      : "sources.0: is not allowed here";
   const queue = {
     records: 3,
     bytes: 4096,
@@ -106,7 +135,12 @@ const sendBeat = async (test: TestCore, driven: DrivenHost): Promise<void> => {
     test,
     driven.host,
     "heartbeat",
-    heartbeatBody(test.clock.now(), { config, queue, process: usageOf(test, driven), ...driven.report }),
+    heartbeatBody(test.clock.now(), {
+      config,
+      queue,
+      process: usageOf(test, driven),
+      ...driven.report,
+    }),
   );
   if (status !== 200) throw new Error(`a heartbeat failed: ${JSON.stringify(body)}`);
   const desired = body.desired_config as { config_hash: string } | null;
@@ -121,7 +155,10 @@ const sendBeat = async (test: TestCore, driven: DrivenHost): Promise<void> => {
 /** Memory that varies by a few percent, and a CPU that is busy for two percent of the time. */
 const usageOf = ({ clock }: TestCore, { rssBytes, startedAt }: DrivenHost) => {
   const elapsed = clock.now() - startedAt;
-  return { rss_bytes: Math.round(rssBytes * (1 + (elapsed % 7000) / 100_000)), cpu_ms: Math.round(elapsed / 50) };
+  return {
+    rss_bytes: Math.round(rssBytes * (1 + (elapsed % 7000) / 100_000)),
+    cpu_ms: Math.round(elapsed / 50),
+  };
 };
 
 /** A fleet with the operations of rollouts on it. */
@@ -147,13 +184,18 @@ export interface RolloutLab {
 /** Creates a fleet for rollouts. */
 export const createRolloutLab = async (
   test: TestCore,
-  { name, tick, ...options }: Parameters<typeof createDrivenFleet>[1] & { tick(): Promise<unknown> },
+  {
+    name,
+    tick,
+    ...options
+  }: Parameters<typeof createDrivenFleet>[1] & { tick(): Promise<unknown> },
 ): Promise<RolloutLab> => {
   const { api, db } = test;
   const fleet = await createDrivenFleet(test, { name, ...options });
   let configs = 100;
   const publish = () => publishTestConfig(test, ++configs);
-  const get = async (id: string) => (await api<Rollout>("GET", `/v1/collector/rollouts/${id}`, { as: "auditor" })).body;
+  const get = async (id: string) =>
+    (await api<Rollout>("GET", `/v1/collector/rollouts/${id}`, { as: "auditor" })).body;
   const control: RolloutLab["control"] = (id, path, body) =>
     api("POST", `/v1/collector/rollouts/${id}/${path}`, { as: "admin", body });
   return {
@@ -165,7 +207,10 @@ export const createRolloutLab = async (
       fleet.react("applies");
       const configId = await publish();
       const ids = fleet.hosts.map(({ host }) => host.identityId);
-      await api("POST", `/v1/collector/configs/${configId}/assignments`, { as: "admin", body: { identity_ids: ids } });
+      await api("POST", `/v1/collector/configs/${configId}/assignments`, {
+        as: "admin",
+        body: { identity_ids: ids },
+      });
       await fleet.beat();
       await fleet.beat();
       return configId;
@@ -175,7 +220,8 @@ export const createRolloutLab = async (
         as: "admin",
         body: { config_id: await publish(), filter: name, ...body },
       });
-      if (created.status !== 201) throw new Error(`no rollout was created: ${JSON.stringify(created.body)}`);
+      if (created.status !== 201)
+        throw new Error(`no rollout was created: ${JSON.stringify(created.body)}`);
       return created.body;
     },
     targetsOf: async (id, query = "") => {
@@ -193,7 +239,8 @@ export const createRolloutLab = async (
     },
     eventsOf: async (id) => {
       const path = `/v1/audit-events?target=${id}&limit=100`;
-      const { items } = (await api<{ items: { action: string }[] }>("GET", path, { as: "auditor" })).body;
+      const { items } = (await api<{ items: { action: string }[] }>("GET", path, { as: "auditor" }))
+        .body;
       return items.map(({ action }) => action).toReversed();
     },
     assignmentsOf: async (configId) => {
@@ -204,7 +251,8 @@ export const createRolloutLab = async (
       return rows.map(({ times, hosts }) => [times, hosts]);
     },
     abortAll: async () => {
-      const { items } = (await api<RolloutList>("GET", "/v1/collector/rollouts", { as: "auditor" })).body;
+      const { items } = (await api<RolloutList>("GET", "/v1/collector/rollouts", { as: "auditor" }))
+        .body;
       for (const { id, ended_at } of items) if (ended_at === null) await control(id, "abort");
     },
   };

@@ -56,7 +56,10 @@ const sending = fc.record<Sending>({
     fc.record({
       step: fc.oneof({ weight: 8, arbitrary: fc.constant(1) }, fc.constant(3)),
       fate: fc.oneof(
-        { weight: 12, arbitrary: fc.constantFrom<Fate>("line", "line", "early", "timed", "own", "large") },
+        {
+          weight: 12,
+          arbitrary: fc.constantFrom<Fate>("line", "line", "early", "timed", "own", "large"),
+        },
         fc.constantFrom<Fate>("rejectedKind", "rejectedPayload", "rejectedText", "discarded"),
       ),
     }),
@@ -78,8 +81,14 @@ export const ingestSteps: fc.Arbitrary<IngestStep> = fc.oneof(
       isCopy: fc.nat(3).map((one) => one === 0),
     }),
   },
-  { weight: 6, arbitrary: fc.record({ queue, does: fc.constant("send" as const), core, sent: sends }) },
-  { weight: 2, arbitrary: fc.record({ queue, does: fc.constant("send to both" as const), sent: sends }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({ queue, does: fc.constant("send" as const), core, sent: sends }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({ queue, does: fc.constant("send to both" as const), sent: sends }),
+  },
 );
 
 /** An envelope, and the hour in which it is counted. */
@@ -112,12 +121,22 @@ export class RowQueue {
     const before = this.cursor;
     if (previous > before) return { outcome: "sequence_gap", cursor: before, isWhole: false };
     if (session && session !== this.session)
-      return { outcome: this.session ? "session_superseded" : "sequence_gap", cursor: before, isWhole: false };
-    const stored = sent.filter(({ fate, envelope }) => isStored(fate) && envelope.sequence > before);
+      return {
+        outcome: this.session ? "session_superseded" : "sequence_gap",
+        cursor: before,
+        isWhole: false,
+      };
+    const stored = sent.filter(
+      ({ fate, envelope }) => isStored(fate) && envelope.sequence > before,
+    );
     for (const { envelope } of stored) this.rows.push({ envelope, hour: now - (now % hourMs) });
     const last = sent.at(-1)?.envelope.sequence ?? previous;
     if (last > before) this.cursor = last;
-    return { outcome: "committed", cursor: this.cursor, isWhole: stored.length === sent.length && stored.length > 0 };
+    return {
+      outcome: "committed",
+      cursor: this.cursor,
+      isWhole: stored.length === sent.length && stored.length > 0,
+    };
   }
 }
 
@@ -125,4 +144,9 @@ let made = 0;
 
 /** Makes an envelope that differs from every other. */
 export const makeEnvelope = (sequence: bigint, fate: Fate): Envelope =>
-  create(EnvelopeSchema, { sequence, source: `of ${++made}`, payload: Buffer.from(`record ${made}`), ...fates[fate] });
+  create(EnvelopeSchema, {
+    sequence,
+    source: `of ${++made}`,
+    payload: Buffer.from(`record ${made}`),
+    ...fates[fate],
+  });

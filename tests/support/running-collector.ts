@@ -39,7 +39,9 @@ export interface RunningCollector {
   /** Replaces the config: the lines that every config of the host has, and `more`. */
   configure(more: string): Promise<void>;
   /** Starts it, with the sources that `createSource` creates. `done` is the end of the run. */
-  start(createSource?: (config: SourceConfig, given: SourceDependencies) => Source): Promise<{ done: Promise<void> }>;
+  start(
+    createSource?: (config: SourceConfig, given: SourceDependencies) => Source,
+  ): Promise<{ done: Promise<void> }>;
   /** Stops it as SIGTERM does. */
   end(): void;
   /** Ends the run, if there is one, and deletes everything around it. */
@@ -64,7 +66,11 @@ const idle: Omit<Source, "name"> = { start: async () => undefined, stop: async (
 export const createRunningCollector = async (
   options: { sources?: string; management?: string; tracer?: Tracer } = {},
 ): Promise<RunningCollector> => {
-  const { sources = "[{type: file, include: [/nowhere/*]}]", management = "", tracer = untraced } = options;
+  const {
+    sources = "[{type: file, include: [/nowhere/*]}]",
+    management = "",
+    tracer = untraced,
+  } = options;
   const ca = await createTestCa();
   const peer = await startIngestPeer({ ca });
   const server = await startManagementServer();
@@ -77,7 +83,8 @@ export const createRunningCollector = async (
     more: `sources: ${sources}\n${managed}`,
   });
   let heartbeat: (call: ManagementCall) => ManagementReply = () => heartbeatAnswer();
-  let renew: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = (call) => issueFor(ca, call);
+  let renew: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = (call) =>
+    issueFor(ca, call);
   let desired: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = () => ({
     status: 200,
     body: { assignment: null },
@@ -118,7 +125,10 @@ export const createRunningCollector = async (
     heartbeats: () => server.calls.filter(({ path }) => path.endsWith("/heartbeat")),
     configure: async (more) => {
       // In one step: a reader between truncating and writing a file would find an invalid config.
-      await writeFile(`${host.config}.new`, `${host.configText.split("sources:")[0]}${managed}${more}`);
+      await writeFile(
+        `${host.config}.new`,
+        `${host.configText.split("sources:")[0]}${managed}${more}`,
+      );
       await rename(`${host.config}.new`, host.config);
     },
     start: async (createSource = () => ({ name: "idle", ...idle })) => {
@@ -132,7 +142,10 @@ export const createRunningCollector = async (
         platform: "linux/amd64",
         startedAt: clock.now(),
       };
-      const run = superviseCollector({ loaded, env, facts, log, tracer, createSource }, stopping.signal);
+      const run = superviseCollector(
+        { loaded, env, facts, log, tracer, createSource },
+        stopping.signal,
+      );
       done = run.catch(() => undefined);
       return { done: run };
     },

@@ -19,7 +19,8 @@ export const readCatalog = async (sql: SqlClient): Promise<Record<string, readon
   constraints: await sql`
     select conrelid::regclass::text, conname, pg_get_constraintdef(oid) from pg_constraint
     where connamespace = 'public'::regnamespace and conrelid::regclass::text !~ '^ingest_(envelope|block)_2' order by 1, 2`,
-  triggers: await sql`select tgname, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal order by 1, 2`,
+  triggers:
+    await sql`select tgname, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal order by 1, 2`,
   functions: await sql`
     select oid::regprocedure::text, prosrc, proconfig from pg_proc where pronamespace = 'public'::regnamespace order by 1`,
   views: await sql`

@@ -49,7 +49,9 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
       body: received,
     } = await test.api<unknown>(method, `/scim/v2${path}`, {
       as: { bearer: token },
-      ...(body === undefined ? {} : { raw: { type: "application/scim+json", content: JSON.stringify(body) } }),
+      ...(body === undefined
+        ? {}
+        : { raw: { type: "application/scim+json", content: JSON.stringify(body) } }),
       ...(from === undefined ? {} : { from }),
     });
     return { status, headers, body: received };
@@ -73,7 +75,12 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
       .select({ person })
       .from(person)
       .innerJoin(authenticationIdentity, eq(authenticationIdentity.userId, person.userId))
-      .where(and(eq(authenticationIdentity.tenantId, testTenantId), eq(authenticationIdentity.subject, subject)));
+      .where(
+        and(
+          eq(authenticationIdentity.tenantId, testTenantId),
+          eq(authenticationIdentity.subject, subject),
+        ),
+      );
     return row?.person;
   };
 
@@ -84,7 +91,9 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
       sub: found?.userId ?? "",
       now: clock.now(),
     });
-    const { status, body } = await test.api<{ scopes?: string[] }>("GET", "/v1/whoami", { as: { bearer } });
+    const { status, body } = await test.api<{ scopes?: string[] }>("GET", "/v1/whoami", {
+      as: { bearer },
+    });
     return { status, scopes: body.scopes ?? [] };
   };
 
@@ -99,7 +108,11 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       const text = await response.text();
-      return { status: response.status, headers: response.headers, body: text === "" ? undefined : JSON.parse(text) };
+      return {
+        status: response.status,
+        headers: response.headers,
+        body: text === "" ? undefined : JSON.parse(text),
+      };
     };
   };
 

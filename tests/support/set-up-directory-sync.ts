@@ -10,7 +10,11 @@ import { type DirectorySyncNeeds, syncDirectory } from "../../functions/jobs/syn
 import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
 import { createDirectoryLock } from "../../functions/store/directory/lock.ts";
 import { systemClock } from "../../kit/clock.ts";
-import { directoryDomain, type LabUser, usualDirectory } from "../../scripts/lab/directory-people.ts";
+import {
+  directoryDomain,
+  type LabUser,
+  usualDirectory,
+} from "../../scripts/lab/directory-people.ts";
 import { startFaultyDirectory } from "../fakes/faulty-directory.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 
@@ -38,7 +42,9 @@ export const setUpDirectorySync = async () => {
     await test.close();
   });
 
-  const sync = async (changes: Partial<DirectorySyncNeeds> & { isFirst?: boolean; stop?: AbortSignal } = {}) => {
+  const sync = async (
+    changes: Partial<DirectorySyncNeeds> & { isFirst?: boolean; stop?: AbortSignal } = {},
+  ) => {
     const { isFirst = true, stop = signal, ...needs } = changes;
     const read = (ending: AbortSignal) =>
       readGoogleDirectory({
@@ -53,10 +59,17 @@ export const setUpDirectorySync = async () => {
       openSocket: openDatabaseSocket,
       clock: systemClock,
     });
-    const observe = { ended: (outcome: string) => void observed.push(outcome), snapshot: () => undefined };
-    return syncDirectory({ ...test.core, read, exclusively, observe, ...needs }, { isFirst, signal: stop });
+    const observe = {
+      ended: (outcome: string) => void observed.push(outcome),
+      snapshot: () => undefined,
+    };
+    return syncDirectory(
+      { ...test.core, read, exclusively, observe, ...needs },
+      { isFirst, signal: stop },
+    );
   };
-  const stored = () => test.db.select().from(person).orderBy(asc(person.primaryEmail), asc(person.userId));
+  const stored = () =>
+    test.db.select().from(person).orderBy(asc(person.primaryEmail), asc(person.userId));
   return {
     /** The core of the current test. */
     get test(): TestCore {
@@ -73,7 +86,11 @@ export const setUpDirectorySync = async () => {
       (await stored()).map(({ primaryEmail, status, scopes }) => [primaryEmail, status, scopes]),
     status: async () => (await test.api("GET", "/v1/directory/status", { as: "admin" })).body,
     events: async () => {
-      const { body } = await test.api<{ items: Record<string, unknown>[] }>("GET", "/v1/audit-events", { as: "admin" });
+      const { body } = await test.api<{ items: Record<string, unknown>[] }>(
+        "GET",
+        "/v1/audit-events",
+        { as: "admin" },
+      );
       return body.items.filter(({ action }) => String(action).startsWith("directory."));
     },
   };
@@ -82,5 +99,8 @@ export const setUpDirectorySync = async () => {
 /** Returns the people of the usual directory and `others` more. */
 export const crowd = (others: number): LabUser[] => [
   ...usualDirectory.users,
-  ...Array.from({ length: others }, (_, at) => ({ id: `2${at}`, primaryEmail: `p${at}@example.test` })),
+  ...Array.from({ length: others }, (_, at) => ({
+    id: `2${at}`,
+    primaryEmail: `p${at}@example.test`,
+  })),
 ];

@@ -36,13 +36,17 @@ export const startSpanReceiver = async (): Promise<SpanReceiver> => {
     for (const { resource, scopeSpans } of resourceSpans)
       for (const span of scopeSpans.flatMap((scope) => scope.spans))
         spans.push({
-          service: String(resource?.attributes.find(({ key }) => key === "service.name")?.value?.value.value),
+          service: String(
+            resource?.attributes.find(({ key }) => key === "service.name")?.value?.value.value,
+          ),
           name: span.name,
           trace: span.traceId.toHex(),
           id: span.spanId.toHex(),
           parent: span.parentSpanId.toHex(),
           isFailed: span.status?.code === 2,
-          facts: Object.fromEntries(span.attributes.map(({ key, value }) => [key, value?.value.value])),
+          facts: Object.fromEntries(
+            span.attributes.map(({ key, value }) => [key, value?.value.value]),
+          ),
         });
     response.end();
   });

@@ -61,8 +61,14 @@ export const createStatedHost = async (
             firstSequence: sequence + 1,
             lastSequence: sequence + records,
             ackedBeforeThrough: 0,
-            accepted: records === 0 ? [] : [{ kind: "log_line", source: "app", records, bytes: 10 * records }],
-            refused: dropped === 0 ? [] : [{ reason: "queue_full", kind: "log_line", source: "app", records: dropped }],
+            accepted:
+              records === 0
+                ? []
+                : [{ kind: "log_line", source: "app", records, bytes: 10 * records }],
+            refused:
+              dropped === 0
+                ? []
+                : [{ reason: "queue_full", kind: "log_line", source: "app", records: dropped }],
           },
           {
             hostId: host,

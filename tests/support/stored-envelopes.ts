@@ -93,7 +93,11 @@ export const openStreamStore = async (
     codec: zstdCodec,
     observe: { batch: () => undefined, gap: () => undefined, implausibleGap: () => undefined },
   });
-  return { ...storeWith((frame) => sink.commit(frame, 0), Date.now), sink, close: () => sink.close() };
+  return {
+    ...storeWith((frame) => sink.commit(frame, 0), Date.now),
+    sink,
+    close: () => sink.close(),
+  };
 };
 
 /** Numbers and encodes envelopes as ingest does, and commits them. */

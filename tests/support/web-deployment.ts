@@ -77,7 +77,9 @@ export const startWebDeployment = async ({ hosts }: { hosts: number }): Promise<
     web: () => [pidOf(web.child)],
     core: () => [pidOf(core.process)],
     postgres: () => {
-      const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postgres.pid)], { encoding: "utf8" });
+      const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postgres.pid)], {
+        encoding: "utf8",
+      });
       return [postgres.pid, ...children.trim().split(/\s+/).map(Number)];
     },
   };

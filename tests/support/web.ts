@@ -6,7 +6,10 @@ import { listenHttp } from "../../functions/node/http/http-listener.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Environment } from "../../kit/env.ts";
 import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
-import { type IdentityProvider, startIdentityProvider } from "../../scripts/lab/identity-provider.ts";
+import {
+  type IdentityProvider,
+  startIdentityProvider,
+} from "../../scripts/lab/identity-provider.ts";
 import { type PersonName, people } from "../../scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "../../scripts/lab/user-agent.ts";
 import type { BrowserCookie } from "../../scripts/lab/visit-page.ts";
@@ -103,7 +106,11 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
   );
   const origin = `http://${options.hostname ?? "127.0.0.1"}:${listener.port}`;
   const identityProvider = await startIdentityProvider({
-    accounts: Object.values(people).map(({ subject, email, displayName }) => ({ subject, email, name: displayName })),
+    accounts: Object.values(people).map(({ subject, email, displayName }) => ({
+      subject,
+      email,
+      name: displayName,
+    })),
     webOrigins: [origin],
   });
   const { config } = parseWebConfig(
@@ -137,7 +144,8 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     ui: options.ui ?? fixture,
   };
   app = createWebApp(web, {
-    remoteAddressOf: (c) => (c.env?.incoming as IncomingMessage | undefined)?.socket.remoteAddress ?? "127.0.0.1",
+    remoteAddressOf: (c) =>
+      (c.env?.incoming as IncomingMessage | undefined)?.socket.remoteAddress ?? "127.0.0.1",
   });
   const sessions = createSessions(web);
 

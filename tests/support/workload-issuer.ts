@@ -7,7 +7,10 @@ export interface WorkloadIssuerKeys {
   /** The address of its JWKS. */
   url: string;
   /** Returns a token of the issuer at `now`, in milliseconds, for five minutes. */
-  sign(claims: { iss: string; aud: string; sub: string } & Record<string, unknown>, now: number): Promise<string>;
+  sign(
+    claims: { iss: string; aud: string; sub: string } & Record<string, unknown>,
+    now: number,
+  ): Promise<string>;
   close(): void;
 }
 
@@ -15,7 +18,9 @@ export interface WorkloadIssuerKeys {
 export const publishWorkloadKeys = async (): Promise<WorkloadIssuerKeys> => {
   const { publicKey, privateKey } = await generateKeyPair("RS256");
   const jwk = await exportJWK(publicKey);
-  const server = createServer((_, response) => response.end(JSON.stringify({ keys: [{ ...jwk, kid: "one" }] })));
+  const server = createServer((_, response) =>
+    response.end(JSON.stringify({ keys: [{ ...jwk, kid: "one" }] })),
+  );
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/keys`,

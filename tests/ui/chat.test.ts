@@ -49,7 +49,8 @@ const createScriptedInference = (stopped: () => void): Inference => {
         throw request.signal.reason;
       } else if (question === "fail once") {
         failures += 1;
-        if (failures === 1) throw new Problem("inference_failed", { detail: "The model answered with status 500" });
+        if (failures === 1)
+          throw new Problem("inference_failed", { detail: "The model answered with status 500" });
         yield { type: "text", text: "The second attempt worked." };
       } else yield* mock.stream(request);
     },
@@ -67,7 +68,9 @@ beforeAll(async () => {
     if (sql === null) throw new Error("no SQL tools");
     return sql;
   };
-  const pem = generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+  const pem = generateKeyPairSync("ed25519")
+    .privateKey.export({ type: "pkcs8", format: "pem" })
+    .toString();
   const chat = await createTestChat({
     inference: createScriptedInference(() => {
       stops += 1;
@@ -108,7 +111,12 @@ const visit = async (path: string, viewport?: VisitOptions) => {
   const opened = await visitPage({ browser, web }, "auditor", path, viewport);
   const { page } = opened;
   const shown = page.getByRole("region", { name: "Conversation" });
-  return { ...opened, panel: page.locator(".chat"), shown, field: page.getByRole("textbox", { name: "Question" }) };
+  return {
+    ...opened,
+    panel: page.locator(".chat"),
+    shown,
+    field: page.getByRole("textbox", { name: "Question" }),
+  };
 };
 const ask = async (page: Page, question: string) => {
   const field = page.getByRole("textbox", { name: "Question" });
@@ -131,7 +139,9 @@ describe("the chat panel in a browser", () => {
     const outcome = (await call.locator(".tool-outcome").textContent()) ?? "";
     expect(outcome).toMatch(/^\d+ rows?$/);
     await call.locator("summary").click();
-    expect(await call.getByRole("figure", { name: "Statement" }).textContent()).toMatch(/select[\s\S]*from/i);
+    expect(await call.getByRole("figure", { name: "Statement" }).textContent()).toMatch(
+      /select[\s\S]*from/i,
+    );
     expect(await call.locator("tbody tr").count()).toBe(Math.min(20, Number.parseInt(outcome, 10)));
     await panel.locator(".receipt > summary").click();
     await panel.getByText("receipts-2026").waitFor();
@@ -157,7 +167,8 @@ describe("the chat panel in a browser", () => {
     await badges(page, "Verified");
     const edits: Record<string, (body: string) => string> = {
       "**/receipts": (body) => body.replace(/"text":"/, '"text":"Not '),
-      [`**/sessions/${conversationOf(page)}`]: (body) => body.replace(/("assistant".*?"text":")/, "$1Not "),
+      [`**/sessions/${conversationOf(page)}`]: (body) =>
+        body.replace(/("assistant".*?"text":")/, "$1Not "),
       "**/receipt-keys": (body) => body.replaceAll("receipts-2026", "another"),
     };
     for (const [path, edit] of Object.entries(edits)) {
@@ -200,7 +211,8 @@ describe("the chat panel in a browser", () => {
     await shown.getByText("Line 2.").waitFor();
     const begun = await layoutShift();
     await shown.getByText("Line 30.").waitFor();
-    const fromEnd = () => shown.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight);
+    const fromEnd = () =>
+      shown.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight);
     await expect.poll(fromEnd).toBeLessThan(24);
     await shown.evaluate((element) => element.scrollTo(0, 40));
     await panel.getByRole("button", { name: "Latest" }).waitFor();
@@ -247,7 +259,10 @@ describe("the chat panel in a browser", () => {
     await shown.getByText("The second attempt worked.").waitFor();
     await badges(page, "Verified", 2);
     await page.route("**/messages", (route) =>
-      route.fulfill({ contentType: "text/event-stream", body: 'event: text_delta\ndata: {"text":"Half"}\n\n' }),
+      route.fulfill({
+        contentType: "text/event-stream",
+        body: 'event: text_delta\ndata: {"text":"Half"}\n\n',
+      }),
     );
     await page.route("**/sessions/*", (route) => route.abort());
     await ask(page, "Hello");
@@ -287,7 +302,9 @@ describe("the chat panel in a browser", () => {
       expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe(name);
     await page.keyboard.press("a");
     await panel.waitFor();
-    await expect.poll(() => field.evaluate((element) => element === document.activeElement)).toBe(true);
+    await expect
+      .poll(() => field.evaluate((element) => element === document.activeElement))
+      .toBe(true);
     await page.keyboard.type("Which hosts need attention");
     await page.keyboard.press("Shift+Enter");
     await page.keyboard.type("and why?");
@@ -297,7 +314,9 @@ describe("the chat panel in a browser", () => {
     expect(announced).toContain("Running a query");
     expect(announced.at(-1)).toBe("Answer complete");
     expect(announced.filter((text) => !text.includes(" "))).toEqual([]);
-    expect(await panel.locator(".chat-question").textContent()).toContain("Which hosts need attention\nand why?");
+    expect(await panel.locator(".chat-question").textContent()).toContain(
+      "Which hosts need attention\nand why?",
+    );
     await page.keyboard.type("A draft");
     await page.keyboard.press("Escape");
     await panel.waitFor({ state: "detached" });

@@ -33,7 +33,10 @@ beforeAll(async () => {
     for (const { identity } of others)
       await storeAccount(db, identity, at, at > thisHour - 4 * hourMs ? { xid: 200n } : {});
     if (at < thisHour - 12 * hourMs)
-      await storeAccount(db, gone.identity, at, { isStopped: at < first + 5 * hourMs, accepted: 0 });
+      await storeAccount(db, gone.identity, at, {
+        isStopped: at < first + 5 * hourMs,
+        accepted: 0,
+      });
   }
   // Of the hour after that one, the backend of the export rejected something.
   const after = (Math.floor((short + hourMs) / hourMs) - 1) * 1_000;
@@ -42,10 +45,12 @@ beforeAll(async () => {
   await db.execute(sql`insert into completeness_progress (hour, received_before)
     values (${new Date(first - hourMs).toISOString()}::timestamptz, ${new Date(first).toISOString()}::timestamptz)`);
   const settling = { owner: "01920000-0000-7000-8000-000000000001", retentionDays: 400 };
-  for (let hour = 0; hour < 31; hour += 1) await settleHours({ ...core, clock: systemClock }, settling);
+  for (let hour = 0; hour < 31; hour += 1)
+    await settleHours({ ...core, clock: systemClock }, settling);
 }, 180_000);
 
-const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
+const visit = (path: string, options?: VisitOptions) =>
+  visitPage({ browser, web }, "auditor", path, options);
 
 describe("the hours of a host", () => {
   it("are squares that the keyboard reaches, and open the account of an hour", async () => {
@@ -64,11 +69,19 @@ describe("the hours of a host", () => {
     await page.keyboard.press("ArrowRight");
     await page.keyboard.press("Enter");
     const next = new Date(short + hourMs).toISOString();
-    await page.getByRole("region", { name: `Account of ${next.slice(0, 10)} ${next.slice(11, 16)} UTC` }).waitFor();
+    await page
+      .getByRole("region", { name: `Account of ${next.slice(0, 10)} ${next.slice(11, 16)} UTC` })
+      .waitFor();
     await page.getByText("2 records rejected by the backend of an export.").waitFor();
-    await page.getByText("7 spans, log records or data points rejected by the backend of an export.").waitFor();
-    await page.getByText("delivered, 2 records rejected, 7 spans, log records or data points rejected").waitFor();
-    const statement = await page.getByRole("link", { name: "Download the statement" }).getAttribute("href");
+    await page
+      .getByText("7 spans, log records or data points rejected by the backend of an export.")
+      .waitFor();
+    await page
+      .getByText("delivered, 2 records rejected, 7 spans, log records or data points rejected")
+      .waitFor();
+    const statement = await page
+      .getByRole("link", { name: "Download the statement" })
+      .getAttribute("href");
     expect(statement).toContain(`/statements/${next}?host=`);
     expect(await page.locator(".hour-grid button[tabindex='0']").count()).toBe(1);
     expect(messages).toEqual([]);
@@ -79,9 +92,13 @@ describe("the hours of a host", () => {
 describe("the completeness of the fleet", () => {
   it("is a sentence on the fleet page, which leads to the hosts that are not complete", async () => {
     const { page, messages, layoutShift } = await visit("/fleet");
-    await page.getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / }).waitFor();
+    await page
+      .getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / })
+      .waitFor();
     expect(await layoutShift()).toBe(0);
-    await page.getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / }).click();
+    await page
+      .getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / })
+      .click();
     await page.getByText("4 hosts: 2 with an incomplete hour").waitFor();
     const rows = page.getByRole("table").getByRole("row");
     expect(await rows.count()).toBe(3);
@@ -105,7 +122,12 @@ describe("the completeness of the fleet", () => {
     const cells = page.locator("td.column-completeness");
     await expect
       .poll(() => cells.allTextContents())
-      .toEqual([expect.stringMatching(/^1\d hours incomplete$/), "2 hours incomplete", "complete", "complete"]);
+      .toEqual([
+        expect.stringMatching(/^1\d hours incomplete$/),
+        "2 hours incomplete",
+        "complete",
+        "complete",
+      ]);
     expect(messages).toEqual([]);
     await page.context().close();
   });
@@ -121,7 +143,10 @@ describe("the completeness of the fleet", () => {
   it("has no axe violation and no sideways scroll", async () => {
     for (const [path, ready] of [
       ["/completeness", "with an incomplete hour"],
-      [`/hosts/${shop.identityId}?hour=${new Date(short).toISOString()}`, "310 records dropped at the host."],
+      [
+        `/hosts/${shop.identityId}?hour=${new Date(short).toISOString()}`,
+        "310 records dropped at the host.",
+      ],
     ] as const) {
       const { page } = await visit(path);
       await page.getByText(ready).first().waitFor();

@@ -41,11 +41,15 @@ const readFigures = (page: Page): Promise<DrawnFigure[]> =>
 
 /** Clicks a figure and returns the number of the rows that the page gets. */
 const clickFigure = async (page: Page, index: number): Promise<number> => {
-  const answer = page.waitForResponse((response) => new URL(response.url()).pathname === "/api/core/collector/health");
+  const answer = page.waitForResponse(
+    (response) => new URL(response.url()).pathname === "/api/core/collector/health",
+  );
   await page
     .locator(figures)
     .nth(index)
-    .evaluate((link) => link.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true })));
+    .evaluate((link) =>
+      link.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true })),
+    );
   const { items } = (await (await answer).json()) as { items: unknown[] };
   return items.length;
 };
@@ -58,7 +62,8 @@ it.each(views.map((filter) => [filterToParams(filter).toString()]))(
     const { page } = await visitPage({ browser, web }, "auditor", `/fleet${query && `?${query}`}`);
     const view = new URL(page.url());
     const address = `${view.pathname}${view.search}`;
-    const isDrawn = async () => (await readFigures(page)).every(({ count }) => !Number.isNaN(count));
+    const isDrawn = async () =>
+      (await readFigures(page)).every(({ count }) => !Number.isNaN(count));
     // The charts are drawn one after the other; the table of a chart is its last part.
     await expect.poll(() => page.locator(".chart-figure:has(table, .chart-none)").count()).toBe(3);
     await expect.poll(isDrawn).toBe(true);
@@ -91,7 +96,10 @@ it("charts have every bar and word on the screen, without scrolling, at any widt
     expect(places.filter(({ left, right }) => left < 0 || right > width)).toEqual([]);
     const scrolled = await page
       .locator(".chart-space")
-      .evaluateAll((spaces) => spaces.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth).length);
+      .evaluateAll(
+        (spaces) =>
+          spaces.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth).length,
+      );
     expect({ width, scrolled }).toEqual({ width, scrolled: 0 });
   }
   await page.context().close();

@@ -15,7 +15,9 @@ await seedFleet(web.core.db, { count: 150, now: new Date() });
 const open = (path: string) => visitPage({ browser, web }, "auditor", path);
 const addressOf = (page: Page): string => decodeURIComponent(new URL(page.url()).search);
 const countOf = async (where: SQL): Promise<number> => {
-  const [row] = await web.core.db.execute<{ count: number }>(sql`select count(*)::int as count from collector_identity i
+  const [row] = await web.core.db.execute<{
+    count: number;
+  }>(sql`select count(*)::int as count from collector_identity i
     left join collector_health h on h.identity_id = i.id left join ingest_host e on e.host_id = i.identity where ${where}`);
   return row?.count ?? -1;
 };
@@ -41,7 +43,10 @@ describe("the query bar in a browser", () => {
     const questions: readonly (readonly [query: string, SQL])[] = [
       ["fwd>5m", sql`e.last_envelope_at < now() - interval '5 minutes'`],
       ["version<1.4", sql`coalesce(h.collector_version, i.collector_version) = '0.9.0'`],
-      ["version:1.1*.*", sql`coalesce(h.collector_version, i.collector_version) in ('1.10.2', '1.11.0')`],
+      [
+        "version:1.1*.*",
+        sql`coalesce(h.collector_version, i.collector_version) in ('1.10.2', '1.11.0')`,
+      ],
       ["-platform:linux,darwin", sql`coalesce(h.platform, i.platform) = 'windows/amd64'`],
       ["auth:failed", sql`i.last_auth_failure_at > now() - interval '1 day'`],
       ["dropped>3", sql`h.dropped_records_total + h.dead_letters > 3`],
@@ -65,7 +70,9 @@ describe("the query bar in a browser", () => {
 
     await bar.fill(`since:${since}`);
     await bar.press("Enter");
-    await expect.poll(() => addressOf(page)).toMatch(/^\?silent_since=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+    await expect
+      .poll(() => addressOf(page))
+      .toMatch(/^\?silent_since=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
     const at = new URL(page.url()).searchParams.get("silent_since");
     const silent = await countOf(sql`e.last_envelope_at < ${at}::timestamptz`);
     await page

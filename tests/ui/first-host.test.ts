@@ -17,9 +17,13 @@ const { web, browser } = await startWebInBrowser({ clock: systemClock, core: { e
 
 describe("the fleet page without hosts", () => {
   it("tells an auditor whom to ask before anything else, and shows no command to copy and no empty chart", async () => {
-    const { page, layoutShift } = await visitPage({ browser, web }, "auditor", "/fleet", { width: 390 });
+    const { page, layoutShift } = await visitPage({ browser, web }, "auditor", "/fleet", {
+      width: 390,
+    });
     await page.getByText("ask a member of the directory’s group").waitFor();
-    const heading = await page.getByRole("heading", { name: "No host is enrolled yet" }).boundingBox();
+    const heading = await page
+      .getByRole("heading", { name: "No host is enrolled yet" })
+      .boundingBox();
     expect(heading?.y).toBeLessThan(260);
     expect(await page.locator(".charts, .state-bar, .fleet-tools").count()).toBe(0);
     expect(await layoutShift()).toBe(0);
@@ -46,7 +50,9 @@ describe("the fleet page without hosts", () => {
       clock: { ...web.clock, advance: async () => undefined },
     });
     await page.reload();
-    await expect.poll(() => commands.last().textContent()).toContain(`--identity-prefix ${identityPrefix}`);
+    await expect
+      .poll(() => commands.last().textContent())
+      .toContain(`--identity-prefix ${identityPrefix}`);
     expect(await page.content()).not.toContain(token);
     await enrollTestCollector(web.core, { token, deviceId: "first" });
     await page.reload();

@@ -12,7 +12,8 @@ import { startWebInBrowser } from "../support/web-in-browser.ts";
 const { web, browser } = await startWebInBrowser({ clock: systemClock });
 beforeAll(async () => {
   const { token } = await createTestToken(web.core);
-  for (const deviceId of ["edge-1", "edge-2", "edge-3"]) await enrollTestCollector(web.core, { token, deviceId });
+  for (const deviceId of ["edge-1", "edge-2", "edge-3"])
+    await enrollTestCollector(web.core, { token, deviceId });
 });
 
 const chosen = uiStates.filter(({ name }) =>
@@ -35,27 +36,38 @@ describe("the pages in a browser, under the content security policy", () => {
   it.each([
     { width: 1440, scheme: "light" as const },
     { width: 320, scheme: "dark" as const },
-  ])("load at $width px, $scheme, without a console message, layout shift or sideways scroll", async (viewport) => {
-    for (const [path, ready] of [
-      ["/", "3 enrolled"],
-      ["/fleet", "edge-2"],
-      ["/fleet?q=nothing", "No host matches"],
-    ] as const) {
-      const { page, messages, layoutShift } = await visit("auditor", path, viewport);
-      await page.getByText(ready).first().waitFor();
-      // A request whose response is not read would keep the network busy.
-      await page.waitForLoadState("networkidle");
-      expect({ path, messages, shift: await layoutShift() }).toEqual({ path, messages: [], shift: 0 });
-      expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
-      await page.context().close();
-    }
-  });
+  ])(
+    "load at $width px, $scheme, without a console message, layout shift or sideways scroll",
+    async (viewport) => {
+      for (const [path, ready] of [
+        ["/", "3 enrolled"],
+        ["/fleet", "edge-2"],
+        ["/fleet?q=nothing", "No host matches"],
+      ] as const) {
+        const { page, messages, layoutShift } = await visit("auditor", path, viewport);
+        await page.getByText(ready).first().waitFor();
+        // A request whose response is not read would keep the network busy.
+        await page.waitForLoadState("networkidle");
+        expect({ path, messages, shift: await layoutShift() }).toEqual({
+          path,
+          messages: [],
+          shift: 0,
+        });
+        expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(
+          0,
+        );
+        await page.context().close();
+      }
+    },
+  );
 
   // Half of the states in each viewport; `bench ui` checks all states in all.
   it.each(viewports.map((viewport, turn) => ({ ...viewport, turn })))(
     "have no axe violation, $width px",
     async ({ turn, ...viewport }) => {
-      for (const { name, person, path, ready, enter } of chosen.filter((_, index) => index % 2 === turn)) {
+      for (const { name, person, path, ready, enter } of chosen.filter(
+        (_, index) => index % 2 === turn,
+      )) {
         const { page } = await visit(person, path, viewport);
         await enter?.(page);
         await page.getByText(ready).first().waitFor();
@@ -81,14 +93,19 @@ describe("the pages in a browser, under the content security policy", () => {
     await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
     await page.getByRole("link", { name: "Show your scopes" }).click();
     await page.getByRole("heading", { name: "Your scopes" }).waitFor();
-    expect(await page.getByRole("listitem").filter({ hasText: "audit" }).textContent()).toContain("not held");
+    expect(await page.getByRole("listitem").filter({ hasText: "audit" }).textContent()).toContain(
+      "not held",
+    );
     await page.context().close();
   });
 
   it("show a lost scope and an ended session, and offer to sign in to the same view", async () => {
     const { page } = await visit("admin", "/fleet?q=edge");
     const holds = (scopes: Scope[], status: PersonStatus = "active") =>
-      web.core.db.update(person).set({ scopes, status }).where(eq(person.userId, people.admin.userId));
+      web.core.db
+        .update(person)
+        .set({ scopes, status })
+        .where(eq(person.userId, people.admin.userId));
     await page.getByRole("link", { name: "edge-1" }).waitFor();
     await holds(["read"]);
     await page.keyboard.press("r");

@@ -43,7 +43,8 @@ beforeAll(async () => {
   }
 }, 180_000);
 
-const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
+const visit = (path: string, options?: VisitOptions) =>
+  visitPage({ browser, web }, "auditor", path, options);
 
 describe("the page as it was", () => {
   it("is reached by the slider, marked as past, and left by a link", async () => {
@@ -52,12 +53,15 @@ describe("the page as it was", () => {
     await page.locator(".row-link").first().waitFor();
     await page.getByRole("button", { name: "History" }).click();
     await slider.waitFor();
-    const stale = async () => Number(await page.locator(".chip", { hasText: "Stale" }).locator("b").textContent());
+    const stale = async () =>
+      Number(await page.locator(".chip", { hasText: "Stale" }).locator("b").textContent());
     await slider.fill(String(silentFrom + silentMs / 2));
     await page.getByText("The past, at").waitFor();
     await page.getByText("29 hosts need attention, of 110 hosts").waitFor();
     const at = new URL(page.url()).searchParams.get("at");
-    const { body } = await web.core.api<FleetHealthReport>("GET", `/v1/collector/health?at=${at}`, { as: "auditor" });
+    const { body } = await web.core.api<FleetHealthReport>("GET", `/v1/collector/health?at=${at}`, {
+      as: "auditor",
+    });
     expect(body.summary.by_state.stale).toBeGreaterThanOrEqual(15);
     await expect.poll(stale).toBe(body.summary.by_state.stale);
     expect(await page.locator(".fleet[data-past]").count()).toBe(1);
@@ -158,12 +162,16 @@ describe("what hosts have in common", () => {
 
 describe("what runs out", () => {
   it("is a list behind a button, and each count of hosts leads to as many rows", async () => {
-    await web.core.db.execute(sql`update fleet_status set queue_oldest_seconds = 300 where queue_bytes > 100000`);
+    await web.core.db.execute(
+      sql`update fleet_status set queue_oldest_seconds = 300 where queue_bytes > 100000`,
+    );
     const { page, messages } = await visit("/fleet");
     await page.locator(".row-link").first().waitFor();
     await page.getByRole("button", { name: "Next 72 h" }).click();
     const panel = page.getByRole("region", { name: "What runs out in the next 72 hours" });
-    const { body } = await web.core.api<FleetAhead>("GET", "/v1/collector/health/ahead", { as: "auditor" });
+    const { body } = await web.core.api<FleetAhead>("GET", "/v1/collector/health/ahead", {
+      as: "auditor",
+    });
     expect(body.queues.count).toBeGreaterThan(0);
     expect(await axeViolationsOf(page)).toEqual([]);
     await panel.getByRole("link", { name: new RegExp(`^${body.queues.count} queues?$`) }).click();
@@ -207,7 +215,9 @@ describe("what hosts changed", () => {
     await page.locator(".row-link").first().waitFor();
     await page.getByRole("button", { name: "Changes" }).click();
     const panel = page.getByRole("region", { name: "Upgrades and changes of labels" });
-    await panel.getByText("Worse: memory +31 % (+27 to +35.2), 40 changed hosts against 120").click();
+    await panel
+      .getByText("Worse: memory +31 % (+27 to +35.2), 40 changed hosts against 120")
+      .click();
     await panel.getByText("CPU: too few hosts, 3 and 120").waitFor();
     const waiting = panel.getByRole("listitem").filter({ hasText: "label region none to dc-1" });
     await waiting.getByText(/^Soaks until .* UTC, longer if core is unavailable\.$/).waitFor();

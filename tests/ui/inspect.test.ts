@@ -20,7 +20,10 @@ beforeAll(async () => {
   if (first === undefined || last === undefined) throw new Error("no hosts");
   const now = Date.now();
   await manage(web.core, first, "heartbeat", heartbeatBody(now));
-  const { collector, config, ...body } = heartbeatBody(now) as { collector: object; config: object };
+  const { collector, config, ...body } = heartbeatBody(now) as {
+    collector: object;
+    config: object;
+  };
   await manage(web.core, last, "heartbeat", {
     ...body,
     collector: { ...collector, hostname: hostile, version: "1.0.0-x" },
@@ -174,7 +177,9 @@ describe("the fleet page in a browser", () => {
     await page.unroute("**/api/core/collector/health**");
     await page.getByRole("button", { name: "Try again" }).click();
     await page.getByRole("link", { name: "edge-2" }).waitFor();
-    await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor({ state: "detached" });
+    await page
+      .getByRole("heading", { name: "The report could not be loaded" })
+      .waitFor({ state: "detached" });
     await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
     await page.context().close();
   });
@@ -202,11 +207,15 @@ describe("the fleet page in a browser", () => {
     await page.mouse.move(at.x, at.y);
     await page.mouse.wheel(0, 200);
     // A wheel scrolls by the second frame after it.
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    await page.evaluate(
+      () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
+    );
     expect(await page.evaluate(() => scrollY)).toBe(before);
     // Inherited styles would restyle every row.
     expect(
-      await page.evaluate(() => [document.body, document.documentElement].map(({ style }) => style.length)),
+      await page.evaluate(() =>
+        [document.body, document.documentElement].map(({ style }) => style.length),
+      ),
     ).toEqual([0, 0]);
     await page.mouse.click(at.x, at.y);
     await page.getByRole("dialog").waitFor({ state: "detached" });

@@ -9,11 +9,13 @@ const { web, browser } = await startWebInBrowser({ clock: systemClock });
 
 beforeAll(async () => {
   const { token } = await createTestToken(web.core);
-  for (const deviceId of ["shop-1", "shop-2", "stray-1"]) await enrollTestCollector(web.core, { token, deviceId });
+  for (const deviceId of ["shop-1", "shop-2", "stray-1"])
+    await enrollTestCollector(web.core, { token, deviceId });
 }, 180_000);
 
 const visit = (path: string) => visitPage({ browser, web }, "auditor", path);
-const put = (hosts: object[]) => web.core.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts } });
+const put = (hosts: object[]) =>
+  web.core.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts } });
 
 describe("without an inventory", () => {
   it("the fleet has no line of it, and its page says how to put one", async () => {
@@ -29,7 +31,11 @@ describe("without an inventory", () => {
 
 describe("an inventory", () => {
   beforeAll(async () => {
-    await put([{ name: "shop-1", owner: "shop", labels: { env: "prod" } }, { name: "shop-2" }, { name: "shop-3" }]);
+    await put([
+      { name: "shop-1", owner: "shop", labels: { env: "prod" } },
+      { name: "shop-2" },
+      { name: "shop-3" },
+    ]);
   });
 
   it("is a line above the fleet, whose numbers lead to the hosts", async () => {

@@ -20,7 +20,8 @@ const showLabels = async (page: Page, ...keys: string[]) => {
   for (const key of keys) await page.getByRole("checkbox", { name: key, exact: true }).check();
   await page.keyboard.press("Escape");
 };
-const cellsOf = async (page: Page) => page.locator("tbody tr[data-id] .column-label").allTextContents();
+const cellsOf = async (page: Page) =>
+  page.locator("tbody tr[data-id] .column-label").allTextContents();
 const rowsIn = async (where: string): Promise<number> => {
   const query = `select count(*)::int as hosts from collector_identity where ${where}`;
   return Number((await web.core.db.execute(query))[0]?.hosts);
@@ -34,7 +35,10 @@ describe("labels on the fleet page", () => {
     await expect
       .poll(async () => new Set((await cellsOf(page)).filter((_, index) => index % 2 === 0)))
       .toEqual(new Set(["staging"]));
-    expect(await page.locator("thead .column-label").allTextContents()).toEqual(["envlabel", "teamlabel"]);
+    expect(await page.locator("thead .column-label").allTextContents()).toEqual([
+      "envlabel",
+      "teamlabel",
+    ]);
     await page.reload();
     await page.locator("thead .column-label").nth(1).waitFor();
     expect(await axeViolationsOf(page)).toEqual([]);
@@ -54,7 +58,9 @@ describe("labels on the fleet page", () => {
     await page.getByText(`1 to ${hosts} of ${hosts} hosts`).first().waitFor();
     await bar.fill("label.team:web -label.env:prod");
     await bar.press("Enter");
-    const rest = await rowsIn("reported_labels ->> 'team' = 'web' and reported_labels ->> 'env' <> 'prod'");
+    const rest = await rowsIn(
+      "reported_labels ->> 'team' = 'web' and reported_labels ->> 'env' <> 'prod'",
+    );
     await page.getByText(`1 to ${rest} of ${rest} hosts`).first().waitFor();
     await page.context().close();
   });

@@ -27,7 +27,11 @@ let nginx: RunningProxy;
 beforeAll(async () => {
   if (!installed) return;
   dir = await mkdtemp(join(tmpdir(), "svc-nginx-"));
-  const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock, serverNames: [...labServerNames, host] });
+  const pki = await createLabPki({
+    dir: join(dir, "lab"),
+    clock: systemClock,
+    serverNames: [...labServerNames, host],
+  });
   serverCa = await readFile(pki.serverCaFile, "utf8");
   provider = await startTamperingProvider({ subject: people.admin.subject, now: Date.now });
   web = await startTestWeb({
@@ -56,7 +60,10 @@ afterAll(async () => {
 });
 
 /** Sends a request to nginx, whatever the name in the URL resolves to; `servername` is the name in the handshake. */
-const send = async (url: string, { servername = host, ...init }: RequestInit & { servername?: string } = {}) => {
+const send = async (
+  url: string,
+  { servername = host, ...init }: RequestInit & { servername?: string } = {},
+) => {
   const { pathname, search, host: name } = new URL(url);
   const sent = request(nginx.url, {
     ca: serverCa,
@@ -72,22 +79,36 @@ const send = async (url: string, { servername = host, ...init }: RequestInit & {
   const headers = new Headers();
   for (const [key, values = []] of Object.entries(response.headersDistinct))
     for (const value of values) headers.append(key, value);
-  return new Response((await text(response)) || null, { status: response.statusCode ?? 0, headers });
+  return new Response((await text(response)) || null, {
+    status: response.statusCode ?? 0,
+    headers,
+  });
 };
 
 describe.runIf(installed)("nginx in front of web, as documented", () => {
   it("passes a sign-in whose cookies have more than nginx's 4 KiB, with the address of the client that it sees itself", async () => {
     const end_session_endpoint = `${provider.issuer}/logout`;
-    provider.tampering = { claims: { groups: "g".repeat(2500) }, metadata: { end_session_endpoint } };
+    provider.tampering = {
+      claims: { groups: "g".repeat(2500) },
+      metadata: { end_session_endpoint },
+    };
     const agent = createUserAgent((url, init) =>
       send(url, {
         ...init,
-        headers: { ...Object.fromEntries(new Headers(init.headers)), "x-forwarded-for": "192.0.2.1" },
+        headers: {
+          ...Object.fromEntries(new Headers(init.headers)),
+          "x-forwarded-for": "192.0.2.1",
+        },
       }),
     );
     const begun = await agent.fetch(`https://${host}/api/auth/login`);
-    const signedIn = await agent.fetch(provider.authorize(begun.headers.get("location") ?? "").href);
-    expect([signedIn.status, signedIn.headers.getSetCookie().join("").length > 4096]).toEqual([303, true]);
+    const signedIn = await agent.fetch(
+      provider.authorize(begun.headers.get("location") ?? "").href,
+    );
+    expect([signedIn.status, signedIn.headers.getSetCookie().join("").length > 4096]).toEqual([
+      303,
+      true,
+    ]);
     expect(signedIn.headers.get("strict-transport-security")).toBe("max-age=31536000");
     expect((await agent.fetch(`https://${host}/api/session`)).status).toBe(200);
     const path = "/v1/audit-events?action=operator.sign_in&limit=1";
@@ -96,13 +117,17 @@ describe.runIf(installed)("nginx in front of web, as documented", () => {
   });
 
   it("passes the cookies of a browser that left sign-ins, which are more than nginx's 8 KiB", async () => {
-    const cookie = Array.from({ length: 5 }, (_, at) => `__Secure-svc_sign_in_${at}=${"x".repeat(3100)}`).join("; ");
+    const cookie = Array.from(
+      { length: 5 },
+      (_, at) => `__Secure-svc_sign_in_${at}=${"x".repeat(3100)}`,
+    ).join("; ");
     expect((await send(`https://${host}/login`, { headers: { cookie } })).status).toBe(200);
   });
 
   it("passes bodies of 12 MiB where svc-admin sends them, and of 1 MiB elsewhere", async () => {
     const body = "x".repeat(2 ** 20 + 1);
-    const put = async (path: string) => (await send(`https://${host}${path}`, { method: "PUT", body })).status;
+    const put = async (path: string) =>
+      (await send(`https://${host}${path}`, { method: "PUT", body })).status;
     for (const path of ["/v1/collector/inventory", "/v1/collector/applied-sets/web"])
       expect([path, await put(path)]).toEqual([path, 401]);
     expect(await put("/v1/collector/inventory/other")).toBe(413);
@@ -110,7 +135,13 @@ describe.runIf(installed)("nginx in front of web, as documented", () => {
 
   it("passes a body on as it comes, so that web refuses it before nginx has stored it", async () => {
     const headers = { host, "content-length": String(12 * 2 ** 20) };
-    const options = { ca: serverCa, servername: host, agent: false, path: "/v1/collector/inventory", method: "PUT" };
+    const options = {
+      ca: serverCa,
+      servername: host,
+      agent: false,
+      path: "/v1/collector/inventory",
+      method: "PUT",
+    };
     const sent = request(nginx.url, { ...options, headers });
     sent.on("error", () => undefined);
     sent.write("x");

@@ -10,7 +10,9 @@ import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { readCsv } from "../support/csv.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser({ core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } } });
+const { web, browser } = await startWebInBrowser({
+  core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
+});
 let now: Date;
 beforeAll(async () => {
   now = new Date(web.clock.now());
@@ -24,7 +26,8 @@ const openPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
   return context.newPage();
 };
 const addressOf = (page: Page): string => page.url().slice(web.origin.length);
-const heading = (page: Page, name: string | RegExp) => page.getByRole("heading", { name }).waitFor();
+const heading = (page: Page, name: string | RegExp) =>
+  page.getByRole("heading", { name }).waitFor();
 const setStatus = (name: PersonName, status: typeof person.$inferInsert.status) =>
   web.core.db.update(person).set({ status }).where(eq(person.userId, people[name].userId));
 /** Signs in through the pages of web and of the provider. */
@@ -88,7 +91,8 @@ describe("signing in, in a browser", () => {
     }
     await setStatus("reader", "active");
     const mine = eq(authenticationIdentity.subject, people.reader.subject);
-    const move = (tenantId: string) => web.core.db.update(authenticationIdentity).set({ tenantId }).where(mine);
+    const move = (tenantId: string) =>
+      web.core.db.update(authenticationIdentity).set({ tenantId }).where(mine);
     await move("01920000-0000-7000-8000-0000000000ff");
     await attempt("You are not in the directory");
     await move(web.core.config.tenantId);
@@ -154,10 +158,16 @@ describe("the fleet page with a large fleet", () => {
         ${ofHosts} where i.id = ${await row.getAttribute("data-id")}::uuid`);
       const hashes = [config?.desired ?? null, config?.running ?? null, config?.good ?? null];
       const chips = cell.locator(".hash");
-      await expect.poll(() => chips.allTextContents()).toEqual(hashes.map((hash) => hash?.slice(0, 6) ?? "none"));
-      const groups = await chips.evaluateAll((all) => all.map((chip) => chip.getAttribute("data-group")));
+      await expect
+        .poll(() => chips.allTextContents())
+        .toEqual(hashes.map((hash) => hash?.slice(0, 6) ?? "none"));
+      const groups = await chips.evaluateAll((all) =>
+        all.map((chip) => chip.getAttribute("data-group")),
+      );
       for (const [first, hash] of hashes.entries())
-        expect(groups.map((group) => group === groups[first])).toEqual(hashes.map((other) => other === hash));
+        expect(groups.map((group) => group === groups[first])).toEqual(
+          hashes.map((other) => other === hash),
+        );
     }
     await page.context().close();
   });
@@ -177,7 +187,9 @@ describe("the fleet page with a large fleet", () => {
       const count = Number(/(\d+) rows?/.exec((await link.textContent()) ?? "")?.[1]);
       const [download] = await Promise.all([page.waitForEvent("download"), link.click()]);
       const time = now.toISOString().replaceAll(/[-:]|\.\d+/g, "");
-      expect(download.suggestedFilename()).toBe(`fleet-${kind.replace("_", "-")}_platform-linux-amd64_${time}.csv`);
+      expect(download.suggestedFilename()).toBe(
+        `fleet-${kind.replace("_", "-")}_platform-linux-amd64_${time}.csv`,
+      );
       const rows = readCsv(await readFile(await download.path(), "utf8"));
       expect(count).toBeGreaterThan(0);
       expect(rows.map(({ platform }) => platform)).toEqual(Array(count).fill("linux/amd64"));
@@ -217,7 +229,9 @@ describe("a page whose session ends", () => {
     await heading(page, "Your session has ended");
     await expect
       .poll(() => addressOf(page))
-      .toBe(`/login?reason=session_expired&${new URLSearchParams({ return_to: "/fleet?state=stale&q=dc-3" })}`);
+      .toBe(
+        `/login?reason=session_expired&${new URLSearchParams({ return_to: "/fleet?state=stale&q=dc-3" })}`,
+      );
     await page.context().close();
   });
 });

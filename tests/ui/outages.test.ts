@@ -44,7 +44,8 @@ const visitWithClock = async (): Promise<Page> => {
 const isFresh = async (page: Page): Promise<void> => {
   await page.locator('[data-shown="fresh"] .row-link').first().waitFor();
 };
-const banner = (page: Page, words: RegExp) => page.locator(".freshness[data-stale]").getByText(words);
+const banner = (page: Page, words: RegExp) =>
+  page.locator(".freshness[data-stale]").getByText(words);
 const exportStale = async (page: Page): Promise<void> => {
   await page.keyboard.press("e");
   await page
@@ -61,7 +62,10 @@ describe("the fleet page, with real processes", () => {
     deployment.suspend("web", true);
     try {
       await page.clock.runFor(oldAfterSeconds * 1000);
-      await banner(page, /^The web server did not answer within 8 s\. These rows are old\./).waitFor({
+      await banner(
+        page,
+        /^The web server did not answer within 8 s\. These rows are old\./,
+      ).waitFor({
         timeout: 5_000,
       });
       await page.clock.resume();
@@ -75,7 +79,11 @@ describe("the fleet page, with real processes", () => {
   });
 
   it.each<[string, (isDown: boolean) => void, RegExp]>([
-    ["core is suspended", (is) => deployment.suspend("core", is), /^Core did not answer within 5 s\./],
+    [
+      "core is suspended",
+      (is) => deployment.suspend("core", is),
+      /^Core did not answer within 5 s\./,
+    ],
     [
       "PostgreSQL is suspended",
       (is) => deployment.suspend("postgres", is),
@@ -93,7 +101,9 @@ describe("the fleet page, with real processes", () => {
       try {
         await banner(page, words).waitFor();
         await banner(page, /These rows are old/).waitFor();
-        expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(rows);
+        expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(
+          rows,
+        );
       } finally {
         setDown(false);
       }
@@ -195,7 +205,9 @@ describe("an export, with real processes", () => {
       await exportStale(page);
       await page
         .getByRole("alert")
-        .getByText(/^The export of Config drift failed: The database (did not answer within 4 s|cannot be reached)\./)
+        .getByText(
+          /^The export of Config drift failed: The database (did not answer within 4 s|cannot be reached)\./,
+        )
         .waitFor({ timeout: 15_000 });
     } finally {
       deployment.suspend("postgres", false);

@@ -18,7 +18,16 @@ describe("the pages of records", () => {
     const { page, messages } = await visitPage({ browser, web }, "auditor", "/");
     await expect.poll(() => page.title()).toBe(product);
     const nav = page.getByRole("navigation", { name: "Main" });
-    for (const name of ["Fleet", "Completeness", "Audit", "Configs", "Rollouts", "Enrollment", "Watches", "System"]) {
+    for (const name of [
+      "Fleet",
+      "Completeness",
+      "Audit",
+      "Configs",
+      "Rollouts",
+      "Enrollment",
+      "Watches",
+      "System",
+    ]) {
       await nav.getByRole("link", { name, exact: true }).click();
       await page.getByRole("heading", { level: 1, name }).waitFor();
       await expect.poll(() => page.title()).toBe(`${name} · ${product}`);
@@ -46,9 +55,13 @@ describe("the pages of records", () => {
     ]);
     for (const width of [360, 390, 480]) {
       await page.setViewportSize({ width, height: 900 });
-      const tops = await links.evaluateAll((all) => all.map((link) => link.getBoundingClientRect().top));
+      const tops = await links.evaluateAll((all) =>
+        all.map((link) => link.getBoundingClientRect().top),
+      );
       expect({ width, lines: new Set(tops).size }).toEqual({ width, lines: 1 });
-      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(
+        true,
+      );
     }
     await page.context().close();
   });
@@ -66,9 +79,9 @@ describe("the pages of records", () => {
     ]) {
       await page.goto(web.origin + path);
       await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
-      expect(await page.getByRole("navigation", { name: "Main" }).getByRole("link").allTextContents()).toEqual([
-        "Home",
-      ]);
+      expect(
+        await page.getByRole("navigation", { name: "Main" }).getByRole("link").allTextContents(),
+      ).toEqual(["Home"]);
     }
     await page.context().close();
   });
@@ -81,8 +94,13 @@ describe("the pages of records", () => {
       "/rollouts?state=paused",
       "/enrollment",
     ]) {
-      const response = await fetch(web.origin + path, { headers: { Accept: "text/html" }, redirect: "manual" });
-      expect(response.headers.get("location")).toBe(`/login?${new URLSearchParams({ return_to: path })}`);
+      const response = await fetch(web.origin + path, {
+        headers: { Accept: "text/html" },
+        redirect: "manual",
+      });
+      expect(response.headers.get("location")).toBe(
+        `/login?${new URLSearchParams({ return_to: path })}`,
+      );
     }
   });
 });

@@ -8,7 +8,12 @@ import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
-import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+  type TestCollector,
+} from "../support/collector.ts";
 import { readCsv } from "../support/csv.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
@@ -23,7 +28,10 @@ beforeAll(async () => {
   const { token } = await createTestToken(core, { name: "edge hosts" });
   revoked = await enrollTestCollector(core, { token, deviceId: "edge-1" });
   odd = await enrollTestCollector(core, { token, deviceId: "db%1" });
-  const config = await core.api("POST", "/v1/collector/configs", { as: "admin", body: { name: "edge", yaml } });
+  const config = await core.api("POST", "/v1/collector/configs", {
+    as: "admin",
+    body: { name: "edge", yaml },
+  });
   await core.api("PUT", `/v1/collector/identities/${revoked.identityId}/desired-config`, {
     as: "admin",
     body: { config_id: config.body.id },
@@ -36,7 +44,8 @@ beforeAll(async () => {
   await verifyChain({ ...core.core, clock: systemClock });
 });
 
-const visit = (path: string, viewport?: VisitOptions) => visitPage({ browser, web }, "auditor", path, viewport);
+const visit = (path: string, viewport?: VisitOptions) =>
+  visitPage({ browser, web }, "auditor", path, viewport);
 const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
 
 describe("the audit page", () => {
@@ -45,7 +54,9 @@ describe("the audit page", () => {
     const row = page.getByRole("row").filter({ hasText: "revoked the host" });
     await row.getByText("laptop_lost").first().waitFor();
     expect(await row.getByRole("link", { name: web.core.people.admin.email }).count()).toBe(1);
-    expect(await row.getByRole("link", { name: "edge-1" }).getAttribute("href")).toBe(`/hosts/${revoked.identityId}`);
+    expect(await row.getByRole("link", { name: "edge-1" }).getAttribute("href")).toBe(
+      `/hosts/${revoked.identityId}`,
+    );
     const [{ head = 0 } = {}] = await web.core.db.execute<{ head: number }>(
       sql`select max(seq)::int as head from audit_chain`,
     );
@@ -55,7 +66,9 @@ describe("the audit page", () => {
       .filter({ hasText: "assigned the config" })
       .getByRole("link", { name: /^[0-9a-f]{6} edge$/ })
       .waitFor();
-    expect(await page.getByRole("table").textContent()).not.toMatch(/(host|config|policy|certificate) [0-9a-f]{8}-/);
+    expect(await page.getByRole("table").textContent()).not.toMatch(
+      /(host|config|policy|certificate) [0-9a-f]{8}-/,
+    );
     expect(messages).toEqual([]);
     await page.context().close();
   });
@@ -67,7 +80,9 @@ describe("the audit page", () => {
     await page.getByRole("row").filter({ hasText: "revoked the host" }).waitFor();
     await expect.poll(() => page.getByRole("row").count()).toBe(2);
     await page.getByRole("combobox", { name: "Action" }).selectOption("config.publish");
-    await expect.poll(() => addressOf(page)).toBe("/audit?action=config.publish&within_seconds=3600");
+    await expect
+      .poll(() => addressOf(page))
+      .toBe("/audit?action=config.publish&within_seconds=3600");
     await page.getByRole("link", { name: "Clear all filters" }).click();
     await page.getByRole("searchbox", { name: "Target" }).fill("edge-1");
     await page.keyboard.press("Enter");
@@ -114,7 +129,11 @@ describe("the audit page", () => {
     const chunks: Uint8Array[] = [];
     for await (const chunk of await download.createReadStream()) chunks.push(chunk as Uint8Array);
     const rows = readCsv(Buffer.concat(chunks).toString());
-    expect(rows.map(({ action }) => action)).toEqual(["identity.revoke", "config.assign", "collector.enroll"]);
+    expect(rows.map(({ action }) => action)).toEqual([
+      "identity.revoke",
+      "config.assign",
+      "collector.enroll",
+    ]);
     await page.context().close();
   });
 
@@ -136,7 +155,10 @@ describe("the audit page", () => {
       }),
     );
     await page.goto(`${web.origin}/audit`);
-    await page.getByRole("alert").getByText("The hash chain has a fault: event 5 was edited").waitFor();
+    await page
+      .getByRole("alert")
+      .getByText("The hash chain has a fault: event 5 was edited")
+      .waitFor();
     expect(await page.getByText("verified up to").count()).toBe(0);
     await page.context().close();
   });
@@ -161,7 +183,11 @@ describe("the page of a host", () => {
 
   it("fetches diagnostics for an admin: waits for the host, then links to the file, or says why there is none", async () => {
     const { core } = web;
-    const { page, messages } = await visitPage({ browser, web }, "admin", `/hosts/${odd.identityId}`);
+    const { page, messages } = await visitPage(
+      { browser, web },
+      "admin",
+      `/hosts/${odd.identityId}`,
+    );
     const section = page.getByRole("region", { name: "Diagnostics" });
     const fetchDiagnostics = section.getByRole("button", { name: "Fetch diagnostics" });
     const answer = async (over: object) => {
@@ -220,7 +246,10 @@ describe("the page of a host", () => {
 const tooWide = (page: Page): Promise<string[]> =>
   page.evaluate(() =>
     [...document.querySelectorAll("main *")]
-      .filter((element) => element.getBoundingClientRect().right > innerWidth + 0.5 && !element.closest("thead"))
+      .filter(
+        (element) =>
+          element.getBoundingClientRect().right > innerWidth + 0.5 && !element.closest("thead"),
+      )
       .map(({ outerHTML }) => outerHTML.slice(0, 80))
       .slice(0, 3),
   );
@@ -228,11 +257,14 @@ const tooWide = (page: Page): Promise<string[]> =>
 it.each([
   ["/audit", () => "", "revoked the host"],
   ["/hosts/", () => revoked.identityId, "laptop_lost"],
-])("has no axe violation, no sideways scroll and no clipped element: %s", async (path, id, ready) => {
-  const { page, messages } = await visit(path + id());
-  await page.getByText(ready).first().waitFor();
-  await page.waitForLoadState("networkidle");
-  expect(await flawsOf(page, tooWide)).toEqual([]);
-  expect(messages).toEqual([]);
-  await page.context().close();
-});
+])(
+  "has no axe violation, no sideways scroll and no clipped element: %s",
+  async (path, id, ready) => {
+    const { page, messages } = await visit(path + id());
+    await page.getByText(ready).first().waitFor();
+    await page.waitForLoadState("networkidle");
+    expect(await flawsOf(page, tooWide)).toEqual([]);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  },
+);

@@ -21,7 +21,8 @@ const newest = seededConfigId(11);
 const visit = (path: string, viewport?: VisitOptions) =>
   visitPage({ browser, web }, "auditor", path, { now: web.clock.now(), ...viewport });
 const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
-const get = async <Body>(path: string) => (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
+const get = async <Body>(path: string) =>
+  (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
 /** How many hosts core lists at an address of the fleet page. */
 const hostsAt = async (href: string): Promise<number> => {
   const { search } = new URL(href, web.origin);
@@ -35,7 +36,9 @@ describe("the pages of configs in a browser", () => {
     await page.getByRole("link", { name: "databases r11", exact: true }).click();
     await page.getByRole("heading", { level: 1, name: "databases r11" }).waitFor();
     const left = hosts.desired - hosts.running - hosts.silent_running;
-    const sentence = page.getByRole("link", { name: `${left} of ${hosts.desired} hosts left: not finished.` });
+    const sentence = page.getByRole("link", {
+      name: `${left} of ${hosts.desired} hosts left: not finished.`,
+    });
     await sentence.waitFor();
     expect(await hostsAt((await sentence.getAttribute("href")) ?? "")).toBe(left);
     await sentence.click();
@@ -57,7 +60,8 @@ describe("the pages of configs in a browser", () => {
         })),
       );
       expect(figures.length).toBeGreaterThan(5);
-      for (const { href, figure } of figures) expect({ href, figure: await hostsAt(href) }).toEqual({ href, figure });
+      for (const { href, figure } of figures)
+        expect({ href, figure: await hostsAt(href) }).toEqual({ href, figure });
       await page.context().close();
     }
   });
@@ -75,7 +79,8 @@ describe("the pages of configs in a browser", () => {
     await page.getByRole("button", { name: "Compare", exact: true }).focus();
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Changes from web servers r10" }).waitFor();
-    const changed = async (kind: string) => (await page.locator(`[data-kind=${kind}]`).allTextContents()).join("\n");
+    const changed = async (kind: string) =>
+      (await page.locator(`[data-kind=${kind}]`).allTextContents()).join("\n");
     expect(await changed("added")).toContain("# databases, revision 11");
     expect(await changed("removed")).toContain("# web servers, revision 10");
     expect(addressOf(page)).toBe(`/configs/${newest}?compare=${seededConfigId(10)}`);
@@ -93,7 +98,9 @@ describe("the pages of configs in a browser", () => {
     await link.click();
     await page.getByText("Assigned in the minute of").waitFor();
     await expect
-      .poll(() => page.getByRole("table", { name: "Assigned hosts, newest first" }).getByRole("row").count())
+      .poll(() =>
+        page.getByRole("table", { name: "Assigned hosts, newest first" }).getByRole("row").count(),
+      )
       .toBe(assigned + 1);
     await page.goto(`${web.origin}/configs`);
     await page.getByLabel("Name, or the beginning of a hash").fill("r1");
@@ -122,19 +129,26 @@ describe("the page of enrollment in a browser", () => {
       ["expired", 1],
       ["revoked", 2],
     ] as const) {
-      const chip = page.getByRole("navigation", { name: "Tokens by state" }).getByRole("link", { name });
+      const chip = page
+        .getByRole("navigation", { name: "Tokens by state" })
+        .getByRole("link", { name });
       const figure = Number(/\d+$/.exec((await chip.textContent()) ?? "")?.[0]);
       await chip.click();
       const table = page.getByRole("table", { name: "Bootstrap tokens, newest first" });
       await expect.poll(() => table.getByRole("row").count()).toBe(figure + 1);
-      expect([name, figure]).toEqual([name, name === "revoked" ? 1 : name === "expired" ? 2 : rows]);
+      expect([name, figure]).toEqual([
+        name,
+        name === "revoked" ? 1 : name === "expired" ? 2 : rows,
+      ]);
     }
     const policies = page.getByRole("table", { name: "Enrollment policies, newest first" });
     expect(await policies.getByRole("link", { name: "team: web" }).getAttribute("href")).toBe(
       "/fleet?label=team%3Aweb",
     );
     await page.getByRole("link", { name: "1 policy frozen" }).click();
-    await expect.poll(() => addressOf(page)).toBe(`/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
+    await expect
+      .poll(() => addressOf(page))
+      .toBe(`/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
     const refusals = page.getByRole("table", { name: "Refusals by reason" });
     await refusals.getByText("token unknown").waitFor();
     expect((await refusals.textContent()) ?? "").toContain("240");
@@ -151,7 +165,9 @@ it("a figure of the page of enrollment finds as many events as it counts", async
   for (const name of ["20 of 500", "40, no limit", "3 of 20"]) {
     await page.getByRole("link", { name, exact: true }).click();
     const events = page.getByRole("table", { name: "Audit events, newest first" });
-    await expect.poll(() => events.getByRole("row").count()).toBe(Number(/^\d+/.exec(name)?.[0]) + 1);
+    await expect
+      .poll(() => events.getByRole("row").count())
+      .toBe(Number(/^\d+/.exec(name)?.[0]) + 1);
     await page.goBack();
   }
   await page.context().close();

@@ -37,7 +37,8 @@ const ended = (page: Page) => page.getByText("Your session has ended: what this 
 const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
 const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
 /** Returns the tab's `sessionStorage` as JSON. */
-const typedOf = (page: Page): Promise<string> => page.evaluate(() => JSON.stringify(sessionStorage));
+const typedOf = (page: Page): Promise<string> =>
+  page.evaluate(() => JSON.stringify(sessionStorage));
 
 describe("a page near the end of its session", () => {
   it("announces it five minutes before, signs in again in the same tab, and keeps view and typed text", async () => {
@@ -85,10 +86,15 @@ describe("a page whose session has ended", () => {
     const rows = await page.locator(".row-link").count();
     await pass(page, sessionMs + 1_000);
     await ended(page).waitFor();
-    expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(rows);
+    expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(
+      rows,
+    );
     expect(await axeViolationsOf(page)).toEqual([]);
     await page.keyboard.press("r");
-    await page.locator(".freshness").getByText("Your session has ended. These rows are old.").waitFor();
+    await page
+      .locator(".freshness")
+      .getByText("Your session has ended. These rows are old.")
+      .waitFor();
     const requests: string[] = [];
     page.on("request", (request) => requests.push(request.url()));
     await page.keyboard.press("r");
@@ -135,7 +141,10 @@ describe("a page whose session has ended", () => {
     await context.addCookies([{ name, value, url: web.origin }]);
     await page.reload();
     await page.locator(".row-link").first().waitFor();
-    expect([await question(page).inputValue(), await queryOf(page).inputValue()]).toEqual(["", "state:stale"]);
+    expect([await question(page).inputValue(), await queryOf(page).inputValue()]).toEqual([
+      "",
+      "state:stale",
+    ]);
     await type();
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
     await page.getByRole("heading", { name: "You are signed out" }).waitFor();

@@ -23,10 +23,16 @@ beforeAll(async () => {
   const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
   browser = launched;
   const start = (hostname: (typeof sites)[Site]) =>
-    startTestWeb({ ui, hostname, clock: systemClock, env: { SVC_INFERENCE_CHAT_MODEL: "test-model" } });
+    startTestWeb({
+      ui,
+      hostname,
+      clock: systemClock,
+      env: { SVC_INFERENCE_CHAT_MODEL: "test-model" },
+    });
   webs = { "cross-site": await start("localhost"), "same-site": await start("127.0.0.1") };
   const { token } = await createTestToken(webs["cross-site"].core);
-  hostId = (await enrollTestCollector(webs["cross-site"].core, { token, deviceId: "edge-1" })).identityId;
+  hostId = (await enrollTestCollector(webs["cross-site"].core, { token, deviceId: "edge-1" }))
+    .identityId;
 });
 afterAll(async () => {
   await browser?.close();
@@ -52,14 +58,26 @@ const signIn = async (page: Page, address: string): Promise<void> => {
 const siteOf = (page: Page, path: string): (() => Promise<string | undefined>) => {
   let latest: Promise<Record<string, string>> | undefined;
   page.on("request", (request) => {
-    if (request.isNavigationRequest() && new URL(request.url()).pathname === path) latest = request.allHeaders();
+    if (request.isNavigationRequest() && new URL(request.url()).pathname === path)
+      latest = request.allHeaders();
   });
   return async () => (await latest)?.["sec-fetch-site"];
 };
 
-const signedIn = async (user: AdminUser, { web, flow }: { web: TestWeb; flow: "browser" | "device" }) => {
-  const result = await user.run("login", "--url", web.origin, ...(flow === "device" ? ["--device"] : []));
-  expect(result).toMatchObject({ exitCode: 0, err: expect.stringContaining(`as ${people.admin.email}`) });
+const signedIn = async (
+  user: AdminUser,
+  { web, flow }: { web: TestWeb; flow: "browser" | "device" },
+) => {
+  const result = await user.run(
+    "login",
+    "--url",
+    web.origin,
+    ...(flow === "device" ? ["--device"] : []),
+  );
+  expect(result).toMatchObject({
+    exitCode: 0,
+    err: expect.stringContaining(`as ${people.admin.email}`),
+  });
   expect((await user.run("whoami")).out).toContain(people.admin.email);
 };
 
@@ -71,23 +89,26 @@ const textOf = (page: Page): Promise<string> =>
     .then((text) => text ?? "");
 
 describe("svc-admin login", () => {
-  it.each(siteNames)("V5: signs in by the browser from a clean profile, with a provider that is %s", async (site) => {
-    const web = webs[site];
-    const { context, page } = await cleanProfile();
-    const seen = siteOf(page, "/cli/authorize");
-    const allow = async (address: string) => {
-      await signIn(page, address);
-      expect(await textOf(page)).toContain("Sign in svc-admin on lovelace?");
-      expect(await seen()).toBe(site);
-      await page.getByRole("button", { name: "Allow" }).click();
-      await page.getByText("You can close this page").waitFor();
-    };
-    const { promise: address, resolve: openBrowser } = Promise.withResolvers<string>();
-    const user = createAdminUser({ openBrowser });
-    await Promise.all([signedIn(user, { web, flow: "browser" }), address.then(allow)]);
-    user.close();
-    await context.close();
-  });
+  it.each(siteNames)(
+    "V5: signs in by the browser from a clean profile, with a provider that is %s",
+    async (site) => {
+      const web = webs[site];
+      const { context, page } = await cleanProfile();
+      const seen = siteOf(page, "/cli/authorize");
+      const allow = async (address: string) => {
+        await signIn(page, address);
+        expect(await textOf(page)).toContain("Sign in svc-admin on lovelace?");
+        expect(await seen()).toBe(site);
+        await page.getByRole("button", { name: "Allow" }).click();
+        await page.getByText("You can close this page").waitFor();
+      };
+      const { promise: address, resolve: openBrowser } = Promise.withResolvers<string>();
+      const user = createAdminUser({ openBrowser });
+      await Promise.all([signedIn(user, { web, flow: "browser" }), address.then(allow)]);
+      user.close();
+      await context.close();
+    },
+  );
 
   it.each(siteNames)(
     "V5: signs in by a device's code from a clean profile, with a provider that is %s",
@@ -138,24 +159,29 @@ describe("a page behind the sign-in", () => {
     "/configs",
     "/rollouts",
     "/enrollment",
-  ])("V5: is shown after a first sign-in that began at %s, with a provider on another site", async (path) => {
-    const web = webs["cross-site"];
-    const { context, page } = await cleanProfile();
-    const address = path.replace(":id", hostId);
-    const seen = siteOf(page, new URL(address, web.origin).pathname);
-    await signIn(page, web.origin + address);
-    await page.getByRole("navigation", { name: "Main" }).waitFor();
-    expect(page.url()).toBe(web.origin + address);
-    expect(await seen()).toBe("cross-site");
-    await context.close();
-  });
+  ])(
+    "V5: is shown after a first sign-in that began at %s, with a provider on another site",
+    async (path) => {
+      const web = webs["cross-site"];
+      const { context, page } = await cleanProfile();
+      const address = path.replace(":id", hostId);
+      const seen = siteOf(page, new URL(address, web.origin).pathname);
+      await signIn(page, web.origin + address);
+      await page.getByRole("navigation", { name: "Main" }).waitFor();
+      expect(page.url()).toBe(web.origin + address);
+      expect(await seen()).toBe("cross-site");
+      await context.close();
+    },
+  );
 
   it("V5: answers a refused navigation with a page that leads away", async () => {
     const web = webs["cross-site"];
     const { context, page } = await cleanProfile();
     await signIn(page, `${web.origin}/`);
     const elsewhere = (html: string) =>
-      page.route("http://127.0.0.1:9/", (route) => route.fulfill({ contentType: "text/html", body: html }));
+      page.route("http://127.0.0.1:9/", (route) =>
+        route.fulfill({ contentType: "text/html", body: html }),
+      );
     await elsewhere(`<a href="${web.origin}/api/core/whoami">Look</a>
       <form method="post" action="${web.origin}/device"><button>Win</button></form>`);
     for (const [role, name] of [

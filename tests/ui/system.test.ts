@@ -27,7 +27,10 @@ const reportAs = (machine: string, isWell: () => boolean) =>
             find: () =>
               isWell()
                 ? { status: "ready", detail: "commits" }
-                : { status: "not_ready", detail: "the last commit failed: no space left on device" },
+                : {
+                    status: "not_ready",
+                    detail: "the last commit failed: no space left on device",
+                  },
           },
         ],
       },
@@ -76,7 +79,9 @@ it("asks for a list again without its rows while nothing has changed", async () 
   const { page, messages } = await visitPage({ browser, web }, "auditor", "/fleet?state=revoked");
   await page.getByText("host-53", { exact: true }).waitFor();
   const refresh = async () => {
-    const answer = page.waitForResponse((each) => each.url().includes("/api/core/collector/health?"));
+    const answer = page.waitForResponse((each) =>
+      each.url().includes("/api/core/collector/health?"),
+    );
     await page.keyboard.press("r");
     return (await answer).status();
   };

@@ -6,7 +6,9 @@ import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser({ core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } } });
+const { web, browser } = await startWebInBrowser({
+  core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
+});
 await seedFleet(web.core.db, { count: 320, now: new Date(web.clock.now()) });
 
 /** Opens `/fleet` as an auditor, and waits for the rows and the charts. */
@@ -24,21 +26,29 @@ describe("the first row", () => {
   it.each([
     { width: 1440, height: 900, topMax: 380 },
     { width: 390, height: 900, topMax: 700 },
-  ])("is within $topMax px of the top at $width px, without a shift", async ({ topMax, ...viewport }) => {
-    const { page, layoutShift } = await visitFleet("", viewport);
-    await page.waitForLoadState("networkidle");
-    const top = await page
-      .locator("tr[data-id]")
-      .first()
-      .evaluate((row) => row.getBoundingClientRect().top + scrollY);
-    expect(top).toBeLessThanOrEqual(topMax);
-    expect(await layoutShift()).toBe(0);
-    await page.context().close();
-  });
+  ])(
+    "is within $topMax px of the top at $width px, without a shift",
+    async ({ topMax, ...viewport }) => {
+      const { page, layoutShift } = await visitFleet("", viewport);
+      await page.waitForLoadState("networkidle");
+      const top = await page
+        .locator("tr[data-id]")
+        .first()
+        .evaluate((row) => row.getBoundingClientRect().top + scrollY);
+      expect(top).toBeLessThanOrEqual(topMax);
+      expect(await layoutShift()).toBe(0);
+      await page.context().close();
+    },
+  );
 
   it("stays in its place when the figures of 100,000 hosts arrive", async () => {
     const { page, layoutShift } = await visitFleet();
-    const figures = { enrolled: 100_000, active_recent_heartbeats: 99_999, forwarding: 99_999, stopped: 99_999 };
+    const figures = {
+      enrolled: 100_000,
+      active_recent_heartbeats: 99_999,
+      forwarding: 99_999,
+      stopped: 99_999,
+    };
     await page.route("**/api/core/collector/health?*", async (route) => {
       const response = await route.fetch();
       const report = (await response.json()) as FleetHealthReport;
@@ -68,7 +78,10 @@ describe("the first row", () => {
       await notice.waitFor();
       await page.waitForLoadState("networkidle");
       expect(await layoutShift()).toBe(0);
-      const edges = await notice.evaluate((line) => [line.getBoundingClientRect().bottom, innerHeight]);
+      const edges = await notice.evaluate((line) => [
+        line.getBoundingClientRect().bottom,
+        innerHeight,
+      ]);
       expect(edges[0]).toBeLessThanOrEqual(edges[1] ?? 0);
       await page.context().close();
     },
@@ -88,9 +101,14 @@ describe("the first row", () => {
     ] as const) {
       await page.setViewportSize({ width, height: 900 });
       await expect.poll(() => columns.count()).toBe(count);
-      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(
+        true,
+      );
       const widths = await columns.evaluateAll((all) =>
-        all.reduce((sum, each) => sum + Number(getComputedStyle(each).getPropertyValue("--width")), 0),
+        all.reduce(
+          (sum, each) => sum + Number(getComputedStyle(each).getPropertyValue("--width")),
+          0,
+        ),
       );
       // The edges of the page take 34 px, a scroll bar 15.
       expect(widths + 34 + 15).toBeLessThanOrEqual(width);
@@ -113,11 +131,9 @@ describe("the order of the rows", () => {
   it("is by severity, then by age, and the hosts that need nobody are quiet", async () => {
     const { page } = await visitFleet();
     await page.locator(".row-link").nth(199).waitFor();
-    const { body } = await web.core.api<{ items: { device_id: string; state: "stale"; forwarding: null }[] }>(
-      "GET",
-      "/v1/collector/health?sort=severity&limit=200",
-      { as: "auditor" },
-    );
+    const { body } = await web.core.api<{
+      items: { device_id: string; state: "stale"; forwarding: null }[];
+    }>("GET", "/v1/collector/health?sort=severity&limit=200", { as: "auditor" });
     expect(await devices(page)).toEqual(body.items.map(({ device_id }) => device_id));
     const ranks = body.items.map((row) => fleetSeverities.indexOf(severityOf(row)));
     expect(ranks).toEqual([...ranks].sort((one, other) => one - other));
@@ -237,11 +253,15 @@ describe("rows off the screen", () => {
     const shown = new Set(await devices(page));
     const named = async () => {
       const { nodes } = await devtools.send("Accessibility.getFullAXTree");
-      return nodes.filter(({ role, name }) => role?.value === "link" && shown.has(String(name?.value))).length;
+      return nodes.filter(
+        ({ role, name }) => role?.value === "link" && shown.has(String(name?.value)),
+      ).length;
     };
     await expect.poll(named).toBe(200);
     await page.keyboard.press("k");
-    await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe((await devices(page))[199]);
+    await expect
+      .poll(() => page.evaluate(() => document.activeElement?.textContent))
+      .toBe((await devices(page))[199]);
     await expect.poll(() => page.evaluate(() => scrollY)).toBeGreaterThan(5000);
     await page.context().close();
   });
@@ -258,7 +278,10 @@ describe("rows off the screen", () => {
     expect(height).toBeGreaterThan(20);
     const skipped = await page
       .locator(".row-link")
-      .evaluateAll((links) => links.filter((link) => !link.checkVisibility({ contentVisibilityAuto: true })).length);
+      .evaluateAll(
+        (links) =>
+          links.filter((link) => !link.checkVisibility({ contentVisibilityAuto: true })).length,
+      );
     expect(skipped).toBe(0);
     await page.context().close();
   });
@@ -267,12 +290,16 @@ describe("rows off the screen", () => {
 describe("the charts", () => {
   it("have bars of at least 16 px, each with its count", async () => {
     const { page } = await visitFleet();
-    const bars = page.locator(".chart[role=toolbar]:not([aria-orientation]) :is(.chart-bar, .chart-bar-marked)");
+    const bars = page.locator(
+      ".chart[role=toolbar]:not([aria-orientation]) :is(.chart-bar, .chart-bar-marked)",
+    );
     const counts = page.locator(".chart-count");
     // The charts are drawn one after the other.
     await expect.poll(() => bars.count()).toBeGreaterThan(10);
     await expect.poll(async () => (await counts.count()) - (await bars.count())).toBe(0);
-    const widths = await bars.evaluateAll((all) => all.map((bar) => bar.getBoundingClientRect().width));
+    const widths = await bars.evaluateAll((all) =>
+      all.map((bar) => bar.getBoundingClientRect().width),
+    );
     expect(Math.min(...widths)).toBeGreaterThanOrEqual(16);
     expect(await counts.first().isVisible()).toBe(true);
     await page.context().close();

@@ -27,7 +27,8 @@ beforeAll(async () => {
   await createVolumeKeeper({ db, clock: systemClock })();
 }, 180_000);
 
-const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
+const visit = (path: string, options?: VisitOptions) =>
+  visitPage({ browser, web }, "auditor", path, options);
 
 describe("the volume of the fleet", () => {
   it("has the budgets below, each with a link to the hosts that it holds", async () => {
@@ -80,9 +81,13 @@ describe("the volume of the fleet", () => {
       await heading.getByRole("link").click();
       await expect.poll(() => heading.getAttribute("aria-sort")).toBe(direction);
     }
-    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(
+      true,
+    );
     const cells = page.locator("td.column-volume");
-    await expect.poll(() => cells.allTextContents()).toEqual(["120 MiB, 10× its usual", "7 MiB", "7 MiB"]);
+    await expect
+      .poll(() => cells.allTextContents())
+      .toEqual(["120 MiB, 10× its usual", "7 MiB", "7 MiB"]);
     expect(messages).toEqual([]);
     await page.context().close();
   });
@@ -93,7 +98,9 @@ describe("the volume of the fleet", () => {
       select identity, 'otel_span', ${hour}::timestamptz, 1200, 0 from fleet_host where device_id = 'loud-1'`);
     const { page } = await visit("/fleet");
     await page.getByRole("link", { name: "loud-1" }).click();
-    const table = page.getByRole("dialog").getByRole("table", { name: "Today, in envelopes", exact: true });
+    const table = page
+      .getByRole("dialog")
+      .getByRole("table", { name: "Today, in envelopes", exact: true });
     const newest = table.locator("tbody tr").first();
     await newest.waitFor();
     expect(await newest.locator("th, td").allTextContents()).toContain("1,200");

@@ -21,14 +21,20 @@ beforeAll(async () => {
   await enrollTestCollector(web.core, { token, deviceId: "edge-1" });
 }, 180_000);
 
-const visit = (person: "admin" | "auditor", path: string) => visitPage({ browser, web }, person, path);
+const visit = (person: "admin" | "auditor", path: string) =>
+  visitPage({ browser, web }, person, path);
 
 let names = 0;
 const create = async (fields: object = {}) =>
   (
     await web.core.api<Watch>("POST", "/v1/collector/watches", {
       as: "admin",
-      body: { name: `watch ${++names}`, filter: "state:enrolling", receivers: ["on-call"], ...fields },
+      body: {
+        name: `watch ${++names}`,
+        filter: "state:enrolling",
+        receivers: ["on-call"],
+        ...fields,
+      },
     })
   ).body;
 
@@ -84,14 +90,22 @@ describe("the pages of watches", () => {
     await page.getByLabel("Delete the watch and its history").check();
     await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("heading", { level: 1, name: "Watches" }).waitFor();
-    expect((await web.core.api("GET", `/v1/collector/watches/${id}`, { as: "auditor" })).status).toBe(404);
+    expect(
+      (await web.core.api("GET", `/v1/collector/watches/${id}`, { as: "auditor" })).status,
+    ).toBe(404);
     await page.context().close();
   });
 
   it("refuse a change that another one came before, and show what there is now", async () => {
     const watch = await create();
     const { page } = await visit("admin", `/watches/change?id=${watch.id}`);
-    const body = { name: watch.name, filter: watch.filter, more_than: 9, receivers: [], revision: 1 };
+    const body = {
+      name: watch.name,
+      filter: watch.filter,
+      more_than: 9,
+      receivers: [],
+      revision: 1,
+    };
     await web.core.api("PUT", `/v1/collector/watches/${watch.id}`, { as: "admin", body });
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("The watch has changed since: it has revision 2").waitFor();
@@ -100,7 +114,9 @@ describe("the pages of watches", () => {
 
   it("show an auditor the watches, and no way to change one", async () => {
     const { id, name } = await create();
-    await web.core.db.execute(sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`);
+    await web.core.db.execute(
+      sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`,
+    );
     const { page } = await visit("auditor", "/watches");
     const row = page.getByRole("row", { name });
     await row.getByText("Firing", { exact: true }).waitFor();
@@ -119,7 +135,9 @@ describe("the pages of watches", () => {
 
   it("have no axe violation and no sideways scroll", async () => {
     const { id } = await create();
-    await web.core.db.execute(sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`);
+    await web.core.db.execute(
+      sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`,
+    );
     const { page } = await visit("admin", "/watches");
     for (const [path, heading] of [
       ["/watches", "Watches"],

@@ -33,7 +33,8 @@ afterAll(async () => {
 
 const visit = (path: string, viewport?: VisitOptions, at: TestWeb = web) =>
   visitPage({ browser, web: at }, "auditor", path, { now: at.clock.now(), ...viewport });
-const get = async <Body>(path: string) => (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
+const get = async <Body>(path: string) =>
+  (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
 /** How many targets core lists at an address of the page of a rollout. */
 const targetsAt = async (href: string): Promise<number> => {
   const { pathname, search } = new URL(href, web.origin);
@@ -108,7 +109,9 @@ describe("the page of a rollout", () => {
       for (const { href, figure } of figures)
         expect({ state, href, figure: await targetsAt(href) }).toEqual({ state, href, figure });
       expect(await page.locator(".waves > li").count()).toBe(3);
-      expect(await page.locator(".waves > [aria-current=step]").count()).toBe(rollout.ended_at === null ? 1 : 0);
+      expect(await page.locator(".waves > [aria-current=step]").count()).toBe(
+        rollout.ended_at === null ? 1 : 0,
+      );
     }
     expect(messages).toEqual([]);
     await page.context().close();
@@ -120,7 +123,9 @@ describe("the page of a rollout", () => {
     const evidence = page.getByRole("table", { name: "Hosts that failed" });
     await page.getByText(`In wave 2, ${breach?.failed} hosts failed`).waitFor();
     expect(
-      await evidence.getByRole("link").evaluateAll((links) => links.map((link) => link.getAttribute("href"))),
+      await evidence
+        .getByRole("link")
+        .evaluateAll((links) => links.map((link) => link.getAttribute("href"))),
     ).toEqual(breach?.evidence.map(({ identity_id: id }) => `/hosts/${id}`));
     expect(await evidence.textContent()).toContain(breach?.evidence[0]?.detail);
     await evidence.getByRole("link").first().click();
@@ -135,12 +140,16 @@ describe("the page of a rollout", () => {
     const { page } = await visit(`/rollouts/${id}?wave=2&status=assigned#targets`);
     const table = page.getByRole("table", { name: "Hosts in the order of the waves" });
     const rollout = await get<Rollout>(`/v1/collector/rollouts/${id}`);
-    await expect.poll(() => table.getByRole("row").count()).toBe((rollout.waves[1]?.assigned ?? 0) + 1);
+    await expect
+      .poll(() => table.getByRole("row").count())
+      .toBe((rollout.waves[1]?.assigned ?? 0) + 1);
     expect(await page.getByRole("link", { name: "CSV", exact: true }).getAttribute("href")).toBe(
       `/api/core/collector/rollouts/${id}/targets/export.csv?wave=2&status=assigned`,
     );
     await page.goto(`${web.origin}/rollouts/${id}?stat=failed`);
-    await page.getByText("This link has a filter that the page does not understand: stat").waitFor();
+    await page
+      .getByText("This link has a filter that the page does not understand: stat")
+      .waitFor();
     await page.context().close();
   });
 
@@ -166,7 +175,9 @@ describe("the page of a rollout", () => {
     const host = rollout.breach?.evidence[0]?.identity_id;
     for (const path of [`/configs/${rollout.config.id}`, `/hosts/${host}`]) {
       const { page, messages } = await visit(path);
-      const link = page.locator(".rollouts-of").getByRole("link", { name: rollout.config.name ?? "" });
+      const link = page
+        .locator(".rollouts-of")
+        .getByRole("link", { name: rollout.config.name ?? "" });
       expect(await link.getAttribute("href")).toBe(`/rollouts/${id}`);
       const figures = await page.locator(".rollouts-of").getByRole("link").allTextContents();
       expect(figures).toContain(`${rollout.applied} hosts applied it`);
@@ -198,7 +209,9 @@ describe("the page of a rollout", () => {
     await page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
     await page.getByRole("button", { name: "Refresh" }).click();
     await page.getByText("These rows are old").waitFor();
-    expect(await page.getByRole("table", { name: "Hosts in the order of the waves" }).count()).toBe(1);
+    expect(await page.getByRole("table", { name: "Hosts in the order of the waves" }).count()).toBe(
+      1,
+    );
     await page.reload();
     await page.getByRole("heading", { name: "The rollout could not be loaded" }).waitFor();
     await page.context().close();
@@ -212,7 +225,9 @@ describe("the preview on the page of a config", () => {
     const { page, messages } = await visit(`/configs/${id}`);
     await page.getByRole("searchbox", { name: /^Hosts, as a query/ }).fill(filter);
     await page.getByRole("button", { name: "Preview" }).click();
-    const preview = await get<RolloutPreview>(`/v1/collector/configs/${id}/preview?${new URLSearchParams({ filter })}`);
+    const preview = await get<RolloutPreview>(
+      `/v1/collector/configs/${id}/preview?${new URLSearchParams({ filter })}`,
+    );
     expect(preview.from.length).toBeGreaterThan(1);
     const panel = page.locator(".preview");
     await panel.getByText(`${preview.will_change} would change`).waitFor();
@@ -226,7 +241,9 @@ describe("the preview on the page of a config", () => {
     await panel.locator("[data-kind=added]").first().waitFor();
     await panel.getByText("A rollout to these hosts would be refused").waitFor();
     await panel.getByText(`svc-admin rollouts create ${id} '${filter}'`).waitFor();
-    expect(await panel.locator("a[href^='/rollouts/']").count()).toBe(preview.in_other_rollouts.length);
+    expect(await panel.locator("a[href^='/rollouts/']").count()).toBe(
+      preview.in_other_rollouts.length,
+    );
     expect(messages).toEqual([]);
     await page.context().close();
   });
@@ -261,7 +278,9 @@ const wordsOf = async (page: Page, ready: string): Promise<string[]> => {
   await page.getByText(ready).first().waitFor();
   return page.evaluate(() => [
     ...document.body.textContent.replace(/Updated \d+ \w+ ago/, "Updated").split("\n"),
-    ...[...document.querySelectorAll("[title]")].map((element) => element.getAttribute("title") ?? ""),
+    ...[...document.querySelectorAll("[title]")].map(
+      (element) => element.getAttribute("title") ?? "",
+    ),
   ]);
 };
 
@@ -269,7 +288,8 @@ describe("pages whose browser has a wrong clock", () => {
   it("V4: say the same as with a right one, since every age and state is by core's time", {
     timeout: 120_000,
   }, async () => {
-    const [host] = (await get<FleetHealthReport>("/v1/collector/health?limit=1&sort=severity")).items;
+    const [host] = (await get<FleetHealthReport>("/v1/collector/health?limit=1&sort=severity"))
+      .items;
     const nineDaysMs = 9 * 86_400_000;
     const pages = [web.clock.now(), web.clock.now() + nineDaysMs, web.clock.now() - nineDaysMs].map(
       async (now) => (await visit("/login", { now })).page,
@@ -278,7 +298,10 @@ describe("pages whose browser has a wrong clock", () => {
     if (right === undefined) throw new Error("no page");
     for (const [path, ready] of [
       ["/enrollment", "token unknown"],
-      [`/fleet?q=host-22&silent_since=${new Date(web.clock.now()).toISOString().slice(0, 19)}Z`, "1 to "],
+      [
+        `/fleet?q=host-22&silent_since=${new Date(web.clock.now()).toISOString().slice(0, 19)}Z`,
+        "1 to ",
+      ],
       [`/fleet?q=host-22&id=${host?.identity_id}`, "Timeline"],
       [`/hosts/${host?.identity_id}`, "Timeline"],
       ["/rollouts", "Rolled back"],
@@ -289,12 +312,19 @@ describe("pages whose browser has a wrong clock", () => {
     ] as const) {
       // Web limits the requests of a person by this clock.
       await web.clock.advance(10_000);
-      await Promise.all([right, ...wrong].map((page) => page.goto(web.origin + path, { waitUntil: "networkidle" })));
+      await Promise.all(
+        [right, ...wrong].map((page) => page.goto(web.origin + path, { waitUntil: "networkidle" })),
+      );
       for (const page of wrong)
         await expect
           .poll(async () => {
-            const [said, expected] = await Promise.all([wordsOf(page, ready), wordsOf(right, ready)]);
-            return said.flatMap((word, index) => (word === expected[index] ? [] : [[path, word, expected[index]]]));
+            const [said, expected] = await Promise.all([
+              wordsOf(page, ready),
+              wordsOf(right, ready),
+            ]);
+            return said.flatMap((word, index) =>
+              word === expected[index] ? [] : [[path, word, expected[index]]],
+            );
           })
           .toEqual([]);
     }

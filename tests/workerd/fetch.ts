@@ -50,6 +50,7 @@ export const createWorkerFetch =
     const { status, headers: answered, trace, body } = decodeAnswer(await response.arrayBuffer());
     const { lines, observations } = trace;
     for (const { level, message, fields } of lines) core.log[level]({ fields }, message);
-    for (const { method, args } of observations) (core.observe[method] as (...args: unknown[]) => void)(...args);
+    for (const { method, args } of observations)
+      (core.observe[method] as (...args: unknown[]) => void)(...args);
     return new Response(status === 204 ? null : body, { status, headers: answered });
   };

@@ -43,11 +43,15 @@ const requireAnswers = (answered: ReadonlySet<string>): void => {
   const missing = Object.entries(openApi.paths).flatMap(([path, operations]) => {
     const pattern = `${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`;
     return Object.keys(operations)
-      .filter((method) => !answered.values().some((each) => new RegExp(`^${method} ${pattern}`, "i").test(each)))
+      .filter(
+        (method) =>
+          !answered.values().some((each) => new RegExp(`^${method} ${pattern}`, "i").test(each)),
+      )
       .map((method) => `${method.toUpperCase()} ${path}`)
       .filter((name) => !answeredInNode.test(name));
   });
-  if (missing.length > 0) throw new Error(`no test in workerd has an answer of ${missing.join(", ")}`);
+  if (missing.length > 0)
+    throw new Error(`no test in workerd has an answer of ${missing.join(", ")}`);
 };
 
 const startWorker = async (index: number) => {
@@ -55,7 +59,12 @@ const startWorker = async (index: number) => {
     name: `svc-server-test-${index}`,
     entrypoint: "tests/workerd/worker.ts",
     config: "wrangler.jsonc",
-    dev: { server: { hostname: "127.0.0.1", port: 0 }, inspector: false, watch: false, logLevel: "error" },
+    dev: {
+      server: { hostname: "127.0.0.1", port: 0 },
+      inspector: false,
+      watch: false,
+      logLevel: "error",
+    },
   });
   // Not through wrangler's proxy in front of it, another workerd, which would take a third of a request's time.
   const [{ proxyData }] = (await once(worker.raw, "reloadComplete")) as Parameters<

@@ -1,5 +1,9 @@
 import { afterEach, expect, it } from "vitest";
-import { type ModelProvider, type ScriptedReply, startModelProvider } from "../fakes/model-provider.ts";
+import {
+  type ModelProvider,
+  type ScriptedReply,
+  startModelProvider,
+} from "../fakes/model-provider.ts";
 import { createTestCore } from "../support/core.ts";
 
 const opened: { close(): Promise<void> }[] = [];
@@ -18,12 +22,17 @@ const ask = async (name: "openai" | "anthropic", script: readonly ScriptedReply[
   opened.push(provider, test);
   const { body } = await test.api<{ id: string }>("POST", "/v1/chat/sessions", { as: "auditor" });
   const path = `/v1/chat/sessions/${body.id}/messages`;
-  const answer = await test.api<string>("POST", path, { as: "auditor", body: { content: "Hello" } });
+  const answer = await test.api<string>("POST", path, {
+    as: "auditor",
+    body: { content: "Hello" },
+  });
   return { answer, provider, log: test.log };
 };
 
 it.each(["openai", "anthropic"] as const)("streams an answer of %s", async (name) => {
-  const { answer, provider } = await ask(name, [{ answer: [{ text: "Drei Höste stehen still." }] }]);
+  const { answer, provider } = await ask(name, [
+    { answer: [{ text: "Drei Höste stehen still." }] },
+  ]);
   const text = Array.from(
     answer.body.matchAll(/event: text_delta\ndata: (.*)/g),
     ([, data = ""]) => JSON.parse(data).text,
@@ -51,7 +60,10 @@ it.each(["openai", "anthropic"] as const)("T3: follows no redirect of %s", async
   expect(elsewhere.requests).toHaveLength(0);
 });
 
-it.each(["openai", "anthropic"] as const)("ends with an error when %s cuts its stream", async (name) => {
-  const { answer } = await ask(name, [{ cutAfter: [{ text: "half an answer" }] }]);
-  expect(JSON.stringify(answer.body)).toContain("inference_failed");
-});
+it.each(["openai", "anthropic"] as const)(
+  "ends with an error when %s cuts its stream",
+  async (name) => {
+    const { answer } = await ask(name, [{ cutAfter: [{ text: "half an answer" }] }]);
+    expect(JSON.stringify(answer.body)).toContain("inference_failed");
+  },
+);

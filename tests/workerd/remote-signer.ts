@@ -10,7 +10,10 @@ export const serveSigner = async ({ sign }: Signer): Promise<{ url: string; clos
     try {
       return { issued: await sign(decodeSigningRequest(body)) };
     } catch (error) {
-      return { fault: error instanceof Error ? error.message : "", isSignerFault: error instanceof SignerFault };
+      return {
+        fault: error instanceof Error ? error.message : "",
+        isSignerFault: error instanceof SignerFault,
+      };
     }
   };
   const server = createServer((request, response) => {

@@ -27,7 +27,9 @@ describe("the worker", () => {
         name: "svc-server-bindings",
         config: "wrangler.jsonc",
         bindings: Object.fromEntries(
-          Object.entries(env).map(([name, value]) => [name, { type: "plain_text", value: value ?? "" }] as const),
+          Object.entries(env).map(
+            ([name, value]) => [name, { type: "plain_text", value: value ?? "" }] as const,
+          ),
         ),
         dev: { server, inspector: false, watch: false, logLevel: "none" },
       });
@@ -49,8 +51,13 @@ describe("the worker", () => {
     const again = await Promise.all([1, 2].map(() => fetch(new URL("/readyz", url))));
     expect(again.map(({ status }) => status)).toEqual([200, 200]);
     expect((await fetch(new URL("/v1/whoami", url))).status).toBe(401);
-    const document = await fetch(new URL("/v1/openapi.json", url), { headers: { "Accept-Encoding": "br" } });
-    expect([document.headers.get("content-encoding"), (await document.json()).openapi]).toEqual(["br", "3.1.0"]);
+    const document = await fetch(new URL("/v1/openapi.json", url), {
+      headers: { "Accept-Encoding": "br" },
+    });
+    expect([document.headers.get("content-encoding"), (await document.json()).openapi]).toEqual([
+      "br",
+      "3.1.0",
+    ]);
     await worker.dispose();
 
     const broken = await start({ ...env, SVC_AUTH_TOKEN_SECRET: "too-short" });
@@ -67,7 +74,9 @@ describe("the worker", () => {
     const statuses: Record<string, number> = {};
     for (const { guard, method, path } of test.routes)
       if (guard.kind !== "open" && guard.kind !== "ops")
-        statuses[`${method} ${path}`] = (await test.api(method, path.replaceAll(/:\w+/g, id))).status;
+        statuses[`${method} ${path}`] = (
+          await test.api(method, path.replaceAll(/:\w+/g, id))
+        ).status;
     expect(Object.keys(statuses).length).toBeGreaterThan(100);
     expect(Object.entries(statuses).filter(([, status]) => status !== 401)).toEqual([]);
   });

@@ -50,7 +50,9 @@ export const decodeSettings = (text: string): WorkerTestSettings =>
   JSON.parse(new TextDecoder().decode(Uint8Array.fromBase64(text)));
 
 /** The response of a test's signer. */
-export type SigningAnswer = { issued: IssuedCertificate } | { fault: string; isSignerFault: boolean };
+export type SigningAnswer =
+  | { issued: IssuedCertificate }
+  | { fault: string; isSignerFault: boolean };
 
 export const encodeSigningRequest = (request: SigningRequest): string =>
   JSON.stringify({ ...request, spki: request.spki.toBase64(), serial: request.serial.toBase64() });

@@ -61,7 +61,9 @@ const createTestWorker = (): Worker => {
       clock: { ...systemClock, now: () => now },
       log,
       observe,
-      ...(signerUrl === null ? {} : { wrapSigner: (signer: Signer) => ({ ...signer, sign: signAt(signerUrl) }) }),
+      ...(signerUrl === null
+        ? {}
+        : { wrapSigner: (signer: Signer) => ({ ...signer, sign: signAt(signerUrl) }) }),
       peerOf: () => ({ remoteAddress, certificate: der, listener }),
     };
   });
@@ -73,7 +75,11 @@ const createTestWorker = (): Worker => {
       const answer = await worker.fetch(request, env, context);
       const body = await answer.arrayBuffer();
       if (answer.status < 400) answered.add(`${request.method} ${new URL(request.url).pathname}`);
-      const head = { status: answer.status, headers: [...answer.headers], trace: traceOf(recorder) };
+      const head = {
+        status: answer.status,
+        headers: [...answer.headers],
+        trace: traceOf(recorder),
+      };
       return new Response(encodeAnswer(head, body));
     },
   };

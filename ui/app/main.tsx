@@ -18,15 +18,30 @@ const pathsAhead = (): string[] => [
 // Created once: a component made inside the JSX would be another one at each access.
 const HomeRoute = lazyRoute(async () => (await import("./home/home-page.tsx")).HomePage);
 const FleetRoute = auditRoute("Fleet", FleetPage);
-const HostRoute = lazyAuditRoute("Host", async () => (await import("./host/host-page.tsx")).HostPage);
-const AuditRoute = lazyAuditRoute("Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage);
-const ConfigsRoute = lazyAuditRoute("Configs", async () => (await import("./configs/configs-page.tsx")).ConfigsPage);
-const ConfigRoute = lazyAuditRoute("Config", async () => (await import("./configs/config-page.tsx")).ConfigPage);
+const HostRoute = lazyAuditRoute(
+  "Host",
+  async () => (await import("./host/host-page.tsx")).HostPage,
+);
+const AuditRoute = lazyAuditRoute(
+  "Audit",
+  async () => (await import("./audit/audit-page.tsx")).AuditPage,
+);
+const ConfigsRoute = lazyAuditRoute(
+  "Configs",
+  async () => (await import("./configs/configs-page.tsx")).ConfigsPage,
+);
+const ConfigRoute = lazyAuditRoute(
+  "Config",
+  async () => (await import("./configs/config-page.tsx")).ConfigPage,
+);
 const RolloutsRoute = lazyAuditRoute(
   "Rollouts",
   async () => (await import("./rollouts/rollouts-page.tsx")).RolloutsPage,
 );
-const RolloutRoute = lazyAuditRoute("Rollout", async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage);
+const RolloutRoute = lazyAuditRoute(
+  "Rollout",
+  async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage,
+);
 const CompletenessRoute = lazyAuditRoute(
   "Completeness",
   async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
@@ -35,10 +50,22 @@ const InventoryRoute = lazyAuditRoute(
   "Inventory",
   async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
 );
-const VolumeRoute = lazyAuditRoute("Volume", async () => (await import("./volume/volume-page.tsx")).VolumePage);
-const SystemRoute = lazyAuditRoute("System", async () => (await import("./system/system-page.tsx")).SystemPage);
-const WatchesRoute = lazyAuditRoute("Watches", async () => (await import("./watches/watches-page.tsx")).WatchesPage);
-const WatchRoute = lazyAuditRoute("Watch", async () => (await import("./watches/watch-page.tsx")).WatchPage);
+const VolumeRoute = lazyAuditRoute(
+  "Volume",
+  async () => (await import("./volume/volume-page.tsx")).VolumePage,
+);
+const SystemRoute = lazyAuditRoute(
+  "System",
+  async () => (await import("./system/system-page.tsx")).SystemPage,
+);
+const WatchesRoute = lazyAuditRoute(
+  "Watches",
+  async () => (await import("./watches/watches-page.tsx")).WatchesPage,
+);
+const WatchRoute = lazyAuditRoute(
+  "Watch",
+  async () => (await import("./watches/watch-page.tsx")).WatchPage,
+);
 const EnrollmentRoute = lazyAuditRoute(
   "Enrollment",
   async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
@@ -46,7 +73,9 @@ const EnrollmentRoute = lazyAuditRoute(
 
 const App = () => {
   // Not in the JSX, where each access would create another client.
-  const api = createApiClient({ fetch: fetchAhead((...request) => fetch(...request), pathsAhead()) });
+  const api = createApiClient({
+    fetch: fetchAhead((...request) => fetch(...request), pathsAhead()),
+  });
   return (
     <PageContextProvider api={api}>
       <Router root={Shell}>

@@ -50,7 +50,10 @@ const formPaths: readonly string[] = [authorizePath, devicePath, newWatchPath, c
  * Creates web's HTTP app (docs/deploy.md). Order: request id, headers of every response, origin check, routes. One translator renders
  * every error.
  */
-export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => false }: WebAppOptions): Hono<WebEnv> => {
+export const createWebApp = (
+  web: Web,
+  { remoteAddressOf, isStopping = () => false }: WebAppOptions,
+): Hono<WebEnv> => {
   const { config, clock, entropy, log, tracer } = web;
   const app = new Hono<WebEnv>({ getPath: requestPath });
   const bodies = createRequestBodies(clock);
@@ -69,7 +72,12 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   const askPerson = createAskPerson({ sessions, core, clock });
   const codes = createSealedCodes(web);
   const authorize = createAuthorize({ core, askPerson, links, codes });
-  const device = createDevicePages({ core, askPerson, links, trustedProxies: config.trustedProxies });
+  const device = createDevicePages({
+    core,
+    askPerson,
+    links,
+    trustedProxies: config.trustedProxies,
+  });
   const watches = createWatchForms({ core, askPerson, links, clock });
   const tokens = createTokenEndpoints({ core, origin: config.origin, codes, clock });
 
@@ -79,7 +87,8 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     const forwardedFor = c.req.header("x-forwarded-for");
     if (forwardedFor !== undefined && !isWarned && !isTrustedProxy(config.trustedProxies, peer)) {
       isWarned = true;
-      const text = "X-Forwarded-For of a peer that is not in SVC_TRUSTED_PROXIES: all its clients count as one";
+      const text =
+        "X-Forwarded-For of a peer that is not in SVC_TRUSTED_PROXIES: all its clients count as one";
       log.warn({ peer }, text);
     }
     return clientAddress(config.trustedProxies, { peer, forwardedFor });
@@ -94,7 +103,11 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     // A browser's own trace is not continued: anybody could choose what is recorded.
     const { method } = c.req;
     await tracer.serve(
-      { name: method, kind: "server", facts: { "http.request.method": method, "svc.request_id": c.get("requestId") } },
+      {
+        name: method,
+        kind: "server",
+        facts: { "http.request.method": method, "svc.request_id": c.get("requestId") },
+      },
       undefined,
       async (span) => {
         await next();
@@ -108,7 +121,10 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     headers.set("X-Request-Id", c.get("requestId"));
     if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
     const seconds = (clock.monotonic() - startedAt) / 1000;
-    log.debug({ request_id: c.get("requestId"), method: c.req.method, path: c.req.path, status, seconds }, "request");
+    log.debug(
+      { request_id: c.get("requestId"), method: c.req.method, path: c.req.path, status, seconds },
+      "request",
+    );
   });
   app.use(createSecureHeaders(config));
   app.use(limitQuery);
@@ -138,7 +154,8 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     ["POST", "/oauth/device_authorization", limitAddress(clock, deviceLimit, tokens.device)],
     ["POST", "/oauth/token", tokens.token],
     ...proxiedRoutes.map(
-      ([method, path]) => [method, `/api/core${path}`, signedIn(createProxy({ sessions, core }, path))] as const,
+      ([method, path]) =>
+        [method, `/api/core${path}`, signedIn(createProxy({ sessions, core }, path))] as const,
     ),
   ]);
   const admitBody = createAdmitBody(core, clock);
@@ -201,8 +218,11 @@ const checkOrigin = (c: WebContext, origin: string): void => {
   };
   if (method === "GET" || method === "HEAD") {
     const site = c.req.header("sec-fetch-site") ?? "none";
-    const isTab = c.req.header("sec-fetch-mode") === "navigate" && c.req.header("sec-fetch-dest") === "document";
-    if (site === "none" || site === "same-origin" || (isTab && formPaths.includes(c.req.path))) return;
+    const isTab =
+      c.req.header("sec-fetch-mode") === "navigate" &&
+      c.req.header("sec-fetch-dest") === "document";
+    if (site === "none" || site === "same-origin" || (isTab && formPaths.includes(c.req.path)))
+      return;
     reject("The request comes from another site");
   }
   if (c.req.header("origin") !== origin) reject("The Origin header is not this origin");

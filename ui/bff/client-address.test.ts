@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { clientAddress } from "./client-address.ts";
 
 const trusted = ["10.0.0.0/8", "2001:db8:ed9e::/48"];
-const client = (peer: string, forwardedFor?: string) => clientAddress(trusted, { peer, forwardedFor });
+const client = (peer: string, forwardedFor?: string) =>
+  clientAddress(trusted, { peer, forwardedFor });
 
 describe("N3: the address of a client", () => {
   it.each([

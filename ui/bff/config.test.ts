@@ -60,11 +60,15 @@ describe("web's configuration", () => {
     };
     const faults = faultsOf({ ...complete, ...faulty });
     expect(Object.keys(faults).sort()).toEqual(Object.keys(faulty).sort());
-    for (const value of Object.values(faulty)) expect(Object.values(faults).join("\n")).not.toContain(value);
+    for (const value of Object.values(faulty))
+      expect(Object.values(faults).join("\n")).not.toContain(value);
   });
 
   it("reads secrets from files, which win, and rejects an empty or missing one", () => {
-    const { config } = parse({ WEBAUTH_SECRET_FILE: "/secret" }, () => "from a file, and also more than 32 bytes\n");
+    const { config } = parse(
+      { WEBAUTH_SECRET_FILE: "/secret" },
+      () => "from a file, and also more than 32 bytes\n",
+    );
     expect(config.sessionSecret.reveal()).toBe("from a file, and also more than 32 bytes");
     expect(faultsOf({ ...complete, IDP_CLIENT_SECRET_FILE: "/secret" })).toEqual({
       IDP_CLIENT_SECRET_FILE: "the file cannot be read",
@@ -93,9 +97,10 @@ describe("web's configuration", () => {
   });
 
   it("shares an env file with core without a warning", () => {
-    const names = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`)].filter(
-      (name) => !(name.replace(/_FILE$/, "") in webVariables),
-    );
+    const names = [
+      ...Object.keys(coreVariables),
+      ...coreFileForms.map((name) => `${name}_FILE`),
+    ].filter((name) => !(name.replace(/_FILE$/, "") in webVariables));
     const env = Object.fromEntries(names.map((name) => [name, "x"]));
     expect(env).toHaveProperty("SVC_INFERENCE_API_KEY_FILE");
     expect(parse(env).warnings).toEqual([]);
@@ -109,6 +114,8 @@ describe("web's configuration", () => {
     ["https://notgoogle.com", "notgoogle.com"],
   ])("calls %s %s, unless told", (issuer, name) => {
     expect(parse({ IDP_ISSUER: issuer }).config.identityProvider.name).toBe(name);
-    expect(parse({ IDP_ISSUER: issuer, IDP_NAME: "Staff login" }).config.identityProvider.name).toBe("Staff login");
+    expect(
+      parse({ IDP_ISSUER: issuer, IDP_NAME: "Staff login" }).config.identityProvider.name,
+    ).toBe("Staff login");
   });
 });

@@ -9,7 +9,12 @@ import {
   warnOfUnknown,
 } from "../../kit/env.ts";
 import type { Secret } from "../../kit/secret.ts";
-import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
+import {
+  type TracesConfig,
+  tracesConfigOf,
+  tracesFaults,
+  tracesVariables,
+} from "../../kit/tracing/config.ts";
 import {
   DatabaseUrlVariable,
   DurationVariable,
@@ -65,7 +70,10 @@ export interface WebConfig {
 
 const webUrl = v.pipe(
   TextVariable,
-  v.check((value) => /^https?:\/\//.test(value) && URL.canParse(value), "must be an http or https URL"),
+  v.check(
+    (value) => /^https?:\/\//.test(value) && URL.canParse(value),
+    "must be an http or https URL",
+  ),
 );
 const plainUrl = v.pipe(
   webUrl,
@@ -89,7 +97,10 @@ export const webVariables = {
     "30m",
   ),
   IDP_ISSUER: v.optional(
-    v.pipe(plainUrl, v.check(isConfidentialUrl, "must be an https URL, or an http one on loopback")),
+    v.pipe(
+      plainUrl,
+      v.check(isConfidentialUrl, "must be an https URL, or an http one on loopback"),
+    ),
     "https://accounts.google.com",
   ),
   IDP_NAME: v.optional(v.pipe(TextVariable, v.maxLength(60, "must be at most 60 characters"))),
@@ -131,7 +142,10 @@ export interface ParsedWebConfig {
 }
 
 /** Parses web's environment (docs/configuration.md). Throws one `ConfigError` that names every invalid variable and quotes no value. */
-export const parseWebConfig = (env: Environment, readFile: (path: string) => string): ParsedWebConfig => {
+export const parseWebConfig = (
+  env: Environment,
+  readFile: (path: string) => string,
+): ParsedWebConfig => {
   const {
     env: resolved,
     faults,
@@ -165,14 +179,22 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
     traces: tracesConfigOf(values),
     logLevel: values.SVC_LOG_LEVEL,
   };
-  const known = [...Object.keys(webVariables), ...webFileForms.map((name) => `${name}_FILE`), ...composeVariables];
+  const known = [
+    ...Object.keys(webVariables),
+    ...webFileForms.map((name) => `${name}_FILE`),
+    ...composeVariables,
+  ];
   const own = Object.fromEntries(Object.entries(env).filter(([name]) => !coreVariables.test(name)));
-  const warnings = ["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) => warnOfUnknown(own, prefix, known));
+  const warnings = ["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) =>
+    warnOfUnknown(own, prefix, known),
+  );
   warnings.push(...warnOfShadowed(env, webFileForms));
   if (!config.secure && !isConfidentialUrl(values.WEBAUTH_URL))
     warnings.push("WEBAUTH_URL is not https: anybody on the network path can take over sessions");
   if (config.sessionSecret.reveal() === config.authTokenSecret.reveal())
-    warnings.push("WEBAUTH_SECRET and SVC_AUTH_TOKEN_SECRET are the same: a leak of one is a leak of both");
+    warnings.push(
+      "WEBAUTH_SECRET and SVC_AUTH_TOKEN_SECRET are the same: a leak of one is a leak of both",
+    );
   return { config: Object.freeze(config), warnings };
 };
 

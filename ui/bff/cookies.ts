@@ -54,4 +54,5 @@ export const createCookie = (options: {
 };
 
 /** Returns 256 random bits as 43 characters of base64url: for states, nonces, PKCE verifiers and session ids. */
-export const randomToken = (entropy: Entropy): string => base64url.encode(entropy.bytes(32), { includePadding: false });
+export const randomToken = (entropy: Entropy): string =>
+  base64url.encode(entropy.bytes(32), { includePadding: false });

@@ -47,7 +47,13 @@ export type SignInRecord =
       session: Pick<WebSession, "id" | "expiresAt">;
       providerSessionId: string | null;
     }
-  | { outcome: "failure"; reasonCode: string; userId: string | null; subject: string | null; remoteAddress: string };
+  | {
+      outcome: "failure";
+      reasonCode: string;
+      userId: string | null;
+      subject: string | null;
+      remoteAddress: string;
+    };
 
 /** Whose sessions a logout token ends: the person's, or those of one session at the provider. */
 export interface LoggedOut {
@@ -68,9 +74,15 @@ export interface CoreClient {
   /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
   whoami(session: WebSession, requestId: string): Promise<PersonOfCore | null>;
   /** Ends a session at every web. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
-  recordSignOut(session: WebSession, origin: { remoteAddress: string; requestId: string }): Promise<void>;
+  recordSignOut(
+    session: WebSession,
+    origin: { remoteAddress: string; requestId: string },
+  ): Promise<void>;
   /** Ends the sessions of a logout token at every web. Returns false if core accepted it before. Throws as `recordSignOut` does. */
-  recordProviderLogout(logout: LoggedOut, origin: { remoteAddress: string; requestId: string }): Promise<boolean>;
+  recordProviderLogout(
+    logout: LoggedOut,
+    origin: { remoteAddress: string; requestId: string },
+  ): Promise<boolean>;
   /** Records a sign-in in the audit log. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
   recordSignIn(record: SignInRecord, requestId: string): Promise<void>;
 }
@@ -102,7 +114,11 @@ export const createCoreClient = ({
     ...rest
   }) => {
     const body = json === undefined ? rest.body : new TextEncoder().encode(JSON.stringify(json));
-    const span = tracer.start({ name: `${method} core`, kind: "client", facts: { "http.request.method": method } });
+    const span = tracer.start({
+      name: `${method} core`,
+      kind: "client",
+      facts: { "http.request.method": method },
+    });
     // The only headers that core receives: no cookie, address or other header of the browser.
     const headers: Record<string, string> = {
       Authorization: rest.authorization ?? `Bearer ${await signBridgeToken(as)}`,
@@ -127,13 +143,16 @@ export const createCoreClient = ({
     clock.sleep(timeoutMs, answered.signal).then(stopLate, () => undefined);
     browser?.addEventListener("abort", stopNow, { once: true, signal: answered.signal });
     try {
-      return await fetch(`${rest.isAtRoot ? config.apiUrl.slice(0, -"/v1".length) : config.apiUrl}${path}`, {
-        method,
-        headers,
-        redirect: "error",
-        signal: stop.signal,
-        ...(body === undefined ? {} : { body }),
-      });
+      return await fetch(
+        `${rest.isAtRoot ? config.apiUrl.slice(0, -"/v1".length) : config.apiUrl}${path}`,
+        {
+          method,
+          headers,
+          redirect: "error",
+          signal: stop.signal,
+          ...(body === undefined ? {} : { body }),
+        },
+      );
     } catch (cause) {
       span?.fail(cause);
       if (!isLate) throw new WebProblem("core_unavailable", { cause });
@@ -149,7 +168,8 @@ export const createCoreClient = ({
 
   const call: CoreClient["call"] = async (request) => {
     const response = await send(request);
-    if (response.status === 401 && request.authorization === undefined) await refuseClockSkew(response.clone(), clock);
+    if (response.status === 401 && request.authorization === undefined)
+      await refuseClockSkew(response.clone(), clock);
     return response;
   };
 
@@ -157,7 +177,10 @@ export const createCoreClient = ({
   const post = async (
     path: string,
     json: object,
-    { accepts = [], ...options }: Pick<CoreCall, "as" | "requestId"> & { accepts?: readonly number[] },
+    {
+      accepts = [],
+      ...options
+    }: Pick<CoreCall, "as" | "requestId"> & { accepts?: readonly number[] },
   ): Promise<Response> => {
     const response = await call({ method: "POST", path, json, ...options });
     if (!response.ok && !accepts.includes(response.status)) throw await coreProblem(response, path);
@@ -172,7 +195,8 @@ export const createCoreClient = ({
       if (response.status === 401) return null;
       if (!response.ok) throw await coreProblem(response, "whoami");
       const view = v.safeParse(WhoamiResponse, await response.json());
-      if (!view.success) throw new WebProblem("core_unavailable", { detail: "Core's answer cannot be read" });
+      if (!view.success)
+        throw new WebProblem("core_unavailable", { detail: "Core's answer cannot be read" });
       const { user_id, email, scopes } = view.output;
       return { userId: user_id, email, scopes };
     },
@@ -180,11 +204,19 @@ export const createCoreClient = ({
       const { outcome, remoteAddress: remote_addr } = record;
       if (outcome === "failure") {
         const { reasonCode: reason_code, userId: user_id, subject } = record;
-        await post("/operator/sign-ins", { outcome, reason_code, user_id, subject, remote_addr }, { requestId });
+        await post(
+          "/operator/sign-ins",
+          { outcome, reason_code, user_id, subject, remote_addr },
+          { requestId },
+        );
         return;
       }
       const { userId, session, providerSessionId: provider_session_id } = record;
-      const body = { id: session.id, expires_at: timestampOf(session.expiresAt), provider_session_id };
+      const body = {
+        id: session.id,
+        expires_at: timestampOf(session.expiresAt),
+        provider_session_id,
+      };
       // Core reports a wrong clock only for a token that names a session; it rejects any other as too old.
       const as = { ...session, userId };
       await post("/operator/sign-ins", { outcome, remote_addr, session: body }, { requestId, as });
@@ -209,7 +241,10 @@ const timestampOf = (seconds: number): string => new Date(seconds * 1000).toISOS
 const ClockSkew = v.object({ code: v.literal("token_clock_skew"), server_time: v.string() });
 
 /** Throws `clock_skew` if core rejected a token for its times alone: then no session has ended. */
-const refuseClockSkew = async (response: Response, clock: Pick<Web["clock"], "now">): Promise<void> => {
+const refuseClockSkew = async (
+  response: Response,
+  clock: Pick<Web["clock"], "now">,
+): Promise<void> => {
   const skew = v.safeParse(ClockSkew, await response.json().catch(() => undefined));
   if (!skew.success) return;
   const ownTime = new Date(clock.now()).toISOString();
@@ -227,7 +262,10 @@ export const coreProblem = async (response: Response, call: string): Promise<Web
   const failure = v.safeParse(CoreFailure, await response.json().catch(() => undefined));
   if (failure.success && failure.output.code === "database_unavailable")
     return new WebProblem("database_unavailable", { detail: failure.output.detail, cause });
-  return new WebProblem("core_unavailable", { detail: `Core answered with status ${status}`, cause });
+  return new WebProblem("core_unavailable", {
+    detail: `Core answered with status ${status}`,
+    cause,
+  });
 };
 
 const bridgeLifetimeSeconds = 300;
@@ -244,7 +282,15 @@ export const createBridge = ({
   clock: Pick<Web["clock"], "now">;
 }) => {
   const key = new TextEncoder().encode(config.authTokenSecret.reveal());
-  return ({ userId, id, expiresAt }: { userId: string; id?: string; expiresAt?: number }): Promise<string> => {
+  return ({
+    userId,
+    id,
+    expiresAt,
+  }: {
+    userId: string;
+    id?: string;
+    expiresAt?: number;
+  }): Promise<string> => {
     const iat = Math.floor(clock.now() / 1000);
     return new SignJWT(id === undefined ? {} : { web_session: id, web_session_exp: expiresAt })
       .setProtectedHeader({ alg: "HS256", typ: "JWT" })

@@ -30,9 +30,17 @@ describe("N3: a limit costs the one who causes it", () => {
     { remoteAddressOf: () => edge },
   );
   const noTrust = createWebApp(web.web, { remoteAddressOf: () => edge });
-  const post = async (app: typeof behindEdge, path: string, { from, ...fields }: Record<string, string>) => {
+  const post = async (
+    app: typeof behindEdge,
+    path: string,
+    { from, ...fields }: Record<string, string>,
+  ) => {
     const headers = { "X-Forwarded-For": from ?? "" };
-    const answer = await app.request(path, { method: "POST", body: new URLSearchParams(fields), headers });
+    const answer = await app.request(path, {
+      method: "POST",
+      body: new URLSearchParams(fields),
+      headers,
+    });
     return { status: answer.status, body: (await answer.json()) as Record<string, string> };
   };
   const begin = (app: typeof behindEdge, from: string) =>
@@ -42,7 +50,10 @@ describe("N3: a limit costs the one who causes it", () => {
   it("of device logins behind one edge: somebody else signs in, and the audit event names their address", async () => {
     const flood: number[] = [];
     while (flood.length < 200) flood.push((await begin(behindEdge, "203.0.113.9")).status);
-    expect([flood.slice(0, 21).every((status) => status === 200), flood.at(-1)]).toEqual([true, 429]);
+    expect([flood.slice(0, 21).every((status) => status === 200), flood.at(-1)]).toEqual([
+      true,
+      429,
+    ]);
     const { status, body } = await begin(behindEdge, "198.51.100.7:51234");
     expect(status).toBe(200);
     const cookie = (await web.sessionOf("admin")).header;
@@ -58,11 +69,14 @@ describe("N3: a limit costs the one who causes it", () => {
     const flood = new Set<number>();
     for (let poll = 0; poll < 12; poll++) {
       for (let sent = 0; sent < 29 * 5; sent++) {
-        flood.add((await post(noTrust, "/oauth/token", { grant_type, device_code: "a.b.c" })).status);
+        flood.add(
+          (await post(noTrust, "/oauth/token", { grant_type, device_code: "a.b.c" })).status,
+        );
         await clock.advance(5000 / 145);
       }
       answers.push(
-        (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" })).body.error ?? "",
+        (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" }))
+          .body.error ?? "",
       );
     }
     expect(answers).toEqual(Array(12).fill("authorization_pending"));
@@ -73,7 +87,8 @@ describe("N3: a limit costs the one who causes it", () => {
     const one = await begin(noTrust, "");
     const other = await begin(noTrust, "");
     const poll = async ({ body }: typeof one) =>
-      (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" })).status;
+      (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" }))
+        .status;
     const statusesOfOne = [await poll(one), await poll(one), await poll(one), await poll(one)];
     expect([...statusesOfOne, await poll(other)]).toEqual([400, 400, 400, 429, 400]);
   });
@@ -85,7 +100,9 @@ describe("N3: a limit costs the one who causes it", () => {
       headers: { Cookie: cookie },
     });
     expect(await page.text()).toMatch(/It asked at \d\d:\d\d UTC\.<\/p>/);
-    expect(web.log.lines.filter(({ message }) => message.includes("SVC_TRUSTED_PROXIES"))).toHaveLength(1);
+    expect(
+      web.log.lines.filter(({ message }) => message.includes("SVC_TRUSTED_PROXIES")),
+    ).toHaveLength(1);
   });
 });
 
@@ -93,23 +110,32 @@ describe("the sign-in endpoints of programs", () => {
   it.each([
     ["/oauth/token", tokenLimit],
     ["/oauth/device_authorization", deviceLimit],
-  ])("limit the requests of one address to %s, and name when it may try again", async (path, { burst, perSecond }) => {
-    const post = appOf(400);
-    const first = await statuses(burst, () => post(path, "2001:db8::1"));
-    expect(new Set(first)).toEqual(new Set([400]));
-    const refused = await post(path, "2001:db8::2");
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, `${Math.ceil(1 / perSecond)}`]);
-    expect(await refused.json()).toMatchObject({ error: "slow_down" });
-    expect((await post(path, "192.0.2.7")).status).toBe(400);
-    await clock.advance(1000 / perSecond);
-    expect(await statuses(2, () => post(path, "2001:db8::1"))).toEqual([400, 429]);
-  });
+  ])(
+    "limit the requests of one address to %s, and name when it may try again",
+    async (path, { burst, perSecond }) => {
+      const post = appOf(400);
+      const first = await statuses(burst, () => post(path, "2001:db8::1"));
+      expect(new Set(first)).toEqual(new Set([400]));
+      const refused = await post(path, "2001:db8::2");
+      expect([refused.status, refused.headers.get("retry-after")]).toEqual([
+        429,
+        `${Math.ceil(1 / perSecond)}`,
+      ]);
+      expect(await refused.json()).toMatchObject({ error: "slow_down" });
+      expect((await post(path, "192.0.2.7")).status).toBe(400);
+      await clock.advance(1000 / perSecond);
+      expect(await statuses(2, () => post(path, "2001:db8::1"))).toEqual([400, 429]);
+    },
+  );
 
   it("E7: limit the refused exchanges of one address, so widely that a few do not lock out those who share an edge", async () => {
     const path = "/v1/operator/token-exchange";
     const post = appOf(400);
     const { burst, perSecond } = tokenLimit;
-    expect(await statuses(burst + 1, () => post(path, "192.0.2.7"))).toEqual([...Array(burst).fill(400), 429]);
+    expect(await statuses(burst + 1, () => post(path, "192.0.2.7"))).toEqual([
+      ...Array(burst).fill(400),
+      429,
+    ]);
     const refused = await post(path, "192.0.2.7");
     expect(await refused.json()).toMatchObject({ code: "rate_limited" });
     expect(refused.headers.get("retry-after")).toBe("1");

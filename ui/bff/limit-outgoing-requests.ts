@@ -11,15 +11,19 @@ const silenceMsDefault = 35_000;
  */
 export const limitOutgoingRequests = (coreUrl: string, silenceMs = silenceMsDefault): void => {
   setGlobalDispatcher(
-    new Agent({ headersTimeout: silenceMs, bodyTimeout: silenceMs, connect: { timeout: 5000 } }).compose(
-      rejectRedirects,
-    ),
+    new Agent({
+      headersTimeout: silenceMs,
+      bodyTimeout: silenceMs,
+      connect: { timeout: 5000 },
+    }).compose(rejectRedirects),
   );
   const { fetch } = globalThis;
   globalThis.fetch = async (input, init) => {
     const response = await fetch(input, init);
     const { origin } = new URL(input instanceof Request ? input.url : input);
-    return origin === new URL(coreUrl).origin ? response : limitJson(response, jsonLimits.providerAnswer);
+    return origin === new URL(coreUrl).origin
+      ? response
+      : limitJson(response, jsonLimits.providerAnswer);
   };
 };
 
@@ -28,7 +32,8 @@ const rejectRedirects: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (
     onRequestStart: (...given) => handler.onRequestStart?.(...given),
     onRequestUpgrade: (...given) => handler.onRequestUpgrade?.(...given),
     onResponseStart: (controller, status, ...rest) => {
-      if (status >= 300 && status < 400 && status !== 304) controller.abort(new Error(`redirected with ${status}`));
+      if (status >= 300 && status < 400 && status !== 304)
+        controller.abort(new Error(`redirected with ${status}`));
       else handler.onResponseStart?.(controller, status, ...rest);
     },
     onResponseData: (...given) => handler.onResponseData?.(...given),

@@ -1,7 +1,12 @@
 import { html } from "hono/html";
 import { isRequestId } from "../../kit/request-id.ts";
 import { cardPage, type PageLinks, product } from "./page-frame.ts";
-import { type NeededPart, neededParts, providerErrors, type RefusalReason } from "./sign-in/refusal.ts";
+import {
+  type NeededPart,
+  neededParts,
+  providerErrors,
+  type RefusalReason,
+} from "./sign-in/refusal.ts";
 
 /** The message of each reason: what happened, and what to do. */
 const messages: Readonly<
@@ -34,7 +39,10 @@ const messages: Readonly<
     title: "You are no longer in the directory",
     text: "The directory no longer lists your account. Ask an administrator of the directory.",
   },
-  session_expired: { title: "Your session has ended", text: "Sign in again to continue where you were." },
+  session_expired: {
+    title: "Your session has ended",
+    text: "Sign in again to continue where you were.",
+  },
   sign_in_again: {
     title: "Confirm that it is you",
     text: "A program asks to act as you. Sign in again, then decide.",
@@ -43,12 +51,18 @@ const messages: Readonly<
     title: "You were not asked to sign in again",
     text: "Letting a program in needs a fresh sign-in. Sign out at the identity provider, then try again.",
   },
-  signed_out: { title: "You are signed out", text: "Your account at the identity provider stays signed in." },
+  signed_out: {
+    title: "You are signed out",
+    text: "Your account at the identity provider stays signed in.",
+  },
   signed_out_at_provider: {
     title: "You are signed out",
     text: "The identity provider was asked to sign you out there too.",
   },
-  sign_in_cancelled: { title: "You did not sign in", text: "The sign-in was cancelled at the identity provider." },
+  sign_in_cancelled: {
+    title: "You did not sign in",
+    text: "The sign-in was cancelled at the identity provider.",
+  },
   sign_in_rejected: {
     title: "The identity provider refused the sign-in",
     text: "Ask its administrator, with the reference: this application may lack consent, or be registered otherwise.",
@@ -65,7 +79,8 @@ const messages: Readonly<
 
 /** What web knows about the part that did not answer. */
 const partMessages: Readonly<Record<NeededPart, (providerName: string) => string>> = {
-  identity_provider: (providerName) => `The identity provider, ${providerName}, gives no usable answer.`,
+  identity_provider: (providerName) =>
+    `The identity provider, ${providerName}, gives no usable answer.`,
   core: () => "Core does not answer.",
   database: () => "Core answers, and reports that its database is unavailable.",
   web_database: () => "The web server gets no answer from its own database.",
@@ -91,7 +106,12 @@ const accountChoiceReasons: readonly string[] = [
 const needsSignInReasons: readonly string[] = ["sign_in_again", "sign_in_not_fresh"];
 
 /** Reasons that are no fault. */
-const noticeReasons: readonly string[] = ["session_expired", "signed_out", "signed_out_at_provider", "sign_in_again"];
+const noticeReasons: readonly string[] = [
+  "session_expired",
+  "signed_out",
+  "signed_out_at_provider",
+  "sign_in_again",
+];
 
 /**
  * Renders the sign-in page: one card, one link, no JavaScript needed. `reason` and `id` come from the address; an unknown reason and a
@@ -140,7 +160,15 @@ ${options.hasSession && !needsSignInReasons.includes(reason) && html`<a class="b
 };
 
 /** Renders the page after a sign-out that leads to the identity provider: `url` ends the session there. */
-export const signOutPage = ({ providerName, url, links }: { providerName: string; url: string; links: PageLinks }) => {
+export const signOutPage = ({
+  providerName,
+  url,
+  links,
+}: {
+  providerName: string;
+  url: string;
+  links: PageLinks;
+}) => {
   const card = html`<h1>${product}</h1>
 <div class="login-notice" role="status">
 <h2>You are signed out</h2>

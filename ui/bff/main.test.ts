@@ -46,7 +46,11 @@ describe("svc-web", () => {
       "configuration is valid\n",
       "warning: SVC_API_ULR is not known; did you mean SVC_API_URL?\n",
     ]);
-    const bad = run(["check-config"], { ...complete, SVC_AUTH_TOKEN_SECRET: "short-secret", SESSION_TTL: "soon" });
+    const bad = run(["check-config"], {
+      ...complete,
+      SVC_AUTH_TOKEN_SECRET: "short-secret",
+      SESSION_TTL: "soon",
+    });
     expect([bad.status, bad.stdout]).toEqual([78, ""]);
     expect(bad.stderr).toContain("SVC_AUTH_TOKEN_SECRET: must be at least 32 bytes");
     expect(bad.stderr).toContain("SESSION_TTL: must be a whole number");
@@ -85,14 +89,21 @@ describe("svc-web", () => {
   it("is not ready before it closes its listener, and serves until then", async () => {
     const web = startProgram("ui/bff/main.ts", [], { ...complete, SVC_SHUTDOWN_DELAY: "2s" });
     const { port } = await logged(web, "ready");
-    const ask = (path: string) => fetch(`http://127.0.0.1:${port}${path}`, { headers: { connection: "close" } });
+    const ask = (path: string) =>
+      fetch(`http://127.0.0.1:${port}${path}`, { headers: { connection: "close" } });
     const stoppedAt = performance.now();
     const exited = stopProgram(web);
     await logged(web, "stopping");
     const readiness = await ask("/readyz");
     expect([readiness.status, await readiness.json()]).toMatchObject([
       503,
-      { checks: [{ name: "stopping", status: "not_ready" }, { name: "database", status: "ready" }, {}] },
+      {
+        checks: [
+          { name: "stopping", status: "not_ready" },
+          { name: "database", status: "ready" },
+          {},
+        ],
+      },
     ]);
     expect((await ask("/login")).status).toBe(200);
     expect(await exited).toBe(0);
@@ -106,7 +117,10 @@ describe("svc-web", () => {
 
   it("lists its commands and rejects others", () => {
     const help = run(["--help"], {});
-    expect([help.status, help.stdout]).toEqual([0, expect.stringContaining("svc-web check-config")]);
+    expect([help.status, help.stdout]).toEqual([
+      0,
+      expect.stringContaining("svc-web check-config"),
+    ]);
     expect(run(["serve"], {}).status).toBe(2);
   });
 });

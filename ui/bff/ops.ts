@@ -21,7 +21,8 @@ export const createReadiness = (
   const checks = {
     database: () => findPersonBySubject(db, { tenantId: config.tenantId, subject: "" }),
     // Core answers web itself with 401, which is enough.
-    core: (requestId: string) => core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
+    core: (requestId: string) =>
+      core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
   };
   const passes = async (name: string, check: Promise<unknown>): Promise<boolean> => {
     try {

@@ -29,7 +29,10 @@ const filePath = /^\/assets\/|\.[^/]*$/;
 const hashedPath = /^\/assets\/.*-[\w-]{8}\.[a-z0-9]+$/;
 
 /** Creates the pages of the built UI; without a build only the sign-in page. */
-export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessions): Pages => {
+export const createPages = (
+  { config, ui }: Pick<Web, "config" | "ui">,
+  sessions: Sessions,
+): Pages => {
   const files = ui && {
     asset: serveFile({ root: ui.folder }),
     application: serveFile({ path: `${ui.folder}/index.html` }),
@@ -40,12 +43,27 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
     login: async (c) => {
       const query = queryOf(c);
       const returnTo = localPath(query.get("return_to") ?? undefined);
-      const [given, id, part] = ["reason", "id", "part"].map((name) => query.get(name) ?? undefined);
-      const isReturn = isProviderReturn(config, { state: query.get("state"), cookieHeader: c.req.header("cookie") });
+      const [given, id, part] = ["reason", "id", "part"].map(
+        (name) => query.get(name) ?? undefined,
+      );
+      const isReturn = isProviderReturn(config, {
+        state: query.get("state"),
+        cookieHeader: c.req.header("cookie"),
+      });
       const reason = isReturn ? "signed_out_at_provider" : given;
       const state = await sessions.read(c.req.header("cookie"));
       if (state.kind === "valid" && reason === undefined) return c.redirect(returnTo, 302);
-      return c.html(loginPage({ providerName, links, returnTo, reason, id, part, hasSession: state.kind === "valid" }));
+      return c.html(
+        loginPage({
+          providerName,
+          links,
+          returnTo,
+          reason,
+          id,
+          part,
+          hasSession: state.kind === "valid",
+        }),
+      );
     },
     asset: async (c, next) => {
       if (!files || !assetPath.test(c.req.path)) return next();

@@ -9,15 +9,27 @@ interface Entry {
   title: string;
 }
 
-const entry = (status: Entry["status"], action: ProblemAction, title: string): Entry => ({ status, action, title });
+const entry = (status: Entry["status"], action: ProblemAction, title: string): Entry => ({
+  status,
+  action,
+  title,
+});
 
 /** Every code that web itself answers with; it forwards core's unchanged. Stable: codes are added, never renamed. */
 export const webProblemCatalog = {
   malformed_form: entry(400, "fix_request", "The body is not a form"),
   logout_token_invalid: entry(400, "fix_request", "The logout token is not valid"),
-  logout_token_replayed: entry(400, "stop", "Another logout token with this jti was accepted before"),
+  logout_token_replayed: entry(
+    400,
+    "stop",
+    "Another logout token with this jti was accepted before",
+  ),
   unauthenticated: entry(401, "fix_request", "There is no session: sign in"),
-  fresh_sign_in_required: entry(401, "fix_request", "The sign-in is too long ago for this: sign in again"),
+  fresh_sign_in_required: entry(
+    401,
+    "fix_request",
+    "The sign-in is too long ago for this: sign in again",
+  ),
   cross_origin_refused: entry(403, "stop", "The request does not come from a page of this origin"),
   not_found: entry(404, "fix_request", "No such resource"),
   method_not_allowed: entry(405, "fix_request", "The path does not accept this method"),
@@ -48,14 +60,24 @@ export class WebProblem extends CodedProblem<WebProblemCode> {
 export const createProblemRenderer =
   (log: Log) =>
   (error: unknown, c: WebContext): Response => {
-    const problem = error instanceof WebProblem ? error : new WebProblem("internal", { cause: error });
+    const problem =
+      error instanceof WebProblem ? error : new WebProblem("internal", { cause: error });
     const { code, options } = problem;
     const { status, title, action } = webProblemCatalog[code];
     const requestId = c.get("requestId");
     // A browser that disconnects during a response is no fault of web.
     const level = status >= 500 && !c.req.raw.signal.aborted ? "error" : "debug";
-    log[level]({ request_id: requestId, code, status, detail: options.detail, err: options.cause }, "request rejected");
+    log[level](
+      { request_id: requestId, code, status, detail: options.detail, err: options.cause },
+      "request rejected",
+    );
     const challenge = 'Session realm="web"';
-    const { body, headers } = problemDocument(problem, { status, title, action, requestId, challenge });
+    const { body, headers } = problemDocument(problem, {
+      status,
+      title,
+      action,
+      requestId,
+      challenge,
+    });
     return c.newResponse(body, status, headers);
   };

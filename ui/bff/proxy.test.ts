@@ -23,7 +23,10 @@ const webOver = (answer: (request: Request) => Response | Promise<Response>) => 
   const app = createWebApp({ ...web.web, fetch }, { remoteAddressOf: () => "192.0.2.7" });
   const request = (path: string, init: RequestInit = {}) =>
     app.fetch(
-      new Request(`${web.origin}/api/core${path}`, { ...init, headers: { Cookie: cookie, ...init.headers } }),
+      new Request(`${web.origin}/api/core${path}`, {
+        ...init,
+        headers: { Cookie: cookie, ...init.headers },
+      }),
       {},
     );
   return { asked, app, request };
@@ -36,12 +39,15 @@ describe("the routes of core that a browser reaches", () => {
     );
     const chat = patterns.filter((pattern) => pattern.includes("/v1/chat/"));
     const readable = web.core.routes
-      .filter(({ method, guard, path }) => method === "GET" && guard.kind === "scope" && !path.startsWith("/v1/chat/"))
+      .filter(
+        ({ method, guard, path }) =>
+          method === "GET" && guard.kind === "scope" && !path.startsWith("/v1/chat/"),
+      )
       .map(({ method, path }) => `${method} ${path.replace(/:identity_id/, ":id")}`);
     expect(patterns).toEqual(expect.arrayContaining(readable));
-    expect(patterns.filter((pattern) => !pattern.startsWith("GET ") && !chat.includes(pattern))).toEqual([
-      "POST /v1/collector/hosts/:id/diags",
-    ]);
+    expect(
+      patterns.filter((pattern) => !pattern.startsWith("GET ") && !chat.includes(pattern)),
+    ).toEqual(["POST /v1/collector/hosts/:id/diags"]);
   });
 
   it("are only the listed ones, in any spelling of the path", async () => {
@@ -49,7 +55,11 @@ describe("the routes of core that a browser reaches", () => {
     const origin = { Origin: web.origin, "Content-Type": "application/json" };
     const refused = await Promise.all([
       request("/operator/sign-ins", { method: "POST", headers: origin, body: "{}" }),
-      request(`/collector/identities/${id}/revoke`, { method: "POST", headers: origin, body: "{}" }),
+      request(`/collector/identities/${id}/revoke`, {
+        method: "POST",
+        headers: origin,
+        body: "{}",
+      }),
       request("/openapi.json"),
       request("/collector/health/../../operator/sign-ins"),
       request("/collector/health/%2e%2e%2fconfigs"),
@@ -68,11 +78,11 @@ describe("the routes of core that a browser reaches", () => {
   it("need a session", async () => {
     const { asked, request } = webOver(() => new Response("{}"));
     const answer = await request("/whoami", { headers: { Cookie: "" } });
-    expect([answer.status, (await answer.json()).code, answer.headers.get("www-authenticate")]).toEqual([
-      401,
-      "unauthenticated",
-      'Session realm="web"',
-    ]);
+    expect([
+      answer.status,
+      (await answer.json()).code,
+      answer.headers.get("www-authenticate"),
+    ]).toEqual([401, "unauthenticated", 'Session realm="web"']);
     expect(asked).toEqual([]);
   });
 });
@@ -110,7 +120,9 @@ describe("a forwarded request", () => {
     };
     await request("/collector/health?q=a%20b&state=stale&state=revoked", { headers });
     const [passed] = asked;
-    expect(passed?.url).toBe("http://core.test/v1/collector/health?q=a%20b&state=stale&state=revoked");
+    expect(passed?.url).toBe(
+      "http://core.test/v1/collector/health?q=a%20b&state=stale&state=revoked",
+    );
     const { authorization, ...rest } = Object.fromEntries(passed?.headers ?? []);
     const own = { "accept-encoding": "identity", "x-request-id": "order-66" };
     expect(rest).toEqual({ accept: "text/csv", "if-none-match": 'W/"a"', ...own });
@@ -171,7 +183,10 @@ describe("a forwarded request", () => {
       },
     });
     const { asked, request } = webOver(
-      () => new Response(body, { headers: { "Content-Type": "text/event-stream", "X-Accel-Buffering": "no" } }),
+      () =>
+        new Response(body, {
+          headers: { "Content-Type": "text/event-stream", "X-Accel-Buffering": "no" },
+        }),
     );
     const answer = await request(`/chat/sessions/${id}/messages`, {
       method: "POST",
@@ -199,7 +214,9 @@ describe("a forwarded request", () => {
 
   it("I4: does not change a CSV's cells", async () => {
     const csv = "identity,queue_bytes\r\n'=1+1,-3\r\n'＝x,4\r\n";
-    const { request } = webOver(() => new Response(csv, { headers: { "Content-Type": "text/csv; charset=utf-8" } }));
+    const { request } = webOver(
+      () => new Response(csv, { headers: { "Content-Type": "text/csv; charset=utf-8" } }),
+    );
     expect(await (await request("/collector/health/export.csv?kind=stale")).text()).toBe(csv);
   });
 
@@ -211,9 +228,15 @@ describe("a forwarded request", () => {
     );
     expect([refused.status, await refused.json()]).toEqual([
       403,
-      expect.objectContaining({ code: "forbidden", scope: "audit", request_id: refused.headers.get("x-request-id") }),
+      expect.objectContaining({
+        code: "forbidden",
+        scope: "audit",
+        request_id: refused.headers.get("x-request-id"),
+      }),
     ]);
-    const { request } = webOver(() => new Response("{}", { status: 503, headers: { "Retry-After": "7" } }));
+    const { request } = webOver(
+      () => new Response("{}", { status: 503, headers: { "Retry-After": "7" } }),
+    );
     const busy = await request("/collector/health");
     expect([busy.status, busy.headers.get("retry-after")]).toEqual([503, "7"]);
   });
@@ -228,7 +251,9 @@ describe("a forwarded request", () => {
       expect(await answer.json()).toMatchObject({
         code: "clock_skew",
         action: "fix_clock",
-        detail: expect.stringMatching(/^Web's clock says .* and core's 2026-06-01T14:00:00.000Z: set the wrong one\./),
+        detail: expect.stringMatching(
+          /^Web's clock says .* and core's 2026-06-01T14:00:00.000Z: set the wrong one\./,
+        ),
       });
     }
   });
@@ -246,7 +271,10 @@ describe("a forwarded request", () => {
     const { request } = webOver(() => Promise.reject(new TypeError("fetch failed")));
     const answer = await request("/collector/health");
     expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "5"]);
-    expect(await answer.json()).toMatchObject({ code: "core_unavailable", detail: "Core cannot be reached" });
+    expect(await answer.json()).toMatchObject({
+      code: "core_unavailable",
+      detail: "Core cannot be reached",
+    });
     const hanging = webOver(
       ({ signal, redirect }) =>
         new Promise((_, reject) => {
@@ -273,7 +301,11 @@ describe("a forwarded request", () => {
         : new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
     );
     const headers = { Authorization: "Bearer a.b.c", "Content-Type": "application/json" };
-    const change = new Request(`${web.origin}/v1/collector/config-rollbacks`, { method: "POST", headers, body: "{}" });
+    const change = new Request(`${web.origin}/v1/collector/config-rollbacks`, {
+      method: "POST",
+      headers,
+      body: "{}",
+    });
     const late = app.fetch(change, {});
     while (asked.length < 2) await web.clock.advance(0);
     await web.clock.advance(29_999);
@@ -292,7 +324,10 @@ describe("a forwarded request", () => {
       cancel: () => ended(),
     });
     const core = await listenHttp(
-      { fetch: (request) => (request.url.includes("export.csv") ? new Response(rows) : web.core.fetch(request)) },
+      {
+        fetch: (request) =>
+          request.url.includes("export.csv") ? new Response(rows) : web.core.fetch(request),
+      },
       { port: 0, host: "127.0.0.1" },
     );
     const config = { ...web.web.config, apiUrl: `http://127.0.0.1:${core.port}/v1` };
@@ -315,7 +350,8 @@ describe("a forwarded request", () => {
   it("ends when the browser disconnects", async () => {
     const disconnect = new AbortController();
     const { asked, request } = webOver(
-      ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+      ({ signal }) =>
+        new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
     );
     const answer = request("/collector/health", { signal: disconnect.signal });
     while (asked.length === 0) await web.clock.advance(0);
@@ -326,9 +362,20 @@ describe("a forwarded request", () => {
 });
 
 describe("a browser's request", () => {
-  const send = async (path: string, headers: Record<string, string>, body: string, method = "POST") => {
-    const { asked, request } = webOver(async (passed) => new Response(await passed.text(), { status: 201 }));
-    const answer = await request(path, { method, headers: { Origin: web.origin, ...headers }, body });
+  const send = async (
+    path: string,
+    headers: Record<string, string>,
+    body: string,
+    method = "POST",
+  ) => {
+    const { asked, request } = webOver(
+      async (passed) => new Response(await passed.text(), { status: 201 }),
+    );
+    const answer = await request(path, {
+      method,
+      headers: { Origin: web.origin, ...headers },
+      body,
+    });
     return { answer, asked };
   };
 
@@ -342,7 +389,10 @@ describe("a browser's request", () => {
     expect((await send(path, json, "x".repeat(204_801))).answer.status).toBe(413);
     expect((await send(path, { "Content-Type": "text/plain" }, "{}")).answer.status).toBe(415);
     const renamed = await send(`/chat/sessions/${id}`, json, '{"title":"Rollout"}', "PUT");
-    expect([renamed.asked[0]?.method, await renamed.answer.text()]).toEqual(["PUT", '{"title":"Rollout"}']);
+    expect([renamed.asked[0]?.method, await renamed.answer.text()]).toEqual([
+      "PUT",
+      '{"title":"Rollout"}',
+    ]);
   });
 
   it("has an address of at most 8 KiB, and is rate limited", async () => {

@@ -107,7 +107,9 @@ export const createProxy =
   ({ sessions, core }: { sessions: Sessions; core: CoreClient }, route: string): SignedInHandler =>
   async (c, session) => {
     const { search } = new URL(c.req.url);
-    const path = route.replaceAll(parameters, (_, name: string) => encodeURIComponent(c.req.param(name) ?? ""));
+    const path = route.replaceAll(parameters, (_, name: string) =>
+      encodeURIComponent(c.req.param(name) ?? ""),
+    );
     const method = c.req.method as ProxiedMethod;
     const response = await core.call({
       method,

@@ -7,8 +7,13 @@ import type { WebContext } from "./request.ts";
  * Reads a request's body within web's limits of incomplete bodies. Throws `payload_too_large`, also of a Content-Length that is not read,
  * `body_timeout` and `overloaded`. Read it after what the headers can refuse.
  */
-export const readRequestBody = async (c: WebContext, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> => {
-  const body = await c.get("bodies").read(c.req.raw, { remoteAddress: c.get("remoteAddress"), bytesMax });
+export const readRequestBody = async (
+  c: WebContext,
+  bytesMax: number,
+): Promise<Uint8Array<ArrayBuffer>> => {
+  const body = await c
+    .get("bodies")
+    .read(c.req.raw, { remoteAddress: c.get("remoteAddress"), bytesMax });
   if (typeof body === "string") throw new WebProblem(body);
   return body;
 };
@@ -26,6 +31,8 @@ export const readForm = async (c: WebContext): Promise<Readonly<Record<string, s
     throw new WebProblem("unsupported_media_type", { detail: `Send the form as ${formMediaType}` });
   const form = parseForm(new TextDecoder().decode(await readRequestBody(c, formBytesMax)));
   if (form === undefined)
-    throw new WebProblem("malformed_form", { detail: "Name each field once, with valid percent-encoding" });
+    throw new WebProblem("malformed_form", {
+      detail: "Name each field once, with valid percent-encoding",
+    });
   return form;
 };

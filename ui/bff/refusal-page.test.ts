@@ -10,14 +10,24 @@ const request = (path: string, init: RequestInit = {}, app = web.app) =>
   app.fetch(new Request(new URL(path, web.origin), init), {});
 
 describe("V5: a refused navigation", () => {
-  const asBrowser = { "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", Accept: "text/html" };
+  const asBrowser = {
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+    Accept: "text/html",
+  };
   const answers = (status: number, code: string) =>
     createWebApp(
       {
         ...web.web,
         fetch: async () =>
           Response.json(
-            { title: "A scope is missing", detail: "Core says no", code, action: "stop", request_id: "r" },
+            {
+              title: "A scope is missing",
+              detail: "Core says no",
+              code,
+              action: "stop",
+              request_id: "r",
+            },
             {
               status,
               headers: { "Content-Type": "application/problem+json" },
@@ -26,8 +36,19 @@ describe("V5: a refused navigation", () => {
       },
       { remoteAddressOf },
     );
-  const refusals: [code: string, status: number, path: string, init?: RequestInit, app?: typeof web.app][] = [
-    ["cross_origin_refused", 403, "/api/session", { headers: { ...asBrowser, "Sec-Fetch-Site": "cross-site" } }],
+  const refusals: [
+    code: string,
+    status: number,
+    path: string,
+    init?: RequestInit,
+    app?: typeof web.app,
+  ][] = [
+    [
+      "cross_origin_refused",
+      403,
+      "/api/session",
+      { headers: { ...asBrowser, "Sec-Fetch-Site": "cross-site" } },
+    ],
     ["cross_origin_refused", 403, "/device", { method: "POST", headers: asBrowser }],
     ["unauthenticated", 401, "/api/session", { headers: asBrowser }],
     [
@@ -36,14 +57,24 @@ describe("V5: a refused navigation", () => {
       "/device",
       {
         method: "POST",
-        headers: { ...asBrowser, Origin: web.origin, "Content-Type": "application/x-www-form-urlencoded" },
+        headers: {
+          ...asBrowser,
+          Origin: web.origin,
+          "Content-Type": "application/x-www-form-urlencoded",
+        },
       },
     ],
     ["not_found", 404, "/api/nowhere", { headers: asBrowser }],
     ["not_found", 404, "/assets/none.js", { headers: asBrowser }],
     ["method_not_allowed", 405, "/oauth/token", { headers: asBrowser }],
     ["uri_too_long", 414, `/v1/whoami?${"x".repeat(9000)}`, { headers: asBrowser }],
-    ["core_unavailable", 503, "/device", { headers: { ...asBrowser, Cookie: cookie } }, answers(500, "internal")],
+    [
+      "core_unavailable",
+      503,
+      "/device",
+      { headers: { ...asBrowser, Cookie: cookie } },
+      answers(500, "internal"),
+    ],
     [
       "database_unavailable",
       503,
@@ -60,22 +91,29 @@ describe("V5: a refused navigation", () => {
     ],
   ];
 
-  it.each(refusals)("with %s (%i) is a page that can be read and left", async (code, status, path, init, app) => {
-    const answer = await request(path, init, app);
-    const { headers } = answer;
-    const text = await answer.text();
-    expect(answer.status).toBe(status);
-    expect(headers.get("content-type")).toBe("text/html; charset=UTF-8");
-    expect(headers.get("content-security-policy")).toContain("frame-ancestors 'none'");
-    expect(text).toMatch(/<h1>[A-Z][^<]{5,}<\/h1>/);
-    expect(text).toMatch(/<a class="button button-primary login-button" href="\/[^"/]*">/);
-    expect(text).not.toContain(code);
-    expect(text).not.toMatch(/undefined|\[object/);
-  });
+  it.each(refusals)(
+    "with %s (%i) is a page that can be read and left",
+    async (code, status, path, init, app) => {
+      const answer = await request(path, init, app);
+      const { headers } = answer;
+      const text = await answer.text();
+      expect(answer.status).toBe(status);
+      expect(headers.get("content-type")).toBe("text/html; charset=UTF-8");
+      expect(headers.get("content-security-policy")).toContain("frame-ancestors 'none'");
+      expect(text).toMatch(/<h1>[A-Z][^<]{5,}<\/h1>/);
+      expect(text).toMatch(/<a class="button button-primary login-button" href="\/[^"/]*">/);
+      expect(text).not.toContain(code);
+      expect(text).not.toMatch(/undefined|\[object/);
+    },
+  );
 
   it("keeps Retry-After and the cookies, and is JSON for a script or a program", async () => {
     const unavailable = answers(503, "database_unavailable");
-    const page = await request("/device?user_code=a", { headers: { ...asBrowser, Cookie: cookie } }, unavailable);
+    const page = await request(
+      "/device?user_code=a",
+      { headers: { ...asBrowser, Cookie: cookie } },
+      unavailable,
+    );
     expect(page.headers.get("retry-after")).toBe("5");
     expect(await page.text()).toContain('href="/device?user_code=a">Try again</a>');
     for (const headers of [
@@ -83,6 +121,8 @@ describe("V5: a refused navigation", () => {
       { "Sec-Fetch-Mode": "cors", Accept: "text/html" },
       { Accept: "text/html", Authorization: "Bearer x" },
     ])
-      expect((await request("/api/nowhere", { headers })).headers.get("content-type")).toBe("application/problem+json");
+      expect((await request("/api/nowhere", { headers })).headers.get("content-type")).toBe(
+        "application/problem+json",
+      );
   });
 });

@@ -27,25 +27,52 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text?: string }
     title: "This address is not a page",
     text: "Nothing was changed. Start from the home page.",
   },
-  payload_too_large: { title: "This form is too large", text: "Nothing was changed. Send less, and try again." },
-  malformed_form: { title: "This form cannot be read", text: "Nothing was changed. Start from the home page." },
-  logout_token_invalid: { title: "This is for the identity provider", text: "Nothing was changed." },
-  logout_token_replayed: { title: "This is for the identity provider", text: "Nothing was changed." },
-  body_timeout: { title: "The form did not arrive in time", text: "Nothing was changed. Try again." },
-  overloaded: { title: "Too many requests are under way", text: "Nothing was changed. Try again in a few seconds." },
-  uri_too_long: { title: "This address is too long", text: "Shorten it, or start from the home page." },
+  payload_too_large: {
+    title: "This form is too large",
+    text: "Nothing was changed. Send less, and try again.",
+  },
+  malformed_form: {
+    title: "This form cannot be read",
+    text: "Nothing was changed. Start from the home page.",
+  },
+  logout_token_invalid: {
+    title: "This is for the identity provider",
+    text: "Nothing was changed.",
+  },
+  logout_token_replayed: {
+    title: "This is for the identity provider",
+    text: "Nothing was changed.",
+  },
+  body_timeout: {
+    title: "The form did not arrive in time",
+    text: "Nothing was changed. Try again.",
+  },
+  overloaded: {
+    title: "Too many requests are under way",
+    text: "Nothing was changed. Try again in a few seconds.",
+  },
+  uri_too_long: {
+    title: "This address is too long",
+    text: "Shorten it, or start from the home page.",
+  },
   unsupported_media_type: {
     title: "This form cannot be read",
     text: "Nothing was changed. Start from the home page.",
   },
-  rate_limited: { title: "There were too many requests", text: "Wait a few seconds, then try again." },
+  rate_limited: {
+    title: "There were too many requests",
+    text: "Wait a few seconds, then try again.",
+  },
   internal: {
     title: "Something failed",
     text: "Try again. If it fails again, give the reference to an administrator.",
   },
   clock_skew: { title: "The clocks of web and core differ" },
   core_unavailable: { title: "Core does not answer", text: "Try again in a minute." },
-  identity_provider_unavailable: { title: "The identity provider does not answer", text: "Try again in a minute." },
+  identity_provider_unavailable: {
+    title: "The identity provider does not answer",
+    text: "Try again in a minute.",
+  },
   database_unavailable: { title: "The database does not answer", text: "Try again in a minute." },
 };
 
@@ -67,7 +94,10 @@ const ProblemOfPage = v.object({
 export const isNavigation = (c: WebContext): boolean => {
   const mode = c.req.header("sec-fetch-mode");
   if (mode !== undefined) return mode === "navigate";
-  return (c.req.header("accept") ?? "").includes("text/html") && c.req.header("authorization") === undefined;
+  return (
+    (c.req.header("accept") ?? "").includes("text/html") &&
+    c.req.header("authorization") === undefined
+  );
 };
 
 /** Replaces a response that is a problem document by a page that says the same; its status and headers stay. */
@@ -75,11 +105,21 @@ export const showRefusal = async (c: WebContext, links: PageLinks): Promise<void
   if (!c.res.headers.get("content-type")?.startsWith("application/problem+json")) return;
   const read = v.safeParse(ProblemOfPage, await c.res.json().catch(() => undefined));
   const problem = read.success ? read.output : unreadable;
-  c.res = await c.html(refusalPage({ problem, again: againOf(c, problem), links }), c.res.status as 403);
+  c.res = await c.html(
+    refusalPage({ problem, again: againOf(c, problem), links }),
+    c.res.status as 403,
+  );
 };
 
 /** Core's answer was cut off. */
-const unreadable = { title: "", detail: "", code: "internal", action: "retry", request_id: "", sign_in: undefined };
+const unreadable = {
+  title: "",
+  detail: "",
+  code: "internal",
+  action: "retry",
+  request_id: "",
+  sign_in: undefined,
+};
 
 /** Where a second attempt leads: the same page, if it can be opened again. */
 const againOf = (c: WebContext, { action }: { action: string }): string => {

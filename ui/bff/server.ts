@@ -1,7 +1,10 @@
 import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
-import { createDatabaseServers, type DatabaseServers } from "../../functions/node/database/database-servers.ts";
+import {
+  createDatabaseServers,
+  type DatabaseServers,
+} from "../../functions/node/database/database-servers.ts";
 import { listenHttp } from "../../functions/node/http/http-listener.ts";
 import { listenFor, runConfigured, stopSignal } from "../../functions/node/run-configured.ts";
 import { connectDatabase } from "../../functions/store/database/database.ts";
@@ -63,11 +66,24 @@ const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Pro
   try {
     limitOutgoingRequests(config.apiUrl);
     const ui = await findUi(log);
-    const tracer = await createTracer(config.traces, { name: "svc-web", version: packageJson.version });
-    const web = { config, db: database.db, clock: systemClock, entropy: systemEntropy, log, fetch, tracer, ui };
+    const tracer = await createTracer(config.traces, {
+      name: "svc-web",
+      version: packageJson.version,
+    });
+    const web = {
+      config,
+      db: database.db,
+      clock: systemClock,
+      entropy: systemEntropy,
+      log,
+      fetch,
+      tracer,
+      ui,
+    };
     let isStopping = false;
     const app = createWebApp(web, { remoteAddressOf, isStopping: () => isStopping });
-    const onFailure = (err: unknown) => log.error({ err }, "a request failed outside of its handler");
+    const onFailure = (err: unknown) =>
+      log.error({ err }, "a request failed outside of its handler");
     const http = await listenFor("PORT", () =>
       listenHttp(app, { port: config.port, host: config.httpHost, onFailure }),
     );

@@ -26,7 +26,9 @@ const key = new TextEncoder().encode(secret);
 const now = Math.floor(clock.now() / 1000);
 const claims = { jti: "x", sub: userId, name: "", aud: "web", iat: now, exp: now + 60 };
 const sign = (changed: object = {}, header: object = {}, by: Uint8Array = key) =>
-  new SignJWT({ ...claims, ...changed }).setProtectedHeader({ alg: "HS256", typ: "session+jwt", ...header }).sign(by);
+  new SignJWT({ ...claims, ...changed })
+    .setProtectedHeader({ alg: "HS256", typ: "session+jwt", ...header })
+    .sign(by);
 
 describe("a session that was ended", () => {
   it("is rejected from every copy of its cookie; other sessions of the person go on", async () => {
@@ -53,22 +55,40 @@ describe("a rotation of WEBAUTH_SECRET", () => {
   const prepared = replica(secret, other);
   const rotated = replica(other, secret);
   const after = replica(other, null);
-  const cookieOf = (cookies: readonly string[]) => cookies.map((cookie) => cookie.split(";")[0]).join("; ");
+  const cookieOf = (cookies: readonly string[]) =>
+    cookies.map((cookie) => cookie.split(";")[0]).join("; ");
   const pairs = [
-    ...[before, prepared].flatMap((first) => [before, prepared].map((second) => ({ first, second, is: "valid" }))),
-    ...[prepared, rotated].flatMap((first) => [prepared, rotated].map((second) => ({ first, second, is: "valid" }))),
-    ...[rotated, after].flatMap((first) => [rotated, after].map((second) => ({ first, second, is: "valid" }))),
+    ...[before, prepared].flatMap((first) =>
+      [before, prepared].map((second) => ({ first, second, is: "valid" })),
+    ),
+    ...[prepared, rotated].flatMap((first) =>
+      [prepared, rotated].map((second) => ({ first, second, is: "valid" })),
+    ),
+    ...[rotated, after].flatMap((first) =>
+      [rotated, after].map((second) => ({ first, second, is: "valid" })),
+    ),
     { first: before, second: after, is: "none" },
     { first: after, second: before, is: "none" },
   ];
 
   it("keeps sessions and sign-ins in progress valid on every pair of replicas that a step has", async () => {
     for (const { first, second, is } of pairs) {
-      const { cookie } = await createSessions({ config: first, clock, entropy }).issue({ userId, displayName });
-      const read = await createSessions({ config: second, clock, entropy }).read(cookieOf([cookie]));
+      const { cookie } = await createSessions({ config: first, clock, entropy }).issue({
+        userId,
+        displayName,
+      });
+      const read = await createSessions({ config: second, clock, entropy }).read(
+        cookieOf([cookie]),
+      );
       expect(read.kind).toBe(is);
-      const { attempt, cookies } = await createAttempts({ config: first, clock, entropy }).begin("/", "");
-      const resumed = await createAttempts({ config: second, clock, entropy }).resume(attempt.state, cookieOf(cookies));
+      const { attempt, cookies } = await createAttempts({ config: first, clock, entropy }).begin(
+        "/",
+        "",
+      );
+      const resumed = await createAttempts({ config: second, clock, entropy }).resume(
+        attempt.state,
+        cookieOf(cookies),
+      );
       expect(resumed).toEqual(is === "valid" ? attempt : null);
     }
   });
@@ -78,7 +98,10 @@ describe("the session cookie", () => {
   it("A7: is HttpOnly and SameSite=Lax; on https Secure with the prefix __Host-", async () => {
     const attributes = async (secure: boolean) => {
       const [pair = "", ...rest] = (
-        await createSessions({ config: configOf(secure), clock, entropy }).issue({ userId, displayName })
+        await createSessions({ config: configOf(secure), clock, entropy }).issue({
+          userId,
+          displayName,
+        })
       ).cookie.split("; ");
       return [pair.split("=")[0], ...rest.sort()];
     };
@@ -89,7 +112,11 @@ describe("the session cookie", () => {
 
   it("A7: has the prefix __Secure- on https and a path of its own while a sign-in is in progress", async () => {
     const attributes = async (secure: boolean) => {
-      const { attempt, cookies } = await createAttempts({ config: configOf(secure), clock, entropy }).begin("/", "");
+      const { attempt, cookies } = await createAttempts({
+        config: configOf(secure),
+        clock,
+        entropy,
+      }).begin("/", "");
       return cookies.map((cookie) => {
         const [pair = "", ...rest] = cookie.split("; ");
         return [pair.split("=")[0]?.replace(attempt.state.slice(0, 16), "<state>"), ...rest.sort()];
@@ -119,7 +146,10 @@ describe("the session cookie", () => {
   it("is read among others that cannot be decoded", async () => {
     const cookie = (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
     const state = await sessions.read(`bad=%E0%A4%A; other=a=b; ${cookie}; svc_session_x=1`);
-    expect(state).toMatchObject({ kind: "valid", session: { userId, displayName, expiresAt: now + 1800 } });
+    expect(state).toMatchObject({
+      kind: "valid",
+      session: { userId, displayName, expiresAt: now + 1800 },
+    });
   });
 
   it("K2: is not one that began while web's clock was ahead, and would last as much longer", async () => {
@@ -131,15 +161,24 @@ describe("the session cookie", () => {
   it("A2: is not one whose name matches only after trimming", async () => {
     const cookie = (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
     for (const blank of ["\u00a0", "\ufeff", "\u2028", "\t", "\v", "\f"])
-      expect({ blank, ...(await sessions.read(`a=b; ${blank}${cookie}`)) }).toEqual({ blank, kind: "none" });
+      expect({ blank, ...(await sessions.read(`a=b; ${blank}${cookie}`)) }).toEqual({
+        blank,
+        kind: "none",
+      });
   });
 
   it("accepts no other token, even with one secret for everything", async () => {
-    const [cookie = ""] = (await createAttempts({ config: configOf(false), clock, entropy }).begin("/", "")).cookies;
+    const [cookie = ""] = (
+      await createAttempts({ config: configOf(false), clock, entropy }).begin("/", "")
+    ).cookies;
     const others: Record<string, string> = {
       "alg none": new UnsecuredJWT(claims).encode(),
       HS512: await sign({}, { alg: "HS512" }),
-      "another secret": await sign({}, {}, new TextEncoder().encode("another secret of more than 32 bytes")),
+      "another secret": await sign(
+        {},
+        {},
+        new TextEncoder().encode("another secret of more than 32 bytes"),
+      ),
       "a bridge token": await createBridge({ config: configOf(false), clock })({ userId }),
       "a sign-in under way": cookie.slice(cookie.indexOf("=") + 1, cookie.indexOf(";")),
       "another typ": await sign({}, { typ: "JWT" }),
@@ -151,9 +190,14 @@ describe("the session cookie", () => {
       nothing: "",
     };
     for (const [what, token] of Object.entries(others))
-      expect({ what, ...(await sessions.read(`svc_session=${token}`)) }).toEqual({ what, kind: "none" });
+      expect({ what, ...(await sessions.read(`svc_session=${token}`)) }).toEqual({
+        what,
+        kind: "none",
+      });
     expect(await sessions.read(undefined)).toEqual({ kind: "none" });
-    expect(await sessions.read(`svc_session=${await sign({ exp: now })}`)).toEqual({ kind: "expired" });
+    expect(await sessions.read(`svc_session=${await sign({ exp: now })}`)).toEqual({
+      kind: "expired",
+    });
     expect(await sessions.read(`svc_session=${await sign()}`)).toMatchObject({ kind: "valid" });
   });
 });

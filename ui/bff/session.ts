@@ -46,7 +46,10 @@ export interface SignedInPerson {
 }
 
 /** The session of a request. A cookie with an invalid signature counts as none. */
-export type SessionCookie = { kind: "none" } | { kind: "expired" } | { kind: "valid"; session: WebSession };
+export type SessionCookie =
+  | { kind: "none" }
+  | { kind: "expired" }
+  | { kind: "valid"; session: WebSession };
 
 /** Issues, reads and ends sessions. */
 export interface Sessions {
@@ -81,7 +84,11 @@ const Claims = v.object({
 });
 
 /** Creates the sessions. On https the cookie is `__Host-svc_session`, which no other host can set; on http `svc_session`. */
-export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | "clock" | "entropy">): Sessions => {
+export const createSessions = ({
+  config,
+  clock,
+  entropy,
+}: Pick<Web, "config" | "clock" | "entropy">): Sessions => {
   const { secure, sessionTtlSeconds: ttlSeconds } = config;
   const cookieName = secure ? "__Host-svc_session" : "svc_session";
   const cookie = createCookie({ name: cookieName, path: "/", secure, ttlSeconds });
@@ -104,8 +111,14 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
       } = claims;
       if (endedIds.has(id)) return { kind: "none" };
       if (claims.iat > currentDate.getTime() / 1000 + aheadSecondsMax) return { kind: "expired" };
-      const replaced = claims.replaced.map((session) => ({ id: session.id, expiresAt: session.exp }));
-      return { kind: "valid", session: { id, userId, displayName, expiresAt, authenticatedAt, replaced } };
+      const replaced = claims.replaced.map((session) => ({
+        id: session.id,
+        expiresAt: session.exp,
+      }));
+      return {
+        kind: "valid",
+        session: { id, userId, displayName, expiresAt, authenticatedAt, replaced },
+      };
     } catch (error) {
       return { kind: error instanceof errors.JWTExpired ? "expired" : "none" };
     }
@@ -117,14 +130,18 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
       const before = await read(cookieHeader);
       const replaced =
         before.kind === "valid" && before.session.userId === userId
-          ? [...before.session.replaced, before.session].filter(({ expiresAt }) => expiresAt > iat).slice(-replacedMax)
+          ? [...before.session.replaced, before.session]
+              .filter(({ expiresAt }) => expiresAt > iat)
+              .slice(-replacedMax)
           : [];
       const id = randomToken(entropy);
       const expiresAt = iat + ttlSeconds;
       const token = await new SignJWT({
         name,
         auth_time: iat - (authenticationAgeSeconds ?? 0),
-        ...(replaced.length === 0 ? {} : { replaced: replaced.map((one) => ({ id: one.id, exp: one.expiresAt })) }),
+        ...(replaced.length === 0
+          ? {}
+          : { replaced: replaced.map((one) => ({ id: one.id, exp: one.expiresAt })) }),
       })
         .setProtectedHeader({ alg: "HS256", typ: type })
         .setJti(id)

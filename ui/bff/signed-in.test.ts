@@ -14,8 +14,13 @@ const noPeer: AppOptions = {
 
 describe("chat in GET /api/session", () => {
   const shown = async (app: typeof web.app): Promise<unknown> => {
-    const answer = await app.fetch(new Request(`${web.origin}/api/session`, { headers: { Cookie: cookie } }), {});
-    return answer.status === 200 ? ((await answer.json()) as { chat_enabled: unknown }).chat_enabled : answer.status;
+    const answer = await app.fetch(
+      new Request(`${web.origin}/api/session`, { headers: { Cookie: cookie } }),
+      {},
+    );
+    return answer.status === 200
+      ? ((await answer.json()) as { chat_enabled: unknown }).chat_enabled
+      : answer.status;
   };
   /** Web over the core of this file, whose `GET /v1/chat/status` answers as the test wants. */
   const webOver = (status: () => Response | Promise<Response>) => {
@@ -31,10 +36,15 @@ describe("chat in GET /api/session", () => {
   it("offers chat as core has it, whatever the variables of web", async () => {
     expect(await shown(web.app)).toBe(true);
     const { config } = web.core;
-    const off = createApp({ ...web.core.core, config: { ...config, chatEnabled: false }, chat: null }, noPeer);
+    const off = createApp(
+      { ...web.core.core, config: { ...config, chatEnabled: false }, chat: null },
+      noPeer,
+    );
     const none = createApp({ ...web.core.core, chat: null }, noPeer);
     for (const core of [off, none])
-      expect(await shown(webOver(() => core.fetch(new Request("http://core.test/v1/chat/status"))).app)).toBe(false);
+      expect(
+        await shown(webOver(() => core.fetch(new Request("http://core.test/v1/chat/status"))).app),
+      ).toBe(false);
     // The routes exist, and this person may not use them.
     expect(await shown(webOver(() => problem(403, "forbidden")).app)).toBe(true);
   });
@@ -48,10 +58,13 @@ describe("chat in GET /api/session", () => {
       () => Response.json({}),
     ];
     const { app, asked } = webOver(() => (answers.shift() ?? (() => problem(404, "not_found")))());
-    expect([await shown(app), await shown(app), await shown(app), await shown(app), await shown(app)]).toEqual([
-      ...Array(4).fill(false),
-      true,
-    ]);
+    expect([
+      await shown(app),
+      await shown(app),
+      await shown(app),
+      await shown(app),
+      await shown(app),
+    ]).toEqual([...Array(4).fill(false), true]);
     expect(asked.filter((path) => path === "/v1/chat/status")).toHaveLength(5);
   });
 

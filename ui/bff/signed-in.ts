@@ -17,12 +17,18 @@ const requestsPerSecond = 20;
 const requestsBurst = 200;
 
 /** Admits requests with a session: 401 `unauthenticated` without one, 429 `rate_limited` over the person's limit. */
-export const createSignedIn = (clock: Web["clock"], sessions: Sessions): ((handle: SignedInHandler) => Handler) => {
+export const createSignedIn = (
+  clock: Web["clock"],
+  sessions: Sessions,
+): ((handle: SignedInHandler) => Handler) => {
   const buckets = createTokenBuckets({ burst: requestsBurst, perSecond: requestsPerSecond, clock });
   return (handle) => async (c) => {
     const state = await sessions.read(c.req.header("cookie"));
     if (state.kind !== "valid")
-      throw new WebProblem("unauthenticated", state.kind === "expired" ? { detail: "The session has expired" } : {});
+      throw new WebProblem(
+        "unauthenticated",
+        state.kind === "expired" ? { detail: "The session has expired" } : {},
+      );
     const { userId } = state.session;
     if (!buckets.take(userId))
       throw new WebProblem("rate_limited", { retryAfterSeconds: buckets.waitMs(userId) / 1000 });
@@ -33,7 +39,9 @@ export const createSignedIn = (clock: Web["clock"], sessions: Sessions): ((handl
 /** Ends the session and returns the 401 to throw: core no longer accepts the person (A3). */
 export const endSession = async (c: WebContext, sessions: Sessions): Promise<WebProblem> => {
   c.header("Set-Cookie", await sessions.end(c.req.header("cookie")));
-  return new WebProblem("unauthenticated", { detail: "Core no longer accepts this person: sign in again" });
+  return new WebProblem("unauthenticated", {
+    detail: "Core no longer accepts this person: sign in again",
+  });
 };
 
 /** `GET /api/session`: the session, the person's scopes as core reads them now, and whether core has chat. */
@@ -75,7 +83,9 @@ const createChatQuestion = (
 ): ((person: WebSession, requestId: string) => Promise<boolean>) => {
   let known: { answer: boolean; at: number } | undefined;
   const ask = singleFlight(async (as: WebSession, requestId: string): Promise<boolean> => {
-    const answer = await core.call({ path: "/chat/status", as, requestId }).then(readChatAnswer, () => undefined);
+    const answer = await core
+      .call({ path: "/chat/status", as, requestId })
+      .then(readChatAnswer, () => undefined);
     if (answer !== undefined) known = { answer, at: clock.monotonic() };
     return answer ?? false;
   });

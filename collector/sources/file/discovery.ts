@@ -22,12 +22,14 @@ export interface OpenFile {
 
 /** Whether the patterns select a path. */
 export const matches = ({ include, exclude }: FilePatterns, path: string): boolean =>
-  include.some((pattern) => matchesGlob(path, pattern)) && !exclude.some((pattern) => matchesGlob(path, pattern));
+  include.some((pattern) => matchesGlob(path, pattern)) &&
+  !exclude.some((pattern) => matchesGlob(path, pattern));
 
 /** Finds the paths of one include pattern, sorted. */
 export const findPaths = async (pattern: string, { exclude }: FilePatterns): Promise<string[]> => {
   const paths: string[] = [];
-  for await (const path of glob(pattern)) if (!exclude.some((other) => matchesGlob(path, other))) paths.push(path);
+  for await (const path of glob(pattern))
+    if (!exclude.some((other) => matchesGlob(path, other))) paths.push(path);
   return paths.sort();
 };
 
@@ -59,4 +61,5 @@ export const findRenamed = async (
   return null;
 };
 
-const isMissing = (error: unknown): boolean => ["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "");
+const isMissing = (error: unknown): boolean =>
+  ["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "");

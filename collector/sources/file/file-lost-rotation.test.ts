@@ -28,8 +28,10 @@ beforeEach(() => {
 
 afterEach(() => files.end());
 
-const inOrder = (texts: string[]) => texts.toSorted((a, b) => Number(a.slice(5)) - Number(b.slice(5)));
-const expectLines = (last: number) => eventually(() => expect(inOrder(files.texts())).toEqual(lines(1, last)));
+const inOrder = (texts: string[]) =>
+  texts.toSorted((a, b) => Number(a.slice(5)) - Number(b.slice(5)));
+const expectLines = (last: number) =>
+  eventually(() => expect(inOrder(files.texts())).toEqual(lines(1, last)));
 const rotate = (from: string, to: string) => renameSync(files.log(from), files.log(to));
 const gzip = (name: string) => {
   writeFileSync(files.log(`${name}.gz`), gzipSync(readFileSync(files.log(name))));
@@ -181,7 +183,9 @@ describe("K7: rotation while the collector runs", () => {
   it("by rename and compression at once: reads neither twice, nor a later file that gets an inode from before", async () => {
     const found = () => {
       const { dev, ino } = statSync(files.log());
-      return eventually(() => expect([...files.queue.checkpoints("file").keys()]).toContain(`${dev}:${ino}`));
+      return eventually(() =>
+        expect([...files.queue.checkpoints("file").keys()]).toContain(`${dev}:${ino}`),
+      );
     };
     await begin();
     for (let last = 50; last < 170; last += 20) {
@@ -213,49 +217,52 @@ describe("K7: rotation while the collector runs", () => {
   });
 });
 
-describe.skipIf(!canMount())("K7: compressed files while the temporary space is full (needs root)", () => {
-  /** Gives the collector temporary space of 4 KiB. Returns a function that enlarges it. */
-  const fillTemporary = () => {
-    const at = mkdtempSync(join(tmpdir(), "small-disk-"));
-    const before = process.env.TMPDIR;
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=4k", "tmpfs", at]);
-    process.env.TMPDIR = at;
-    onTestFinished(() => {
-      if (before === undefined) delete process.env.TMPDIR;
-      else process.env.TMPDIR = before;
-      execFileSync("umount", [at]);
-      rmSync(at, { recursive: true });
-    });
-    return () => execFileSync("mount", ["-o", "remount,size=1m", at]);
-  };
+describe.skipIf(!canMount())(
+  "K7: compressed files while the temporary space is full (needs root)",
+  () => {
+    /** Gives the collector temporary space of 4 KiB. Returns a function that enlarges it. */
+    const fillTemporary = () => {
+      const at = mkdtempSync(join(tmpdir(), "small-disk-"));
+      const before = process.env.TMPDIR;
+      execFileSync("mount", ["-t", "tmpfs", "-o", "size=4k", "tmpfs", at]);
+      process.env.TMPDIR = at;
+      onTestFinished(() => {
+        if (before === undefined) delete process.env.TMPDIR;
+        else process.env.TMPDIR = before;
+        execFileSync("umount", [at]);
+        rmSync(at, { recursive: true });
+      });
+      return () => execFileSync("mount", ["-o", "remount,size=1m", at]);
+    };
 
-  it("rotated while the collector is stopped: waits until there is room, and counts no gap", async () => {
-    await begin();
-    const enlarge = fillTemporary();
-    await files.restart({}, () => {
+    it("rotated while the collector is stopped: waits until there is room, and counts no gap", async () => {
+      await begin();
+      const enlarge = fillTemporary();
+      await files.restart({}, () => {
+        files.write(51, 1000);
+        rotate("app.log", "app.log.1");
+        gzip("app.log.1");
+        files.write(1001, 1010);
+      });
+      // The new file waits as well where it has the inode of the one that was compressed.
+      await eventually(() => expect(files.source?.counters?.().failures).toBeGreaterThan(1));
+      enlarge();
+      await expectLines(1010);
+      expect(files.queue.stats().fileGaps).toBe(0);
+    });
+
+    it("copied and truncated while it runs: waits until there is room, and counts no gap", async () => {
+      await begin();
+      const enlarge = fillTemporary();
       files.write(51, 1000);
-      rotate("app.log", "app.log.1");
+      copyFileSync(files.log(), files.log("app.log.1"));
       gzip("app.log.1");
+      truncateSync(files.log());
+      await eventually(() => expect(files.source?.counters?.().failures).toBeGreaterThan(1));
       files.write(1001, 1010);
+      enlarge();
+      await expectLines(1010);
+      expect(files.queue.stats().fileGaps).toBe(0);
     });
-    // The new file waits as well where it has the inode of the one that was compressed.
-    await eventually(() => expect(files.source?.counters?.().failures).toBeGreaterThan(1));
-    enlarge();
-    await expectLines(1010);
-    expect(files.queue.stats().fileGaps).toBe(0);
-  });
-
-  it("copied and truncated while it runs: waits until there is room, and counts no gap", async () => {
-    await begin();
-    const enlarge = fillTemporary();
-    files.write(51, 1000);
-    copyFileSync(files.log(), files.log("app.log.1"));
-    gzip("app.log.1");
-    truncateSync(files.log());
-    await eventually(() => expect(files.source?.counters?.().failures).toBeGreaterThan(1));
-    files.write(1001, 1010);
-    enlarge();
-    await expectLines(1010);
-    expect(files.queue.stats().fileGaps).toBe(0);
-  });
-});
+  },
+);

@@ -34,7 +34,9 @@ describe("links and directories", () => {
     renameSync(files.log("next"), files.log());
     appendFileSync(pod("0"), "line 2\nline 3\n");
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 4)));
-    expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(new Set([files.log()]));
+    expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(
+      new Set([files.log()]),
+    );
   });
 
   it("find the rotated target of a link by its inode after a restart", async () => {
@@ -58,7 +60,14 @@ describe("links and directories", () => {
     mkdirSync(join(files.dir, "later", "one"), { recursive: true });
     writeFileSync(join(files.dir, "later/one/app.log"), "line 1\nline 2\n");
     await files.expectTexts(lines(1, 2));
-    expect(files.source?.counters?.()).toEqual({ files: 1, lines: 2, dropped: 0, failures: 0, gaps: 0, gap_bytes: 0 });
+    expect(files.source?.counters?.()).toEqual({
+      files: 1,
+      lines: 2,
+      dropped: 0,
+      failures: 0,
+      gaps: 0,
+      gap_bytes: 0,
+    });
   });
 });
 
@@ -72,7 +81,9 @@ describe("rotation", () => {
     appendFileSync(files.log("app.log.1"), "line 9\n");
     files.write(10, 12);
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
-    expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(new Set([files.log()]));
+    expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(
+      new Set([files.log()]),
+    );
   });
 
   it("by copy and truncate: continues in the truncated file", async () => {
@@ -118,7 +129,9 @@ describe("rotation", () => {
     files.skip(300_000);
     await files.expectTexts(lines(1, 4));
     await eventually(() =>
-      expect([...files.queue.checkpoints("file").keys()]).toEqual([expect.stringMatching(/^pattern:/)]),
+      expect([...files.queue.checkpoints("file").keys()]).toEqual([
+        expect.stringMatching(/^pattern:/),
+      ]),
     );
   });
 });

@@ -21,7 +21,8 @@ const at = (...names: string[]) => join(dir, ...names);
 beforeEach(() => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), "file-rules-")));
   for (const name of ["logs", "logs/app", "etc", "identity"]) mkdirSync(at(name));
-  for (const name of ["logs/app/app.log", "etc/shadow", "identity/tls.key"]) writeFileSync(at(name), `${name}\n`);
+  for (const name of ["logs/app/app.log", "etc/shadow", "identity/tls.key"])
+    writeFileSync(at(name), `${name}\n`);
 });
 afterEach(() => rmSync(dir, { recursive: true }));
 
@@ -91,26 +92,31 @@ describe("a symbolic link", () => {
     expect([isTrustedLink(1000, 0), isTrustedLink(1000, 1001)]).toEqual([false, false]);
   });
 
-  it.skipIf(process.geteuid?.() !== 0)("of another user is not followed, wherever it is on the way", async () => {
-    const rules = { neverRead: [] };
-    const refused = "a symbolic link to it belongs neither to root nor to the file's owner";
-    const plant = (target: string, path: string) => {
-      symlinkSync(target, path);
-      lchownSync(path, 1000, 1000);
-    };
-    plant(at("etc/shadow"), at("logs/app/file.log"));
-    plant(at("etc"), at("logs/directory"));
-    symlinkSync(at("logs/app/file.log"), at("logs/app/second.log"));
-    for (const name of ["logs/app/file.log", "logs/directory/shadow", "logs/app/second.log"])
-      expect(await read(at(name), rules), name).toBe(refused);
-    chownSync(at("logs/app/app.log"), 1000, 1000);
-    plant("app.log", at("logs/app/own.log"));
-    expect(await read(at("logs/app/own.log"), rules)).toBe("logs/app/app.log\n");
-  });
+  it.skipIf(process.geteuid?.() !== 0)(
+    "of another user is not followed, wherever it is on the way",
+    async () => {
+      const rules = { neverRead: [] };
+      const refused = "a symbolic link to it belongs neither to root nor to the file's owner";
+      const plant = (target: string, path: string) => {
+        symlinkSync(target, path);
+        lchownSync(path, 1000, 1000);
+      };
+      plant(at("etc/shadow"), at("logs/app/file.log"));
+      plant(at("etc"), at("logs/directory"));
+      symlinkSync(at("logs/app/file.log"), at("logs/app/second.log"));
+      for (const name of ["logs/app/file.log", "logs/directory/shadow", "logs/app/second.log"])
+        expect(await read(at(name), rules), name).toBe(refused);
+      chownSync(at("logs/app/app.log"), 1000, 1000);
+      plant("app.log", at("logs/app/own.log"));
+      expect(await read(at("logs/app/own.log"), rules)).toBe("logs/app/app.log\n");
+    },
+  );
 
   it("in a circle is not followed", async () => {
     symlinkSync("circle", at("logs/circle"));
-    expect(await read(at("logs/circle"), { neverRead: [] })).toBe("it is behind too many symbolic links");
+    expect(await read(at("logs/circle"), { neverRead: [] })).toBe(
+      "it is behind too many symbolic links",
+    );
     expect(await read(at("logs/missing"), { neverRead: [] })).toBeNull();
     expect(await read(at("logs/app"), { neverRead: [] })).toBeNull();
   });

@@ -31,7 +31,10 @@ export const openAllowedFile = async (path: string, rules: FileRules): Promise<O
     const { path: realPath, linkOwners } = await resolveLinks(path);
     if (!(await lstat(realPath)).isFile()) return null;
     // Non-blocking, in case a pipe replaced the file since.
-    const file = await open(realPath, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+    const file = await open(
+      realPath,
+      constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW,
+    );
     try {
       const stat = await file.stat();
       // Another path means that a directory on the way was replaced by a link, or the file renamed.
@@ -67,7 +70,8 @@ const resolveLinks = async (path: string): Promise<{ path: string; linkOwners: n
       continue;
     }
     linkOwners.push(found.uid);
-    if (linkOwners.length > linksMax) throw new ForbiddenFileError("it is behind too many symbolic links");
+    if (linkOwners.length > linksMax)
+      throw new ForbiddenFileError("it is behind too many symbolic links");
     const target = await readlink(next);
     if (target.startsWith("/")) resolved = "/";
     left.push(...target.split("/").reverse());
@@ -86,10 +90,14 @@ const checkRules = async (
   { neverRead, roots }: FileRules,
 ): Promise<void> => {
   if (!linkOwners.every((owner) => isTrustedLink(owner, stat.uid)))
-    throw new ForbiddenFileError("a symbolic link to it belongs neither to root nor to the file's owner");
+    throw new ForbiddenFileError(
+      "a symbolic link to it belongs neither to root nor to the file's owner",
+    );
   const own = await realPaths(neverRead);
   if (own.some((entry) => isWithin(path, entry)) || (stat.nlink > 1 && (await hasEntry(own, stat))))
-    throw new ForbiddenFileError("it belongs to the collector: its identity, its config or its queue");
+    throw new ForbiddenFileError(
+      "it belongs to the collector: its identity, its config or its queue",
+    );
   if (roots !== undefined && !(await realPaths(roots)).some((root) => isWithin(path, root)))
     throw new ForbiddenFileError("it is outside management.file_roots");
 };

@@ -20,8 +20,14 @@ describe("lines", () => {
     await files.expectTexts(["one", "", "three"]);
     appendFileSync(files.log(), "vierß\n");
     await files.expectTexts(["one", "", "three", "vierß"]);
-    expect(files.records().map(({ kind, source: name, attributes }) => [kind, name, attributes])).toEqual(
-      ["0", "5", "6", "12"].map((offset) => ["log_line", "file", { "file.path": files.log(), "file.offset": offset }]),
+    expect(
+      files.records().map(({ kind, source: name, attributes }) => [kind, name, attributes]),
+    ).toEqual(
+      ["0", "5", "6", "12"].map((offset) => [
+        "log_line",
+        "file",
+        { "file.path": files.log(), "file.offset": offset },
+      ]),
     );
   });
 
@@ -42,7 +48,11 @@ describe("lines", () => {
     writeFileSync(files.log(), `a\n${"x".repeat(mebibyte)}\r\n${"y".repeat(mebibyte + 10)}\nz\n`);
     await files.start();
     await eventually(() => expect(files.records()).toHaveLength(5));
-    expect(files.records().map(({ payload, attributes }) => [payload.length, attributes["file.partial"]])).toEqual([
+    expect(
+      files
+        .records()
+        .map(({ payload, attributes }) => [payload.length, attributes["file.partial"]]),
+    ).toEqual([
       [1, undefined],
       [mebibyte, undefined],
       [mebibyte, "true"],
@@ -98,7 +108,9 @@ describe("the selection of files", () => {
     await settle();
     isFull = false;
     await files.expectTexts(lines(4, 5));
-    expect([...files.queue.checkpoints("file").keys()].filter((key) => key.startsWith("pattern:"))).toHaveLength(1);
+    expect(
+      [...files.queue.checkpoints("file").keys()].filter((key) => key.startsWith("pattern:")),
+    ).toHaveLength(1);
   });
 
   it("W3: says once a round that 300 files cannot be stored, and is a condition until they can", async () => {
@@ -106,7 +118,8 @@ describe("the selection of files", () => {
     let isFull = true;
     files.storeBy(async (records, options) => {
       const count = "count" in records ? records.count : records.length;
-      if (isFull && count > 0) throw Object.assign(new Error("database or disk is full"), { errcode: 13 });
+      if (isFull && count > 0)
+        throw Object.assign(new Error("database or disk is full"), { errcode: 13 });
       return files.queue.append(records, options);
     });
     await files.start();
@@ -154,7 +167,9 @@ describe("restart", () => {
     await files.start();
     await files.expectTexts(lines(1, 3));
     // A reused inode looks like the same inode with other contents.
-    await files.restart({}, () => writeFileSync(files.log(), "something else entirely, and longer than before\n"));
+    await files.restart({}, () =>
+      writeFileSync(files.log(), "something else entirely, and longer than before\n"),
+    );
     await files.expectTexts([...lines(1, 3), "something else entirely, and longer than before"]);
   });
 
@@ -162,7 +177,9 @@ describe("restart", () => {
     files.write(1, 3);
     await files.start();
     await files.expectTexts(lines(1, 3));
-    const key = [...files.queue.checkpoints("file").keys()].find((candidate) => /^\d+:/.test(candidate)) ?? "";
+    const key =
+      [...files.queue.checkpoints("file").keys()].find((candidate) => /^\d+:/.test(candidate)) ??
+      "";
     await files.source?.stop();
     await files.queue.append([], { checkpoints: [{ source: "file", key, value: "{" }] });
     await files.start();

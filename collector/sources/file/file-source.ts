@@ -4,10 +4,24 @@ import { isDiskUnwritable, QueueClosedError } from "../../queue/errors.ts";
 import type { Queue } from "../../queue/queue.ts";
 import { createReportedFault } from "../../queue/reported-fault.ts";
 import type { FileRules, Source, SourceDependencies } from "../source.ts";
-import { type FilePatterns, findPaths, findRenamed, matches, type OpenFile, statRegularFile } from "./discovery.ts";
+import {
+  type FilePatterns,
+  findPaths,
+  findRenamed,
+  matches,
+  type OpenFile,
+  statRegularFile,
+} from "./discovery.ts";
 import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
 import { chunkBytes } from "./lines.ts";
-import { fileKey, hasSameHead, type Position, parsePosition, positionAt, savePosition } from "./position.ts";
+import {
+  fileKey,
+  hasSameHead,
+  type Position,
+  parsePosition,
+  positionAt,
+  savePosition,
+} from "./position.ts";
 import type { Aged } from "./rotated-files.ts";
 import { createRotation } from "./rotation.ts";
 import { createTail, type Tail } from "./tail.ts";
@@ -42,7 +56,10 @@ const checkpointSource = "file";
  * copy and truncate, across restarts, and while the queue is full, when reading pauses. Polls: file events are neither reliable nor
  * available on every file system.
  */
-export const createFileSource = (config: FileSourceConfig, dependencies: FileSourceDependencies): Source => {
+export const createFileSource = (
+  config: FileSourceConfig,
+  dependencies: FileSourceDependencies,
+): Source => {
   const { append, clock, log, tracer = untraced } = dependencies;
   const { name = "file" } = config;
   const checkpoints = () => dependencies.checkpoints(checkpointSource);
@@ -84,7 +101,8 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     tails.set(tail.key, tail);
     const { path, file, stat } = opened;
     // The content of a compressed file has no age of its own.
-    if (path.endsWith(".gz")) ages.set(tail.key, async () => ({ ...timesOf(stat), isPacked: true }));
+    if (path.endsWith(".gz"))
+      ages.set(tail.key, async () => ({ ...timesOf(stat), isPacked: true }));
     else ages.set(tail.key, async () => ({ ...timesOf(await file.stat()), isPacked: false }));
     log.info({ source: name, path: position.path, offset: position.offset }, "following a file");
   };
@@ -92,24 +110,48 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const rotation = createRotation(
     { name, rules: config.rules },
     { append: counted, checkpoints: dependencies.checkpoints, log },
-    { tails, ages, isKnown: (key) => tails.has(key) || checkpoints().has(key), follow, createTail: open },
+    {
+      tails,
+      ages,
+      isKnown: (key) => tails.has(key) || checkpoints().has(key),
+      follow,
+      createTail: open,
+    },
   );
 
   /** Returns where to start in a file that is not followed yet. */
-  const startOf = async ({ path, realPath, file, stat }: OpenFile, patternIsNew: boolean): Promise<Position> => {
+  const startOf = async (
+    { path, realPath, file, stat }: OpenFile,
+    patternIsNew: boolean,
+  ): Promise<Position> => {
     const saved = checkpoints().get(fileKey(stat));
     const position = saved === undefined ? null : parsePosition(saved);
-    if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position))) return position;
+    if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position)))
+      return position;
     if (position?.path === path) {
       // It was copied and truncated meanwhile; or the inode is that of a new file.
       const restart = await positionAt(file, position, 0);
-      const truncation = { key: fileKey(stat), position, unreadBytes: null, restart, changedMs: stat.mtimeMs };
+      const truncation = {
+        key: fileKey(stat),
+        position,
+        unreadBytes: null,
+        restart,
+        changedMs: stat.mtimeMs,
+      };
       return await rotation.truncated(truncation, signal);
     }
     const directory = dirname(realPath);
     // Only if the path leads there through a symbolic link.
-    const location = { path, directory: directory === dirname(path) ? undefined : directory, foundMs: stat.mtimeMs };
-    return await positionAt(file, location, patternIsNew && config.startAt === "end" ? stat.size : 0);
+    const location = {
+      path,
+      directory: directory === dirname(path) ? undefined : directory,
+      foundMs: stat.mtimeMs,
+    };
+    return await positionAt(
+      file,
+      location,
+      patternIsNew && config.startAt === "end" ? stat.size : 0,
+    );
   };
 
   const storeBegun = async () => {
@@ -151,7 +193,8 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     try {
       const stat = await statRegularFile(path);
       // Node replaces other bytes of a name, by which the file cannot be opened: its lines would be missing without a word.
-      if (stat === null && path.includes("\ufffd")) throw new ForbiddenFileError("its name is not UTF-8");
+      if (stat === null && path.includes("\ufffd"))
+        throw new ForbiddenFileError("its name is not UTF-8");
       if (stat === null) return null;
       found.add(fileKey(stat));
       if (tails.has(fileKey(stat))) return null;
@@ -179,7 +222,9 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       const isIt = (stat: { dev: number; ino: number }) => fileKey(stat) === key;
       const opened =
         (await findRenamed(dirname(position.path), isIt, config.rules)) ??
-        (position.directory === undefined ? null : await findRenamed(position.directory, isIt, config.rules));
+        (position.directory === undefined
+          ? null
+          : await findRenamed(position.directory, isIt, config.rules));
       // A compressed file of which nothing was read may have the inode of another one.
       const isKnown = position.head.bytes > 0 || opened?.path.endsWith(".gz") === false;
       if (
@@ -222,14 +267,19 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         fault.failed(error, path);
         // Once for all files that fail alike: a full disk would get a line of each.
         if (!failed.has(String(error)))
-          log.error({ err: error, source: name, path }, "a file could not be read or stored; retrying");
+          log.error(
+            { err: error, source: name, path },
+            "a file could not be read or stored; retrying",
+          );
         failed.add(String(error));
       }
     };
-    if (clock.monotonic() - discoveredAt >= discoveryMs) await attempt(undefined, () => discover().then(closeRotated));
+    if (clock.monotonic() - discoveredAt >= discoveryMs)
+      await attempt(undefined, () => discover().then(closeRotated));
     await attempt(undefined, storeBegun);
     // One batch of each file in turn, so that neither a busy nor a failing file starves the others. None before its start is stored.
-    if (begun.length === 0) for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
+    if (begun.length === 0)
+      for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
     pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
     if (failed.size === 0) fault.succeeded();
     if (failed.size > 0) await clock.sleep(retryMs, signal);
@@ -254,7 +304,10 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       await discover().catch((error: unknown) => {
         // A full disk is no fault of the config: it is tried again, as later.
         if (!isDiskUnwritable(error)) throw error;
-        log.error({ err: error, source: name }, "positions or compressed files cannot be stored; retrying");
+        log.error(
+          { err: error, source: name },
+          "positions or compressed files cannot be stored; retrying",
+        );
       });
       running = run();
     },

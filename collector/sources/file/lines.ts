@@ -38,7 +38,12 @@ export const readLines = async (
     const stop = found === -1 ? chunk.length : found;
     if (stop - start > lineBytesMax + 1) {
       if (bounds.length > 0) break;
-      return { bounds: [start, start + lineBytesMax], partial: true, next: offset + start + lineBytesMax, chunk };
+      return {
+        bounds: [start, start + lineBytesMax],
+        partial: true,
+        next: offset + start + lineBytesMax,
+        chunk,
+      };
     }
     if (found === -1 && !options.final) break;
     const end = stop > start && chunk[stop - 1] === carriageReturn ? stop - 1 : stop;

@@ -48,8 +48,14 @@ const SavedPosition = v.object({
 export const fileKey = (stat: { dev: number; ino: number }): string => `${stat.dev}:${stat.ino}`;
 
 /** Encodes a position as a checkpoint's value. */
-export const savePosition = ({ path, directory, foundMs, readThroughMs, offset, head }: Position): string =>
-  JSON.stringify({ path, directory, foundMs, readThroughMs, offset, head });
+export const savePosition = ({
+  path,
+  directory,
+  foundMs,
+  readThroughMs,
+  offset,
+  head,
+}: Position): string => JSON.stringify({ path, directory, foundMs, readThroughMs, offset, head });
 
 /** Decodes a checkpoint's value; null if it is malformed. */
 export const parsePosition = (value: string): Position | null => {
@@ -94,11 +100,14 @@ export const hasSameHead = async (file: FileHandle, { head }: Position): Promise
 export const continues = async (
   { file, stat: { size } }: { file: FileHandle; stat: { size: number } },
   position: Position,
-): Promise<boolean> => position.head.bytes > 0 && size >= position.offset && (await hasSameHead(file, position));
+): Promise<boolean> =>
+  position.head.bytes > 0 && size >= position.offset && (await hasSameHead(file, position));
 
 /** Whether two files start with the same bytes, as far as both of them reach; false for an empty one. */
 export const hasSameStart = async (one: FileHandle, other: FileHandle): Promise<boolean> => {
-  const [a, b] = await Promise.all([one, other].map((file) => readAt(file, 0, Buffer.allocUnsafe(headBytesMax))));
+  const [a, b] = await Promise.all(
+    [one, other].map((file) => readAt(file, 0, Buffer.allocUnsafe(headBytesMax))),
+  );
   const bytes = Math.min(a?.length ?? 0, b?.length ?? 0);
   return bytes > 0 && a?.subarray(0, bytes).equals(b?.subarray(0, bytes) ?? a) === true;
 };

@@ -36,7 +36,8 @@ export const isRotatedName = (name: string, base: string): boolean => {
 
 /** Whether a file was made after `than`, by its birth where neither was compressed, and by its last change. */
 export const isNewer = (file: Aged, than: Aged): boolean =>
-  file.mtimeMs >= than.mtimeMs && (file.isPacked || than.isPacked || file.birthtimeMs >= than.birthtimeMs);
+  file.mtimeMs >= than.mtimeMs &&
+  (file.isPacked || than.isPacked || file.birthtimeMs >= than.birthtimeMs);
 
 /** When a file was made and changed. */
 export interface Aged {
@@ -61,7 +62,11 @@ export const openRotated = async function* (
     const candidate = join(dirname(path), name);
     const found = await stat(candidate).catch(() => null);
     if (found === null || !found.isFile()) continue;
-    const age = { mtimeMs: found.mtimeMs, birthtimeMs: found.birthtimeMs, isPacked: isPacked(name) };
+    const age = {
+      mtimeMs: found.mtimeMs,
+      birthtimeMs: found.birthtimeMs,
+      isPacked: isPacked(name),
+    };
     if (!isWanted(fileKey(found), age)) continue;
     const opened = await openContent(candidate, rules, startsLike);
     if (opened !== null) yield { ...opened, age };
@@ -72,7 +77,11 @@ export const openRotated = async function* (
  * Opens a file; a compressed one as its content. Null if it is gone, may not be read, is not what its name says, or is compressed and does not
  * start like `startsLike`. Throws while there is no room for its content.
  */
-export const openContent = async (path: string, rules: FileRules, startsLike?: Position): Promise<OpenFile | null> => {
+export const openContent = async (
+  path: string,
+  rules: FileRules,
+  startsLike?: Position,
+): Promise<OpenFile | null> => {
   const opened = await openAllowedFile(path, rules).catch((error: unknown) => {
     if (error instanceof ForbiddenFileError) return null;
     throw error;
@@ -83,7 +92,11 @@ export const openContent = async (path: string, rules: FileRules, startsLike?: P
       const file = await unpack(opened.file);
       // Open as long as its content is: otherwise a new file could get its inode, and be taken for it.
       (file as FileHandle & EventEmitter).once("close", () => void opened.file.close());
-      return { ...opened, file, stat: Object.assign(opened.stat, { size: (await file.stat()).size }) };
+      return {
+        ...opened,
+        file,
+        stat: Object.assign(opened.stat, { size: (await file.stat()).size }),
+      };
     }
   } catch (error) {
     if (isDiskUnwritable(error)) {

@@ -58,13 +58,22 @@ const savedAt = (key: string, position: Position): Checkpoint => ({
 /** Creates the part of the source `name` that follows its files through rotations. */
 export const createRotation = (
   { name, rules }: { name: string; rules: FileRules },
-  { append, checkpoints, log }: Pick<SourceDependencies, "append" | "log"> & Pick<Queue, "checkpoints">,
+  {
+    append,
+    checkpoints,
+    log,
+  }: Pick<SourceDependencies, "append" | "log"> & Pick<Queue, "checkpoints">,
   { tails, ages, isKnown, follow, createTail }: Followed,
 ): FileRotation => {
   const counts = { gaps: 0, gap_bytes: 0 };
 
   /** Counts a gap of at least `bytes`, and stores `more` with it. */
-  const countGap = async (path: string, bytes: number, more: readonly Checkpoint[], signal: AbortSignal) => {
+  const countGap = async (
+    path: string,
+    bytes: number,
+    more: readonly Checkpoint[],
+    signal: AbortSignal,
+  ) => {
     counts.gaps += 1;
     counts.gap_bytes += bytes;
     log.warn(
@@ -76,7 +85,12 @@ export const createRotation = (
   };
 
   /** Reads a file that nobody writes any more to its end. */
-  const readToEnd = async (opened: OpenFile, position: Position, more: readonly Checkpoint[], signal: AbortSignal) => {
+  const readToEnd = async (
+    opened: OpenFile,
+    position: Position,
+    more: readonly Checkpoint[],
+    signal: AbortSignal,
+  ) => {
     const tail = createTail(opened, position);
     try {
       await tail.finish(signal, more);
@@ -100,16 +114,21 @@ export const createRotation = (
     counts: () => ({ ...counts }),
 
     /** Reads the rest of a truncated file from its copy, and the copies that were made after that one. Returns where the file continues. */
-    truncated: async ({ key, position, unreadBytes, restart, changedMs }: Truncation, signal: AbortSignal) => {
+    truncated: async (
+      { key, position, unreadBytes, restart, changedMs }: Truncation,
+      signal: AbortSignal,
+    ) => {
       const copy = await findContinuation(position, isKnown, rules);
       if (copy === null) {
         const next = { ...restart, readThroughMs: changedMs };
-        if (unreadBytes !== 0) await countGap(position.path, unreadBytes ?? 0, [savedAt(key, next)], signal);
+        if (unreadBytes !== 0)
+          await countGap(position.path, unreadBytes ?? 0, [savedAt(key, next)], signal);
         else await append([], { checkpoints: [savedAt(key, next)], signal });
         return next;
       }
       const copyKey = fileKey(copy.stat);
-      const wanted = (key: string, age: Aged) => key !== copyKey && !isKnown(key) && isNewer(age, copy.age);
+      const wanted = (key: string, age: Aged) =>
+        key !== copyKey && !isKnown(key) && isNewer(age, copy.age);
       const later: (OpenFile & { age: Aged })[] = [];
       try {
         for await (const opened of openRotated(position, wanted, rules)) {
@@ -123,7 +142,8 @@ export const createRotation = (
       const times = [copy, ...later].map(({ age }) => age.mtimeMs);
       const next = { ...restart, readThroughMs: Math.max(changedMs, ...times) };
       await readToEnd(copy, position, [savedAt(key, next)], signal);
-      for (const opened of later) await readToEnd(opened, await positionAt(opened.file, position, 0), [], signal);
+      for (const opened of later)
+        await readToEnd(opened, await positionAt(opened.file, position, 0), [], signal);
       return next;
     },
 
@@ -151,19 +171,27 @@ export const createRotation = (
         return position;
       }
       const next = { ...position, readThroughMs: copies.at(-1)?.age.mtimeMs };
-      for (const copy of copies) await readToEnd(copy, await positionAt(copy.file, position, 0), [], signal);
+      for (const copy of copies)
+        await readToEnd(copy, await positionAt(copy.file, position, 0), [], signal);
       await append([], { checkpoints: [savedAt(key, next)], signal });
       return next;
     },
 
     /** Follows the file that `position` read under the name, compressed or not, that it has now; counts a gap if there is none. */
-    resumeElsewhere: async (key: string, position: Position, signal: AbortSignal): Promise<void> => {
+    resumeElsewhere: async (
+      key: string,
+      position: Position,
+      signal: AbortSignal,
+    ): Promise<void> => {
       const found = await findContinuation(position, (other) => tails.has(other), rules);
       // Not if another file has its inode now.
       const forget = tails.has(key) ? [] : [{ source: "file", key, value: null }];
       if (found !== null) {
         await follow(found, position);
-        await append([], { checkpoints: [...forget, savedAt(fileKey(found.stat), position)], signal });
+        await append([], {
+          checkpoints: [...forget, savedAt(fileKey(found.stat), position)],
+          signal,
+        });
         return;
       }
       const isReplaced = tails.values().some(({ path }) => path === position.path);
@@ -175,11 +203,16 @@ export const createRotation = (
     followBetween: async (path: string): Promise<void> => {
       const generations = [...tails.values()].filter((tail) => tail.path === path);
       const known = await Promise.all(generations.map(async ({ key }) => ages.get(key)?.()));
-      const [oldest] = known.filter((age) => age !== undefined).sort((a, b) => a.mtimeMs - b.mtimeMs);
+      const [oldest] = known
+        .filter((age) => age !== undefined)
+        .sort((a, b) => a.mtimeMs - b.mtimeMs);
       const [first] = generations;
       if (oldest === undefined || first === undefined || generations.length < 2) return;
-      const readThroughMs = Math.max(...generations.map(({ position }) => position.readThroughMs ?? 0));
-      const wanted = (key: string, age: Aged) => !isKnown(key) && isNewer(age, oldest) && age.mtimeMs > readThroughMs;
+      const readThroughMs = Math.max(
+        ...generations.map(({ position }) => position.readThroughMs ?? 0),
+      );
+      const wanted = (key: string, age: Aged) =>
+        !isKnown(key) && isNewer(age, oldest) && age.mtimeMs > readThroughMs;
       for await (const opened of openRotated(first.position, wanted, rules)) {
         // Nobody writes to a compressed file.
         const isEmpty = opened.age.isPacked && opened.stat.size === 0;

@@ -34,7 +34,9 @@ it("does not read from the old offset of a file that is rewritten between the ch
       append: async (batch) => {
         if (!("count" in batch)) expect.fail("a tail appends lines");
         const { envelopes } = encodeBlock(batch, 1);
-        lines.push(...decodeRecords(envelopes).map(({ payload }) => new TextDecoder().decode(payload)));
+        lines.push(
+          ...decodeRecords(envelopes).map(({ payload }) => new TextDecoder().decode(payload)),
+        );
         return "stored";
       },
       clock: systemClock,

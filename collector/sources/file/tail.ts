@@ -66,7 +66,11 @@ const batchBytesMax = 512 * 1024;
 
 /** Follows `file` from `start` on. Uses `buffer` only while a call is running. */
 export const createTail = (
-  { name: source, checkpointSource, buffer }: { name: string; checkpointSource: string; buffer: Buffer },
+  {
+    name: source,
+    checkpointSource,
+    buffer,
+  }: { name: string; checkpointSource: string; buffer: Buffer },
   file: FileHandle,
   stat: { dev: number; ino: number },
   start: Position,
@@ -102,24 +106,42 @@ export const createTail = (
     };
     const observedAtMs = clock.now();
     const { offset } = position;
-    const { bounds, partial, next, chunk } = await readLines(file, offset, { final, admits, buffer });
+    const { bounds, partial, next, chunk } = await readLines(file, offset, {
+      final,
+      admits,
+      buffer,
+    });
     if (bounds.length === 0) return false;
     const moved =
-      position.offset === 0 ? positionIn(chunk, position, next) : await positionAt(file, position, next, position);
+      position.offset === 0
+        ? positionIn(chunk, position, next)
+        : await positionAt(file, position, next, position);
     // After the read: a file that was rewritten since the last check must not be continued from the old offset.
     if (position.offset > 0 && !(await hasSameHead(file, position))) {
       await restartFile(signal);
       return true;
     }
-    const lines = batchLines({ source, path, observedAtMs, buffer: chunk, offset, bounds, partial });
-    await append(lines, { checkpoints: [{ source: checkpointSource, key, value: savePosition(moved) }], signal });
+    const lines = batchLines({
+      source,
+      path,
+      observedAtMs,
+      buffer: chunk,
+      offset,
+      bounds,
+      partial,
+    });
+    await append(lines, {
+      checkpoints: [{ source: checkpointSource, key, value: savePosition(moved) }],
+      signal,
+    });
     position = moved;
     return true;
   };
 
   /** Restarts a file that was truncated or rewritten (copytruncate). */
   const detectTruncation = async (size: number, signal: AbortSignal): Promise<void> => {
-    if (size < position.offset || !(await hasSameHead(file, position))) return await restartFile(signal);
+    if (size < position.offset || !(await hasSameHead(file, position)))
+      return await restartFile(signal);
     if (position.offset === 0) {
       const lostBytes = size < sizeMax ? sizeMax : 0;
       position = await rotation.unread({ key, position, file, lostBytes }, signal);
@@ -156,9 +178,13 @@ export const createTail = (
     },
     finish: async (signal, more = []) => {
       while (await store(true, signal));
-      await append([], { checkpoints: [{ source: checkpointSource, key, value: null }, ...more], signal });
+      await append([], {
+        checkpoints: [{ source: checkpointSource, key, value: null }, ...more],
+        signal,
+      });
     },
-    isSameFile: async (other) => (await continues(other, position)) || (await hasSameStart(file, other.file)),
+    isSameFile: async (other) =>
+      (await continues(other, position)) || (await hasSameStart(file, other.file)),
     close: () => file.close(),
   };
 };

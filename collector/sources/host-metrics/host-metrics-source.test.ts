@@ -110,9 +110,18 @@ describe("encodeHostMetrics", () => {
       ["system.network.errors", "counter", "{error}"],
     ]);
     expect(metrics.get("system.cpu.time")).toMatchObject({ startNanos: 1_000_000_000n });
-    expect(metrics.get("system.cpu.utilization")?.points).toContainEqual([{ "cpu.mode": "user" }, 0.25]);
-    expect(metrics.get("system.cpu.utilization")?.points).toContainEqual([{ "cpu.mode": "idle" }, 0.75]);
-    expect(metrics.get("system.memory.usage")?.points).toContainEqual([{ "system.memory.state": "used" }, 500n]);
+    expect(metrics.get("system.cpu.utilization")?.points).toContainEqual([
+      { "cpu.mode": "user" },
+      0.25,
+    ]);
+    expect(metrics.get("system.cpu.utilization")?.points).toContainEqual([
+      { "cpu.mode": "idle" },
+      0.75,
+    ]);
+    expect(metrics.get("system.memory.usage")?.points).toContainEqual([
+      { "system.memory.state": "used" },
+      500n,
+    ]);
     expect(metrics.get("system.disk.io")?.points).toContainEqual([
       { "system.device": "vda", "disk.io.direction": "write" },
       8192n,
@@ -144,19 +153,25 @@ describe("encodeHostMetrics", () => {
 });
 
 describe("createHostMetricsSource", () => {
-  it.runIf(process.platform === "linux")("reads this host: every figure is present, and states add up", async () => {
-    const host = await createReadHost({ clock: systemClock, log: createTestLog() })(Date.now());
-    const { states, total } = host.memory ?? { states: {}, total: 0 };
-    expect(Object.values(states).reduce((sum, value) => sum + value, 0)).toBe(total);
-    expect(host.cpu.cpus).toBeGreaterThan(0);
-    expect(host.bootedAt).toBeLessThan(Date.now());
-    expect(host.fileSystems.length + host.interfaces.length).toBeGreaterThan(0);
-  });
+  it.runIf(process.platform === "linux")(
+    "reads this host: every figure is present, and states add up",
+    async () => {
+      const host = await createReadHost({ clock: systemClock, log: createTestLog() })(Date.now());
+      const { states, total } = host.memory ?? { states: {}, total: 0 };
+      expect(Object.values(states).reduce((sum, value) => sum + value, 0)).toBe(total);
+      expect(host.cpu.cpus).toBeGreaterThan(0);
+      expect(host.bootedAt).toBeLessThan(Date.now());
+      expect(host.fileSystems.length + host.interfaces.length).toBeGreaterThan(0);
+    },
+  );
 
   it("leaves out a file system that does not answer, and asks it again once it has", async () => {
     mkdirSync(join(dir, "proc/self"), { recursive: true });
     writeFileSync(join(dir, "proc/stat"), "cpu  1 2 3 4\nbtime 1\n");
-    writeFileSync(join(dir, "proc/self/mounts"), "/dev/b /hung fuseblk rw 0 0\n/dev/a / ext4 rw 0 0\n");
+    writeFileSync(
+      join(dir, "proc/self/mounts"),
+      "/dev/b /hung fuseblk rw 0 0\n/dev/a / ext4 rw 0 0\n",
+    );
     const clock = createTestClock();
     const log = createTestLog();
     const { promise: hung, resolve: answer } = Promise.withResolvers<void>();
@@ -172,7 +187,9 @@ describe("createHostMetricsSource", () => {
     await vi.waitUntil(() => asked.length > 0);
     await clock.advance(1_000);
     expect(await mountpoints(first)).toEqual(["/"]);
-    expect(log.lines.map(({ level, fields }) => [level, fields])).toEqual([["warn", { mountpoint: "/hung" }]]);
+    expect(log.lines.map(({ level, fields }) => [level, fields])).toEqual([
+      ["warn", { mountpoint: "/hung" }],
+    ]);
     expect(await mountpoints(read(1, dir))).toEqual(["/"]);
     answer();
     await clock.advance(0);
@@ -194,7 +211,9 @@ describe("createHostMetricsSource", () => {
     await source.stop();
     await clock.advance(600_000);
     const records = readAll(queue);
-    expect(records.map(({ kind, source: name, observedAtMs }) => [kind, name, observedAtMs - start])).toEqual([
+    expect(
+      records.map(({ kind, source: name, observedAtMs }) => [kind, name, observedAtMs - start]),
+    ).toEqual([
       ["otel_metric", "host_metrics", 0],
       ["otel_metric", "host_metrics", 60_000],
       ["otel_metric", "host_metrics", 120_000],
@@ -210,7 +229,9 @@ describe("createHostMetricsSource", () => {
     await queue.append([filler]);
     const log = createTestLog();
     const dependencies = { append: queue.append, refused: queue.accounts.refused, clock, log };
-    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) => readingsAt(at));
+    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) =>
+      readingsAt(at),
+    );
     await source.start();
     await clock.advance(60_000);
     expect(source.counters?.()).toEqual({ stored: 0, skipped: 2 });
@@ -227,9 +248,12 @@ describe("createHostMetricsSource", () => {
   it("Q3: starts on a full disk", async () => {
     const clock = createTestClock();
     const queue = openTestQueue(dir, { clock });
-    const append = () => Promise.reject(Object.assign(new Error("database or disk is full"), { errcode: 13 }));
+    const append = () =>
+      Promise.reject(Object.assign(new Error("database or disk is full"), { errcode: 13 }));
     const dependencies = { append, refused: queue.accounts.refused, clock, log: createTestLog() };
-    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) => readingsAt(at));
+    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) =>
+      readingsAt(at),
+    );
     await source.start();
     expect(source.counters?.()).toEqual({ stored: 0, skipped: 1 });
     await source.stop();
@@ -250,13 +274,18 @@ describe("createHostMetricsSource", () => {
     await source.start();
     fails = true;
     await clock.advance(60_000);
-    expect(source.condition?.()).toMatchObject({ code: "source_failed", reason: "host_metrics: no /proc" });
+    expect(source.condition?.()).toMatchObject({
+      code: "source_failed",
+      reason: "host_metrics: no /proc",
+    });
     fails = false;
     for (let minute = 0; minute < 2; minute++) await clock.advance(60_000);
     await expect.poll(() => source.condition?.()).toBeUndefined();
     await source.stop();
     expect(readAll(queue)).toHaveLength(3);
-    await expect(createReadHost({ clock, log })(0, dir)).rejects.toThrow("needs the /proc of Linux");
+    await expect(createReadHost({ clock, log })(0, dir)).rejects.toThrow(
+      "needs the /proc of Linux",
+    );
     await queue.close();
   });
 });

@@ -40,7 +40,13 @@ export const createHostMetricsSource = (
     const { encodeHostMetrics } = await import("./metrics.ts");
     const payload = encodeHostMetrics(readings, before, host);
     before = readings;
-    const record = { kind: "otel_metric", observedAtMs: readings.at, source: name, attributes: {}, payload };
+    const record = {
+      kind: "otel_metric",
+      observedAtMs: readings.at,
+      source: name,
+      attributes: {},
+      payload,
+    };
     try {
       if ((await append([record], { signal: withoutWaiting })) === "stored") stored += 1;
       if (full) log.info({ source: name, skipped }, "host metrics are stored again");

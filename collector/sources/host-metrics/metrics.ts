@@ -35,7 +35,9 @@ export const encodeHostMetrics = (
     create(ExportMetricsServiceRequestSchema, {
       resourceMetrics: [
         {
-          resource: { attributes: attributesOf({ "host.name": host.hostname, "os.type": "linux" }) },
+          resource: {
+            attributes: attributesOf({ "host.name": host.hostname, "os.type": "linux" }),
+          },
           scopeMetrics: [
             {
               scope: { name: "svc-collector.host_metrics", version: host.collectorVersion },
@@ -60,7 +62,11 @@ const metricsOf = (now: HostReadings, before: HostReadings | undefined): Metric[
       : [
           make.amount("system.memory.usage", "By", byKey(memory.states, "system.memory.state")),
           make.amount("system.memory.limit", "By", [[memory.total]]),
-          make.gauge("system.memory.utilization", "1", shares(memory.states, "system.memory.state")),
+          make.gauge(
+            "system.memory.utilization",
+            "1",
+            shares(memory.states, "system.memory.state"),
+          ),
         ]),
     make.counter("system.disk.io", "By", ofDisks(disks, "bytes")),
     make.counter("system.disk.operations", "{operation}", ofDisks(disks, "operations")),
@@ -75,7 +81,11 @@ const metricsOf = (now: HostReadings, before: HostReadings | undefined): Metric[
     make.amount("system.filesystem.usage", "By", ofFileSystems(fileSystems, byKey)),
     make.gauge("system.filesystem.utilization", "1", ofFileSystems(fileSystems, shares)),
     make.counter("system.network.io", "By", ofInterfaces(interfaces, "bytes")),
-    make.counter("system.network.packet.count", "{packet}", ofInterfaces(interfaces, "packets", "system.device")),
+    make.counter(
+      "system.network.packet.count",
+      "{packet}",
+      ofInterfaces(interfaces, "packets", "system.device"),
+    ),
     make.counter("system.network.packet.dropped", "{packet}", ofInterfaces(interfaces, "dropped")),
     make.counter("system.network.errors", "{error}", ofInterfaces(interfaces, "errors")),
   ];
@@ -86,7 +96,11 @@ const metricsOf = (now: HostReadings, before: HostReadings | undefined): Metric[
 
 const metricsAt = ({ at, bootedAt }: HostReadings) => {
   const nanoseconds = (ms: number) => BigInt(Math.round(ms)) * 1_000_000n;
-  const points = (list: readonly Point[], kind: "int" | "double", cumulative: boolean): DataPoint[] =>
+  const points = (
+    list: readonly Point[],
+    kind: "int" | "double",
+    cumulative: boolean,
+  ): DataPoint[] =>
     list.map(([value, attributes = {}]) => ({
       ...(cumulative ? { startTimeUnixNano: nanoseconds(bootedAt) } : {}),
       timeUnixNano: nanoseconds(at),
@@ -101,7 +115,12 @@ const metricsAt = ({ at, bootedAt }: HostReadings) => {
     value: { dataPoints, isMonotonic, aggregationTemporality: AggregationTemporality.CUMULATIVE },
   });
   return {
-    counter: (name: string, unit: string, list: readonly Point[], kind: "int" | "double" = "int"): Metric => ({
+    counter: (
+      name: string,
+      unit: string,
+      list: readonly Point[],
+      kind: "int" | "double" = "int",
+    ): Metric => ({
       name,
       unit,
       data: sum(points(list, kind, true), true),
@@ -132,21 +151,28 @@ const byKey = (values: Readonly<Record<string, number>>, attribute: string): Poi
 /** Returns each value as a fraction of their sum. */
 const shares = (values: Readonly<Record<string, number>>, attribute: string): Point[] => {
   const total = Object.values(values).reduce((sum, value) => sum + value, 0);
-  return total <= 0 ? [] : byKey(values, attribute).map(([value, attributes]) => [value / total, attributes]);
+  return total <= 0
+    ? []
+    : byKey(values, attribute).map(([value, attributes]) => [value / total, attributes]);
 };
 
 /** Returns the fractions of the time between two readings; none after a reboot or without elapsed time. */
 const cpuUtilization = ({ cpu }: HostReadings, { cpu: before }: HostReadings): Point[] => {
   const modes = Object.keys(cpu.times) as (keyof CpuTimes)[];
   // iowait may go backwards (proc(5)).
-  const spent = Object.fromEntries(modes.map((mode) => [mode, Math.max(0, cpu.times[mode] - before.times[mode])]));
+  const spent = Object.fromEntries(
+    modes.map((mode) => [mode, Math.max(0, cpu.times[mode] - before.times[mode])]),
+  );
   return cpu.times.idle < before.times.idle ? [] : shares(spent, "cpu.mode");
 };
 
 const ofDisks = (disks: readonly DiskCounters[], field: keyof DiskCounters["read"]): Point[] =>
   disks.flatMap((disk) =>
     (["read", "write"] as const).map(
-      (direction): Point => [disk[direction][field], { "system.device": disk.device, "disk.io.direction": direction }],
+      (direction): Point => [
+        disk[direction][field],
+        { "system.device": disk.device, "disk.io.direction": direction },
+      ],
     ),
   );
 

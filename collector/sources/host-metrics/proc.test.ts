@@ -3,7 +3,8 @@ import { readDisks, readInterfaces, readMemory, readMounts, readStat } from "./p
 
 describe("the parsers of /proc", () => {
   it("parse CPU times of all CPUs, with irq and softirq added up, and the boot time", () => {
-    const text = "cpu  100 20 300 4000 50 6 7 8 9 10\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 5 0\nbtime 1700000000\n";
+    const text =
+      "cpu  100 20 300 4000 50 6 7 8 9 10\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 5 0\nbtime 1700000000\n";
     expect(readStat(text)).toEqual({
       times: { user: 1, nice: 0.2, system: 3, idle: 40, iowait: 0.5, interrupt: 0.13, steal: 0.08 },
       cpus: 2,

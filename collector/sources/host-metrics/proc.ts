@@ -1,17 +1,23 @@
 /* Pure parsers of Linux's /proc (proc(5)). They ignore unknown lines and fields, since kernels add some. */
 
 /** Seconds since boot that all CPUs together spent in each mode. */
-export type CpuTimes = Readonly<Record<"user" | "nice" | "system" | "idle" | "iowait" | "interrupt" | "steal", number>>;
+export type CpuTimes = Readonly<
+  Record<"user" | "nice" | "system" | "idle" | "iowait" | "interrupt" | "steal", number>
+>;
 
 /** USER_HZ: Linux reports times in hundredths of a second, whatever its internal unit. */
 const ticksPerSecond = 100;
 
 /** Parses `/proc/stat`: CPU times, the number of CPUs, and the boot time in milliseconds since the epoch. */
-export const readStat = (text: string): { times: CpuTimes; cpus: number; bootedAt: number } | undefined => {
+export const readStat = (
+  text: string,
+): { times: CpuTimes; cpus: number; bootedAt: number } | undefined => {
   const total = /^cpu +(.+)$/m.exec(text)?.[1]?.split(" ").map(Number);
   const bootedAt = Number(/^btime (\d+)$/m.exec(text)?.[1]) * 1000;
-  if (total === undefined || total.length < 4 || total.some(Number.isNaN) || Number.isNaN(bootedAt)) return undefined;
-  const [user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0] = total;
+  if (total === undefined || total.length < 4 || total.some(Number.isNaN) || Number.isNaN(bootedAt))
+    return undefined;
+  const [user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0] =
+    total;
   const seconds = (ticks: number) => ticks / ticksPerSecond;
   return {
     times: {
@@ -36,13 +42,17 @@ export interface Memory {
 
 /** Parses `/proc/meminfo`. */
 export const readMemory = (text: string): Memory | undefined => {
-  const bytes = (name: string) => Number(new RegExp(`^${name}: +(\\d+) kB$`, "m").exec(text)?.[1] ?? 0) * 1024;
+  const bytes = (name: string) =>
+    Number(new RegExp(`^${name}: +(\\d+) kB$`, "m").exec(text)?.[1] ?? 0) * 1024;
   const total = bytes("MemTotal");
   const free = bytes("MemFree");
   const buffers = bytes("Buffers");
   if (total === 0) return undefined;
   const cached = bytes("Cached") + bytes("SReclaimable");
-  return { total, states: { used: Math.max(0, total - free - buffers - cached), free, buffers, cached } };
+  return {
+    total,
+    states: { used: Math.max(0, total - free - buffers - cached), free, buffers, cached },
+  };
 };
 
 /** Counters of a block device since boot; times in seconds. */
@@ -68,7 +78,8 @@ const sectorBytes = 512;
 export const readDisks = (text: string, isWhole: (device: string) => boolean): DiskCounters[] =>
   text.split("\n").flatMap((line) => {
     const [, , device = "", ...fields] = line.trim().split(/ +/);
-    const [reads = 0, readsMerged = 0, sectorsRead = 0, readMs = 0, writes = 0, ...rest] = fields.map(Number);
+    const [reads = 0, readsMerged = 0, sectorsRead = 0, readMs = 0, writes = 0, ...rest] =
+      fields.map(Number);
     const [writesMerged = 0, sectorsWritten = 0, writeMs = 0, , ioMs = 0] = rest;
     if (fields.length < 11 || reads + writes === 0 || !isWhole(device)) return [];
     const direction = (operations: number, merged: number, sectors: number, ms: number) => ({
@@ -132,7 +143,9 @@ export interface Mount {
 export const readMounts = (text: string): Mount[] => {
   const mounts = new Map<string, Mount>();
   for (const line of text.split("\n")) {
-    const [device = "", mountpoint = "", type = "", options = ""] = line.split(" ").map(unescapeOctal);
+    const [device = "", mountpoint = "", type = "", options = ""] = line
+      .split(" ")
+      .map(unescapeOctal);
     if (!device.startsWith("/dev/") && mountpoint !== "/" && type !== "zfs") continue;
     const mode = options.split(",").includes("ro") ? "ro" : "rw";
     const known = mounts.get(device);
@@ -144,4 +157,6 @@ export const readMounts = (text: string): Mount[] => {
 
 /** Decodes a space (`\040`), tab (`\011`), newline (`\012`) and backslash (`\134`). */
 const unescapeOctal = (text: string): string =>
-  text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
+  text.replace(/\\([0-7]{3})/g, (_, digits: string) =>
+    String.fromCharCode(Number.parseInt(digits, 8)),
+  );

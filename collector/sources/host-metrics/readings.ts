@@ -40,7 +40,9 @@ const answerMs = 1_000;
 const unansweredMax = 2;
 
 /** The size of a file system, as `statfs` returns it. */
-type StatFileSystem = (path: string) => Promise<Pick<StatsFs, "bsize" | "blocks" | "bfree" | "bavail">>;
+type StatFileSystem = (
+  path: string,
+) => Promise<Pick<StatsFs, "bsize" | "blocks" | "bfree" | "bavail">>;
 
 /**
  * Creates the reader of this host's figures. Leaves out a file system that does not answer, as that of a FUSE program that hangs, and does not
@@ -62,7 +64,14 @@ export const createReadHost = (
       if (blocks === 0) return [];
       const bytes = (count: number) => Math.max(0, count) * bsize;
       return [
-        { ...mount, states: { used: bytes(blocks - bfree), free: bytes(bavail), reserved: bytes(bfree - bavail) } },
+        {
+          ...mount,
+          states: {
+            used: bytes(blocks - bfree),
+            free: bytes(bavail),
+            reserved: bytes(bfree - bavail),
+          },
+        },
       ];
     } catch (error) {
       if (error instanceof TimedOut)

@@ -11,7 +11,10 @@ const loopbackAddress = /^(?:(?:::ffff:)?127\.|::1$)/;
  * or that names its hosts, one for another host (DNS rebinding: a page's own name that suddenly means 127.0.0.1). Senders of telemetry
  * are programs: they send no `Origin`, and name the host that they connect to.
  */
-export const createCallerCheck = (boundAddress: string, allowedHosts: readonly string[]): CallerCheck => {
+export const createCallerCheck = (
+  boundAddress: string,
+  allowedHosts: readonly string[],
+): CallerCheck => {
   const checksHost = loopbackAddress.test(boundAddress) || allowedHosts.length > 0;
   const allowed = new Set(allowedHosts.map((host) => host.toLowerCase()));
   const isAllowed = (authority: string): boolean => {
@@ -20,7 +23,9 @@ export const createCallerCheck = (boundAddress: string, allowedHosts: readonly s
   };
   return (headers) => {
     if (headers.origin !== undefined) return "requests of web pages are refused";
-    const named = [headers[":authority"], headers.host].filter((authority) => authority !== undefined);
+    const named = [headers[":authority"], headers.host].filter(
+      (authority) => authority !== undefined,
+    );
     return checksHost && !named.every(isAllowed)
       ? "the request is for another host; add its name to allowed_hosts of this listener"
       : undefined;

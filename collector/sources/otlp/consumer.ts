@@ -66,12 +66,19 @@ export const createConsumer = (
   let waitingBytes = 0;
   const counts = { rejected_items: 0, repaired_strings: 0 };
 
-  const unavailable = (message: string): ConsumeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
+  const unavailable = (message: string): ConsumeOutcome => ({
+    status: "unavailable",
+    message,
+    retryAfterSeconds,
+  });
   const countRefused = (reason: SourceRefusal, { kind }: Signal, records: number) =>
     refused(reason, { kind, source: name, records });
 
   /** Returns the payload with valid UTF-8 in all strings, and how many were repaired. Throws `ProtobufError`. */
-  const checkPayload = (wire: WireCheck, received: Uint8Array): { payload: Uint8Array; repaired: number } => {
+  const checkPayload = (
+    wire: WireCheck,
+    received: Uint8Array,
+  ): { payload: Uint8Array; repaired: number } => {
     const repaired = wire.check(received);
     return { payload: repaired === 0 ? received : wire.repairText(received), repaired };
   };
@@ -143,9 +150,14 @@ export const createConsumer = (
       counts.rejected_items += rejectedItems;
       counts.repaired_strings += repaired;
       if (cut > 0 && records.length === 0) return { status: "too_large", message: tooLargeMessage };
-      if (cut > 0) return { status: "partial", message: `some are ${tooLargeMessage}`, rejectedItems };
+      if (cut > 0)
+        return { status: "partial", message: `some are ${tooLargeMessage}`, rejectedItems };
       if (repaired > 0)
-        return { status: "partial", message: `replaced invalid UTF-8 in ${repaired} strings`, rejectedItems: 0 };
+        return {
+          status: "partial",
+          message: `replaced invalid UTF-8 in ${repaired} strings`,
+          rejectedItems: 0,
+        };
       return { status: "stored" };
     } catch (error) {
       if (error instanceof QueueFullError) return unavailable("the collector's queue is full");
@@ -166,7 +178,11 @@ const countAll = (signal: Signal, requests: readonly Uint8Array[]): number =>
  * Makes signals that abort after `timeoutMs`, or up to a tenth earlier, and when `stop` does. Requests that arrive close together share
  * one, as a timer for each would cost more than the request.
  */
-const createSharedTimeout = (timeoutMs: number, clock: Clock, stop: AbortSignal): { signal(): AbortSignal } => {
+const createSharedTimeout = (
+  timeoutMs: number,
+  clock: Clock,
+  stop: AbortSignal,
+): { signal(): AbortSignal } => {
   let shared: AbortController | undefined;
   let sharedUntil = Number.NEGATIVE_INFINITY;
   return {

@@ -10,7 +10,10 @@ import { patientSenders, sendBySdkOverGrpc } from "../../../tests/support/otlp-s
 
 /** Starts a source whose queue has no room until `makeRoom`; it ends with the test. */
 const startFull = async ({ onTestFinished }: TestContext, roomTimeoutMs: number) => {
-  const otlp = await startTestOtlp({ queue: { maxDiskUsageBytes: 10_000 }, limits: { roomTimeoutMs } });
+  const otlp = await startTestOtlp({
+    queue: { maxDiskUsageBytes: 10_000 },
+    limits: { roomTimeoutMs },
+  });
   onTestFinished(otlp.close);
   await otlp.exportByGrpc(traceRequest(["in the way".padEnd(9_800, ".")]));
   return { otlp, makeRoom: () => otlp.queue.ack(otlp.queue.lastSequence) };

@@ -1,5 +1,11 @@
 import { once } from "node:events";
-import { type ClientHttp2Session, connect, createServer, type Http2Server, type OutgoingHttpHeaders } from "node:http2";
+import {
+  type ClientHttp2Session,
+  connect,
+  createServer,
+  type Http2Server,
+  type OutgoingHttpHeaders,
+} from "node:http2";
 import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { Code } from "@connectrpc/connect";
@@ -33,7 +39,14 @@ beforeAll(async () => {
   const gunzip = createGunzip({ bytesMax: messageBytesMax, waitingBytesMax: messageBytesMax });
   const onUnread = (path: string, reason: string) => unread.push([path, reason]);
   const onError = (error: unknown) => failures.push(error);
-  const options = { messageBytesMax, inFlight, gunzip, checkCaller: () => undefined, onUnread, onError };
+  const options = {
+    messageBytesMax,
+    inFlight,
+    gunzip,
+    checkCaller: () => undefined,
+    onUnread,
+    onError,
+  };
   server.on("stream", createUnaryGrpcHandler(methods, options));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -82,7 +95,11 @@ const call = async (body: Uint8Array, headers?: OutgoingHttpHeaders) => {
 it("answers with the response as one message and the status in the trailers", async () => {
   const message = Buffer.alloc(70_000, "abc");
   const { fields, body } = await call(framed(message), { "grpc-timeout": "5S" });
-  expect(fields).toMatchObject({ ":status": 200, "content-type": "application/grpc+proto", "grpc-status": "0" });
+  expect(fields).toMatchObject({
+    ":status": 200,
+    "content-type": "application/grpc+proto",
+    "grpc-status": "0",
+  });
   expect(body).toEqual(framed(message));
 });
 
@@ -98,7 +115,13 @@ it("accepts an uncompressed message where gzip is announced", async () => {
 
 it.each([
   ["no message", Buffer.alloc(0), {}, Code.Unimplemented, "malformed"],
-  ["half a message", framed(Buffer.alloc(100)).subarray(0, 50), {}, Code.Unimplemented, "malformed"],
+  [
+    "half a message",
+    framed(Buffer.alloc(100)).subarray(0, 50),
+    {},
+    Code.Unimplemented,
+    "malformed",
+  ],
   [
     "two messages",
     Buffer.concat([framed(Buffer.from("a")), framed(Buffer.from("b"))]),
@@ -106,8 +129,20 @@ it.each([
     Code.Unimplemented,
     "malformed",
   ],
-  ["a compression that was not announced", framed(gzipSync("a"), true), {}, Code.Unimplemented, "malformed"],
-  ["another compression", framed(gzipSync("a"), true), { "grpc-encoding": "snappy" }, Code.Unimplemented, "malformed"],
+  [
+    "a compression that was not announced",
+    framed(gzipSync("a"), true),
+    {},
+    Code.Unimplemented,
+    "malformed",
+  ],
+  [
+    "another compression",
+    framed(gzipSync("a"), true),
+    { "grpc-encoding": "snappy" },
+    Code.Unimplemented,
+    "malformed",
+  ],
   [
     "bytes that are not gzip",
     framed(Buffer.from("a"), true),
@@ -115,7 +150,13 @@ it.each([
     Code.InvalidArgument,
     "malformed",
   ],
-  ["G1: a message over the limit", framed(Buffer.alloc(messageBytesMax + 1)), {}, Code.ResourceExhausted, "too_large"],
+  [
+    "G1: a message over the limit",
+    framed(Buffer.alloc(messageBytesMax + 1)),
+    {},
+    Code.ResourceExhausted,
+    "too_large",
+  ],
   [
     "G1: a gzip bomb",
     framed(gzipSync(Buffer.alloc(50_000_000)), true),
@@ -123,24 +164,39 @@ it.each([
     Code.ResourceExhausted,
     "too_large",
   ],
-  ["an unknown method", framed(Buffer.from("a")), { ":path": "/test.Service/No" }, Code.Unimplemented, undefined],
-])("rejects %s with a status alone, calls no method, and reports why", async (_, request, headers, code, reason) => {
-  const { fields, body } = await call(request, headers);
-  expect(fields).toMatchObject({ ":status": 200, "grpc-status": `${code}` });
-  expect(body).toHaveLength(0);
-  expect(received).toEqual([]);
-  expect(failures).toEqual([]);
-  expect(unread).toEqual(reason === undefined ? [] : [["/test.Service/Echo", reason]]);
-});
+  [
+    "an unknown method",
+    framed(Buffer.from("a")),
+    { ":path": "/test.Service/No" },
+    Code.Unimplemented,
+    undefined,
+  ],
+])(
+  "rejects %s with a status alone, calls no method, and reports why",
+  async (_, request, headers, code, reason) => {
+    const { fields, body } = await call(request, headers);
+    expect(fields).toMatchObject({ ":status": 200, "grpc-status": `${code}` });
+    expect(body).toHaveLength(0);
+    expect(received).toEqual([]);
+    expect(failures).toEqual([]);
+    expect(unread).toEqual(reason === undefined ? [] : [["/test.Service/Echo", reason]]);
+  },
+);
 
 it("reports the error that a method throws, its message percent-encoded", async () => {
   const { fields } = await call(framed(Buffer.alloc(1)), { ":path": "/test.Service/Refuse" });
-  expect(fields).toMatchObject({ "grpc-status": `${Code.Unavailable}`, "grpc-message": "50%20%25%20%C3%A9%0A" });
+  expect(fields).toMatchObject({
+    "grpc-status": `${Code.Unavailable}`,
+    "grpc-message": "50%20%25%20%C3%A9%0A",
+  });
 });
 
 it("answers a failure with INTERNAL, and reports its cause to the log alone", async () => {
   const { fields } = await call(framed(Buffer.alloc(1)), { ":path": "/test.Service/Fail" });
-  expect(fields).toMatchObject({ "grpc-status": `${Code.Internal}`, "grpc-message": "internal%20error" });
+  expect(fields).toMatchObject({
+    "grpc-status": `${Code.Internal}`,
+    "grpc-message": "internal%20error",
+  });
   expect(failures).toMatchObject([{ message: "a secret" }]);
 });
 
@@ -162,6 +218,8 @@ it("serves on after a client disconnects in mid-request, and reads the rest of a
   await once(stream, "close");
   const large = framed(Buffer.alloc(4 * messageBytesMax));
   expect((await call(large)).fields).toMatchObject({ "grpc-status": `${Code.ResourceExhausted}` });
-  expect((await call(framed(Buffer.from("still here")))).fields).toMatchObject({ "grpc-status": "0" });
+  expect((await call(framed(Buffer.from("still here")))).fields).toMatchObject({
+    "grpc-status": "0",
+  });
   expect(received.map(String)).toEqual(["still here"]);
 });

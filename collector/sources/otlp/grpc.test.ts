@@ -31,7 +31,11 @@ it("stores a request byte for byte, with fields that its schema does not have", 
 
 it("stores any sequence of fields unchanged, also with tags longer than necessary", async () => {
   await start();
-  const field = fc.tuple(fc.integer({ min: 8, max: 2 ** 29 - 1 }), fc.uint8Array({ maxLength: 200 }), fc.boolean());
+  const field = fc.tuple(
+    fc.integer({ min: 8, max: 2 ** 29 - 1 }),
+    fc.uint8Array({ maxLength: 200 }),
+    fc.boolean(),
+  );
   await fc.assert(
     fc.asyncProperty(fc.array(field, { minLength: 1, maxLength: 5 }), async (fields) => {
       const before = otlp.queue.lastSequence;
@@ -83,13 +87,17 @@ it("G3: rejects a request that is not protobuf of its signal, at any depth, with
 
 it("G1: rejects a message over the limit with RESOURCE_EXHAUSTED", async () => {
   await start({ limits: { bodyBytesMax: 10_000 } });
-  await expect(otlp.exportByGrpc(traceRequest(["x".repeat(10_000)]))).rejects.toMatchObject({ code: 8 });
+  await expect(otlp.exportByGrpc(traceRequest(["x".repeat(10_000)]))).rejects.toMatchObject({
+    code: 8,
+  });
 });
 
 it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores nothing of the request later", async () => {
   await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { roomTimeoutMs: 20 } });
   await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
-  const refusal: ServiceError = await otlp.exportByGrpc(traceRequest(["b".repeat(2000)])).catch((error) => error);
+  const refusal: ServiceError = await otlp
+    .exportByGrpc(traceRequest(["b".repeat(2000)]))
+    .catch((error) => error);
   expect(refusal.code).toBe(14);
   const [details] = refusal.metadata.get("grpc-status-details-bin");
   const status = fromBinary(StatusSchema, Buffer.from(details ?? ""));

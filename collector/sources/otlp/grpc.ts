@@ -1,8 +1,17 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { freeBytes } from "../../../kit/free-bytes.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
-import { createGrpcMessageReader, frameGrpcMessages, type GrpcMessage } from "../../../proto/grpc-framing.ts";
-import { type GrpcCode, GrpcError, grpcStatusHeaders, retryInfo } from "../../../proto/grpc-status.ts";
+import {
+  createGrpcMessageReader,
+  frameGrpcMessages,
+  type GrpcMessage,
+} from "../../../proto/grpc-framing.ts";
+import {
+  type GrpcCode,
+  GrpcError,
+  grpcStatusHeaders,
+  retryInfo,
+} from "../../../proto/grpc-status.ts";
 import type { CallerCheck } from "./caller-check.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
@@ -23,7 +32,10 @@ export type UnaryMethod = (
 ) => Promise<Uint8Array>;
 
 /** Makes the methods of the OTLP/gRPC services, by their paths. They pass the received bytes on to `consume`. */
-export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<string, UnaryMethod> =>
+export const otlpMethods = (
+  signals: readonly Signal[],
+  consume: Consume,
+): Map<string, UnaryMethod> =>
   new Map(
     signals.map((signal) => [
       signal.grpcPath,
@@ -41,7 +53,9 @@ export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<s
           case "invalid":
             throw new GrpcError("invalid_argument", outcome.message);
           case "unavailable":
-            throw new GrpcError("unavailable", outcome.message, { details: [retryInfo(outcome.retryAfterSeconds)] });
+            throw new GrpcError("unavailable", outcome.message, {
+              details: [retryInfo(outcome.retryAfterSeconds)],
+            });
         }
       },
     ]),
@@ -73,7 +87,8 @@ export const createUnaryGrpcHandler =
   (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void => {
     // A broken connection ends its streams, for the sender too.
     stream.on("error", () => undefined);
-    const status = headers[":method"] !== "POST" ? 405 : isBinaryGrpc(headers["content-type"]) ? 200 : 415;
+    const status =
+      headers[":method"] !== "POST" ? 405 : isBinaryGrpc(headers["content-type"]) ? 200 : 415;
     if (status !== 200) {
       end(stream, { ":status": status });
       return;
@@ -100,7 +115,10 @@ export const createUnaryGrpcHandler =
         (response) => succeed(stream, response),
         (error: unknown) => {
           if (!(error instanceof GrpcError)) options.onError(error);
-          refuse(stream, error instanceof GrpcError ? error : new GrpcError("internal", "internal error"));
+          refuse(
+            stream,
+            error instanceof GrpcError ? error : new GrpcError("internal", "internal error"),
+          );
         },
       );
   };
@@ -147,7 +165,8 @@ const readMessage = async (
 ): Promise<Uint8Array> => {
   const message = await receiveMessage(stream, messageBytesMax, inFlight);
   if (!message.compressed) return message.data;
-  if (encoding !== "gzip") throw new GrpcError("unimplemented", "the compression must be gzip or none");
+  if (encoding !== "gzip")
+    throw new GrpcError("unimplemented", "the compression must be gzip or none");
   return await gunzip(message.data).catch((error: unknown) => {
     throw error instanceof GunzipError ? refusals[error.reason]() : error;
   });
@@ -175,7 +194,11 @@ const receiveMessage = (
       receiving.add(bytes);
       return Buffer.allocUnsafeSlow(bytes);
     };
-    const reader = createGrpcMessageReader(bytesMax, { acquire, release: () => undefined }, tooLarge);
+    const reader = createGrpcMessageReader(
+      bytesMax,
+      { acquire, release: () => undefined },
+      tooLarge,
+    );
     const take = (chunk: Buffer<ArrayBuffer>) => {
       for (const found of reader.push(chunk)) {
         if (message !== undefined) throw notOneMessage();

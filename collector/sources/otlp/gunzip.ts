@@ -55,7 +55,8 @@ export const createGunzip = ({ bytesMax, waitingBytesMax }: GunzipLimits): Gunzi
     try {
       return await inflate(compressed, { maxOutputLength: bytesMax });
     } catch (cause) {
-      const isTooLarge = cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE";
+      const isTooLarge =
+        cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE";
       throw new GunzipError(isTooLarge ? "too_large" : "malformed", { cause });
     } finally {
       releaseSlot();

@@ -4,7 +4,12 @@ import { afterEach, expect, it } from "vitest";
 import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
 import { ExportTraceServiceResponseSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { cpuMillisecondsOf } from "../../../tests/support/cpu-time.ts";
-import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
+import {
+  spansOf,
+  startTestOtlp,
+  type TestOtlp,
+  traceRequest,
+} from "../../../tests/support/otlp.ts";
 
 let otlp: TestOtlp;
 
@@ -17,8 +22,13 @@ afterEach(() => otlp.close());
 it("answers protobuf with protobuf", async () => {
   await start();
   const response = await otlp.post("/v1/traces", traceRequest(["a"]));
-  expect([response.status, response.headers.get("content-type")]).toEqual([200, "application/x-protobuf"]);
-  expect(fromBinary(ExportTraceServiceResponseSchema, await response.bytes()).partialSuccess).toBeUndefined();
+  expect([response.status, response.headers.get("content-type")]).toEqual([
+    200,
+    "application/x-protobuf",
+  ]);
+  expect(
+    fromBinary(ExportTraceServiceResponseSchema, await response.bytes()).partialSuccess,
+  ).toBeUndefined();
   expect(otlp.envelopes()[0]?.payload).toEqual(traceRequest(["a"]));
 });
 
@@ -68,10 +78,13 @@ it("converts JSON with ids in hex, numbers as text, enums by number, unknown mem
 
 it("rejects JSON that is not UTF-8, or with half of a surrogate pair, and stores nothing of it", async () => {
   await start();
-  const span = (name: string) => `{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"${name}"}]}]}]}`;
+  const span = (name: string) =>
+    `{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"${name}"}]}]}]}`;
   const json = { "content-type": "application/json" };
   expect((await otlp.post("/v1/traces", span("a\\ud800b"), json)).status).toBe(400);
-  expect((await otlp.post("/v1/traces", Buffer.from(span("a\xe9"), "latin1"), json)).status).toBe(400);
+  expect((await otlp.post("/v1/traces", Buffer.from(span("a\xe9"), "latin1"), json)).status).toBe(
+    400,
+  );
   expect((await otlp.post("/v1/traces", span("fine"), json)).status).toBe(200);
   expect(otlp.spanNames()).toEqual(["fine"]);
 });
@@ -109,7 +122,9 @@ it("rejects deeply nested JSON, and ids that are not hex", async () => {
   const json = { "content-type": "application/json" };
   const deep = `{"resourceSpans":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
   expect((await otlp.post("/v1/traces", deep, json)).status).toBe(400);
-  const bad = JSON.stringify({ resourceSpans: [{ scopeSpans: [{ spans: [{ traceId: "xyz" }] }] }] });
+  const bad = JSON.stringify({
+    resourceSpans: [{ scopeSpans: [{ spans: [{ traceId: "xyz" }] }] }],
+  });
   expect((await otlp.post("/v1/traces", bad, json)).status).toBe(400);
 });
 
@@ -135,10 +150,24 @@ it("O3: refuses JSON and messages of millions of values before it parses them, a
   ]);
   const messages = Buffer.alloc(300_000, Uint8Array.of(0x0a, 0));
   expect((await otlp.post("/v1/traces", messages)).status).toBe(413);
-  const attributes = Array.from({ length: 4 }, (_, index) => ({ key: `k${index}`, value: { stringValue: "v" } }));
-  const spans = Array.from({ length: 10_000 }, (_, index) => ({ name: `n${index}`, kind: 2, attributes, status: {} }));
+  const attributes = Array.from({ length: 4 }, (_, index) => ({
+    key: `k${index}`,
+    value: { stringValue: "v" },
+  }));
+  const spans = Array.from({ length: 10_000 }, (_, index) => ({
+    name: `n${index}`,
+    kind: 2,
+    attributes,
+    status: {},
+  }));
   expect(
-    (await otlp.post("/v1/traces", JSON.stringify({ resource_spans: [{ scopeSpans: [{ spans }] }] }), json)).status,
+    (
+      await otlp.post(
+        "/v1/traces",
+        JSON.stringify({ resource_spans: [{ scopeSpans: [{ spans }] }] }),
+        json,
+      )
+    ).status,
   ).toBe(200);
   expect(otlp.spanNames()).toEqual(spans.map(({ name }) => name));
   expect(otlp.source.counters?.()).toMatchObject({ stored: 1, invalid: 0 });

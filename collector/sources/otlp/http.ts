@@ -1,6 +1,11 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonValue } from "@bufbuild/protobuf";
-import { JsonDepthError, JsonLimitError, jsonLimits, parseForeignJson } from "../../../kit/foreign-json.ts";
+import {
+  JsonDepthError,
+  JsonLimitError,
+  jsonLimits,
+  parseForeignJson,
+} from "../../../kit/foreign-json.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
 import type { CallerCheck } from "./caller-check.ts";
@@ -13,7 +18,10 @@ import { readTraceparent } from "./trace-consume.ts";
 /** Encodings of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); an answer has the encoding of its request. */
 type Encoding = "protobuf" | "json";
 
-const contentTypes: Record<Encoding, string> = { protobuf: "application/x-protobuf", json: "application/json" };
+const contentTypes: Record<Encoding, string> = {
+  protobuf: "application/x-protobuf",
+  json: "application/json",
+};
 
 /** A rejected request. */
 class HttpRefusal extends Error {
@@ -73,7 +81,10 @@ export const createOtlpHttpHandler =
         }
       })
       .catch((error: unknown) => {
-        const refusal = error instanceof HttpRefusal ? error : new HttpRefusal(500, "internal", "the collector failed");
+        const refusal =
+          error instanceof HttpRefusal
+            ? error
+            : new HttpRefusal(500, "internal", "the collector failed");
         if (refusal !== error && !request.destroyed) options.onError(error);
         if (refusal.status === 405) response.setHeader("Allow", "POST");
         const { status, code, message } = refusal;
@@ -93,8 +104,13 @@ const answer = async (
   const path = request.url?.split("?", 1)[0];
   const signal = signals.find((candidate) => candidate.path === path);
   if (signal === undefined)
-    throw new HttpRefusal(404, "not_found", "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics");
-  if (request.method !== "POST") throw new HttpRefusal(405, "unimplemented", "only POST is allowed");
+    throw new HttpRefusal(
+      404,
+      "not_found",
+      "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics",
+    );
+  if (request.method !== "POST")
+    throw new HttpRefusal(405, "unimplemented", "only POST is allowed");
   const payload = await readPayload(request, signal, options, encoding).catch((error: unknown) => {
     const reason = error instanceof HttpRefusal ? unreadReasons[error.status] : undefined;
     if (reason !== undefined) options.onUnread(signal, reason);
@@ -102,7 +118,12 @@ const answer = async (
   });
   return {
     signal,
-    outcome: await consume(signal, payload, () => !request.socket.destroyed, readTraceparent(request.headers)),
+    outcome: await consume(
+      signal,
+      payload,
+      () => !request.socket.destroyed,
+      readTraceparent(request.headers),
+    ),
   };
 };
 
@@ -129,14 +150,22 @@ const readPayload = async (
 
 const encodingOf = (request: IncomingMessage): Encoding | undefined => {
   const type = request.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
-  return type === contentTypes.protobuf ? "protobuf" : type === contentTypes.json ? "json" : undefined;
+  return type === contentTypes.protobuf
+    ? "protobuf"
+    : type === contentTypes.json
+      ? "json"
+      : undefined;
 };
 
 const tooLarge = () => new HttpRefusal(413, "resource_exhausted", "the request is too large");
 
 const tooMuch = () => new HttpRefusal(503, "unavailable", "too much is being sent at once");
 
-const readBody = async (request: IncomingMessage, bytesMax: number, inFlight: InFlightRequests): Promise<Buffer> => {
+const readBody = async (
+  request: IncomingMessage,
+  bytesMax: number,
+  inFlight: InFlightRequests,
+): Promise<Buffer> => {
   if (Number(request.headers["content-length"] ?? 0) > bytesMax) throw tooLarge();
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -161,10 +190,15 @@ const readBody = async (request: IncomingMessage, bytesMax: number, inFlight: In
   return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
 };
 
-const decompress = async (body: Buffer, header: string | undefined, gunzip: Gunzip): Promise<Uint8Array> => {
+const decompress = async (
+  body: Buffer,
+  header: string | undefined,
+  gunzip: Gunzip,
+): Promise<Uint8Array> => {
   const encoding = header?.trim().toLowerCase();
   if (encoding === undefined || encoding === "identity") return body;
-  if (encoding !== "gzip") throw new HttpRefusal(415, "invalid_argument", "the content encoding must be gzip or none");
+  if (encoding !== "gzip")
+    throw new HttpRefusal(415, "invalid_argument", "the content encoding must be gzip or none");
   return await gunzip(body).catch((error: unknown) => {
     throw error instanceof GunzipError ? refusals[error.reason]() : error;
   });
@@ -185,14 +219,25 @@ const parseJson = async (signal: Signal, body: Uint8Array): Promise<Uint8Array> 
     return requestFromJson(signal, json);
   } catch (error) {
     if (error instanceof JsonLimitError && !(error instanceof JsonDepthError))
-      throw new HttpRefusal(413, "resource_exhausted", `${error.message}: send fewer items at once`);
+      throw new HttpRefusal(
+        413,
+        "resource_exhausted",
+        `${error.message}: send fewer items at once`,
+      );
     // Any error of the parsers: they have no types of their own, and their messages quote the body.
     throw new HttpRefusal(400, "invalid_argument", "the body is not an OTLP/JSON export request");
   }
 };
 
 /** The fields that OTLP/JSON writes in hex where protobuf's JSON has base64. As member names they occur nowhere else. */
-const idFields = new Set(["traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"]);
+const idFields = new Set([
+  "traceId",
+  "spanId",
+  "parentSpanId",
+  "trace_id",
+  "span_id",
+  "parent_span_id",
+]);
 
 /** Turns the ids into base64, in place: a copy would take as much again. */
 const encodeIds = (value: JsonValue): void => {
@@ -203,7 +248,8 @@ const encodeIds = (value: JsonValue): void => {
   }
   for (const name of Object.keys(value)) {
     const member = value[name] as JsonValue;
-    if (typeof member === "string" && idFields.has(name)) value[name] = Uint8Array.fromHex(member).toBase64();
+    if (typeof member === "string" && idFields.has(name))
+      value[name] = Uint8Array.fromHex(member).toBase64();
     else encodeIds(member);
   }
 };

@@ -35,7 +35,11 @@ it("G1: bounds the memory of unfinished requests of both transports, and serves 
   const session = connect(`http://${otlp.source.addresses.grpc}`);
   const path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
   const begin = () => {
-    const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    const stream = session.request({
+      ":method": "POST",
+      ":path": path,
+      "content-type": "application/grpc",
+    });
     stream.write(begun);
     return once(stream, "response");
   };
@@ -45,7 +49,10 @@ it("G1: bounds the memory of unfinished requests of both transports, and serves 
   void begin();
   expect(await first).toContainEqual(unavailable);
   const headers = { "content-type": "application/x-protobuf" };
-  const slow = request(`http://${otlp.source.addresses.http}/v1/traces`, { method: "POST", headers });
+  const slow = request(`http://${otlp.source.addresses.http}/v1/traces`, {
+    method: "POST",
+    headers,
+  });
   const cut = once(slow, "error");
   slow.write(half);
   expect(await second).toContainEqual(unavailable);

@@ -15,7 +15,12 @@ import {
 } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { eventually } from "../../../tests/support/eventually.ts";
-import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
+import {
+  spansOf,
+  startTestOtlp,
+  type TestOtlp,
+  traceRequest,
+} from "../../../tests/support/otlp.ts";
 import { createOtlpSource } from "./otlp-source.ts";
 
 let otlp: TestOtlp;
@@ -29,7 +34,9 @@ afterEach(() => otlp.close());
 const sendSpans = async (exporter: SpanExporter, count: number) => {
   const provider = new TracerProvider({
     resource: resourceFromAttributes({ "service.name": "shop" }),
-    spanProcessors: [new BatchSpanProcessor({ exporter, maxExportBatchSize: 100, maxQueueSize: 10_000 })],
+    spanProcessors: [
+      new BatchSpanProcessor({ exporter, maxExportBatchSize: 100, maxQueueSize: 10_000 }),
+    ],
   });
   const tracer = provider.getTracer("tests", "1.2.3");
   for (let index = 0; index < count; index++) {
@@ -50,7 +57,11 @@ describe("exporters of the OpenTelemetry SDK", () => {
     ["grpc", () => new GrpcExporter({ url: `http://${otlp.source.addresses.grpc}` })],
     [
       "http/protobuf with gzip",
-      () => new HttpExporter({ url: `http://${otlp.source.addresses.http}/v1/traces`, compression: "gzip" as never }),
+      () =>
+        new HttpExporter({
+          url: `http://${otlp.source.addresses.http}/v1/traces`,
+          compression: "gzip" as never,
+        }),
     ],
   ])("over %s: every span is in the queue once the exporter has succeeded", async (_, exporter) => {
     await start();
@@ -79,7 +90,10 @@ describe("exporters of the OpenTelemetry SDK", () => {
 
 it("splits a large request into envelopes with every span once, with its resource and scope", async () => {
   await start({ limits: { envelopeBytesMax: 2_000 } });
-  const names = Array.from({ length: 200 }, (_, index) => `${index}-${"x".repeat((index * 37) % 300)}`);
+  const names = Array.from(
+    { length: 200 },
+    (_, index) => `${index}-${"x".repeat((index * 37) % 300)}`,
+  );
   names[77] = "y".repeat(5_000);
   await otlp.exportByGrpc(traceRequest(names));
   const parts = otlp.envelopes();
@@ -87,9 +101,11 @@ it("splits a large request into envelopes with every span once, with its resourc
   for (const { payload } of parts) {
     expect(payload.length <= 2_000 || spansOf(payload).length === 1).toBe(true);
     const [resource] = fromBinary(ExportTraceServiceRequestSchema, payload).resourceSpans;
-    expect([resource?.resource?.attributes[0]?.key, resource?.scopeSpans[0]?.scope?.name, resource?.schemaUrl]).toEqual(
-      ["service.name", "scope", "https://schema.test"],
-    );
+    expect([
+      resource?.resource?.attributes[0]?.key,
+      resource?.scopeSpans[0]?.scope?.name,
+      resource?.schemaUrl,
+    ]).toEqual(["service.name", "scope", "https://schema.test"]);
   }
   expect(parts.length).toBeLessThan(40);
 });
@@ -113,7 +129,10 @@ describe("an item that is too large to be forwarded", () => {
 
   it("is rejected before OK over gRPC, with a code that senders do not retry", async () => {
     await start({ limits });
-    const { partialSuccess } = fromBinary(ExportTraceServiceResponseSchema, await otlp.exportByGrpc(large));
+    const { partialSuccess } = fromBinary(
+      ExportTraceServiceResponseSchema,
+      await otlp.exportByGrpc(large),
+    );
     expect(partialSuccess?.rejectedSpans).toBe(2n);
     await expect(otlp.exportByGrpc(onlyLarge)).rejects.toMatchObject({ code: 3 });
     expect(await otlp.exportByGrpc(small)).toHaveLength(0);
@@ -136,7 +155,10 @@ it("replaces invalid UTF-8 in strings by U+FFFD, warns the sender and counts it"
   const overHttp = await otlp.post("/v1/traces", broken);
   for (const bytes of [await overHttp.bytes(), await otlp.exportByGrpc(broken)]) {
     const { partialSuccess } = fromBinary(ExportTraceServiceResponseSchema, bytes);
-    expect(partialSuccess).toMatchObject({ rejectedSpans: 0n, errorMessage: "replaced invalid UTF-8 in 1 strings" });
+    expect(partialSuccess).toMatchObject({
+      rejectedSpans: 0n,
+      errorMessage: "replaced invalid UTF-8 in 1 strings",
+    });
   }
   expect(otlp.spanNames()).toEqual([..."12"].flatMap(() => ["before", "broken-\ufffd", "after"]));
   expect(otlp.source.counters?.()).toMatchObject({ partial: 2, repaired_strings: 2 });
@@ -147,7 +169,13 @@ describe("a request that a web page could have sent", () => {
   const byHttp = async (headers: Record<string, string>): Promise<number | undefined> => {
     const { hostname, port } = new URL(`http://${otlp.source.addresses.http}`);
     const type = { "content-type": "application/x-protobuf" };
-    const sent = request({ hostname, port, path: "/v1/traces", method: "POST", headers: { ...type, ...headers } });
+    const sent = request({
+      hostname,
+      port,
+      path: "/v1/traces",
+      method: "POST",
+      headers: { ...type, ...headers },
+    });
     sent.end(traceRequest(["a"]));
     const [response] = (await once(sent, "response")) as [IncomingMessage];
     response.resume();
@@ -156,10 +184,16 @@ describe("a request that a web page could have sent", () => {
   const byGrpc = async (headers: Record<string, string>): Promise<string | undefined> => {
     const session = connect(`http://${otlp.source.addresses.grpc}`);
     const path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-    const grpc = { ":method": "POST", ":path": path, "content-type": "application/grpc", te: "trailers" };
+    const grpc = {
+      ":method": "POST",
+      ":path": path,
+      "content-type": "application/grpc",
+      te: "trailers",
+    };
     const stream = session.request({ ...grpc, ...headers });
     const fields: Record<string, unknown> = {};
-    for (const event of ["response", "trailers"]) stream.on(event, (found) => Object.assign(fields, found));
+    for (const event of ["response", "trailers"])
+      stream.on(event, (found) => Object.assign(fields, found));
     const payload = traceRequest(["a"]);
     stream.end(Buffer.concat([Buffer.of(0, 0, 0, 0, payload.length), payload]));
     stream.resume();
@@ -175,19 +209,31 @@ describe("a request that a web page could have sent", () => {
     ["an empty name", { host: ":4318" }],
     ["an origin", { origin: "http://localhost:4318" }],
     ["an opaque origin", { origin: "null" }],
-  ])("is rejected on a loopback listener with %s, and nothing of it is stored", async (_, headers) => {
-    await start();
-    expect(await byHttp(headers)).toBe(403);
-    const { host, ...others } = headers as { host?: string; origin?: string };
-    expect(await byGrpc({ ...others, ...(host === undefined ? {} : { ":authority": host }) })).toBe("7");
-    if (host !== undefined) expect(await byGrpc({ ":authority": "localhost", host })).toBe("7");
-    expect(otlp.envelopes()).toEqual([]);
-    expect(otlp.source.counters?.()).toMatchObject({ forbidden: host === undefined ? 2 : 3 });
-  });
+  ])(
+    "is rejected on a loopback listener with %s, and nothing of it is stored",
+    async (_, headers) => {
+      await start();
+      expect(await byHttp(headers)).toBe(403);
+      const { host, ...others } = headers as { host?: string; origin?: string };
+      expect(
+        await byGrpc({ ...others, ...(host === undefined ? {} : { ":authority": host }) }),
+      ).toBe("7");
+      if (host !== undefined) expect(await byGrpc({ ":authority": "localhost", host })).toBe("7");
+      expect(otlp.envelopes()).toEqual([]);
+      expect(otlp.source.counters?.()).toMatchObject({ forbidden: host === undefined ? 2 : 3 });
+    },
+  );
 
   it("is accepted with any name of loopback, and with those that the config allows", async () => {
     await start({ allowedHosts: ["Host.docker.internal"] });
-    const names = ["localhost", "LOCALHOST:1", "127.0.0.1:4318", "127.9.9.9", "[::1]:4318", "localhost."];
+    const names = [
+      "localhost",
+      "LOCALHOST:1",
+      "127.0.0.1:4318",
+      "127.9.9.9",
+      "[::1]:4318",
+      "localhost.",
+    ];
     for (const name of [...names, "host.docker.internal:4318"]) {
       expect(await byHttp({ host: name })).toBe(200);
       expect(await byGrpc({ ":authority": name })).toBe("0");
@@ -207,7 +253,12 @@ it("rejects an address in use, and closes its other listener", async () => {
   await start();
   const second = createOtlpSource(
     { grpc: { listen: "127.0.0.1:0" }, http: { listen: otlp.source.addresses.http ?? "" } },
-    { append: otlp.queue.append, refused: () => undefined, clock: systemClock, log: createTestLog() },
+    {
+      append: otlp.queue.append,
+      refused: () => undefined,
+      clock: systemClock,
+      log: createTestLog(),
+    },
   );
   await expect(second.start()).rejects.toMatchObject({ code: "EADDRINUSE" });
 });

@@ -1,5 +1,9 @@
 import { createServer as createHttpServer, type Server as HttpServer } from "node:http";
-import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Session } from "node:http2";
+import {
+  createServer as createHttp2Server,
+  type Http2Server,
+  type ServerHttp2Session,
+} from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
 import { containFailures } from "../../../kit/contain-failures.ts";
 import { hostPortForm, splitHostPort } from "../../../proto/collector-config/schema.ts";
@@ -101,12 +105,16 @@ export const createOtlpSource = (
     counts.failed += 1;
     log.error({ err, source: name }, "an OTLP request failed");
   };
-  const consume = dependencies.tracer === undefined ? counted : traceConsume(counted, name, dependencies.tracer);
+  const consume =
+    dependencies.tracer === undefined ? counted : traceConsume(counted, name, dependencies.tracer);
   const listeners: (HttpServer | Http2Server)[] = [];
   const sessions = new Set<ServerHttp2Session>();
 
   /** Call it once the server listens: a name such as `localhost` has an address only then. */
-  const checkCaller = ({ allowedHosts = [] }: OtlpListenerConfig, server: NetServer): CallerCheck => {
+  const checkCaller = (
+    { allowedHosts = [] }: OtlpListenerConfig,
+    server: NetServer,
+  ): CallerCheck => {
     const check = createCallerCheck((server.address() as AddressInfo).address, allowedHosts);
     return (headers) => {
       const refusal = check(headers);
@@ -116,7 +124,9 @@ export const createOtlpSource = (
   };
 
   const createGrpc = (listener: OtlpListenerConfig): Http2Server => {
-    const server = createHttp2Server({ settings: { initialWindowSize: 1024 * 1024, maxConcurrentStreams: 128 } });
+    const server = createHttp2Server({
+      settings: { initialWindowSize: 1024 * 1024, maxConcurrentStreams: 128 },
+    });
     const onUnread = (path: string, reason: SourceRefusal) => {
       const signal = signals.find(({ grpcPath }) => grpcPath === path);
       if (signal !== undefined) countUnread(signal, reason);
@@ -132,7 +142,9 @@ export const createOtlpSource = (
       session.on("close", () => sessions.delete(session));
     });
     containFailures(server, onError);
-    server.on("sessionError", (error) => log.debug({ err: error, source: name }, "an OTLP/gRPC connection failed"));
+    server.on("sessionError", (error) =>
+      log.debug({ err: error, source: name }, "an OTLP/gRPC connection failed"),
+    );
     return server;
   };
 
@@ -155,7 +167,8 @@ export const createOtlpSource = (
     for (const session of sessions) session.close();
     const destroy = () => {
       for (const session of sessions) session.destroy();
-      for (const server of servers) if ("closeAllConnections" in server) server.closeAllConnections();
+      for (const server of servers)
+        if ("closeAllConnections" in server) server.closeAllConnections();
     };
     clock.sleep(drainMs, drained.signal).then(destroy, () => undefined);
     await Promise.all(closed);
@@ -188,7 +201,8 @@ export const createOtlpSource = (
 const listen = (server: NetServer, address: string): Promise<string> =>
   new Promise((resolve, reject) => {
     const { host, port } = splitHostPort(address) ?? {};
-    if (host === undefined || port === undefined) throw new TypeError(`the listen address ${hostPortForm}`);
+    if (host === undefined || port === undefined)
+      throw new TypeError(`the listen address ${hostPortForm}`);
     server.once("error", reject);
     server.listen({ host, port }, () => {
       server.off("error", reject);

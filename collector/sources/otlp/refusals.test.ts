@@ -19,37 +19,68 @@ import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts
 import type { QueueOptions } from "../../queue/queue.ts";
 import { createOtlpSource } from "./otlp-source.ts";
 
-const limits = { roomTimeoutMs: 1, envelopeBytesMax: 1_000, itemBytesMax: 4_000, bodyBytesMax: 20_000 };
+const limits = {
+  roomTimeoutMs: 1,
+  envelopeBytesMax: 1_000,
+  itemBytesMax: 4_000,
+  bodyBytesMax: 20_000,
+};
 const small = traceRequest(["a"]);
 const large = traceRequest(["a", "x".repeat(5_000), "b", "y".repeat(5_000)]);
 const json = { "content-type": "application/json" };
 const gzip = { "content-encoding": "gzip" };
 
 describe("a request that is refused", () => {
-  const start = async ({ onTestFinished }: Pick<TestContext, "onTestFinished">, queue: Partial<QueueOptions> = {}) => {
+  const start = async (
+    { onTestFinished }: Pick<TestContext, "onTestFinished">,
+    queue: Partial<QueueOptions> = {},
+  ) => {
     const otlp = await startTestOtlp({ limits, queue });
     onTestFinished(otlp.close);
     return otlp;
   };
 
-  it.for<[string, string, Uint8Array | string, Record<string, string>, [number, string, number][]]>([
-    ["that is no protobuf", "/v1/traces", "no", {}, [[3, "otel_span", 1]]],
-    ["that is no JSON", "/v1/logs", "{", json, [[3, "otel_log", 1]]],
-    ["of another content type", "/v1/metrics", "a", { "content-type": "text/plain" }, [[3, "otel_metric", 1]]],
-    ["of another encoding", "/v1/traces", small, { "content-encoding": "br" }, [[3, "otel_span", 1]]],
-    ["that is no gzip", "/v1/traces", small, gzip, [[3, "otel_span", 1]]],
-    ["that unpacks too large", "/v1/traces", gzipSync(Buffer.alloc(30_000)), gzip, [[2, "otel_span", 1]]],
-    ["that is too large", "/v1/traces", Buffer.alloc(30_000), {}, [[2, "otel_span", 1]]],
-    ["with items that are too large", "/v1/traces", large, {}, [[2, "otel_span", 2]]],
-    ["to an unknown path", "/v1/trace", small, {}, []],
-    ["of a web page", "/v1/traces", small, { origin: "http://localhost" }, []],
-  ])("over HTTP, %s, is counted by its kind and reason", async ([, path, body, headers, counted], context) => {
-    const otlp = await start(context);
-    await otlp.post(path, typeof body === "string" ? body : Uint8Array.from(body), headers);
-    expect(refusalsOf(closeAccounts(otlp.queue))).toEqual(
-      counted.map(([reason, kind, records]) => [reason, kind, "otlp", records]),
-    );
-  });
+  it.for<[string, string, Uint8Array | string, Record<string, string>, [number, string, number][]]>(
+    [
+      ["that is no protobuf", "/v1/traces", "no", {}, [[3, "otel_span", 1]]],
+      ["that is no JSON", "/v1/logs", "{", json, [[3, "otel_log", 1]]],
+      [
+        "of another content type",
+        "/v1/metrics",
+        "a",
+        { "content-type": "text/plain" },
+        [[3, "otel_metric", 1]],
+      ],
+      [
+        "of another encoding",
+        "/v1/traces",
+        small,
+        { "content-encoding": "br" },
+        [[3, "otel_span", 1]],
+      ],
+      ["that is no gzip", "/v1/traces", small, gzip, [[3, "otel_span", 1]]],
+      [
+        "that unpacks too large",
+        "/v1/traces",
+        gzipSync(Buffer.alloc(30_000)),
+        gzip,
+        [[2, "otel_span", 1]],
+      ],
+      ["that is too large", "/v1/traces", Buffer.alloc(30_000), {}, [[2, "otel_span", 1]]],
+      ["with items that are too large", "/v1/traces", large, {}, [[2, "otel_span", 2]]],
+      ["to an unknown path", "/v1/trace", small, {}, []],
+      ["of a web page", "/v1/traces", small, { origin: "http://localhost" }, []],
+    ],
+  )(
+    "over HTTP, %s, is counted by its kind and reason",
+    async ([, path, body, headers, counted], context) => {
+      const otlp = await start(context);
+      await otlp.post(path, typeof body === "string" ? body : Uint8Array.from(body), headers);
+      expect(refusalsOf(closeAccounts(otlp.queue))).toEqual(
+        counted.map(([reason, kind, records]) => [reason, kind, "otlp", records]),
+      );
+    },
+  );
 
   it.for<[string, Uint8Array, number, number]>([
     ["no message of the signal", Buffer.from("no"), 3, 3],
@@ -64,7 +95,8 @@ describe("a request that is refused", () => {
   it("for a full queue, is counted each time that its sender is asked to retry", async (context) => {
     const otlp = await start(context, { maxDiskUsageBytes: 10_000 });
     await otlp.queue.append([testRecord("in the way", 9_800)]);
-    for (let attempt = 0; attempt < 3; attempt++) expect((await otlp.post("/v1/traces", small)).status).toBe(503);
+    for (let attempt = 0; attempt < 3; attempt++)
+      expect((await otlp.post("/v1/traces", small)).status).toBe(503);
     await expect(otlp.exportByGrpc(small)).rejects.toMatchObject({ code: 14 });
     expect(refusalsOf(closeAccounts(otlp.queue))).toEqual([[4, "otel_span", "otlp", 4]]);
   });
@@ -115,10 +147,20 @@ it("states what senders were refused in each hour, after a stop and damage; afte
       let dir = join(root, "0");
       const start = async () => {
         const entropy = createSeededEntropy(++opened);
-        const queue = openTestQueue(dir, { clock, entropy, maxDiskUsageBytes: 20_000, dropNewestOnFull });
+        const queue = openTestQueue(dir, {
+          clock,
+          entropy,
+          maxDiskUsageBytes: 20_000,
+          dropNewestOnFull,
+        });
         const source = createOtlpSource(
           { http: { listen: "127.0.0.1:0" } },
-          { append: queue.append, refused: queue.accounts.refused, clock: systemClock, log: createTestLog() },
+          {
+            append: queue.append,
+            refused: queue.accounts.refused,
+            clock: systemClock,
+            log: createTestLog(),
+          },
           limits,
         );
         await source.start();
@@ -133,7 +175,8 @@ it("states what senders were refused in each hour, after a stop and damage; afte
       /** By hour and reason: what senders saw, and what of it was on disk whatever came. */
       const seen = new Map<string, number>();
       const kept = new Map<string, number>();
-      const add = (to: Map<string, number>, key: string, records: number) => to.set(key, (to.get(key) ?? 0) + records);
+      const add = (to: Map<string, number>, key: string, records: number) =>
+        to.set(key, (to.get(key) ?? 0) + records);
       let unsaved: [string, number][] = [];
       const save = () => {
         for (const [key, records] of unsaved.splice(0)) add(kept, key, records);
@@ -145,7 +188,9 @@ it("states what senders were refused in each hour, after a stop and damage; afte
         const { queue, source } = running;
         switch (name) {
           case "fill":
-            await queue.append([testRecord("full", 19_600)], { signal: AbortSignal.abort() }).catch(() => undefined);
+            await queue
+              .append([testRecord("full", 19_600)], { signal: AbortSignal.abort() })
+              .catch(() => undefined);
             return;
           case "empty":
             return queue.ack(queue.lastSequence - 1);
@@ -180,7 +225,9 @@ it("states what senders were refused in each hour, after a stop and damage; afte
             const headers = { "content-type": "application/x-protobuf" };
             const body = Uint8Array.from(bodies[name]);
             const url = `http://${source.addresses.http}/v1/traces`;
-            for (const [reason, records] of await refusalsIn(await fetch(url, { method: "POST", headers, body }))) {
+            for (const [reason, records] of await refusalsIn(
+              await fetch(url, { method: "POST", headers, body }),
+            )) {
               const key = `${Math.floor(clock.now() / hourMs)} ${reason}`;
               add(seen, key, records);
               unsaved.push([key, records]);
@@ -196,9 +243,14 @@ it("states what senders were refused in each hour, after a stop and damage; afte
         for (const account of accounts)
           for (const [reason, kind, , records] of refusalsOf([account]))
             if (kind === "otel_span")
-              add(stated, `${Math.floor(Number(account.fromMs) / hourMs)} ${sourceRefusals[reason - 1]}`, records);
+              add(
+                stated,
+                `${Math.floor(Number(account.fromMs) / hourMs)} ${sourceRefusals[reason - 1]}`,
+                records,
+              );
         if (kills === 0) expect(stated).toEqual(seen);
-        for (const [key, records] of stated) expect(records).toBeLessThanOrEqual(seen.get(key) ?? 0);
+        for (const [key, records] of stated)
+          expect(records).toBeLessThanOrEqual(seen.get(key) ?? 0);
         for (const [key, records] of kept) expect(stated.get(key)).toBeGreaterThanOrEqual(records);
         expect(accounts.filter(({ atLeast }) => atLeast)).toHaveLength(kills);
       } finally {

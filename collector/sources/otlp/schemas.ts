@@ -19,16 +19,19 @@ const requests: Record<Signal["kind"], DescMessage> = {
 };
 
 /** Creates the check of a signal's export requests. */
-export const createRequestCheck = ({ kind }: Signal): WireCheck => createWireCheck(requests[kind], isUtf8);
+export const createRequestCheck = ({ kind }: Signal): WireCheck =>
+  createWireCheck(requests[kind], isUtf8);
 
 /** Converts an export request from OTLP/JSON, whose ids are base64 already, to protobuf. Ignores unknown members. */
-export const requestFromJson = ({ kind }: Signal, json: JsonValue): Uint8Array => encode(requests[kind], json, 2);
+export const requestFromJson = ({ kind }: Signal, json: JsonValue): Uint8Array =>
+  encode(requests[kind], json, 2);
 
 const itemsAtOnce = 500;
 
 /** Resources and scopes are converted each by itself, and a few items at once: all messages together would take ten times as much as their JSON. */
 const encode = (schema: DescMessage, json: JsonValue, levels: number): Uint8Array => {
-  const convert = (own: JsonValue) => toBinary(schema, fromJson(schema, own, { ignoreUnknownFields: true }));
+  const convert = (own: JsonValue) =>
+    toBinary(schema, fromJson(schema, own, { ignoreUnknownFields: true }));
   if (typeof json !== "object" || json === null || Array.isArray(json)) return convert(json);
   const own = { ...json };
   const writer = new BinaryWriter();
@@ -42,7 +45,9 @@ const encode = (schema: DescMessage, json: JsonValue, levels: number): Uint8Arra
           writer.raw(convert({ [member]: items.slice(at, at + itemsAtOnce) }));
       else
         for (const item of items)
-          writer.uint32(wireTag(number, WireType.LengthDelimited)).bytes(encode(message, item, levels - 1));
+          writer
+            .uint32(wireTag(number, WireType.LengthDelimited))
+            .bytes(encode(message, item, levels - 1));
     }
   return writer.raw(convert(own)).finish();
 };

@@ -13,7 +13,12 @@ export interface Signal {
   readonly rejectedMember: string;
 }
 
-const signalOf = (kind: Signal["kind"], path: string, service: string, rejectedMember: string): Signal => ({
+const signalOf = (
+  kind: Signal["kind"],
+  path: string,
+  service: string,
+  rejectedMember: string,
+): Signal => ({
   kind,
   path,
   grpcPath: `/opentelemetry.proto.collector.${service}/Export`,
@@ -39,11 +44,18 @@ export const encodeResponse = (partial: PartialSuccess | undefined): Uint8Array 
   if (partial === undefined) return writer.finish();
   writer.uint32(wireTag(1, WireType.LengthDelimited)).fork();
   writer.uint32(wireTag(1, WireType.Varint)).int64(partial.rejectedItems);
-  return writer.uint32(wireTag(2, WireType.LengthDelimited)).string(partial.message).join().finish();
+  return writer
+    .uint32(wireTag(2, WireType.LengthDelimited))
+    .string(partial.message)
+    .join()
+    .finish();
 };
 
 /** Returns an export response as an object for OTLP/JSON, in which integers of 64 bits are text. */
-export const jsonResponse = ({ rejectedMember }: Signal, partial: PartialSuccess | undefined): object => {
+export const jsonResponse = (
+  { rejectedMember }: Signal,
+  partial: PartialSuccess | undefined,
+): object => {
   if (partial === undefined) return {};
   const { rejectedItems, message } = partial;
   const rejected = rejectedItems === 0 ? {} : { [rejectedMember]: String(rejectedItems) };

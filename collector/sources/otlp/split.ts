@@ -107,6 +107,9 @@ const headerOf = (bytes: Uint8Array, reader: BinaryReader, message: Span): Uint8
 /** Encodes the parts as one length-delimited field. */
 const wrap = (number: number, parts: readonly Uint8Array[]): Uint8Array => {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
-  const head = new BinaryWriter().uint32(wireTag(number, WireType.LengthDelimited)).uint32(length).finish();
+  const head = new BinaryWriter()
+    .uint32(wireTag(number, WireType.LengthDelimited))
+    .uint32(length)
+    .finish();
   return Buffer.concat([head, ...parts]);
 };

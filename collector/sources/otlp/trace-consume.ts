@@ -10,7 +10,11 @@ export const traceConsume =
   (consume: Consume, source: string, tracer: Tracer): Consume =>
   (signal, payload, isWanted, traceparent) =>
     tracer.serve(
-      { name: `receive ${signal.path}`, kind: "server", facts: { "svc.source": source, "svc.bytes": payload.length } },
+      {
+        name: `receive ${signal.path}`,
+        kind: "server",
+        facts: { "svc.source": source, "svc.bytes": payload.length },
+      },
       isRecordedBySender(traceparent) ? undefined : traceparent,
       async (span) => {
         const outcome = await consume(signal, payload, isWanted, traceparent);

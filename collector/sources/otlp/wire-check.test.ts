@@ -11,12 +11,15 @@ import { countItems, signals } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
 
 const { check, repairText } = createWireCheck(Schema, isUtf8);
-const metricsSignal = signals.find(({ kind }) => kind === "otel_metric") ?? expect.fail("no metrics");
+const metricsSignal =
+  signals.find(({ kind }) => kind === "otel_metric") ?? expect.fail("no metrics");
 
 const attributes = fc.array(
   fc.record({
     key: fc.string(),
-    value: fc.record({ value: fc.record({ case: fc.constant("intValue" as const), value: fc.bigInt(-5n, 5n) }) }),
+    value: fc.record({
+      value: fc.record({ case: fc.constant("intValue" as const), value: fc.bigInt(-5n, 5n) }),
+    }),
   }),
   { maxLength: 2 },
 );
@@ -75,8 +78,13 @@ describe("createWireCheck", () => {
   it("G3: rejects packed numbers of which the last is cut off", () => {
     const within = (body: number[], tag: number) => [tag, body.length, ...body];
     // bucket_counts of a data point of a histogram of a metric of a scope of a resource.
-    const counts = (bytes: number) => [0x0a, 0x4a, 0x12, 0x12, 0x0a].reduce(within, within(Array(bytes).fill(0), 0x32));
-    expect([16, 15, 9].map((bytes) => accepts(Uint8Array.from(counts(bytes))))).toEqual([true, false, false]);
+    const counts = (bytes: number) =>
+      [0x0a, 0x4a, 0x12, 0x12, 0x0a].reduce(within, within(Array(bytes).fill(0), 0x32));
+    expect([16, 15, 9].map((bytes) => accepts(Uint8Array.from(counts(bytes))))).toEqual([
+      true,
+      false,
+      false,
+    ]);
   });
 
   it("G3: rejects what the decoder rejects, whatever byte is changed or cut off, and repairs invalid UTF-8", () => {
@@ -109,13 +117,16 @@ describe("createWireCheck", () => {
     fc.assert(
       fc.property(
         request,
-        (bytes) => void expect(fromBinary(Schema, repairText(bytes))).toEqual(fromBinary(Schema, bytes)),
+        (bytes) =>
+          void expect(fromBinary(Schema, repairText(bytes))).toEqual(fromBinary(Schema, bytes)),
       ),
     );
     // schema_url of a resource with a byte that starts no character, an unknown field, and a name that ends too early.
     const bytes = Uint8Array.from([0x0a, 6, 0x1a, 4, 0x61, 0xff, 0x62, 0xc3, 0xfa, 0x3e, 1, 0xff]);
     expect(check(bytes)).toBe(1);
-    const [schemaUrl] = fromBinary(Schema, repairText(bytes)).resourceMetrics.map((found) => found.schemaUrl);
+    const [schemaUrl] = fromBinary(Schema, repairText(bytes)).resourceMetrics.map(
+      (found) => found.schemaUrl,
+    );
     expect(schemaUrl).toBe("a\ufffdb\ufffd");
     expect([...repairText(bytes)].slice(-4)).toEqual([0xfa, 0x3e, 1, 0xff]);
   });
@@ -137,22 +148,36 @@ describe("createWireCheck", () => {
     };
     const inScope = (body: Uint8Array) => wrap(0x0a, wrap(0x12, body));
     const unnamed = [0x12, 3, 0x0a, 1, 0xff];
-    expect(refusalOf(repeat([0x0a, 0], 100_001))).toBe("resource_metrics is over the limit of 100000 values");
-    expect(refusalOf(wrap(0x0a, repeat([0x12, 0], 100_001)))).toBe("scope_metrics is over the limit of 100000 values");
-    expect(refusalOf(inScope(repeat([0x12, 0], 500_001)))).toBe("metrics is over the limit of 500000 values");
-    expect(refusalOf(inScope(repeat(unnamed, 50_001)))).toContain("50000 strings that are not UTF-8");
+    expect(refusalOf(repeat([0x0a, 0], 100_001))).toBe(
+      "resource_metrics is over the limit of 100000 values",
+    );
+    expect(refusalOf(wrap(0x0a, repeat([0x12, 0], 100_001)))).toBe(
+      "scope_metrics is over the limit of 100000 values",
+    );
+    expect(refusalOf(inScope(repeat([0x12, 0], 500_001)))).toBe(
+      "metrics is over the limit of 500000 values",
+    );
+    expect(refusalOf(inScope(repeat(unnamed, 50_001)))).toContain(
+      "50000 strings that are not UTF-8",
+    );
     expect(refusalOf(inScope(repeat(unnamed, 50_000)))).toBe(50_000);
     // Field 15 is one of a newer OTLP; the buckets of an exponential histogram are numbers of a byte.
-    expect(refusalOf(wrap(0x0a, repeat([0x7a, 0], 50_001)))).toContain("ResourceMetrics repeats fields");
+    expect(refusalOf(wrap(0x0a, repeat([0x7a, 0], 50_001)))).toContain(
+      "ResourceMetrics repeats fields",
+    );
     expect(refusalOf(wrap(0x0a, repeat([0x7a, 0], 50_000)))).toBe(0);
-    const buckets = [0x12, 0x52, 0x0a, 0x42, 0x12].reduceRight((body, tag) => wrap(tag, body), repeat([0], 2_000_000));
+    const buckets = [0x12, 0x52, 0x0a, 0x42, 0x12].reduceRight(
+      (body, tag) => wrap(tag, body),
+      repeat([0], 2_000_000),
+    );
     expect(refusalOf(inScope(buckets))).toBe(0);
   });
 
   it("rejects deep nesting instead of exhausting the stack", () => {
     let bytes: Uint8Array = new Uint8Array();
     // AnyValue.kvlist_value → KeyValueList.values → KeyValue.value, again and again.
-    for (let depth = 0; depth < 60; depth++) for (const tag of [0x12, 0x0a, 0x32]) bytes = wrap(tag, bytes);
+    for (let depth = 0; depth < 60; depth++)
+      for (const tag of [0x12, 0x0a, 0x32]) bytes = wrap(tag, bytes);
     expect(accepts(wrap(0x0a, wrap(0x0a, wrap(0x0a, wrap(0x12, bytes)))))).toBe(false);
   });
 });
@@ -163,7 +188,8 @@ describe("splitExportRequest", () => {
       fc.property(request, fc.integer({ min: 100, max: 2_000 }), (bytes, bytesMax) => {
         const parts = splitExportRequest(bytes, bytesMax) ?? [];
         expect(parts.flatMap(itemsOf)).toEqual(itemsOf(bytes));
-        for (const part of parts) if (itemsOf(part).length > 1) expect(part.length).toBeLessThanOrEqual(bytesMax);
+        for (const part of parts)
+          if (itemsOf(part).length > 1) expect(part.length).toBeLessThanOrEqual(bytesMax);
         expect(parts.reduce((sum, part) => sum + countItems(metricsSignal, part), 0)).toBe(
           countItems(metricsSignal, bytes),
         );
@@ -195,12 +221,17 @@ it("O3: splits and repairs as many empty values as pass the check in 400 ms", as
 
 it("does not split a request whose parts would be much larger than itself", () => {
   const attributes = [
-    { key: "large", value: { value: { case: "stringValue" as const, value: "x".repeat(1_000_000) } } },
+    {
+      key: "large",
+      value: { value: { case: "stringValue" as const, value: "x".repeat(1_000_000) } },
+    },
   ];
   const metrics = Array.from({ length: 100 }, (_, index) => ({ name: `metric ${index}` }));
   const bytes = toBinary(
     Schema,
-    create(Schema, { resourceMetrics: [{ resource: { attributes }, scopeMetrics: [{ metrics }] }] }),
+    create(Schema, {
+      resourceMetrics: [{ resource: { attributes }, scopeMetrics: [{ metrics }] }],
+    }),
   );
   expect(splitExportRequest(bytes, 1_000_000) === null).toBe(true);
   expect(splitExportRequest(bytes, 1_001_000)?.length).toBe(2);
@@ -208,11 +239,14 @@ it("does not split a request whose parts would be much larger than itself", () =
 
 const itemsOf = (bytes: Uint8Array): unknown[] =>
   fromBinary(Schema, bytes).resourceMetrics.flatMap(({ resource, schemaUrl, scopeMetrics }) =>
-    scopeMetrics.flatMap(({ scope, metrics }) => metrics.map((item) => ({ resource, schemaUrl, scope, item }))),
+    scopeMetrics.flatMap(({ scope, metrics }) =>
+      metrics.map((item) => ({ resource, schemaUrl, scope, item })),
+    ),
   );
 
 /** A length-delimited field. */
-const wrap = (tag: number, body: Uint8Array): Uint8Array => new BinaryWriter().uint32(tag).bytes(body).finish();
+const wrap = (tag: number, body: Uint8Array): Uint8Array =>
+  new BinaryWriter().uint32(tag).bytes(body).finish();
 
 const repeat = (unit: readonly number[], times: number): Uint8Array =>
   Buffer.alloc(unit.length * times, Buffer.from(unit));

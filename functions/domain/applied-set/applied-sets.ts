@@ -1,7 +1,11 @@
 import { type AppliedContent, applyLeaseMs } from "../../../proto/applied-set/applied-set.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { type AppliedSetRow, findAppliedSet, replaceAppliedSet } from "../../store/applied-set/applied-sets.ts";
+import {
+  type AppliedSetRow,
+  findAppliedSet,
+  replaceAppliedSet,
+} from "../../store/applied-set/applied-sets.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

@@ -55,7 +55,8 @@ export const recordOperatorAction = (
   operator: Operator,
   origin: Origin,
   entry: Omit<AuditEntry, "actor" | "outcome" | "origin">,
-): Promise<void> => recordAudit(db, needs, { ...entry, actor: operatorActor(operator), outcome: "success", origin });
+): Promise<void> =>
+  recordAudit(db, needs, { ...entry, actor: operatorActor(operator), outcome: "success", origin });
 
 /** Writes several entries, like `recordAudit`. */
 export const recordAudits = (

@@ -30,7 +30,9 @@ const openExport = (id: string) => {
 };
 
 const eventsOf = (id: string) =>
-  test.db.execute(sql`select outcome, reason, details from audit_event where target_id = ${id} order by id`);
+  test.db.execute(
+    sql`select outcome, reason, details from audit_event where target_id = ${id} order by id`,
+  );
 
 const begun = { outcome: "success", reason: exportBegun, details: { filters: {} } };
 
@@ -47,7 +49,10 @@ it("reads one batch ahead of the reader, and none further", async () => {
   reads[2]?.resolve({ rows: ["c"], next: null });
   expect((await batches.next()).value).toEqual(["c"]);
   expect((await batches.next()).done).toBe(true);
-  expect(await eventsOf("whole")).toMatchObject([begun, { outcome: "success", reason: null, details: { rows: 3 } }]);
+  expect(await eventsOf("whole")).toMatchObject([
+    begun,
+    { outcome: "success", reason: null, details: { rows: 3 } },
+  ]);
 });
 
 it("is in the log before a row of it is given, so that one of a process that is killed then is, too", async () => {
@@ -57,7 +62,9 @@ it("is in the log before a row of it is given, so that one of a process that is 
   short.reads[0]?.resolve({ rows: ["a"], next: null });
   long.reads[0]?.resolve({ rows: ["a"], next: 1 });
   await Promise.all(first);
-  expect(await eventsOf("short")).toMatchObject([{ outcome: "success", reason: null, details: { rows: 1 } }]);
+  expect(await eventsOf("short")).toMatchObject([
+    { outcome: "success", reason: null, details: { rows: 1 } },
+  ]);
   expect(await eventsOf("long")).toEqual([begun]);
   await short.batches.return();
   expect(await eventsOf("short")).toHaveLength(1);
@@ -73,5 +80,8 @@ it("ends the read ahead before it audits a reader who stops, and counts only the
   reads[1]?.reject(new Error("the reader has stopped anyway"));
   await stopped;
   const reason = "the reader disconnected before the end";
-  expect(await eventsOf("stopped")).toMatchObject([begun, { outcome: "failure", reason, details: { rows: 1 } }]);
+  expect(await eventsOf("stopped")).toMatchObject([
+    begun,
+    { outcome: "failure", reason, details: { rows: 1 } },
+  ]);
 });

@@ -1,7 +1,11 @@
 import type { Core } from "../../core.ts";
 import type { AuditFilter, ListedAuditEvent } from "../../store/audit/list.ts";
 import { listAuditEvents } from "../../store/audit/list.ts";
-import { findAuditSubject, findRecordNames, type RecordName } from "../../store/audit/record-names.ts";
+import {
+  findAuditSubject,
+  findRecordNames,
+  type RecordName,
+} from "../../store/audit/record-names.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "./audited-export.ts";
 
@@ -40,21 +44,33 @@ export const exportAuditEvents = async (
   const filter = await filterOf(core, query);
   const entry = { action: "audit.export", target: { type: "audit_export", id: format } } as const;
   return auditedExport(core, request, entry, async (after: string | null) => {
-    const { rows, next } = await listAuditEvents(core.db, filter, { after, limit: exportBatchRows });
+    const { rows, next } = await listAuditEvents(core.db, filter, {
+      after,
+      limit: exportBatchRows,
+    });
     return { rows: await withNames(core, rows), next };
   });
 };
 
-const filterOf = async ({ db }: Pick<Core, "db">, { target, ...filter }: AuditQuery): Promise<AuditFilter> => ({
+const filterOf = async (
+  { db }: Pick<Core, "db">,
+  { target, ...filter }: AuditQuery,
+): Promise<AuditFilter> => ({
   ...filter,
   about: target === undefined ? undefined : await findAuditSubject(db, target),
 });
 
-const withNames = async ({ db }: Pick<Core, "db">, rows: readonly ListedAuditEvent[]): Promise<NamedAuditEvent[]> => {
+const withNames = async (
+  { db }: Pick<Core, "db">,
+  rows: readonly ListedAuditEvent[],
+): Promise<NamedAuditEvent[]> => {
   const idsOf = new Map(rows.map((row) => [row, idsIn(row)]));
   const names = await findRecordNames(db, [...new Set([...idsOf.values()].flat())]);
   const byId = new Map(names.map((name) => [name.id, name]));
-  return rows.map((row) => ({ ...row, names: (idsOf.get(row) ?? []).flatMap((id) => byId.get(id) ?? []) }));
+  return rows.map((row) => ({
+    ...row,
+    names: (idsOf.get(row) ?? []).flatMap((id) => byId.get(id) ?? []),
+  }));
 };
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -64,8 +80,7 @@ const idsMax = 100;
 
 const idsIn = ({ actorId, targetId, details }: ListedAuditEvent): string[] => {
   const texts = [actorId, targetId, ...Object.values(details).flat()];
-  return [...new Set(texts.filter((text): text is string => typeof text === "string" && uuid.test(text)))].slice(
-    0,
-    idsMax,
-  );
+  return [
+    ...new Set(texts.filter((text): text is string => typeof text === "string" && uuid.test(text))),
+  ].slice(0, idsMax);
 };

@@ -1,5 +1,10 @@
 import type { Core } from "../../core.ts";
-import { type AuditLink, findHead, findPendingEvents, insertLinks } from "../../store/audit/audit.ts";
+import {
+  type AuditLink,
+  findHead,
+  findPendingEvents,
+  insertLinks,
+} from "../../store/audit/audit.ts";
 import { tryLock } from "../../store/database/try-lock.ts";
 import { chainHash, genesisHash } from "./chain.ts";
 
@@ -24,7 +29,12 @@ export const chainAuditEvents = async ({
       for (const { event } of pending) {
         const seq: number = (head?.seq ?? 0) + 1;
         const prevHash: Uint8Array = head?.hash ?? genesisHash;
-        head = { seq, eventId: event.id, prevHash, hash: await chainHash(cryptography, { seq, prevHash, event }) };
+        head = {
+          seq,
+          eventId: event.id,
+          prevHash,
+          hash: await chainHash(cryptography, { seq, prevHash, event }),
+        };
         links.push(head);
       }
       await insertLinks(tx, links);

@@ -2,7 +2,12 @@ import canonicalize from "canonicalize";
 import type { AuditChainFaultKind } from "../../../drizzle/schema/audit.ts";
 import { equalBytes } from "../../../kit/bytes.ts";
 import type { Cryptography } from "../../signer/cryptography.ts";
-import { type AuditEventRow, countUnchainedEvents, findLinksAfter, type LinkedEvent } from "../../store/audit/audit.ts";
+import {
+  type AuditEventRow,
+  countUnchainedEvents,
+  findLinksAfter,
+  type LinkedEvent,
+} from "../../store/audit/audit.ts";
 import type { Database } from "../../store/database/database.ts";
 
 /** An event as the database stores it. */

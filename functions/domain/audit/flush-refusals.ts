@@ -36,14 +36,17 @@ export const flushCounts = async <Row extends { refusals: number }>(
 };
 
 /** Audits the counts of `recordRefusals`; see `flushCounts`. */
-export const flushRefusals = (core: FlushCore): Promise<number> => flushCounts(core, deleteRefusalCounts, countEntry);
+export const flushRefusals = (core: FlushCore): Promise<number> =>
+  flushCounts(core, deleteRefusalCounts, countEntry);
 
 const countEntry = (row: RefusalCountRow): AuditEntry => ({
   actor: { type: "system", id: "svc-server", display: "svc-server" },
   // Only `recordRefusals` writes these rows.
   action: row.action as AuditAction,
   target:
-    row.targetId === "" ? { type: "remote_address", id: row.addressKey } : { type: row.targetType, id: row.targetId },
+    row.targetId === ""
+      ? { type: "remote_address", id: row.addressKey }
+      : { type: row.targetType, id: row.targetId },
   outcome: "failure",
   reasonCode: row.reasonCode,
   details: {

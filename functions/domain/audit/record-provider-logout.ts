@@ -41,17 +41,28 @@ export const recordProviderLogout = async (
     if (subject !== null) await lockPersonSessions(tx, { tenantId, subject });
     if (providerSessionId !== null) await lockProviderSession(tx, providerSessionId);
     const keptUntil = new Date(Math.max(expiresAt.getTime(), now.getTime() + keptMsMin));
-    const before = await insertUsedLogoutToken(tx, { jti, subject, providerSessionId, expiresAt: keptUntil }, now);
+    const before = await insertUsedLogoutToken(
+      tx,
+      { jti, subject, providerSessionId, expiresAt: keptUntil },
+      now,
+    );
     if (before !== undefined) {
-      const isOfSame = before.providerSessionId === providerSessionId && (before.subject ?? subject) === subject;
+      const isOfSame =
+        before.providerSessionId === providerSessionId && (before.subject ?? subject) === subject;
       // A row is kept for at least as long as its token is valid: one that is valid for longer is another.
       if (isOfSame && expiresAt <= before.expiresAt) return true;
       const target = { type: "person", id: "" };
       const refusal = { reasonCode: "logout_token_replayed", about: jti, details: { subject } };
-      await recordRefusals(tx, core, [{ actor, action: "operator.sign_out", target, origin, ...refusal }]);
+      await recordRefusals(tx, core, [
+        { actor, action: "operator.sign_out", target, origin, ...refusal },
+      ]);
       return false;
     }
-    for (const { id, ...session } of await listWebSessionsOf(tx, { tenantId, subject, providerSessionId }, now))
+    for (const { id, ...session } of await listWebSessionsOf(
+      tx,
+      { tenantId, subject, providerSessionId },
+      now,
+    ))
       await endWebSession(tx, core, { ...session, sessionId: id }, { actor, origin });
     return true;
   });

@@ -31,7 +31,10 @@ await insertCode(core.db, {
   webSessionExpiresAt: null,
 });
 const exchange = createTokenExchange(core);
-const authenticate = createAuthenticateProvider({ ...core, scim: core.config.directory.provider as ScimProvider });
+const authenticate = createAuthenticateProvider({
+  ...core,
+  scim: core.config.directory.provider as ScimProvider,
+});
 const redemption = { code, codeVerifier: "y", redirectUri: "http://127.0.0.1/" };
 
 const logout = {
@@ -44,16 +47,25 @@ await recordProviderLogout(core, { ...logout, remoteAddress: "192.0.2.7" }, { re
 
 /** Each is refused, and how is not what these tests are about. */
 const refusals = {
-  "workload.refuse": (remoteAddress: string) => exchange("nonsense", { remoteAddress, requestId: "r" }),
-  "scim.refuse": (remoteAddress: string) => authenticate("wrong", { remoteAddress, requestId: "r" }),
-  "operator_session.refuse": (remoteAddress: string) => redeemCode(core, redemption, { remoteAddress, requestId: "r" }),
+  "workload.refuse": (remoteAddress: string) =>
+    exchange("nonsense", { remoteAddress, requestId: "r" }),
+  "scim.refuse": (remoteAddress: string) =>
+    authenticate("wrong", { remoteAddress, requestId: "r" }),
+  "operator_session.refuse": (remoteAddress: string) =>
+    redeemCode(core, redemption, { remoteAddress, requestId: "r" }),
   "operator.sign_out": (remoteAddress: string) =>
     recordProviderLogout(core, { ...logout, subject: "2", remoteAddress }, { requestId: "r" }),
   "operator.sign_in": (remoteAddress: string) =>
     recordSignIn(
       core,
       null,
-      { outcome: "failure", reasonCode: "not_in_directory", remoteAddress, userId: null, subject: "1" },
+      {
+        outcome: "failure",
+        reasonCode: "not_in_directory",
+        remoteAddress,
+        userId: null,
+        subject: "1",
+      },
       { requestId: "r" },
     ),
 };
@@ -62,10 +74,13 @@ it.each(Object.entries(refusals))(
   "bounds the audit events of a flood of refusals by %s, and counts each",
   async (action, refuse) => {
     // The last three have a transaction for each refusal.
-    const [many, rounds] = action === "workload.refuse" || action === "scim.refuse" ? [500, 4] : [130, 2];
+    const [many, rounds] =
+      action === "workload.refuse" || action === "scim.refuse" ? [500, 4] : [130, 2];
     const addresses = Array.from({ length: many }, (_, at) => `192.0.${at >> 8}.${at & 255}`);
     for (let round = 0; round < rounds; round++)
-      await Promise.all(addresses.map((address) => Promise.resolve(refuse(address)).catch(() => undefined)));
+      await Promise.all(
+        addresses.map((address) => Promise.resolve(refuse(address)).catch(() => undefined)),
+      );
     const find = () => sql<{ details: { count?: number } }[]>`
       select details from audit_event where action = ${action}`;
     const first = (await find()).length;

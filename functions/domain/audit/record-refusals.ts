@@ -42,7 +42,11 @@ export const recordRefusals = async (
   const { action } = first;
   const entries = [first, ...more];
   const addressKeys = [...new Set(entries.map(({ origin }) => addressKey(origin.remoteAddress)))];
-  let { known, counts } = await findRefusalKeys(tx, { action, minuteStartedAt, addressKeys }, countsPerMinuteMax);
+  let { known, counts } = await findRefusalKeys(
+    tx,
+    { action, minuteStartedAt, addressKeys },
+    countsPerMinuteMax,
+  );
   const rows = new Map<string, { row: RefusalCountRow; entry: RefusalEntry }>();
   for (const entry of entries) {
     const { reasonCode, target, origin, about = target.id } = entry;
@@ -51,10 +55,19 @@ export const recordRefusals = async (
       known.add(refusalKeyText(own));
       counts += 1;
     }
-    const key = known.has(refusalKeyText(own)) ? own : { ...own, addressKey: otherAddresses, targetId: "" };
+    const key = known.has(refusalKeyText(own))
+      ? own
+      : { ...own, addressKey: otherAddresses, targetId: "" };
     const found = rows.get(refusalKeyText(key));
     const refusals = (found?.row.refusals ?? 0) + 1;
-    const row = { ...key, action, minuteStartedAt, targetType: target.type, refusals, lastAt: new Date(now) };
+    const row = {
+      ...key,
+      action,
+      minuteStartedAt,
+      targetType: target.type,
+      refusals,
+      lastAt: new Date(now),
+    };
     rows.set(refusalKeyText(key), { row, entry: found?.entry ?? entry });
   }
   const begun = await addRefusalCounts(
@@ -74,7 +87,10 @@ export const recordRefusals = async (
 export type RecordRefusal = (entry: RefusalEntry) => Promise<void>;
 
 /** Creates the record of refusals of one action. */
-export const createRecordRefusal = ({ db, ...needs }: RefusalCore & Pick<Core, "db">): RecordRefusal => {
+export const createRecordRefusal = ({
+  db,
+  ...needs
+}: RefusalCore & Pick<Core, "db">): RecordRefusal => {
   let refusals = 0;
   return groupTransactions<RefusalEntry, void>(db, {
     run: async (tx, entries) => {

@@ -49,17 +49,20 @@ export const recordSignIn = async (
   const origin = { requestId, remoteAddress: signIn.remoteAddress };
   const entry = { action: "operator.sign_in", outcome: signIn.outcome, origin } as const;
   if (signIn.outcome === "success") {
-    if (caller === null) throw new Problem("forbidden", { detail: "Report a success with the person's bridge token" });
+    if (caller === null)
+      throw new Problem("forbidden", { detail: "Report a success with the person's bridge token" });
     const { userId } = caller;
     const target = { type: "person", id: userId };
     const { session } = signIn;
     await db.transaction(async (tx) => {
       await recordAudit(tx, { clock, entropy }, { ...entry, actor: operatorActor(caller), target });
-      if (session !== null) await beginWebSession(tx, { clock, entropy }, { ...session, userId }, origin);
+      if (session !== null)
+        await beginWebSession(tx, { clock, entropy }, { ...session, userId }, origin);
     });
     return;
   }
-  if (caller !== null) throw new Problem("forbidden", { detail: "Report a failure with web's own bridge token" });
+  if (caller !== null)
+    throw new Problem("forbidden", { detail: "Report a failure with web's own bridge token" });
   const { userId, subject, reasonCode } = signIn;
   await db.transaction((tx) =>
     recordRefusals(tx, { clock, entropy }, [
@@ -90,5 +93,10 @@ const beginWebSession = async (
   const now = new Date(core.clock.now());
   await insertWebSession(tx, session, now);
   if (providerSessionId !== null && (await isProviderSessionEnded(tx, providerSessionId, now)))
-    await endWebSession(tx, core, { ...session, sessionId }, { actor: sessionEnders.identityProvider, origin });
+    await endWebSession(
+      tx,
+      core,
+      { ...session, sessionId },
+      { actor: sessionEnders.identityProvider, origin },
+    );
 };

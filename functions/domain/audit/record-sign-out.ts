@@ -1,6 +1,9 @@
 import type { Core } from "../../core.ts";
 import type { Executor } from "../../store/database/database.ts";
-import { countSessionsOfWebSession, insertEndedWebSession } from "../../store/operator-session/operator-sessions.ts";
+import {
+  countSessionsOfWebSession,
+  insertEndedWebSession,
+} from "../../store/operator-session/operator-sessions.ts";
 import { type Actor, type Origin, recordAudit } from "./audit-log.ts";
 
 /** The session at web that ends. */
@@ -45,5 +48,8 @@ export const recordSignOut = async (
   { requestId }: Pick<Origin, "requestId">,
 ): Promise<void> =>
   db.transaction((tx) =>
-    endWebSession(tx, core, session, { actor: sessionEnders.web, origin: { requestId, remoteAddress } }),
+    endWebSession(tx, core, session, {
+      actor: sessionEnders.web,
+      origin: { requestId, remoteAddress },
+    }),
   );

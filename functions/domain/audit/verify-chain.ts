@@ -12,7 +12,13 @@ import {
   updateVerification,
 } from "../../store/audit/audit.ts";
 import type { Executor } from "../../store/database/database.ts";
-import { type ChainFault, type ChainPosition, chainStart, checkLinks, type Digests } from "./chain.ts";
+import {
+  type ChainFault,
+  type ChainPosition,
+  chainStart,
+  checkLinks,
+  type Digests,
+} from "./chain.ts";
 
 /** Links that one call recomputes at most: some 100 ms of work. */
 const linksMax = 2000;
@@ -50,7 +56,10 @@ export const verifyChain = ({
       ...(isPassFinished ? { passSeq: position.seq, passHash: position.hash } : {}),
     };
     if (fault !== null) return stopAt(tx, extended, fault, checked);
-    const pass = await continuePass(tx, cryptography, extended, { now, linksMax: linksMax - checked });
+    const pass = await continuePass(tx, cryptography, extended, {
+      now,
+      linksMax: linksMax - checked,
+    });
     if (pass.fault !== null) return stopAt(tx, extended, pass.fault, checked + pass.checked);
     if (checked + pass.checked === 0) return undefined;
     await updateVerification(tx, pass.state);
@@ -69,14 +78,22 @@ const firstState = (now: Date): AuditVerificationRow => ({
 });
 
 /** Returns the fault of a chain that no longer has the last verified link: its end was removed, or all of it written anew. */
-const findRewritten = async (db: Executor, { seq, hash }: ChainPosition): Promise<ChainFault | null> => {
+const findRewritten = async (
+  db: Executor,
+  { seq, hash }: ChainPosition,
+): Promise<ChainFault | null> => {
   if (seq === chainStart.seq) return null;
   const link = await findLink(db, seq);
   if (link === undefined) return { kind: "gap", seq };
   return equalBytes(link.hash, hash) ? null : { kind: "chain_broken", seq };
 };
 
-const checkAfter = async (db: Executor, digests: Digests, position: ChainPosition, limit: number) => {
+const checkAfter = async (
+  db: Executor,
+  digests: Digests,
+  position: ChainPosition,
+  limit: number,
+) => {
   const links = limit === 0 ? [] : await findLinksAfter(db, position.seq, limit);
   const checked = await checkLinks(digests, { seq: position.seq, hash: position.hash }, links);
   return { ...checked, checked: links.length };
@@ -92,11 +109,22 @@ const continuePass = async (
   const isFinished = state.passSeq >= state.seq;
   if (isFinished && now.getTime() - state.passStartedAt.getTime() < passIntervalMs)
     return { checked: 0, fault: null, state };
-  const at = isFinished ? { ...state, passSeq: chainStart.seq, passHash: chainStart.hash, passStartedAt: now } : state;
+  const at = isFinished
+    ? { ...state, passSeq: chainStart.seq, passHash: chainStart.hash, passStartedAt: now }
+    : state;
   const left = Math.min(limit, state.seq - at.passSeq);
-  const { fault, checked, seq, hash } = await checkAfter(db, digests, { seq: at.passSeq, hash: at.passHash }, left);
+  const { fault, checked, seq, hash } = await checkAfter(
+    db,
+    digests,
+    { seq: at.passSeq, hash: at.passHash },
+    left,
+  );
   const moved = { ...at, passSeq: seq, passHash: hash };
-  return { checked, fault, state: seq < state.seq ? moved : { ...moved, checkedSince: at.passStartedAt } };
+  return {
+    checked,
+    fault,
+    state: seq < state.seq ? moved : { ...moved, checkedSince: at.passStartedAt },
+  };
 };
 
 /** Stores a fault, and that nothing from it on is verified. */
@@ -109,7 +137,12 @@ const stopAt = async (
   const before = fault.seq - 1;
   const link = before < state.seq && before > 0 ? await findLink(db, before) : undefined;
   const position = before >= state.seq ? {} : { seq: before, hash: link?.hash ?? chainStart.hash };
-  await updateVerification(db, { ...state, ...position, faultKind: fault.kind, faultSeq: fault.seq });
+  await updateVerification(db, {
+    ...state,
+    ...position,
+    faultKind: fault.kind,
+    faultSeq: fault.seq,
+  });
   return { checked, fault };
 };
 

@@ -12,7 +12,11 @@ import { Problem } from "../../problems.ts";
 import type { ClientCertificate } from "../../signer/certificate.ts";
 import { hasAuditEventSince } from "../../store/audit/audit.ts";
 import { updateFirstUsed, updateReplaced } from "../../store/certificate/certificates.ts";
-import { lockIdentities, lockIdentityByName, updateAuthFailure } from "../../store/certificate/identities.ts";
+import {
+  lockIdentities,
+  lockIdentityByName,
+  updateAuthFailure,
+} from "../../store/certificate/identities.ts";
 import {
   inheritProofUses,
   type ProofAdmission,
@@ -24,7 +28,10 @@ import { limitLockWaits, planByIndex } from "../../store/database/execute-prepar
 import { type AuditEntry, type Origin, recordAudit } from "../audit/audit-log.ts";
 
 /** The parts of core that verify a proof. */
-export type ProveCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography" | "clientCertificates">;
+export type ProveCore = Pick<
+  Core,
+  "db" | "clock" | "entropy" | "cryptography" | "clientCertificates"
+>;
 
 /** The parts of core that admit a collector, or record why it was rejected. */
 export type AdmitCore = Pick<Core, "db" | "clock" | "entropy">;
@@ -72,13 +79,21 @@ const encoder = new TextEncoder();
  * `certificate_identity_invalid`, `certificate_unknown`, `clock_skew` or `proof_invalid`; records the last two as the identity's last
  * authentication failure.
  */
-export const proveCollector = async (core: ProveCore, presented: Presented): Promise<ProvenCollector> => {
+export const proveCollector = async (
+  core: ProveCore,
+  presented: Presented,
+): Promise<ProvenCollector> => {
   const { clock, cryptography } = core;
   const certificate = await verifyClientChain(core, presented.der);
   const sentAt = parseTimestamp(presented.sentAt);
-  if (sentAt === undefined || possibleTimes(clock).every((now) => Math.abs(now - sentAt) > clockSkewMsMax)) {
+  if (
+    sentAt === undefined ||
+    possibleTimes(clock).every((now) => Math.abs(now - sentAt) > clockSkewMsMax)
+  ) {
     await recordAuthFailure(core, { identity: certificate.identity, reason: "clock_skew" });
-    throw new Problem("clock_skew", { extensions: { server_time: new Date(clock.now()).toISOString() } });
+    throw new Problem("clock_skew", {
+      extensions: { server_time: new Date(clock.now()).toISOString() },
+    });
   }
   const payload = proofPayload({
     purpose: presented.purpose,
@@ -90,7 +105,10 @@ export const proveCollector = async (core: ProveCore, presented: Presented): Pro
   const signature = decodeProof(presented.proof);
   const { spki, proofAlgorithm: algorithm } = certificate;
   const data = encoder.encode(payload);
-  if (signature === undefined || !(await cryptography.verify({ spki, algorithm, data, signature }))) {
+  if (
+    signature === undefined ||
+    !(await cryptography.verify({ spki, algorithm, data, signature }))
+  ) {
     await recordAuthFailure(core, { identity: certificate.identity, reason: "proof_invalid" });
     throw new Problem("proof_invalid");
   }
@@ -104,8 +122,11 @@ export const verifyClientChain = async (
 ): Promise<ClientCertificate> => {
   const read = await clientCertificates.read(der);
   if (read.ok) return read.certificate;
-  const code = read.fault === "identity_invalid" ? "certificate_identity_invalid" : "certificate_unknown";
-  throw new Problem(code, { cause: new Error(`client certificate: ${read.identityFault ?? read.fault}`) });
+  const code =
+    read.fault === "identity_invalid" ? "certificate_identity_invalid" : "certificate_unknown";
+  throw new Problem(code, {
+    cause: new Error(`client certificate: ${read.identityFault ?? read.fault}`),
+  });
 };
 
 /** Returns the proof use by which the store admits a caller at `now`. */
@@ -129,7 +150,12 @@ export const admitProof = async (
   origin: Origin,
 ): Promise<AdmittedCollector> => {
   const now = core.clock.now();
-  return requireAdmitted(core, caller, await useProof(core.db, purpose, proofUseOf(caller, now), core.clock), origin);
+  return requireAdmitted(
+    core,
+    caller,
+    await useProof(core.db, purpose, proofUseOf(caller, now), core.clock),
+    origin,
+  );
 };
 
 /**
@@ -149,7 +175,8 @@ export const requireAdmitted = async (
   }
   switch (outcome) {
     case "stale_request": {
-      const lastSentAt = admission.lastSentAt === null ? null : new Date(admission.lastSentAt).toISOString();
+      const lastSentAt =
+        admission.lastSentAt === null ? null : new Date(admission.lastSentAt).toISOString();
       throw new Problem(outcome, { extensions: { last_sent_at: lastSentAt } });
     }
     case "rate_limited":
@@ -157,7 +184,12 @@ export const requireAdmitted = async (
     case "admitted":
       throw new Error("admitted without a certificate");
     default: {
-      const failure = { identity, reason: outcome, origin, ...(certificateId === null ? {} : { certificateId }) };
+      const failure = {
+        identity,
+        reason: outcome,
+        origin,
+        ...(certificateId === null ? {} : { certificateId }),
+      };
       await recordAuthFailure(core, failure);
       throw new Problem(outcome, { kind: "unauthenticated" });
     }

@@ -37,7 +37,11 @@ export const revokeIdentity = async (
     if (identity.revokedAt !== null) return { identity, revokedCertificateIds: [] };
     const revokedAt = new Date(core.clock.now());
     await updateIdentityRevoked(tx, identityId, revokedAt);
-    const revokedCertificateIds = await updateIdentityCertificatesRevoked(tx, identityId, revokedAt);
+    const revokedCertificateIds = await updateIdentityCertificatesRevoked(
+      tx,
+      identityId,
+      revokedAt,
+    );
     await recordOperatorAction(tx, core, operator, origin, {
       action: "identity.revoke",
       target: { type: "collector_identity", id: identityId },
@@ -76,7 +80,8 @@ export const revokeCertificate = async (
     }
     const others = await findActiveCertificates(tx, before.identityId, revokedAt);
     return {
-      certificate: before.status === "revoked" ? before : { ...before, status: "revoked", revokedAt },
+      certificate:
+        before.status === "revoked" ? before : { ...before, status: "revoked", revokedAt },
       otherActiveCertificateIds: others.map((row) => row.id),
     };
   });

@@ -24,7 +24,8 @@ export const nudgeHost = async (
   core.db.transaction(async (tx) => {
     const identity = await lockIdentity(tx, identityId);
     if (identity === undefined) throw new Problem("not_found");
-    if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
+    if (identity.revokedAt !== null)
+      throw new Problem("conflict", { detail: "The identity is revoked" });
     if (action === "renew_now") await updateRenewalDue(tx, identityId, new Date(core.clock.now()));
     await notifyHosts(tx, { action, identityIds: [identityId], spreadMs: 0 });
     await recordOperatorAction(tx, core, operator, origin, {

@@ -5,7 +5,12 @@ import type { RenewRequest } from "../../../proto/management/renew.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
-import { type IssuedCertificate, type Signer, SignerFault, type SigningRequest } from "../../signer/signer.ts";
+import {
+  type IssuedCertificate,
+  type Signer,
+  SignerFault,
+  type SigningRequest,
+} from "../../signer/signer.ts";
 import {
   type CertificateRow,
   findCertificate,
@@ -24,11 +29,18 @@ import {
 import type { Executor } from "../../store/database/database.ts";
 import { findPolicy } from "../../store/enrollment/policies.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
-import { type AdmittedCollector, admitProof, auditRefusal, type ProvenCollector } from "./authenticate.ts";
+import {
+  type AdmittedCollector,
+  admitProof,
+  auditRefusal,
+  type ProvenCollector,
+} from "./authenticate.ts";
 import { type Issued, issuedBefore, issuedRow } from "./issued.ts";
 
 /** The parts of core that renewal uses. */
-export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> & { signer: Signer };
+export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> & {
+  signer: Signer;
+};
 
 /**
  * Renews the presented certificate (docs/api.md): admit, sign outside any transaction, record. The presented certificate stays active
@@ -52,14 +64,23 @@ export const renew = async (
 
   const identity = await findIdentity(db, presented.identityId);
   const successor = await findUnusedSuccessor(db, presented.certificateId);
-  if (identity && successor && isSameKey(successor, spkiSha256)) return { identity, certificate: successor };
+  if (identity && successor && isSameKey(successor, spkiSha256))
+    return { identity, certificate: successor };
 
   const policy = identity && (await findPolicy(db, identity.policyId));
-  if (identity === undefined || policy === undefined) throw new Error("an identity without its policy");
+  if (identity === undefined || policy === undefined)
+    throw new Error("an identity without its policy");
   const issuedAt = clock.now();
   const serial = entropy.bytes(16);
   const { certificateTtlSeconds: ttlSeconds } = policy;
-  const request = { csrPem: body.csr_pem, spki: csr.spki, identity: csr.identity, ttlSeconds, serial, now: issuedAt };
+  const request = {
+    csrPem: body.csr_pem,
+    spki: csr.spki,
+    identity: csr.identity,
+    ttlSeconds,
+    serial,
+    now: issuedAt,
+  };
   try {
     await checkRate(
       db,
@@ -68,7 +89,9 @@ export const renew = async (
       clock.now(),
     );
     const issued = await sign(signer, request);
-    return await db.transaction((tx) => record(tx, core, { presented, spkiSha256, issued, issuedAt, body, origin }));
+    return await db.transaction((tx) =>
+      record(tx, core, { presented, spkiSha256, issued, issuedAt, body, origin }),
+    );
   } catch (error) {
     if (error instanceof Problem && error.code === "rate_limited") {
       const target = { type: "collector_identity", id: identity.id };
@@ -99,12 +122,18 @@ const checkRate = async (
   identityId: string,
   now: number,
 ): Promise<void> => {
-  const window = { since: new Date(now - hourMs), until: new Date(now + clockToleranceMs), limit: hourCountMax };
+  const window = {
+    since: new Date(now - hourMs),
+    until: new Date(now + clockToleranceMs),
+    limit: hourCountMax,
+  };
   const times = await listRenewalTimes(db, identityId, window);
-  const freeAt = (countMax: number, windowMs: number) => (times[countMax - 1]?.getTime() ?? -windowMs) + windowMs;
+  const freeAt = (countMax: number, windowMs: number) =>
+    (times[countMax - 1]?.getTime() ?? -windowMs) + windowMs;
   const earlyAt = Math.min(freeAt(hourCountMax, hourMs), renewAfter?.getTime() ?? now);
   const waitMs = Math.max(freeAt(minuteCountMax, minuteMs), earlyAt) - now;
-  if (waitMs > 0) throw new Problem("rate_limited", { retryAfterSeconds: Math.ceil(waitMs / 1000) });
+  if (waitMs > 0)
+    throw new Problem("rate_limited", { retryAfterSeconds: Math.ceil(waitMs / 1000) });
 };
 
 /** Turns any failure of the signer into a `SignerFault`. */
@@ -112,13 +141,20 @@ const sign = async (signer: Signer, request: SigningRequest): Promise<IssuedCert
   try {
     return await signer.sign(request);
   } catch (cause) {
-    throw cause instanceof SignerFault ? cause : new SignerFault("the signer failed; see the log", { cause });
+    throw cause instanceof SignerFault
+      ? cause
+      : new SignerFault("the signer failed; see the log", { cause });
   }
 };
 
 const recordSignerFault = (
   core: RenewCore,
-  failed: { identity: IdentityRow; presented: AdmittedCollector; fault: SignerFault; origin: Origin },
+  failed: {
+    identity: IdentityRow;
+    presented: AdmittedCollector;
+    fault: SignerFault;
+    origin: Origin;
+  },
 ): Promise<void> => {
   const { identity, presented, fault, origin } = failed;
   return core.db.transaction((tx) =>
@@ -155,7 +191,8 @@ const record = async (
   const identity = await lockIdentity(tx, presented.identityId);
   const predecessor = await lockCertificate(tx, presented.certificateId);
   if (identity === undefined || predecessor === undefined) throw new Problem("certificate_unknown");
-  if (identity.revokedAt !== null) throw new Problem("identity_revoked", { kind: "unauthenticated" });
+  if (identity.revokedAt !== null)
+    throw new Problem("identity_revoked", { kind: "unauthenticated" });
   if (predecessor.status === "revoked") throw new Problem("certificate_revoked");
   if (predecessor.status === "replaced") throw new Problem("certificate_replaced");
   const unused = await findUnusedSuccessor(tx, predecessor.id);

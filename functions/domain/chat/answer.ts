@@ -58,7 +58,9 @@ export const createAnswers = (core: Needs, chat: Chat) => {
     { origin, signal }: { origin: Origin; signal: AbortSignal },
   ): Promise<Answer> => {
     if (new TextEncoder().encode(question.content).length > messageBytesMax)
-      throw new Problem("payload_too_large", { detail: `A message is at most ${messageBytesMax} bytes` });
+      throw new Problem("payload_too_large", {
+        detail: `A message is at most ${messageBytesMax} bytes`,
+      });
     if (chat.stopping.aborted) throw new Problem("shutting_down");
     const releasePerson = ofPerson(operator.userId);
     const releaseCore = releasePerson && ofCore("");
@@ -107,13 +109,16 @@ const startTurn = async (start: {
     channel.drop();
     open();
   };
-  const after = (ms: number, run: () => void): void => void clock.sleep(ms, ended.signal).then(run, () => undefined);
+  const after = (ms: number, run: () => void): void =>
+    void clock.sleep(ms, ended.signal).then(run, () => undefined);
   const whenAborted = (source: AbortSignal, run: () => void): void => {
     if (source.aborted) run();
     else source.addEventListener("abort", run, { once: true, signal: ended.signal });
   };
   after(openMs, open);
-  after(turnMs, () => abort.abort(new Problem("inference_failed", { detail: "The answer took longer than 60 s" })));
+  after(turnMs, () =>
+    abort.abort(new Problem("inference_failed", { detail: "The answer took longer than 60 s" })),
+  );
   whenAborted(signal, stop);
   whenAborted(chat.stopping, () => abort.abort(new Problem("shutting_down")));
 
@@ -151,18 +156,31 @@ const startTurn = async (start: {
     } catch (cause) {
       error ??= cause;
     }
-    const outcome = error === null ? end.status : error instanceof Problem ? error.code : "internal";
+    const outcome =
+      error === null ? end.status : error instanceof Problem ? error.code : "internal";
     observe.chatTurn(outcome);
     const seconds = (clock.monotonic() - startedAt) / 1000;
-    log.info({ session_id: turn.sessionId, message_id: turn.id, outcome, seconds }, "chat turn ended");
-    if (error === null) await channel.write({ event: "done", data: { message_id: turn.id, status: end.status } });
+    log.info(
+      { session_id: turn.sessionId, message_id: turn.id, outcome, seconds },
+      "chat turn ended",
+    );
+    if (error === null)
+      await channel.write({ event: "done", data: { message_id: turn.id, status: end.status } });
     else if (isOpen) await channel.write({ event: "failed", error });
     else opened.reject(error);
     channel.end();
     open();
   };
   const { userId } = start.operator;
-  keepLease({ core, turn, userId, draft, exclusive, ended: ended.signal, lost: (reason) => abort.abort(reason) });
+  keepLease({
+    core,
+    turn,
+    userId,
+    draft,
+    exclusive,
+    ended: ended.signal,
+    lost: (reason) => abort.abort(reason),
+  });
   const finished = run().finally(release);
   // `run` throws nothing that its caller could act on.
   finished.catch(() => undefined);

@@ -5,7 +5,11 @@ import { cutText } from "../../../proto/management/text.ts";
 import type { Core } from "../../core.ts";
 import type { InferenceMessage } from "../../inference/inference.ts";
 import { Problem } from "../../problems.ts";
-import { insertChatMessages, listNewestChatMessages, sizeOfChatMessages } from "../../store/chat/messages.ts";
+import {
+  insertChatMessages,
+  listNewestChatMessages,
+  sizeOfChatMessages,
+} from "../../store/chat/messages.ts";
 import { leaseTurn, lockChatSession, updateChatSession } from "../../store/chat/sessions.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";
@@ -49,11 +53,15 @@ export const beginTurn = (
     await requireReceiptKey(tx, needs);
     if (session.turnId !== null) {
       if (!session.turnExpired)
-        throw new Problem("conflict", { detail: "An answer is being written in this conversation" });
+        throw new Problem("conflict", {
+          detail: "An answer is being written in this conversation",
+        });
       await closeTurn(tx, needs, session, { status: "aborted" });
     }
     if (session.messageCount >= 2 * turnsMax)
-      throw new Problem("conflict", { detail: `The conversation has ${turnsMax} questions: begin another one` });
+      throw new Problem("conflict", {
+        detail: `The conversation has ${turnsMax} questions: begin another one`,
+      });
     if ((await sizeOfChatMessages(tx, sessionId)) > conversationBytesMax)
       throw new Problem("conflict", { detail: "The conversation is full: begin another one" });
     const earlier = await listNewestChatMessages(tx, sessionId, historyMessages);
@@ -88,7 +96,8 @@ export const beginTurn = (
     await updateChatSession(tx, sessionId, {
       updatedAt: now,
       messageCount: session.messageCount + 2,
-      title: session.title ?? (cutText(content.trim().replaceAll(/\s+/g, " "), titleCharacters) || null),
+      title:
+        session.title ?? (cutText(content.trim().replaceAll(/\s+/g, " "), titleCharacters) || null),
     });
     await leaseTurn(tx, sessionId, answerId);
     return {

@@ -3,10 +3,20 @@ import { type MessagePart, type MessageStatus, messageText } from "../../../prot
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findChatMessage, updateChatMessage } from "../../store/chat/messages.ts";
-import { findExpiredTurns, type LockedChatSession, lockChatSession, releaseTurn } from "../../store/chat/sessions.ts";
+import {
+  findExpiredTurns,
+  type LockedChatSession,
+  lockChatSession,
+  releaseTurn,
+} from "../../store/chat/sessions.ts";
 import type { Executor } from "../../store/database/database.ts";
 import type { Chat } from "./chat.ts";
-import { appendReceipts, type ChainNeeds, type ReceiptEntry, requireReceiptKey } from "./receipts.ts";
+import {
+  appendReceipts,
+  type ChainNeeds,
+  type ReceiptEntry,
+  requireReceiptKey,
+} from "./receipts.ts";
 
 /** How a turn ended. */
 export type TurnOutcome = Exclude<MessageStatus, "answering">;
@@ -22,7 +32,8 @@ export const closeTurn = async (
   { status, parts }: { status: TurnOutcome; parts?: readonly MessagePart[] },
 ): Promise<Receipt[]> => {
   const answer = session.turnId === null ? undefined : await findChatMessage(tx, session.turnId);
-  if (answer === undefined) throw new Problem("conflict", { detail: "The conversation has no open turn" });
+  if (answer === undefined)
+    throw new Problem("conflict", { detail: "The conversation has no open turn" });
   const tail: MessagePart[] = answer.tail === "" ? [] : [{ type: "text", text: answer.tail }];
   const whole = [...(parts ?? [...answer.parts, ...tail])];
   await updateChatMessage(tx, answer.id, { status, parts: whole, tail: "" });
@@ -33,7 +44,12 @@ export const closeTurn = async (
     payload: { message_id: answer.id, provider: provider ?? "", model: model ?? "", text },
   };
   const closing: ReceiptEntry = { kind: "closing", payload: { message_id: answer.id, status } };
-  const receipts = await appendReceipts(tx, needs, session, text === "" ? [closing] : [answered, closing]);
+  const receipts = await appendReceipts(
+    tx,
+    needs,
+    session,
+    text === "" ? [closing] : [answered, closing],
+  );
   await releaseTurn(tx, session.id);
   session.turnId = null;
   return receipts;

@@ -28,11 +28,26 @@ export const createConversation = async (
   title: string | null,
 ): Promise<ChatSessionRow> => {
   if ((await countChatSessions(db, operator.userId)) >= conversationsMax)
-    throw new Problem("conflict", { detail: `You have ${conversationsMax} conversations: delete one first` });
+    throw new Problem("conflict", {
+      detail: `You have ${conversationsMax} conversations: delete one first`,
+    });
   const now = new Date(clock.now());
-  const row = { id: uuidv7({ clock, entropy }), userId: operator.userId, title, createdAt: now, updatedAt: now };
+  const row = {
+    id: uuidv7({ clock, entropy }),
+    userId: operator.userId,
+    title,
+    createdAt: now,
+    updatedAt: now,
+  };
   await insertChatSession(db, row);
-  return { ...row, messageCount: 0, receiptCount: 0, lastReceiptSha256: null, turnId: null, turnExpiresAt: null };
+  return {
+    ...row,
+    messageCount: 0,
+    receiptCount: 0,
+    lastReceiptSha256: null,
+    turnId: null,
+    turnExpiresAt: null,
+  };
 };
 
 /** Returns one page of the operator's conversations, the last used first. */
@@ -82,6 +97,11 @@ export const renameConversation = async (
 };
 
 /** Deletes a conversation of the operator with its receipts; an answer that is being written ends. Throws 404 `not_found`. */
-export const deleteConversation = async ({ db }: Pick<Needs, "db">, operator: Operator, id: string): Promise<void> => {
-  if (!(await deleteChatSession(db, { id, userId: operator.userId }))) throw new Problem("not_found");
+export const deleteConversation = async (
+  { db }: Pick<Needs, "db">,
+  operator: Operator,
+  id: string,
+): Promise<void> => {
+  if (!(await deleteChatSession(db, { id, userId: operator.userId })))
+    throw new Problem("not_found");
 };

@@ -47,7 +47,9 @@ export const keepLease = ({
   const keep = async (): Promise<void> => {
     for (;;) {
       await clock.sleep(renewMs, ended);
-      await exclusive(renew).catch((err: unknown) => log.warn({ err }, "the lease of a chat turn was not renewed"));
+      await exclusive(renew).catch((err: unknown) =>
+        log.warn({ err }, "the lease of a chat turn was not renewed"),
+      );
     }
   };
   keep().catch(() => undefined);

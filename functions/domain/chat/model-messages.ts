@@ -46,21 +46,27 @@ const answerMessages = (
   parts: readonly MessagePart[],
   shortened: (result: ToolResult) => ToolResult,
 ): InferenceMessage[] => {
-  const answered = new Set(parts.flatMap((part) => (part.type === "tool_result" ? [part.call_id] : [])));
+  const answered = new Set(
+    parts.flatMap((part) => (part.type === "tool_result" ? [part.call_id] : [])),
+  );
   const messages: InferenceMessage[] = [];
   for (const part of parts) {
     const last = messages.at(-1);
     if (part.type === "tool_result") {
       const { call_id: callId, name, result } = part;
       const given = { callId, name, result: shortened(result) };
-      if (last?.role === "tool") messages[messages.length - 1] = { role: "tool", results: [...last.results, given] };
+      if (last?.role === "tool")
+        messages[messages.length - 1] = { role: "tool", results: [...last.results, given] };
       else messages.push({ role: "tool", results: [given] });
       continue;
     }
     if (part.type === "tool_call" && !answered.has(part.call_id)) continue;
     const said =
-      part.type === "text" ? part : { type: part.type, callId: part.call_id, name: part.name, input: part.input };
-    if (last?.role === "assistant") messages[messages.length - 1] = { role: "assistant", parts: [...last.parts, said] };
+      part.type === "text"
+        ? part
+        : { type: part.type, callId: part.call_id, name: part.name, input: part.input };
+    if (last?.role === "assistant")
+      messages[messages.length - 1] = { role: "assistant", parts: [...last.parts, said] };
     else messages.push({ role: "assistant", parts: [said] });
   }
   return messages;

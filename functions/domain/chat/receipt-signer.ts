@@ -6,7 +6,9 @@ import type { ReceiptSigner } from "./chat.ts";
  * Creates the signer of a key in PEM, or of a new key that this process alone has. Throws `TypeError` for anything but an unencrypted
  * Ed25519 key in PKCS#8, with a message that quotes nothing.
  */
-export const createReceiptSigner = async (configured: { pem: string; id: string } | null): Promise<ReceiptSigner> => {
+export const createReceiptSigner = async (
+  configured: { pem: string; id: string } | null,
+): Promise<ReceiptSigner> => {
   const privateKey = configured === null ? await generateKey() : await importKey(configured.pem);
   const { x = "" } = await crypto.subtle.exportKey("jwk", privateKey);
   const key = { kty: "OKP", crv: "Ed25519", x, use: "sig", alg: "EdDSA" } as const;

@@ -1,6 +1,16 @@
 import type { Clock } from "../../../kit/clock.ts";
-import type { Receipt, ReceiptFile, ReceiptKey, ReceiptPayloads } from "../../../proto/chat/receipt.ts";
-import { canonicalSha256, noReceiptSha256, signedBytes, toBase64url } from "../../../proto/chat/receipt-chain.ts";
+import type {
+  Receipt,
+  ReceiptFile,
+  ReceiptKey,
+  ReceiptPayloads,
+} from "../../../proto/chat/receipt.ts";
+import {
+  canonicalSha256,
+  noReceiptSha256,
+  signedBytes,
+  toBase64url,
+} from "../../../proto/chat/receipt-chain.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
@@ -10,7 +20,11 @@ import {
   listChatReceiptKeys,
   listChatReceipts,
 } from "../../store/chat/receipts.ts";
-import { findChatSession, type LockedChatSession, updateChatSession } from "../../store/chat/sessions.ts";
+import {
+  findChatSession,
+  type LockedChatSession,
+  updateChatSession,
+} from "../../store/chat/sessions.ts";
 import type { Executor } from "../../store/database/database.ts";
 import type { ReceiptSigner } from "./chat.ts";
 
@@ -18,7 +32,9 @@ import type { ReceiptSigner } from "./chat.ts";
 export type ReceiptEntry = {
   [Kind in keyof ReceiptPayloads]: {
     kind: Kind;
-    payload: Kind extends "closing" ? Omit<ReceiptPayloads["closing"], "length"> : ReceiptPayloads[Kind];
+    payload: Kind extends "closing"
+      ? Omit<ReceiptPayloads["closing"], "length">
+      : ReceiptPayloads[Kind];
   };
 }[keyof ReceiptPayloads];
 
@@ -51,7 +67,10 @@ export const appendReceipts = async (
       key_id: signer.key.kid,
       ...length,
     };
-    const receipt: Receipt = { ...unsigned, signature: toBase64url(await signer.sign(signedBytes(unsigned))) };
+    const receipt: Receipt = {
+      ...unsigned,
+      signature: toBase64url(await signer.sign(signedBytes(unsigned))),
+    };
     receipts.push(receipt);
     rows.push({ sessionId: session.id, seq, receipt, payload });
     session.receiptCount = seq;
@@ -67,16 +86,26 @@ export const appendReceipts = async (
  * Stores the public key of a signer, so that receipts verify after it is replaced. Returns false when its id belongs to another key:
  * nothing may be signed then.
  */
-export const keepReceiptKey = async (db: Executor, { signer, clock }: ChainNeeds): Promise<boolean> => {
+export const keepReceiptKey = async (
+  db: Executor,
+  { signer, clock }: ChainNeeds,
+): Promise<boolean> => {
   const { kid, x, svc_ephemeral: ephemeral = false } = signer.key;
-  const kept = await keepChatReceiptKey(db, { keyId: kid, x, ephemeral, createdAt: new Date(clock.now()) });
+  const kept = await keepChatReceiptKey(db, {
+    keyId: kid,
+    x,
+    ephemeral,
+    createdAt: new Date(clock.now()),
+  });
   return kept.x === x;
 };
 
 /** Throws `internal` when the id of the signer's key belongs to another key. */
 export const requireReceiptKey = async (db: Executor, needs: ChainNeeds): Promise<void> => {
   if (!(await keepReceiptKey(db, needs)))
-    throw new Problem("internal", { cause: new Error("the id of the receipt key belongs to another key") });
+    throw new Problem("internal", {
+      cause: new Error("the id of the receipt key belongs to another key"),
+    });
 };
 
 const keyOf = ({ keyId, x, ephemeral }: ChatReceiptKeyRow): ReceiptKey => ({
@@ -90,7 +119,10 @@ const keyOf = ({ keyId, x, ephemeral }: ChatReceiptKeyRow): ReceiptKey => ({
 });
 
 /** Returns every public key that ever signed, and the one that signs now. */
-export const browseReceiptKeys = async ({ db, clock }: Pick<Core, "db" | "clock">, signer: ReceiptSigner) => {
+export const browseReceiptKeys = async (
+  { db, clock }: Pick<Core, "db" | "clock">,
+  signer: ReceiptSigner,
+) => {
   await requireReceiptKey(db, { signer, clock });
   return (await listChatReceiptKeys(db)).map(keyOf);
 };
@@ -114,9 +146,14 @@ export const readReceipts = async (
         read_at: new Date(clock.now()).toISOString(),
         key_id: signer.key.kid,
       };
-      const head = { ...unsigned, signature: toBase64url(await signer.sign(signedBytes(unsigned))) };
+      const head = {
+        ...unsigned,
+        signature: toBase64url(await signer.sign(signedBytes(unsigned))),
+      };
       const named = new Set([head.key_id, ...rows.map(({ receipt }) => receipt.key_id)]);
-      const keys = (await listChatReceiptKeys(tx)).filter(({ keyId }) => named.has(keyId)).map(keyOf);
+      const keys = (await listChatReceiptKeys(tx))
+        .filter(({ keyId }) => named.has(keyId))
+        .map(keyOf);
       const items = rows.map(({ receipt, payload }) => ({ ...receipt, payload }));
       return { format: "svc.chat-receipts.v1", session_id: session.id, head, keys, items };
     },

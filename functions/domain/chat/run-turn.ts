@@ -69,13 +69,19 @@ export const runTurn = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft): 
     const offered = sql !== null && round < toolRoundsMax;
     const calls = await runRound(needs, turn, draft, offered);
     if (!offered || calls.length === 0) break;
-    for (const [at, call] of calls.entries()) await runCall({ ...needs, sql }, turn, draft, { call, at });
+    for (const [at, call] of calls.entries())
+      await runCall({ ...needs, sql }, turn, draft, { call, at });
   }
   if (!draft.parts.some((part) => part.type === "text" && part.text.trim() !== ""))
     throw new Problem("inference_failed", { detail: "The model gave no answer" });
 };
 
-const runRound = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft, offered: boolean): Promise<ToolCall[]> => {
+const runRound = async (
+  needs: TurnNeeds,
+  turn: BegunTurn,
+  draft: Draft,
+  offered: boolean,
+): Promise<ToolCall[]> => {
   const { chat, emit, signal } = needs;
   const clean = createTextCleaner();
   const calls: ToolCall[] = [];
@@ -94,10 +100,12 @@ const runRound = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft, offered
       if (draft.characters > answerCharactersMax)
         throw new Problem("inference_failed", { detail: "The model's answer is too long" });
       const last = draft.parts.at(-1);
-      if (last?.type === "text") draft.parts[draft.parts.length - 1] = { type: "text", text: last.text + text };
+      if (last?.type === "text")
+        draft.parts[draft.parts.length - 1] = { type: "text", text: last.text + text };
       else draft.parts.push({ type: "text", text });
       await emit({ event: "text_delta", data: { text } });
-    } else if (offered) calls.push(toolCallOf(needs.core, part, [...draft.parts, ...calls], calls.length));
+    } else if (offered)
+      calls.push(toolCallOf(needs.core, part, [...draft.parts, ...calls], calls.length));
   }
   for (const call of calls) {
     draft.parts.push(call);
@@ -117,10 +125,14 @@ const toolCallOf = (
   if (at === callsOfRoundMax)
     throw new Problem("inference_failed", { detail: "The model called too many tools at once" });
   if (JSON.stringify(input).length > inputBytesMax)
-    throw new Problem("inference_failed", { detail: "The model called a tool with too large an input" });
+    throw new Problem("inference_failed", {
+      detail: "The model called a tool with too large an input",
+    });
   const given = cleanText(callId);
-  const isFree = (id: string) => !before.some((part) => part.type === "tool_call" && part.call_id === id);
-  const id = given !== "" && given.length <= callIdLengthMax && isFree(given) ? given : uuidv7(core);
+  const isFree = (id: string) =>
+    !before.some((part) => part.type === "tool_call" && part.call_id === id);
+  const id =
+    given !== "" && given.length <= callIdLengthMax && isFree(given) ? given : uuidv7(core);
   try {
     return plainJson({ type: "tool_call", call_id: id, name, input });
   } catch (cause) {
@@ -154,7 +166,11 @@ const runCall = async (
     result = plainJson(await runWithin({ sql, signal }, call, { at, draft }));
   } catch (error) {
     core.observe.chatToolCall(name, signal.aborted ? "aborted" : "failed");
-    const entry = audit({ outcome: "failure", reasonCode: signal.aborted ? "aborted" : "failed", details: {} });
+    const entry = audit({
+      outcome: "failure",
+      reasonCode: signal.aborted ? "aborted" : "failed",
+      details: {},
+    });
     await needs.exclusive(() => core.db.transaction((tx) => recordAudit(tx, core, entry)));
     throw error;
   }
@@ -164,9 +180,16 @@ const runCall = async (
   const entry = audit({
     outcome: fault === null ? "success" : "failure",
     reasonCode: fault,
-    details: result.kind === "rows" ? { row_count: result.row_count, truncated: result.truncated } : {},
+    details:
+      result.kind === "rows" ? { row_count: result.row_count, truncated: result.truncated } : {},
   });
-  const receipt = await append(needs, turn, draft, { kind: "tool_result", payload: { ...named, result } }, entry);
+  const receipt = await append(
+    needs,
+    turn,
+    draft,
+    { kind: "tool_result", payload: { ...named, result } },
+    entry,
+  );
   await emit({ event: "tool_result", data: { call_id, name, result } });
   await emit(receipt);
 };
@@ -177,9 +200,15 @@ const runWithin = async (
   { at, draft }: { at: number; draft: Draft },
 ): Promise<ToolResult> => {
   if (at >= callsPerRoundMax)
-    return toolError("too_many_calls", `At most ${callsPerRoundMax} tool calls run at once: call again`);
+    return toolError(
+      "too_many_calls",
+      `At most ${callsPerRoundMax} tool calls run at once: call again`,
+    );
   if (draft.resultBytes > resultBytesMax)
-    return toolError("results_too_large", "The results of this answer are too large: answer from what you have");
+    return toolError(
+      "results_too_large",
+      "The results of this answer are too large: answer from what you have",
+    );
   const result = await runTool(sql, { name, input }, signal);
   signal.throwIfAborted();
   draft.resultBytes += JSON.stringify(result).length;
@@ -203,7 +232,9 @@ const append = (
 ): Promise<{ event: "receipt"; data: Receipt }> =>
   inOpenTurn(needs, turn, async (tx, session) => {
     const { core, chat } = needs;
-    const [data] = await appendReceipts(tx, { signer: chat.signer, clock: core.clock }, session, [entry]);
+    const [data] = await appendReceipts(tx, { signer: chat.signer, clock: core.clock }, session, [
+      entry,
+    ]);
     if (data === undefined) throw new Error("no receipt was appended");
     await updateChatMessage(tx, turn.id, { parts: draft.parts, tail: "" });
     if (audited) await recordAudit(tx, core, audited);

@@ -19,15 +19,20 @@ export const toolDefinitions: readonly InferenceTool[] = [
   },
   {
     name: "describe_table",
-    description: "Describes one table: its columns with types and units, and the rules that the columns follow.",
-    parameters: object({ name: { type: "string", description: "A name that list_tables returned" } }),
+    description:
+      "Describes one table: its columns with types and units, and the rules that the columns follow.",
+    parameters: object({
+      name: { type: "string", description: "A name that list_tables returned" },
+    }),
   },
   {
     name: "query_sql",
     description:
       "Runs one read-only PostgreSQL SELECT over these tables and returns at most 200 rows. Aggregate in SQL rather than reading many rows. " +
       "On an error, correct the statement and try again.",
-    parameters: object({ statement: { type: "string", description: "One SELECT, without a semicolon" } }),
+    parameters: object({
+      statement: { type: "string", description: "One SELECT, without a semicolon" },
+    }),
   },
 ];
 
@@ -54,4 +59,8 @@ export const runTool = async (
 };
 
 /** Returns a result that reports an error to the model. */
-export const toolError = (code: string, message: string): ToolResult => ({ kind: "error", code, message });
+export const toolError = (code: string, message: string): ToolResult => ({
+  kind: "error",
+  code,
+  message,
+});

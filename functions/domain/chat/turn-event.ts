@@ -1,7 +1,9 @@
 import type { ChatEvent } from "../../../proto/chat/events.ts";
 
 /** An event of a turn; `failed` becomes the event `error`. */
-export type TurnEvent = Exclude<ChatEvent, { event: "error" }> | { event: "failed"; error: unknown };
+export type TurnEvent =
+  | Exclude<ChatEvent, { event: "error" }>
+  | { event: "failed"; error: unknown };
 
 /** Events from a writer to one reader, in order. */
 export interface EventChannel {

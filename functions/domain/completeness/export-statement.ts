@@ -21,8 +21,18 @@ import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js
 import { decodePemBundle } from "../../../proto/pem.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { findHourAccounts, type HourAccount, hourKey } from "../../store/completeness/hour-facts.ts";
-import { findLogHead, findStatement, listChunks, listLogEntries, listLogHashes } from "../../store/completeness/log.ts";
+import {
+  findHourAccounts,
+  type HourAccount,
+  hourKey,
+} from "../../store/completeness/hour-facts.ts";
+import {
+  findLogHead,
+  findStatement,
+  listChunks,
+  listLogEntries,
+  listLogHashes,
+} from "../../store/completeness/log.ts";
 import { findRangeBlock, type RangeBlock } from "../../store/completeness/range-blocks.ts";
 import { findHostCertificate } from "../../store/ingest/accounts.ts";
 
@@ -47,7 +57,10 @@ const chunksOfRead = 8;
 const linesOfRead = 500;
 
 /** Writes the file of an hour's statement, part by part. Throws 404 `not_found` without a statement, or once its lines were dropped. */
-export async function* exportStatement(needs: Needs, order: StatementOrder): AsyncGenerator<string> {
+export async function* exportStatement(
+  needs: Needs,
+  order: StatementOrder,
+): AsyncGenerator<string> {
   const { db, codec } = needs;
   const statement = await findStatement(db, order.hour);
   const head = await findLogHead(db);
@@ -56,11 +69,14 @@ export async function* exportStatement(needs: Needs, order: StatementOrder): Asy
   const { id, entryIndex, lines } = statement;
   const [text = ""] = await listLogEntries(db, entryIndex, 1);
   const entry = parseEntry(text);
-  if (entry === undefined) throw new Error(`entry ${entryIndex} of the log of statements is damaged`);
+  if (entry === undefined)
+    throw new Error(`entry ${entryIndex} of the log of statements is damaged`);
   const { host } = order;
   // A host's lines need the hashes of all others.
   const scanned =
-    host !== undefined || lines <= provenLinesMax ? await scanLines(needs, { id, entry, host }) : undefined;
+    host !== undefined || lines <= provenLinesMax
+      ? await scanLines(needs, { id, entry, host })
+      : undefined;
   if (scanned !== undefined && scanned.hashes.length !== lines) throw noStatement();
   const lineProver = scanned && createProver(codec.digest, scanned.hashes);
   const prover = createProver(codec.digest, log);
@@ -77,7 +93,8 @@ export async function* exportStatement(needs: Needs, order: StatementOrder): Asy
   }
   const { since } = order;
   const isOlder = since !== undefined && since < head.size;
-  const note = head.note ?? `${formatCheckpoint({ origin: "unsigned", size: head.size, root: head.root })}\n`;
+  const note =
+    head.note ?? `${formatCheckpoint({ origin: "unsigned", size: head.size, root: head.root })}\n`;
   const [first = ""] = await listLogEntries(db, 0, 1);
   yield formatFileEnd({
     first: { entry: first, proof: prover.inclusion(0) },
@@ -89,7 +106,9 @@ export async function* exportStatement(needs: Needs, order: StatementOrder): Asy
 }
 
 const noStatement = () =>
-  new Problem("not_found", { detail: "There is no statement of this hour, or its lines were dropped" });
+  new Problem("not_found", {
+    detail: "There is no statement of this hour, or its lines were dropped",
+  });
 
 interface IndexedLine {
   index: number;
@@ -102,7 +121,10 @@ interface ReadStatement {
   entry: LogEntry;
 }
 
-async function* readLines({ db, codec }: Needs, { id, entry }: ReadStatement): AsyncGenerator<IndexedLine[]> {
+async function* readLines(
+  { db, codec }: Needs,
+  { id, entry }: ReadStatement,
+): AsyncGenerator<IndexedLine[]> {
   const decoder = new TextDecoder();
   for (let fromLine = 0; ; ) {
     const chunks = await listChunks(db, { id, fromLine, limit: chunksOfRead });
@@ -141,7 +163,8 @@ const scanLines = async (
       const reached = [...places].filter((place) => compareLines(read.line, place) >= 0);
       for (const place of reached) places.delete(place);
       if (before && reached.length > 0) wanted.add(before.index);
-      if (reached.length > 0 || read.line.host === host || before?.line.host === host) wanted.add(read.index);
+      if (reached.length > 0 || read.line.host === host || before?.line.host === host)
+        wanted.add(read.index);
       before = read;
     }
   if (before && places.size > 0) wanted.add(before.index);
@@ -160,9 +183,14 @@ const formatPage = async (
   const { db } = needs;
   const hourOf = (line: StatementLine): number => line.correctedMs ?? hour.getTime();
   // Lines of other hosts only show which host's is there.
-  const isOwn = ({ host: name, of }: StatementLine) => of !== null && (host === undefined || name === host);
-  const wanted = page.flatMap(({ line }) => (isOwn(line) ? [{ host: line.host, hourMs: hourOf(line) }] : []));
-  const accounts = withAccounts ? await findHourAccounts(db, wanted) : new Map<string, HourAccount[]>();
+  const isOwn = ({ host: name, of }: StatementLine) =>
+    of !== null && (host === undefined || name === host);
+  const wanted = page.flatMap(({ line }) =>
+    isOwn(line) ? [{ host: line.host, hourMs: hourOf(line) }] : [],
+  );
+  const accounts = withAccounts
+    ? await findHourAccounts(db, wanted)
+    : new Map<string, HourAccount[]>();
   let text = "";
   for (const { index, text: lineText, line } of page) {
     const found = accounts.get(hourKey({ host: line.host, hourMs: hourOf(line) })) ?? [];
@@ -179,7 +207,11 @@ const formatPage = async (
 
 const fileAccountOf = async (
   { db }: Needs,
-  { host, account, onBlock }: { host: string; account: HourAccount } & Pick<StatementOrder, "onBlock">,
+  {
+    host,
+    account,
+    onBlock,
+  }: { host: string; account: HourAccount } & Pick<StatementOrder, "onBlock">,
 ): Promise<FileAccount> => {
   const { queueId, rangeDigest, refused } = account;
   const body = Uint8Array.from(account.body);
@@ -188,7 +220,13 @@ const fileAccountOf = async (
   if (onBlock !== undefined && rangeDigest !== null && refused === null) {
     const { firstSequence, lastSequence } = fromBinary(AccountBodySchema, body);
     for (let from = firstSequence; from <= lastSequence; ) {
-      const range = { host, queueId, from, through: lastSequence, until: new Date(account.receivedMs) };
+      const range = {
+        host,
+        queueId,
+        from,
+        through: lastSequence,
+        until: new Date(account.receivedMs),
+      };
       const block = await findRangeBlock(db, range);
       if (block === undefined) break;
       await onBlock(queueId, block);
@@ -202,7 +240,11 @@ const fileAccountOf = async (
 /** Returns the certificate of an account's key, unless the file has it; empty if core has not issued it. */
 const certificateOf = async (
   { db }: Needs,
-  { host, account, certificates }: { host: string; account: HourAccount; certificates: Set<string> },
+  {
+    host,
+    account,
+    certificates,
+  }: { host: string; account: HourAccount; certificates: Set<string> },
 ): Promise<string> => {
   if (account.refused !== null) return "";
   const { certificateSha256 } = fromBinary(AccountBodySchema, account.body);

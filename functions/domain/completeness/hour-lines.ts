@@ -1,5 +1,9 @@
 import { hasDelivered } from "../../../proto/completeness/hour-state.ts";
-import { accountsPayload, lineOf, type StatementLine } from "../../../proto/completeness/statement-line.ts";
+import {
+  accountsPayload,
+  lineOf,
+  type StatementLine,
+} from "../../../proto/completeness/statement-line.ts";
 import type { Core } from "../../core.ts";
 import type { HostHour } from "../../store/completeness/hour-facts.ts";
 import { type HourRules, readHourStatuses } from "./hour-statuses.ts";
@@ -14,8 +18,12 @@ export const readHourLines = async (
   return decided.flatMap(({ host, hourMs, accounts, sums, status }) => {
     if (status === null) return [];
     const hasRecords = sums.xid !== null || sums.streamEnds.length > 0;
-    const delivered = rules.exports.flatMap((one) => (hasRecords && hasDelivered(sums, one) ? [one.name] : []));
+    const delivered = rules.exports.flatMap((one) =>
+      hasRecords && hasDelivered(sums, one) ? [one.name] : [],
+    );
     const of = accounts.length === 0 ? null : codec.digest(accountsPayload(accounts));
-    return [lineOf(status, sums, { host, correctedMs: areCorrections ? hourMs : null, delivered, of })];
+    return [
+      lineOf(status, sums, { host, correctedMs: areCorrections ? hourMs : null, delivered, of }),
+    ];
   });
 };

@@ -30,8 +30,13 @@ export interface HourRules {
 }
 
 /** Reads what decides on hours of all hosts now. */
-export const readHourRules = async (core: Pick<Core, "db" | "clock" | "config">): Promise<HourRules> => {
-  const [{ now, thresholds, outages }, exports] = await Promise.all([readCountingRules(core), listExports(core.db)]);
+export const readHourRules = async (
+  core: Pick<Core, "db" | "clock" | "config">,
+): Promise<HourRules> => {
+  const [{ now, thresholds, outages }, exports] = await Promise.all([
+    readCountingRules(core),
+    listExports(core.db),
+  ]);
   return {
     nowMs: now.getTime(),
     silentBeforeMs: countedBefore(now, thresholds.staleAfterSeconds, outages).getTime(),
@@ -65,7 +70,10 @@ export const readHourStatuses = async (
     const accounts = all.get(hourKey({ host, hourMs })) ?? [];
     const sums = sumHour(hourMs, accounts.map(factsOf));
     const isSilent = lastSeenMs === null || lastSeenMs < silentBeforeMs;
-    const status = stateOfHour({ ...times, hourMs, accounts: sums, outages, isSilent, exports }, nowMs);
+    const status = stateOfHour(
+      { ...times, hourMs, accounts: sums, outages, isSilent, exports },
+      nowMs,
+    );
     return [{ host, hourMs, accounts, sums, status }];
   });
 };

@@ -9,9 +9,13 @@ export interface LogSigner {
 }
 
 /** Creates the signer of a log from an Ed25519 key. Throws `TypeError` for another key. */
-export const createLogSigner = async (origin: string, signingKey: SigningKey): Promise<LogSigner> => {
+export const createLogSigner = async (
+  origin: string,
+  signingKey: SigningKey,
+): Promise<LogSigner> => {
   const parts = readPublicKey(signingKey.spki);
   if (parts?.algorithm !== "ed25519") throw new TypeError("must hold an Ed25519 key");
-  if (!isNoteKeyName(origin)) throw new TypeError("the origin of the log must have no spaces and no +");
+  if (!isNoteKeyName(origin))
+    throw new TypeError("the origin of the log must have no spaces and no +");
   return { key: await noteKeyOf(origin, parts.bits), sign: async (data) => signingKey.sign(data) };
 };

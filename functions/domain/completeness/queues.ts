@@ -7,8 +7,10 @@ import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** Returns the queues of a host, the newest first. Throws 404 `not_found`. */
-export const listHostQueues = async ({ db }: Pick<Core, "db">, identityId: string): Promise<QueueRow[]> =>
-  listQueues(db, await hostOf(db, identityId));
+export const listHostQueues = async (
+  { db }: Pick<Core, "db">,
+  identityId: string,
+): Promise<QueueRow[]> => listQueues(db, await hostOf(db, identityId));
 
 /**
  * Closes a queue that will not speak again: its open hours stay incomplete, and later ones do without it. It opens again if it speaks. Throws 404
@@ -17,13 +19,18 @@ export const listHostQueues = async ({ db }: Pick<Core, "db">, identityId: strin
 export const closeHostQueue = async (
   core: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
-  { identityId, queueId, reasonCode }: { identityId: string; queueId: string; reasonCode: string | null },
+  {
+    identityId,
+    queueId,
+    reasonCode,
+  }: { identityId: string; queueId: string; reasonCode: string | null },
   origin: Origin,
 ): Promise<QueueRow[]> =>
   core.db.transaction(async (tx) => {
     const hostId = await hostOf(tx, identityId);
     const isQueue = (row: QueueRow) => row.queueId === queueId;
-    if (!(await listQueues(tx, hostId)).some(isQueue)) throw new Problem("not_found", { detail: "No such queue" });
+    if (!(await listQueues(tx, hostId)).some(isQueue))
+      throw new Problem("not_found", { detail: "No such queue" });
     const now = new Date(core.clock.now());
     const end = { endedAt: now, ending: "closed" } as const;
     if (!(await endQueue(tx, { hostId, queueId: Uint8Array.fromHex(queueId) }, end, now)))

@@ -1,6 +1,10 @@
 import { dayMs, hourMs as hourLengthMs } from "../../../kit/clock.ts";
 import { type HourNote, stateOfByte, unpackNotes } from "../../../proto/completeness/hour-note.ts";
-import { type HourAccounts, type HourState, sumHour } from "../../../proto/completeness/hour-state.ts";
+import {
+  type HourAccounts,
+  type HourState,
+  sumHour,
+} from "../../../proto/completeness/hour-state.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type DayRow, dayAt, findDays } from "../../store/completeness/days.ts";
@@ -73,7 +77,9 @@ const settledHours = (
   { fromMs, toMs }: HourRange,
   enrolled: Pick<EnrolledHost, "enrolledMs" | "revokedMs"> | undefined,
 ): SettledHour[] => {
-  const known = new Map(days.map((row) => [row.day, { states: row.states, notes: unpackNotes(row.details) }]));
+  const known = new Map(
+    days.map((row) => [row.day, { states: row.states, notes: unpackNotes(row.details) }]),
+  );
   const hours = Array.from({ length: (toMs - fromMs) / hourLengthMs }, (_, index) => {
     const hourMs = fromMs + index * hourLengthMs;
     const row = known.get(dayAt(hourMs));
@@ -115,7 +121,12 @@ export const reportFleetHours = async (
   core: Pick<Core, "db" | "hourColumns">,
   filter: HourFilter,
   page: { after: MatchingHost | null; limit: number },
-): Promise<{ counts: FleetHourCounts[]; total: number; hosts: HostStates[]; next: MatchingHost | null }> => {
+): Promise<{
+  counts: FleetHourCounts[];
+  total: number;
+  hosts: HostStates[];
+  next: MatchingHost | null;
+}> => {
   const [counts, { rows, total, next }] = await Promise.all([
     findHourCounts(core.db, filter),
     findMatchingHosts(core.db, filter, page, core.hourColumns),
@@ -143,11 +154,18 @@ export const exportFleetHours = (
     request,
     { action: "completeness.export", target: { type: "completeness", id: "fleet" } },
     async (after: MatchingHost | null) => {
-      const { rows, next } = await findMatchingHosts(core.db, filter, { after, limit: exportHosts }, core.hourColumns);
+      const { rows, next } = await findMatchingHosts(
+        core.db,
+        filter,
+        { after, limit: exportHosts },
+        core.hourColumns,
+      );
       const hosts = await withHours(core, filter, rows);
       const hours = hosts.flatMap(({ host, name, settled }) =>
         settled.flatMap((hour) =>
-          hour.state !== null && filter.states.includes(hour.state) ? [{ ...hour, host, name }] : [],
+          hour.state !== null && filter.states.includes(hour.state)
+            ? [{ ...hour, host, name }]
+            : [],
         ),
       );
       return { rows: hours, next };

@@ -47,11 +47,16 @@ it("holds nothing for delivered by a position of another server, and goes on whe
     values ('backend', 5000500, now(), now(), 0, 0, 0, 0, '7', now())`);
   await advanceTo(first + 2 * hourMs + 15 * 60_000);
   await settle();
-  await db.execute(sql`update completeness_progress set hour = ${new Date(first - hourMs).toISOString()}`);
+  await db.execute(
+    sql`update completeness_progress set hour = ${new Date(first - hourMs).toISOString()}`,
+  );
   for (let hour = 0; hour < 2; hour++) await settle();
   await state();
   await db.execute(sql`update completeness_statement set delivered_below = 5000500`);
-  expect([await stateAt(first), await stateAt(first + hourMs)]).toEqual(["undelivered", "undelivered"]);
+  expect([await stateAt(first), await stateAt(first + hourMs)]).toEqual([
+    "undelivered",
+    "undelivered",
+  ]);
 
   await storeHere(first + 2 * hourMs);
   expect(await adoptExports(db)).toEqual({ renumbered: 0, adopted: ["backend"] });
@@ -66,7 +71,9 @@ it("holds nothing for delivered by a position of another server, and goes on whe
   expect(await stateAt(first + 2 * hourMs)).toBe("undelivered");
   await advanceTo(first + 4 * hourMs + 15 * 60_000);
   expect(await state()).toMatchObject({ corrections: 1 });
-  await db.execute(sql`update export_position set position = pg_snapshot_xmax(pg_current_snapshot())::text::bigint`);
+  await db.execute(
+    sql`update export_position set position = pg_snapshot_xmax(pg_current_snapshot())::text::bigint`,
+  );
   await settle();
   expect(await stateAt(first + 2 * hourMs)).toBe("complete");
   await advanceTo(first + 5 * hourMs + 15 * 60_000);
@@ -85,7 +92,12 @@ it("corrects the statement of an hour of which a stream has lost records since",
   );
   const through = BigInt(account?.last ?? 0);
   const queue = { hostId: host, queueId: account?.queue_id ?? new Uint8Array() };
-  await addLostRange(db, queue, { from: through - 2n, through: through + 9n }, new Date(clock.now()));
+  await addLostRange(
+    db,
+    queue,
+    { from: through - 2n, through: through + 9n },
+    new Date(clock.now()),
+  );
   await settle();
   expect(await stateAt(hour)).toBe("short");
   await advanceTo(hour + 2 * hourMs + 15 * 60_000);
@@ -94,6 +106,8 @@ it("corrects the statement of an hour of which a stream has lost records since",
   const chunk = (await listChunks(db, { id, fromLine: 0, limit: 9 })).at(-1);
   const lines = zstdCodec.decompress(chunk?.lines ?? new Uint8Array(), chunk?.rawBytes ?? 0);
   expect(Buffer.from(lines ?? []).toString()).toMatch(
-    new RegExp(`^\\S+ short hour=${hourText(hour)} accepted=1000 stored=997 lost=3 short=lost_in_restore sink=nats`),
+    new RegExp(
+      `^\\S+ short hour=${hourText(hour)} accepted=1000 stored=997 lost=3 short=lost_in_restore sink=nats`,
+    ),
   );
 });

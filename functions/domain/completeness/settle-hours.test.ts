@@ -19,7 +19,9 @@ const { clock, core, db } = test;
 const first = clock.now() - (clock.now() % hourMs);
 const { token } = await createTestToken(test);
 const [a, b, c] = (
-  await Promise.all(["a", "b", "c"].map((deviceId) => enrollTestCollector(test, { token, deviceId })))
+  await Promise.all(
+    ["a", "b", "c"].map((deviceId) => enrollTestCollector(test, { token, deviceId })),
+  )
 ).map(({ identity }) => identity) as [string, string, string];
 
 const owner = "01920000-0000-7000-8000-000000000001";
@@ -60,7 +62,10 @@ describe("the states of hosts' hours", () => {
     const [row] = await findDays(db, [b], { from: dayAt(first), to: dayAt(first) });
     expect(unpackNotes(row?.details ?? null)).toEqual(
       new Map([
-        [(first % dayMs) / hourMs, { accepted: 1000, stored: 1000, shortages: [{ kind: "dropped", count: 310 }] }],
+        [
+          (first % dayMs) / hourMs,
+          { accepted: 1000, stored: 1000, shortages: [{ kind: "dropped", count: 310 }] },
+        ],
       ]),
     );
     expect(row?.incompleteHours).toBe(1);
@@ -82,7 +87,12 @@ describe("the states of hosts' hours", () => {
 
   it("become complete when every export of the stream that stores them has passed them", async () => {
     const streamEnd = { stream: "S 1", sequence: 500n };
-    await storeAccount(db, c, first, { number: 1, sink: "nats", streamEnd, receivedMs: clock.now() });
+    await storeAccount(db, c, first, {
+      number: 1,
+      sink: "nats",
+      streamEnd,
+      receivedMs: clock.now(),
+    });
     const position = (name: string, through: number) =>
       db.execute(sql`
         insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
@@ -106,7 +116,8 @@ describe("the states of hosts' hours", () => {
       sql`select queue_id from ingest_account where sink = 'nats'`,
     );
     const queue = { hostId: c, queueId: account?.queue_id ?? new Uint8Array() };
-    const lose = (from: bigint, through: bigint) => addLostRange(db, queue, { from, through }, new Date(clock.now()));
+    const lose = (from: bigint, through: bigint) =>
+      addLostRange(db, queue, { from, through }, new Date(clock.now()));
     await lose(1_001n, 1_100n);
     expect(await settle()).toBeUndefined();
     await lose(991n, 1_005n);
@@ -179,7 +190,12 @@ describe("the states of hosts' hours", () => {
     await advanceTo(hour + 2 * hourMs + 16 * 60_000);
     await settle();
     expect(await stateOf(c, hour)).toBe("silent");
-    await endQueue(db, lost, { endedAt: new Date(hour + hourMs), ending: "closed" }, new Date(clock.now()));
+    await endQueue(
+      db,
+      lost,
+      { endedAt: new Date(hour + hourMs), ending: "closed" },
+      new Date(clock.now()),
+    );
     await settle();
     expect(await stateOf(c, hour)).toBe("short");
     const [row] = await findDays(db, [c], { from: dayAt(hour), to: dayAt(hour) });
@@ -207,12 +223,17 @@ describe("the states of hosts' hours", () => {
 
   it("L1: are bound through the end of a queue by the clock of its host, which is days ahead", async () => {
     const endedMs = clock.now();
-    const queue = { hostId: "ahead", queueId: Uint8Array.fromHex(createHash("md5").update("ahead").digest("hex")) };
+    const queue = {
+      hostId: "ahead",
+      queueId: Uint8Array.fromHex(createHash("md5").update("ahead").digest("hex")),
+    };
     await storeAccount(db, "ahead", endedMs + 2 * dayMs, { receivedMs: endedMs });
     await noteQueues(db, [{ ...queue, sendsAccounts: true }], new Date(endedMs));
     await endQueue(db, queue, { endedAt: new Date(endedMs), ending: "lost" }, new Date(endedMs));
     const facts = (await findHostFacts(db, ["ahead"])).get("ahead");
-    expect(facts?.queues).toMatchObject([{ fromMs: endedMs + 2 * dayMs, endMs: endedMs + 2 * dayMs + hourMs }]);
+    expect(facts?.queues).toMatchObject([
+      { fromMs: endedMs + 2 * dayMs, endMs: endedMs + 2 * dayMs + hourMs },
+    ]);
   });
 
   it("of a day in which every hour is short have less than 1 KB", () => {
@@ -221,7 +242,10 @@ describe("the states of hosts' hours", () => {
       { kind: "missing" as const, count: 3 },
     ];
     const notes = new Map(
-      Array.from({ length: 24 }, (_, hour) => [hour, { accepted: 1_234_567, stored: 1_234_564, shortages }]),
+      Array.from({ length: 24 }, (_, hour) => [
+        hour,
+        { accepted: 1_234_567, stored: 1_234_564, shortages },
+      ]),
     );
     const text = packNotes(notes) ?? "";
     expect(text.length).toBeLessThan(1000 - 24);

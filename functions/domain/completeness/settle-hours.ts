@@ -38,11 +38,19 @@ import {
   listHosts,
   listUnenrolledHosts,
 } from "../../store/completeness/hour-facts.ts";
-import { findChangedAccounts, findDeliveredInStream } from "../../store/completeness/settled-hours.ts";
+import {
+  findChangedAccounts,
+  findDeliveredInStream,
+} from "../../store/completeness/settled-hours.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { deleteOldQueues, endAbandonedQueues } from "../../store/ingest/queues.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
-import { type DecidedHour, type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
+import {
+  type DecidedHour,
+  type HourRules,
+  readHourRules,
+  readHourStatuses,
+} from "./hour-statuses.ts";
 import { hoursOf } from "./settled-hours.ts";
 import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
@@ -122,10 +130,12 @@ const settleHour = async (
     const own = hosts.map((host) => ({ host, hourMs }));
     await decide(core, rules, [...own, ...open.filter((one) => one.hourMs !== hourMs)]);
     count += hosts.length;
-    if ((await claimSettling(db, owner)) === null) throw new Error("another core settles the hours");
+    if ((await claimSettling(db, owner)) === null)
+      throw new Error("another core settles the hours");
   };
   const others = await listUnenrolledHosts(db, hourMs);
-  for (let at = 0; at < others.length; at += pageHosts) await settle(others.slice(at, at + pageHosts));
+  for (let at = 0; at < others.length; at += pageHosts)
+    await settle(others.slice(at, at + pageHosts));
   for (let after: string | undefined = ""; after !== undefined; ) {
     const hosts: string[] = await listHosts(db, { after, limit: pageHosts });
     if (hosts.length > 0) await settle(hosts);
@@ -153,23 +163,37 @@ const settleAgain = async (
   const slowest = slowestExport(rules.exports);
   const delivered = slowest === null ? [] : await findDeliveredHours(core.db, slowest, pageHosts);
   const limits = { hour: new Date(endMs), limit: againMax };
-  const streamedAccounts = streamed === null ? [] : await findDeliveredInStream(core.db, { ...streamed, ...limits });
-  const inStream = streamedAccounts.flatMap((account) => hoursOf(account, { fromMs: 0, untilMs: endMs }));
+  const streamedAccounts =
+    streamed === null ? [] : await findDeliveredInStream(core.db, { ...streamed, ...limits });
+  const inStream = streamedAccounts.flatMap((account) =>
+    hoursOf(account, { fromMs: 0, untilMs: endMs }),
+  );
   const left = streamedAccounts.length === againMax ? streamedAccounts.at(-1) : undefined;
   const changed = await findChangedAccounts(core.db, { ...limits, since: receivedBefore });
   const cut = changed.length === againMax ? changed.at(-1)?.receivedMs : undefined;
-  const changedHours = changed.flatMap((account) => hoursOf(account, { fromMs: 0, untilMs: endMs }));
+  const changedHours = changed.flatMap((account) =>
+    hoursOf(account, { fromMs: 0, untilMs: endMs }),
+  );
   // Of an older hour core no longer has every account.
   const whole = [...late.hours, ...delivered, ...inStream, ...changedHours].filter(
     (hour) => keptFromMs === null || hour.hourMs >= keptFromMs,
   );
   const hours = [...new Map(whole.map((hour) => [hourKey(hour), hour])).values()];
-  for (let at = 0; at < hours.length; at += pageHosts) await decide(core, rules, hours.slice(at, at + pageHosts));
+  for (let at = 0; at < hours.length; at += pageHosts)
+    await decide(core, rules, hours.slice(at, at + pageHosts));
   const next = Math.min(late.next?.getTime() ?? rules.nowMs, cut ?? rules.nowMs);
-  return { ...deliveryColumns(streamed, left), hours: hours.length, receivedBefore: new Date(next) };
+  return {
+    ...deliveryColumns(streamed, left),
+    hours: hours.length,
+    receivedBefore: new Date(next),
+  };
 };
 
-const decide = async (core: SettlingCore, rules: HourRules, hours: readonly HostHour[]): Promise<void> => {
+const decide = async (
+  core: SettlingCore,
+  rules: HourRules,
+  hours: readonly HostHour[],
+): Promise<void> => {
   const decided = await readHourStatuses(core, rules, hours);
   await core.db.transaction((tx) => storeHours(tx, decided));
 };
@@ -185,7 +209,9 @@ export const storeHours = async (tx: Executor, decided: readonly DecidedHour[]):
   const rows = new Map(stored.map((row) => [keyOf(row), row]));
   const changes = new Map<number, number[]>();
   const changed = new Map<string, DayRow>();
-  for (const [key, hoursOfDay] of Map.groupBy(known, ({ host, hourMs }) => keyOf({ host, day: dayAt(hourMs) }))) {
+  for (const [key, hoursOfDay] of Map.groupBy(known, ({ host, hourMs }) =>
+    keyOf({ host, day: dayAt(hourMs) }),
+  )) {
     const [{ host, hourMs }] = hoursOfDay as [DecidedHour];
     const row = rows.get(key) ?? emptyDay(host, dayAt(hourMs));
     const next = withHours(row, hoursOfDay);
@@ -225,8 +251,13 @@ const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
     states[hour] = byteOfState(status.state);
     notes.delete(hour);
     if (status.state === "short")
-      notes.set(hour, { accepted: sums.accepted, stored: sums.stored, shortages: status.shortages });
-    undelivered = status.state === "undelivered" ? undelivered | (1 << hour) : undelivered & ~(1 << hour);
+      notes.set(hour, {
+        accepted: sums.accepted,
+        stored: sums.stored,
+        shortages: status.shortages,
+      });
+    undelivered =
+      status.state === "undelivered" ? undelivered | (1 << hour) : undelivered & ~(1 << hour);
     // An hour that a stream stores is settled again by the account's place in the stream.
     const isInPostgres = status.state === "undelivered" && sums.streamEnds.length === 0;
     if (isInPostgres && sums.xid !== null && (xid === null || sums.xid > xid)) xid = sums.xid;

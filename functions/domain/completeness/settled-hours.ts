@@ -36,7 +36,12 @@ export const findSettledHours = async (
   const slowest = slowestExport(rules.exports);
   const streamed = streamDelivery(rules.exports, last);
   const first = await findFirstHour(db);
-  const nothing = { ...deliveryColumns(streamed), hours: [], receivedBefore: now, deliveredBelow: slowest };
+  const nothing = {
+    ...deliveryColumns(streamed),
+    hours: [],
+    receivedBefore: now,
+    deliveredBelow: slowest,
+  };
   if (last === undefined || first === undefined) return nothing;
   const settled = new Map<string, HostHour>();
   const range = { fromMs: first.getTime(), untilMs: hour };
@@ -56,17 +61,25 @@ export const findSettledHours = async (
     from !== null && slowest !== null && slowest > from
       ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
       : [];
-  const leftDelivered = add(delivered) ?? (delivered.length === hoursMax ? delivered.at(-1) : undefined);
-  const inStream = streamed === null ? [] : await findDeliveredInStream(db, { ...query, ...streamed });
-  const leftInStream = add(inStream) ?? (inStream.length === hoursMax ? inStream.at(-1) : undefined);
+  const leftDelivered =
+    add(delivered) ?? (delivered.length === hoursMax ? delivered.at(-1) : undefined);
+  const inStream =
+    streamed === null ? [] : await findDeliveredInStream(db, { ...query, ...streamed });
+  const leftInStream =
+    add(inStream) ?? (inStream.length === hoursMax ? inStream.at(-1) : undefined);
   const changed = await findChangedAccounts(db, { ...query, since });
   const leftChanged = add(changed) ?? (changed.length === hoursMax ? changed.at(-1) : undefined);
-  const receivedBefore = Math.min(...[leftLate, leftChanged].map((left) => left?.receivedMs ?? rules.nowMs));
+  const receivedBefore = Math.min(
+    ...[leftLate, leftChanged].map((left) => left?.receivedMs ?? rules.nowMs),
+  );
   return {
     ...deliveryColumns(streamed, leftInStream),
-    hours: [...settled.values()].sort((a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs),
+    hours: [...settled.values()].sort(
+      (a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs,
+    ),
     receivedBefore: new Date(receivedBefore),
-    deliveredBelow: leftDelivered?.xid ?? (from !== null && slowest !== null && slowest < from ? from : slowest),
+    deliveredBelow:
+      leftDelivered?.xid ?? (from !== null && slowest !== null && slowest < from ? from : slowest),
   };
 };
 
@@ -78,6 +91,7 @@ export const hoursOf = (
   const own = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
   const end = Math.min(range.untilMs, isStopped ? toMs : own + hourLengthMs);
   const hours: HostHour[] = [];
-  for (let hourMs = Math.max(own, range.fromMs); hourMs < end; hourMs += hourLengthMs) hours.push({ host, hourMs });
+  for (let hourMs = Math.max(own, range.fromMs); hourMs < end; hourMs += hourLengthMs)
+    hours.push({ host, hourMs });
   return hours;
 };

@@ -1,8 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Malformed, verifyStatement as verifyIndependently } from "../../../docs/verify-statement.mjs";
+import {
+  Malformed,
+  verifyStatement as verifyIndependently,
+} from "../../../docs/verify-statement.mjs";
 import { hourMs } from "../../../kit/clock.ts";
 import { createProver, leafHash, merkleRoot } from "../../../proto/completeness/merkle.ts";
-import { formatCheckpoint, formatNoteKey, signNote } from "../../../proto/completeness/signed-note.ts";
+import {
+  formatCheckpoint,
+  formatNoteKey,
+  signNote,
+} from "../../../proto/completeness/signed-note.ts";
 import {
   formatFileEnd,
   formatFileLine,
@@ -34,8 +41,14 @@ let logSigner: LogSigner;
 
 const exported = async (order: Partial<StatementOrder>): Promise<string> => {
   const parts: string[] = [];
-  const given = { hour: new Date(ten + hourMs), withAccounts: true, onBlock: async () => undefined, ...order };
-  for await (const part of exportStatement({ db: test.db, codec: zstdCodec }, given)) parts.push(part);
+  const given = {
+    hour: new Date(ten + hourMs),
+    withAccounts: true,
+    onBlock: async () => undefined,
+    ...order,
+  };
+  for await (const part of exportStatement({ db: test.db, codec: zstdCodec }, given))
+    parts.push(part);
   return parts.join("");
 };
 
@@ -44,7 +57,10 @@ beforeAll(async () => {
   const ca = await createTestCa();
   await seedFleet(test.db, { count: 6, now: new Date(test.clock.now()) });
   stated = await createStatedHost(test, { host, ca });
-  logSigner = await createLogSigner("core.example/log", createNodeSigningKey((await createTestKey("ed25519")).pem));
+  logSigner = await createLogSigner(
+    "core.example/log",
+    createNodeSigningKey((await createTestKey("ed25519")).pem),
+  );
   keys = `${formatNoteKey(logSigner.key)}\n${ca.pem}`;
   const core = { ...test.core, codec: zstdCodec, logSigner };
   await writeStatement(core, owner);
@@ -85,7 +101,9 @@ const judge = async (
     const given = { file, keys, witness: kept, isHourUnbound: isUnbound, readBlock: undefined };
     return (await verifyFile(given)).result;
   }),
-  await verdictOf(() => verifyIndependently({ file, keys, isUnbound, ...(kept === null ? {} : { witness: kept }) })),
+  await verdictOf(() =>
+    verifyIndependently({ file, keys, isUnbound, ...(kept === null ? {} : { witness: kept }) }),
+  ),
 ];
 
 /** Each word in other spellings: of another value, of the same value, and of none. */
@@ -109,7 +127,8 @@ const wordMutations = (word: string): string[] => {
 /** Mutations of a text by name: of its lines, and of their words if asked. */
 function* mutationsOf(text: string, withWords: boolean): Generator<[name: string, text: string]> {
   const lines = text.split("\n");
-  const joined = (at: number, removed: number, ...given: string[]) => lines.toSpliced(at, removed, ...given).join("\n");
+  const joined = (at: number, removed: number, ...given: string[]) =>
+    lines.toSpliced(at, removed, ...given).join("\n");
   for (const [at, line] of lines.entries()) {
     const kind = line.split(" ")[0] ?? "";
     yield [`removes ${kind}`, joined(at, 1)];
@@ -125,7 +144,10 @@ function* mutationsOf(text: string, withWords: boolean): Generator<[name: string
     const words = withWords ? line.split(" ") : [];
     for (const [place, word] of words.entries())
       for (const changed of wordMutations(word))
-        yield [`changes word ${place} of ${kind}`, joined(at, 1, words.with(place, changed).join(" "))];
+        yield [
+          `changes word ${place} of ${kind}`,
+          joined(at, 1, words.with(place, changed).join(" ")),
+        ];
   }
   yield ["begins with a byte order mark", `\ufeff${text}`];
   yield ["ends with another byte", `${text}x`];
@@ -156,7 +178,9 @@ describe("the corpus of changed files", () => {
       const harmless =
         /^doubles (certificate|consistency|—)|^removes (block|path)|^swaps (block|certificate|first|path) |^changes word 3 of block/;
       // That the file of one host shows of another that has no line there either is true.
-      const accepts = [...accepted].filter((mutation) => !harmless.test(mutation) && !mutation.endsWith("of only"));
+      const accepts = [...accepted].filter(
+        (mutation) => !harmless.test(mutation) && !mutation.endsWith("of only"),
+      );
       expect(accepts).toEqual([]);
       expect(judged).toBeGreaterThan(150);
     },
@@ -177,7 +201,13 @@ describe("a core that has the key of its log", () => {
       isBound = true,
       only,
       places = [...lines.keys()],
-    }: { version?: 1 | 2; hours?: readonly string[]; isBound?: boolean; only?: string; places?: number[] } = {},
+    }: {
+      version?: 1 | 2;
+      hours?: readonly string[];
+      isBound?: boolean;
+      only?: string;
+      places?: number[];
+    } = {},
   ): Promise<string> => {
     const hashes = lines.map(leafOf);
     const prover = createProver(digest, hashes);
@@ -191,7 +221,12 @@ describe("a core that has the key of its log", () => {
       root: merkleRoot(digest, log.map(leafOf)),
     });
     const items = places.map((place) =>
-      formatFileLine({ index: place, text: lines[place] ?? "", proof: prover.inclusion(place), accounts: [] }),
+      formatFileLine({
+        index: place,
+        text: lines[place] ?? "",
+        proof: prover.inclusion(place),
+        accounts: [],
+      }),
     );
     const end = formatFileEnd({
       first: isBound ? { entry: log[0] ?? "", proof: logProver.inclusion(0) } : null,
@@ -203,7 +238,11 @@ describe("a core that has the key of its log", () => {
     return `${log[index]}\n${only === undefined ? "" : formatFileOnly(only)}${items.join("")}${end}`;
   };
   const both = (verdict: Verdict) => [verdict, verdict];
-  const quiet = ["a late queues=any", "b silent queues=any", "b late hour=2026-11-25T08:00:00Z queues=any"];
+  const quiet = [
+    "a late queues=any",
+    "b silent queues=any",
+    "b late hour=2026-11-25T08:00:00Z queues=any",
+  ];
 
   it("L6: cannot have two entries of an hour in its log, one of a part of an hour, or one of an hour to come", async () => {
     const hours = [hourOf("10:00:00"), hourOf("11:00:00")];
@@ -216,7 +255,9 @@ describe("a core that has the key of its log", () => {
       [hourOf("10:30:00")],
     ])
       expect(await judge(await forge(quiet, { hours: bad })), bad.join()).toEqual(both("faults"));
-    expect(await judge(await forge(quiet, { hours, isBound: false }), { isUnbound: true })).toEqual(both("faults"));
+    expect(await judge(await forge(quiet, { hours, isBound: false }), { isUnbound: true })).toEqual(
+      both("faults"),
+    );
   });
 
   it("L6: binds the hours of version 1 too, unless the one who asks goes without", async () => {
@@ -245,7 +286,9 @@ describe("a core that has the key of its log", () => {
       [1, 2, 3, 4],
       [0, 1, 3, 4],
     ])
-      expect(await judge(await forge(lines, { only, places })), places.join()).toEqual(both("faults"));
+      expect(await judge(await forge(lines, { only, places })), places.join()).toEqual(
+        both("faults"),
+      );
     const twice = ["a late queues=any", "b late queues=any", "b silent queues=any"];
     expect(await judge(await forge(twice, { only }))).toEqual(both("faults"));
     expect(await judge(await forge(lines, { places: [0, 1] }))).toEqual(both("faults"));
@@ -255,7 +298,13 @@ describe("a core that has the key of its log", () => {
     const later = "a proven_elsewhere accepted=3 not_proven=2 object=s3://bucket/a queues=any";
     const file = await forge([later]);
     expect(await judge(file)).toEqual(both("verifies"));
-    const { result } = await verifyFile({ file, keys, witness: null, isHourUnbound: false, readBlock: undefined });
+    const { result } = await verifyFile({
+      file,
+      keys,
+      witness: null,
+      isHourUnbound: false,
+      readBlock: undefined,
+    });
     expect(result.notices.map(({ kind, name }) => `${kind} ${name}`)).toEqual([
       "state proven_elsewhere",
       "field not_proven",

@@ -2,11 +2,13 @@ import type { ExportPlace } from "../../../proto/completeness/hour-state.ts";
 import type { SettlingAccount } from "../../store/completeness/settled-hours.ts";
 
 /** Returns the position of the slowest export from PostgreSQL; null without one. */
-export const slowestExport = (exports: readonly ExportPlace[]): bigint | null => lowestOf(exports, null);
+export const slowestExport = (exports: readonly ExportPlace[]): bigint | null =>
+  lowestOf(exports, null);
 
 const lowestOf = (exports: readonly ExportPlace[], of: string | null): bigint | null =>
   exports.reduce<bigint | null>(
-    (least, { stream, position }) => (stream === of && (least === null || position < least) ? position : least),
+    (least, { stream, position }) =>
+      stream === of && (least === null || position < least) ? position : least,
     null,
   );
 
@@ -34,12 +36,20 @@ export const streamDelivery = (
   const slowest = stream === undefined ? null : lowestOf(exports, stream);
   if (stream === undefined || slowest === null) return null;
   // One that was created again begins anew.
-  const from = same === undefined ? (last?.deliveredStream ? 0n : slowest) : (last?.deliveredThrough ?? slowest);
+  const from =
+    same === undefined
+      ? last?.deliveredStream
+        ? 0n
+        : slowest
+      : (last?.deliveredThrough ?? slowest);
   return { stream, from, through: slowest < from ? from : slowest };
 };
 
 /** Returns up to where it has settled hours, before `left` if something is left. */
-export const deliveryColumns = (delivery: StreamDelivery | null, left?: SettlingAccount): DeliveryColumns => ({
+export const deliveryColumns = (
+  delivery: StreamDelivery | null,
+  left?: SettlingAccount,
+): DeliveryColumns => ({
   deliveredStream: delivery?.stream ?? null,
   deliveredThrough: left ? left.streamEnd - 1n : (delivery?.through ?? null),
 });

@@ -8,7 +8,11 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { hourMs } from "../../../kit/clock.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
 import { leafHash, merkleRoot } from "../../../proto/completeness/merkle.ts";
-import { formatCheckpoint, formatNoteKey, signNote } from "../../../proto/completeness/signed-note.ts";
+import {
+  formatCheckpoint,
+  formatNoteKey,
+  signNote,
+} from "../../../proto/completeness/signed-note.ts";
 import {
   type FileAccount,
   formatFileCertificate,
@@ -47,7 +51,9 @@ const binding = `queues=${storedQueue.toHex()}`;
 const state = async (core: StatementCore) => {
   const [now] = await core.db.execute<{ xid: string }>("select pg_current_xact_id()::text as xid");
   const isOldest = `select pg_snapshot_xmin(pg_current_snapshot()) > '${now?.xid}'::xid8 as done`;
-  await expect.poll(async () => (await core.db.execute<{ done: boolean }>(isOldest))[0]?.done).toBe(true);
+  await expect
+    .poll(async () => (await core.db.execute<{ done: boolean }>(isOldest))[0]?.done)
+    .toBe(true);
   return writeStatement(core, owner);
 };
 
@@ -61,7 +67,10 @@ const opened: { close(): Promise<void> }[] = [];
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "completeness-"));
   ca = await createTestCa();
-  logSigner = await createLogSigner(origin, createNodeSigningKey((await createTestKey("ed25519")).pem));
+  logSigner = await createLogSigner(
+    origin,
+    createNodeSigningKey((await createTestKey("ed25519")).pem),
+  );
   await writeFile(join(directory, "keys"), `# the log\n${formatNoteKey(logSigner.key)}\n${ca.pem}`);
 });
 const open = async (): Promise<StatementCore> => {
@@ -83,7 +92,8 @@ const exported = async (name: string, order: Partial<StatementOrder> = {}): Prom
     writeFile(join(directory, blockFileName(queueId, block, block.encoding === 2)), block.data);
   const parts: string[] = [];
   const given = { hour: new Date(ten), withAccounts: true, onBlock, ...order };
-  for await (const part of exportStatement({ db: test.db, codec: zstdCodec }, given)) parts.push(part);
+  for await (const part of exportStatement({ db: test.db, codec: zstdCodec }, given))
+    parts.push(part);
   const path = join(directory, name);
   await writeFile(path, parts.join(""));
   return path;
@@ -118,7 +128,10 @@ const verify = (path: string, ...more: string[]): Promise<Verified> =>
   });
 
 /** Runs the program of the documents, which has none of our code. */
-const verifyIndependently = (path: string, ...more: string[]): Promise<{ code: number; text: string }> =>
+const verifyIndependently = (
+  path: string,
+  ...more: string[]
+): Promise<{ code: number; text: string }> =>
   new Promise((resolve) => {
     const args = ["docs/verify-statement.mjs", path, join(directory, "keys"), ...more];
     execFile(process.execPath, args, (error, stdout, stderr) =>
@@ -126,7 +139,11 @@ const verifyIndependently = (path: string, ...more: string[]): Promise<{ code: n
     );
   });
 
-const edited = async (path: string, name: string, edit: (text: string) => string): Promise<string> => {
+const edited = async (
+  path: string,
+  name: string,
+  edit: (text: string) => string,
+): Promise<string> => {
   const text = await readFile(path, "utf8");
   const changed = edit(text);
   expect(changed).not.toBe(text);
@@ -153,7 +170,9 @@ describe("the statement of an hour", () => {
     const report = await state(core);
     expect(report).toEqual({ hour: "2026-11-25T10:00:00.000Z", lines: 6, corrections: 0 });
     const file = await exported("fleet");
-    expect(await readFile(file, "utf8")).toContain(`${host} undelivered accepted=4 stored=4 ${binding} of=`);
+    expect(await readFile(file, "utf8")).toContain(
+      `${host} undelivered accepted=4 stored=4 ${binding} of=`,
+    );
     const good = await verify(file, "--blocks", directory);
     expect(good).toMatchObject({
       code: 0,
@@ -179,8 +198,12 @@ describe("the statement of an hour", () => {
     });
 
     const line = await edited(own, "line", (text) => text.replace("stored=4", "stored=5"));
-    const another = await edited(file, "another", (text) => text.replace(/host-2 \w+/, "host-2 silent"));
-    expect((await verify(line)).faults).toContainEqual(expect.objectContaining({ kind: "line", host }));
+    const another = await edited(file, "another", (text) =>
+      text.replace(/host-2 \w+/, "host-2 silent"),
+    );
+    expect((await verify(line)).faults).toContainEqual(
+      expect.objectContaining({ kind: "line", host }),
+    );
     expect((await verify(another)).faults).toEqual([
       expect.objectContaining({ kind: "line", host: "https://fleet.example.test/dc-2/host-2" }),
     ]);
@@ -189,11 +212,17 @@ describe("the statement of an hour", () => {
     const changed = await verify(account);
     expect(changed).toMatchObject({ code: 1, ok: false });
     expect(changed.faults).toContainEqual(expect.objectContaining({ kind: "accounts", host }));
-    expect((await verifyIndependently(line)).text).toContain(`line 0 of ${host} is not in the statement`);
-    expect((await verifyIndependently(account)).text).toContain(`the line of ${host} was made of other accounts`);
+    expect((await verifyIndependently(line)).text).toContain(
+      `line 0 of ${host} is not in the statement`,
+    );
+    expect((await verifyIndependently(account)).text).toContain(
+      `the line of ${host} was made of other accounts`,
+    );
 
     // One block as its sender compressed it, and one that was too small for that.
-    for (const name of (await readdir(directory)).filter((each) => /-1-3\.zst$|-4-4\.raw$/.test(each))) {
+    for (const name of (await readdir(directory)).filter((each) =>
+      /-1-3\.zst$|-4-4\.raw$/.test(each),
+    )) {
       const data = await readFile(join(directory, name));
       data[data.length - 1] = (data.at(-1) ?? 0) ^ 1;
       await writeFile(join(directory, name), data);
@@ -205,11 +234,17 @@ describe("the statement of an hour", () => {
     ]);
     expect(await verifyIndependently(own, directory)).toEqual({
       code: 1,
-      text: ["1-3", "4-4"].map((block) => `block ${block} of ${host} is not the one that was stored\n`).join(""),
+      text: ["1-3", "4-4"]
+        .map((block) => `block ${block} of ${host} is not the one that was stored\n`)
+        .join(""),
     });
     // Also where core itself lists another digest for it.
-    const listed = await edited(own, "listed", (text) => text.replace(/^(block 4 4 \d+ )...../m, "$1AAAAA"));
-    expect((await verify(listed)).faults).toEqual([expect.objectContaining({ kind: "account_blocks", host })]);
+    const listed = await edited(own, "listed", (text) =>
+      text.replace(/^(block 4 4 \d+ )...../m, "$1AAAAA"),
+    );
+    expect((await verify(listed)).faults).toEqual([
+      expect.objectContaining({ kind: "account_blocks", host }),
+    ]);
   });
 
   it("lists the blocks of an account in their order, however many there are", async () => {
@@ -219,7 +254,10 @@ describe("the statement of an hour", () => {
     await test.clock.advance(minuteMs);
     await state(core);
     const file = await exported("many", { host });
-    expect(await verify(file, "--blocks", directory)).toMatchObject({ code: 0, blocks: { checked: 12, absent: 0 } });
+    expect(await verify(file, "--blocks", directory)).toMatchObject({
+      code: 0,
+      blocks: { checked: 12, absent: 0 },
+    });
   });
 
   it("goes on with deliveries where it stopped, in the order of commits", async () => {
@@ -242,21 +280,38 @@ describe("the statement of an hour", () => {
     await test.clock.advance(hourMs);
     expect(await state(core)).toMatchObject({ hour: "2026-11-25T11:00:00.000Z", corrections: 0 });
     const later = await exported("later", { host, since: 1 });
-    expect(await verify(later, "--witness", witness)).toMatchObject({ code: 0, continues_witness: true });
+    expect(await verify(later, "--witness", witness)).toMatchObject({
+      code: 0,
+      continues_witness: true,
+    });
     const without = await exported("without", { host });
     expect((await verify(without, "--witness", witness)).faults).toEqual([
       expect.objectContaining({ kind: "consistency" }),
     ]);
 
-    const resigned = await edited(later, "resigned", (text) => flipLast(text, /^account \S+ (\S+)/m));
-    expect((await verifyIndependently(resigned)).text).toBe(`account 1 of ${host} is not signed by its host\n`);
+    const resigned = await edited(later, "resigned", (text) =>
+      flipLast(text, /^account \S+ (\S+)/m),
+    );
+    expect((await verifyIndependently(resigned)).text).toBe(
+      `account 1 of ${host} is not signed by its host\n`,
+    );
     expect((await verify(resigned)).faults).toEqual([
-      expect.objectContaining({ kind: "account_signature", host, account: `${storedQueue.toHex()}/1` }),
+      expect.objectContaining({
+        kind: "account_signature",
+        host,
+        account: `${storedQueue.toHex()}/1`,
+      }),
     ]);
-    const size = await edited(later, "size", (text) => text.replace(`${origin}\n2\n`, `${origin}\n3\n`));
-    expect((await verify(size)).faults).toContainEqual(expect.objectContaining({ kind: "log_signature" }));
+    const size = await edited(later, "size", (text) =>
+      text.replace(`${origin}\n2\n`, `${origin}\n3\n`),
+    );
+    expect((await verify(size)).faults).toContainEqual(
+      expect.objectContaining({ kind: "log_signature" }),
+    );
     const entry = await edited(later, "entry", (text) => text.replace(" 6 ", " 7 "));
-    expect((await verify(entry)).faults).toContainEqual(expect.objectContaining({ kind: "log_entry" }));
+    expect((await verify(entry)).faults).toContainEqual(
+      expect.objectContaining({ kind: "log_entry" }),
+    );
 
     // The log of another core, signed with the same key.
     const fork = await open();
@@ -319,7 +374,10 @@ describe("the statement of an hour", () => {
     await position(500);
     await test.clock.advance(hourMs);
     expect(await state(core)).toMatchObject({ corrections: 1 });
-    const second = await readFile(await exported("second", { host, hour: new Date(ten + hourMs) }), "utf8");
+    const second = await readFile(
+      await exported("second", { host, hour: new Date(ten + hourMs) }),
+      "utf8",
+    );
     expect(second).toContain(
       `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 sink=nats delivered=backend queues=any of=`,
     );
@@ -345,7 +403,10 @@ describe("the statement of an hour", () => {
     expect(await readFile(refused, "utf8")).toContain(
       `${host} short short=account_refused:signature_invalid ${binding} of=`,
     );
-    expect(await verify(refused)).toMatchObject({ code: 0, accounts: { checked: 1, signed: 0, refused: 1 } });
+    expect(await verify(refused)).toMatchObject({
+      code: 0,
+      accounts: { checked: 1, signed: 0, refused: 1 },
+    });
   });
 
   it("is no proof where core itself leaves out an account, a host or a signature, or names another hour's", async () => {
@@ -372,7 +433,10 @@ describe("the statement of an hour", () => {
       blocks: [],
     }));
     /** Signs lines of these accounts as a core would that means to deceive. */
-    const forged = async (name: string, lines: readonly { text: string; accounts: FileAccount[] }[]) => {
+    const forged = async (
+      name: string,
+      lines: readonly { text: string; accounts: FileAccount[] }[],
+    ) => {
       const digest = (bytes: Uint8Array) => hash("sha256", bytes, "buffer");
       const bytesOf = (text: string) => new TextEncoder().encode(text);
       const stated = lines.map(({ text, accounts }, index) => {
@@ -380,7 +444,8 @@ describe("the statement of an hour", () => {
           sha256: digest(accountPayload(body)),
           rangeDigest,
         }));
-        const of = accounts.length === 0 ? "" : ` of=${digest(accountsPayload(digests)).toString("base64")}`;
+        const of =
+          accounts.length === 0 ? "" : ` of=${digest(accountsPayload(digests)).toString("base64")}`;
         return { index, text: `${text}${of}`, proof: null, accounts };
       });
       const root = merkleRoot(
@@ -394,10 +459,14 @@ describe("the statement of an hour", () => {
       const path = join(directory, name);
       const items = [...stated.map(formatFileLine), ...own.certificates.map(formatFileCertificate)];
       await writeFile(path, `${entry}\n${items.join("")}${end}`);
-      const [verified, independently] = await Promise.all([verify(path), verifyIndependently(path)]);
+      const [verified, independently] = await Promise.all([
+        verify(path),
+        verifyIndependently(path),
+      ]);
       return { kinds: verified.faults.map(({ kind }) => kind), ...independently };
     };
-    const says = (accepted: number) => `${host} complete accepted=${accepted} stored=${accepted} ${binding}`;
+    const says = (accepted: number) =>
+      `${host} complete accepted=${accepted} stored=${accepted} ${binding}`;
     const accounts = line.accounts.map((account) => ({ ...account, blocks: [] }));
     const ends = [accounts[0], accounts[2]].filter((account) => account !== undefined);
     const evidence = accounts.map((account) => ({ ...account, refused: "malformed" }));
@@ -411,7 +480,10 @@ describe("the statement of an hour", () => {
       forged("other", [{ text: says(3), accounts: [...accounts, ...next] }]),
       forged("twice", [whole, whole]),
     ]);
-    const fault = (text: string) => ({ code: 1, text: expect.stringContaining(`says complete, and ${text}\n`) });
+    const fault = (text: string) => ({
+      code: 1,
+      text: expect.stringContaining(`says complete, and ${text}\n`),
+    });
     expect(found).toMatchObject([
       { code: 0, kinds: [] },
       { ...fault("its accounts lack a part of the hour"), kinds: ["state"] },
@@ -432,15 +504,23 @@ describe("the statement of an hour", () => {
     await test.clock.advance(minuteMs + 3 * hourMs);
     const reports = [];
     for (let round = 0; round < 6; round++)
-      reports.push(...(await Promise.all([writeStatement(core, owner), writeStatement(core, otherOwner)])));
+      reports.push(
+        ...(await Promise.all([writeStatement(core, owner), writeStatement(core, otherOwner)])),
+      );
     const hours = reports.flatMap((report) => (report ? [report.hour] : []));
-    expect(hours.sort()).toEqual(["10", "11", "12", "13"].map((hour) => `2026-11-25T${hour}:00:00.000Z`));
+    expect(hours.sort()).toEqual(
+      ["10", "11", "12", "13"].map((hour) => `2026-11-25T${hour}:00:00.000Z`),
+    );
     const rows = await test.db.execute(
       "select s.hour, l.entry from completeness_statement s join completeness_log l on l.index = s.entry_index order by hour",
     );
     expect(rows).toHaveLength(5);
     const empty = await exported("empty");
-    expect(await verify(empty)).toMatchObject({ code: 0, lines: { checked: 0, whole: true, of: 0 }, log: { size: 5 } });
+    expect(await verify(empty)).toMatchObject({
+      code: 0,
+      lines: { checked: 0, whole: true, of: 0 },
+      log: { size: 5 },
+    });
   });
 
   it("is not signed without a key, and the head is signed as soon as there is one; the audit log anchors each head", async () => {
@@ -451,7 +531,10 @@ describe("the statement of an hour", () => {
       expect.objectContaining({ kind: "log_signature" }),
     ]);
     expect(await state(core)).toBeUndefined();
-    expect(await verify(await exported("signed"))).toMatchObject({ code: 0, log: { signed_by: [origin] } });
+    expect(await verify(await exported("signed"))).toMatchObject({
+      code: 0,
+      log: { signed_by: [origin] },
+    });
     const events = await test.db.execute(
       "select details->>'size' as size, details->>'note' is not null as signed from audit_event where action = 'completeness.head' order by id",
     );
@@ -498,7 +581,9 @@ describe("the statement of an hour", () => {
       },
     };
     await expect(writeStatement(broken, owner)).rejects.toThrow("no memory");
-    await test.db.execute("insert into completeness_chunk values ('01920000-0000-7000-8000-000000000001', 0, 1, '')");
+    await test.db.execute(
+      "insert into completeness_chunk values ('01920000-0000-7000-8000-000000000001', 0, 1, '')",
+    );
     isBroken = false;
     expect(await writeStatement(broken, otherOwner)).toMatchObject({ lines: 6 });
     const chunks = await test.db.execute(
@@ -506,6 +591,8 @@ describe("the statement of an hour", () => {
     );
     expect(chunks).toEqual([]);
     for (const change of ["delete from completeness_log", "update completeness_log set entry = ''"])
-      await expect(test.db.execute(change)).rejects.toMatchObject({ cause: { message: /append-only/ } });
+      await expect(test.db.execute(change)).rejects.toMatchObject({
+        cause: { message: /append-only/ },
+      });
   });
 });

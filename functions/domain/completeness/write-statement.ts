@@ -64,7 +64,10 @@ const linesOfChunk = 1_000;
 const deletedMax = 24;
 
 /** Writes the statement of the next hour, if it is due and no other core is at it; undefined if there was nothing to write. */
-export const writeStatement = async (core: StatementCore, owner: string): Promise<StatementReport | undefined> => {
+export const writeStatement = async (
+  core: StatementCore,
+  owner: string,
+): Promise<StatementReport | undefined> => {
   const { db, clock, config } = core;
   await signHead(core);
   const last = await findLastStatement(db);
@@ -104,8 +107,14 @@ const writeHour = async (
     const firstLine = tree.size;
     for (const text of texts) tree.append(leafHash(codec.digest, encoder.encode(text)));
     if (isCorrection) corrections += lines.length;
-    await insertChunk(db, { statementId: id, firstLine, rawBytes: raw.length, lines: codec.compress(raw) });
-    if (!(await claimWriter(db, owner))) throw new WriterSuperseded("another core writes the statement");
+    await insertChunk(db, {
+      statementId: id,
+      firstLine,
+      rawBytes: raw.length,
+      lines: codec.compress(raw),
+    });
+    if (!(await claimWriter(db, owner)))
+      throw new WriterSuperseded("another core writes the statement");
   };
   for await (const hosts of listAllHosts(db, hour)) {
     const own = hosts.map((host) => ({ host, hourMs: hour }));
@@ -118,14 +127,25 @@ const writeHour = async (
   }
   const entry = formatEntry({ version: 2, hourMs: hour, lines: tree.size, root: tree.root() });
   await db.transaction(async (tx) => {
-    if (!(await lockWriter(tx, owner))) throw new WriterSuperseded("another core writes the statement");
+    if (!(await lockWriter(tx, owner)))
+      throw new WriterSuperseded("another core writes the statement");
     const hashes = await listLogHashes(tx);
     const hash = leafHash(codec.digest, encoder.encode(entry));
     const { hours, ...reached } = settled;
-    const row = { hour: new Date(hour), id, lines: tree.size, root: tree.root(), entryIndex: hashes.length };
+    const row = {
+      hour: new Date(hour),
+      id,
+      lines: tree.size,
+      root: tree.root(),
+      entryIndex: hashes.length,
+    };
     const written = { ...reached, seenBelow, writtenAt: new Date(clock.now()) };
     await insertStatement(tx, { ...row, ...written }, { text: entry, hash });
-    await appendHead(core, tx, { size: hashes.length + 1, root: merkleRoot(codec.digest, [...hashes, hash]), entry });
+    await appendHead(core, tx, {
+      size: hashes.length + 1,
+      root: merkleRoot(codec.digest, [...hashes, hash]),
+      entry,
+    });
   });
   return { hour: new Date(hour).toISOString(), lines: tree.size, corrections };
 };
@@ -141,10 +161,12 @@ async function* listAllHosts(db: Executor, hour: number): AsyncGenerator<string[
   for (let after: string | undefined = ""; after !== undefined; ) {
     const enrolled = await listHosts(db, { after, limit: linesOfChunk });
     const end = enrolled.at(-1);
-    const next = end === undefined ? -1 : unenrolled.findIndex((host) => compareHosts(host, end) > 0);
+    const next =
+      end === undefined ? -1 : unenrolled.findIndex((host) => compareHosts(host, end) > 0);
     const between = unenrolled.splice(0, next < 0 ? unenrolled.length : next);
     const hosts = between.length === 0 ? enrolled : [...enrolled, ...between].sort(compareHosts);
-    for (let at = 0; at < hosts.length; at += linesOfChunk) yield hosts.slice(at, at + linesOfChunk);
+    for (let at = 0; at < hosts.length; at += linesOfChunk)
+      yield hosts.slice(at, at + linesOfChunk);
     after = end;
   }
 }
@@ -172,7 +194,12 @@ const noteOf = async (
   { logSigner }: Pick<StatementCore, "logSigner">,
   { size, root }: { size: number; root: Uint8Array },
 ): Promise<string | null> =>
-  logSigner && signNote(formatCheckpoint({ origin: logSigner.key.name, size, root }), logSigner.key, logSigner.sign);
+  logSigner &&
+  signNote(
+    formatCheckpoint({ origin: logSigner.key.name, size, root }),
+    logSigner.key,
+    logSigner.sign,
+  );
 
 /** Signs the newest head if it was written by a core without a key. */
 const signHead = async (core: StatementCore): Promise<void> => {

@@ -48,7 +48,10 @@ export interface DescribedConfig extends ConfigWithProgress {
 }
 
 /** Returns a config, its hosts and its newest batches of assignments. Throws 404 `not_found`. */
-export const describeConfig = async (core: ConfigReportCore, id: string): Promise<DescribedConfig> => {
+export const describeConfig = async (
+  core: ConfigReportCore,
+  id: string,
+): Promise<DescribedConfig> => {
   const rules = await readCountingRules(core);
   const [config, batches] = await Promise.all([
     findListedConfig(core.db, id),
@@ -78,7 +81,8 @@ export const browseAssignments = async (
 };
 
 const requireConfig = async ({ db }: ConfigReportCore, id: string): Promise<void> => {
-  if ((await findConfig(db, id)) === undefined) throw new Problem("not_found", { detail: "No such config" });
+  if ((await findConfig(db, id)) === undefined)
+    throw new Problem("not_found", { detail: "No such config" });
 };
 
 type ExportCore = ConfigReportCore & Pick<Core, "entropy">;
@@ -108,6 +112,7 @@ export const exportAssignments = async (
     core,
     request,
     { action: "config.export", target: { type: "collector_config", id: filter.configId } },
-    (after: string | null) => listAssignments(core.db, rules, filter, { after, limit: exportBatchRows }),
+    (after: string | null) =>
+      listAssignments(core.db, rules, filter, { after, limit: exportBatchRows }),
   );
 };

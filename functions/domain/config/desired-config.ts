@@ -1,7 +1,12 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { type IdentityRow, lockIdentity, notifyHosts, spreadOf } from "../../store/certificate/identities.ts";
+import {
+  type IdentityRow,
+  lockIdentity,
+  notifyHosts,
+  spreadOf,
+} from "../../store/certificate/identities.ts";
 import {
   type AssignmentRow,
   type ConfigRow,
@@ -84,7 +89,10 @@ export const assignConfigToMany = async (
       }
     }
     await notifyAssigned(tx, assigned);
-    return identityIds.map((identityId) => ({ identityId, outcome: outcomes.get(identityId) ?? "not_found" }));
+    return identityIds.map((identityId) => ({
+      identityId,
+      outcome: outcomes.get(identityId) ?? "not_found",
+    }));
   });
 
 /** Removes the assignment of an identity; idempotent. Throws 404 `not_found`. */
@@ -125,7 +133,13 @@ export const rollBackConfig = async (
     if (hash === null) throw new Problem("no_last_known_good");
     const config = await findNewestConfigByHash(tx, hash);
     if (config === undefined) throw new Problem("last_known_good_not_stored");
-    const assigned = await assignLocked(tx, core, { operator, identity, config, origin, rollback: { reasonCode } });
+    const assigned = await assignLocked(tx, core, {
+      operator,
+      identity,
+      config,
+      origin,
+      rollback: { reasonCode },
+    });
     await notifyAssigned(tx, [assigned]);
     return assigned;
   });
@@ -137,10 +151,17 @@ const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> => {
 };
 
 /** Sends directives to the hosts whose assignment has changed, in few notifications. */
-export const notifyAssigned = async (tx: Executor, assigned: readonly Assigned[]): Promise<void> => {
+export const notifyAssigned = async (
+  tx: Executor,
+  assigned: readonly Assigned[],
+): Promise<void> => {
   const changed = assigned.filter(({ config, previousConfigId }) => previousConfigId !== config.id);
   const identityIds = changed.map(({ assignment }) => assignment.identityId);
-  await notifyHosts(tx, { action: "config_assigned", identityIds, spreadMs: spreadOf(identityIds.length) });
+  await notifyHosts(tx, {
+    action: "config_assigned",
+    identityIds,
+    spreadMs: spreadOf(identityIds.length),
+  });
 };
 
 /**
@@ -159,9 +180,11 @@ export const assignLocked = async (
   },
 ): Promise<Assigned> => {
   const { operator, identity, config, origin, rollback } = change;
-  if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
+  if (identity.revokedAt !== null)
+    throw new Problem("conflict", { detail: "The identity is revoked" });
   const open = await findOpenAssignment(tx, identity.id);
-  if (open?.configId === config.id) return { assignment: open, config, previousConfigId: config.id };
+  if (open?.configId === config.id)
+    return { assignment: open, config, previousConfigId: config.id };
   const at = new Date(core.clock.now());
   await endAssignment(tx, identity.id, at);
   const assignment: AssignmentRow = {

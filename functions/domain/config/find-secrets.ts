@@ -25,7 +25,8 @@ const patterns: readonly { kind: string; pattern: RegExp }[] = [
   { kind: "a URL with a password", pattern: /:\/\/[^\s/:@]{0,256}:[^\s/@]{1,256}@/ },
 ];
 
-const secretName = /(?:^|[_.-])(?:password|passwd|passphrase|secret|token|api_?key|private_?key|credentials?)$/i;
+const secretName =
+  /(?:^|[_.-])(?:password|passwd|passphrase|secret|token|api_?key|private_?key|credentials?)$/i;
 const namedInText =
   /(?:password|passwd|passphrase|secret|token|api_?key|private_?key|credentials?)["']?\s{0,8}[:=]\s{0,8}["']?([^\s"'#]{1,256})/i;
 
@@ -34,7 +35,9 @@ export const findSecrets = (tree: Tree, text: string): FoundSecret[] => {
   const found = inTree(tree, []);
   text.split(/\r\n|\r|\n/).forEach((content, index) => {
     const comment = content.indexOf("#");
-    const kind = kindOf(content) ?? (comment >= 0 && isNamedSecret(content.slice(comment)) ? "a secret" : undefined);
+    const kind =
+      kindOf(content) ??
+      (comment >= 0 && isNamedSecret(content.slice(comment)) ? "a secret" : undefined);
     if (kind !== undefined) found.push({ path: null, line: index + 1, kind });
   });
   return found;
@@ -44,15 +47,19 @@ const inTree = (tree: Tree, path: readonly (string | number)[]): FoundSecret[] =
   if (typeof tree === "string") {
     const name = path.findLast((part) => typeof part === "string");
     const kind =
-      kindOf(tree) ?? (typeof name === "string" && secretName.test(name) && !isFile(tree) ? "a secret" : undefined);
+      kindOf(tree) ??
+      (typeof name === "string" && secretName.test(name) && !isFile(tree) ? "a secret" : undefined);
     return kind === undefined ? [] : [{ path, line: null, kind }];
   }
   if (tree === null || typeof tree !== "object") return [];
-  const entries: [string | number, Tree][] = Array.isArray(tree) ? [...tree.entries()] : Object.entries(tree);
+  const entries: [string | number, Tree][] = Array.isArray(tree)
+    ? [...tree.entries()]
+    : Object.entries(tree);
   return entries.flatMap(([key, value]) => inTree(value, [...path, key]));
 };
 
-const kindOf = (text: string): string | undefined => patterns.find(({ pattern }) => pattern.test(text))?.kind;
+const kindOf = (text: string): string | undefined =>
+  patterns.find(({ pattern }) => pattern.test(text))?.kind;
 
 const isNamedSecret = (comment: string): boolean => {
   const value = namedInText.exec(comment)?.[1];

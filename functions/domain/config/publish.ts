@@ -3,7 +3,11 @@ import type { FieldError } from "../../../kit/problem.ts";
 import { hasPlainDirectories } from "../../../proto/collector-config/file-patterns.ts";
 import { hashTree } from "../../../proto/collector-config/hash.ts";
 import { validateCollectorConfig } from "../../../proto/collector-config/parse.ts";
-import { configBytesMax, configErrorsMax, parseTree } from "../../../proto/collector-config/tree.ts";
+import {
+  configBytesMax,
+  configErrorsMax,
+  parseTree,
+} from "../../../proto/collector-config/tree.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ConfigRow, insertConfig } from "../../store/config/configs.ts";
@@ -50,9 +54,12 @@ export interface CheckedConfig {
 export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   const sizeBytes = new TextEncoder().encode(yaml).length;
   if (sizeBytes > configBytesMax)
-    throw new Problem("payload_too_large", { detail: `A config is at most ${configBytesMax} bytes` });
+    throw new Problem("payload_too_large", {
+      detail: `A config is at most ${configBytesMax} bytes`,
+    });
   // A YAML parser accepts NUL in a comment, and the database rejects it.
-  if (yaml.includes("\u0000")) throw invalid([{ path: "", message: "must not contain NUL characters" }]);
+  if (yaml.includes("\u0000"))
+    throw invalid([{ path: "", message: "must not contain NUL characters" }]);
   const tree = parseTree(yaml);
   const secrets = findSecrets(tree.ok ? tree.tree : null, yaml);
   if (secrets.length > 0) {
@@ -69,18 +76,24 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
     source.type !== "file"
       ? []
       : source.include.flatMap((pattern, at) =>
-          hasPlainDirectories(pattern) ? [] : [parsed.errorAt(["sources", index, "include", at], composedMessage)],
+          hasPlainDirectories(pattern)
+            ? []
+            : [parsed.errorAt(["sources", index, "include", at], composedMessage)],
         ),
   );
   if (composed.length > 0) throw invalid(composed);
-  if (Object.keys(parsed.config.labels).length > 0) throw invalid([parsed.errorAt(["labels"], labelsMessage, "key")]);
+  if (Object.keys(parsed.config.labels).length > 0)
+    throw invalid([parsed.errorAt(["labels"], labelsMessage, "key")]);
   const hash = await hashTree(tree);
   if (hash === null) throw invalid([{ path: "", message: "has no hash" }]);
   return { yaml, configHash: hash, sizeBytes };
 };
 
-const labelsMessage = "belongs to one host: set labels in the host's own config or in its enrollment policy";
+const labelsMessage =
+  "belongs to one host: set labels in the host's own config or in its enrollment policy";
 
-const composedMessage = "must name its directories without braces, classes, groups, backslashes and ..";
+const composedMessage =
+  "must name its directories without braces, classes, groups, backslashes and ..";
 
-const invalid = (errors: readonly FieldError[]): Problem => new Problem("config_invalid", { errors });
+const invalid = (errors: readonly FieldError[]): Problem =>
+  new Problem("config_invalid", { errors });

@@ -60,9 +60,16 @@ export const rollBackMany = async (
     for (const identityId of [...new Set(change.identityIds)].sort()) {
       const identity = await lockIdentity(tx, identityId);
       const decided = await decide(tx, identity, change.to);
-      if (identity !== undefined && decided.outcome === "rolled_back" && decided.config !== null && !change.dryRun) {
+      if (
+        identity !== undefined &&
+        decided.outcome === "rolled_back" &&
+        decided.config !== null &&
+        !change.dryRun
+      ) {
         const { config } = decided;
-        assigned.push(await assignLocked(tx, core, { operator, identity, config, origin, rollback: change }));
+        assigned.push(
+          await assignLocked(tx, core, { operator, identity, config, origin, rollback: change }),
+        );
       }
       results.set(identityId, { identityId, ...decided });
     }
@@ -74,17 +81,28 @@ export const rollBackMany = async (
 
 type Decided = Pick<RollbackResult, "outcome"> & { config: ConfigRow | null };
 
-const decide = async (tx: Executor, identity: IdentityRow | undefined, to: RollbackTarget): Promise<Decided> => {
+const decide = async (
+  tx: Executor,
+  identity: IdentityRow | undefined,
+  to: RollbackTarget,
+): Promise<Decided> => {
   const refused = (outcome: Decided["outcome"]): Decided => ({ outcome, config: null });
   if (identity === undefined) return refused("not_found");
   if (identity.revokedAt !== null) return refused("revoked");
   const open = await findOpenAssignment(tx, identity.id);
-  const found = to === "previous" ? await previousConfig(tx, identity.id, open) : await lastKnownGood(tx, identity.id);
+  const found =
+    to === "previous"
+      ? await previousConfig(tx, identity.id, open)
+      : await lastKnownGood(tx, identity.id);
   if (typeof found === "string") return refused(found);
   return { outcome: found.id === open?.configId ? "unchanged" : "rolled_back", config: found };
 };
 
-const previousConfig = async (tx: Executor, identityId: string, open: AssignmentRow | undefined) => {
+const previousConfig = async (
+  tx: Executor,
+  identityId: string,
+  open: AssignmentRow | undefined,
+) => {
   const id = await findPreviousConfigId(tx, identityId, open?.configId ?? null);
   return (id === undefined ? undefined : await findConfig(tx, id)) ?? "no_previous_config";
 };

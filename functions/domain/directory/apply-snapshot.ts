@@ -15,7 +15,12 @@ import {
 } from "../../store/directory/directory.ts";
 import { recordAudits } from "../audit/audit-log.ts";
 import { refusalEntry, syncEntry } from "./audit-entries.ts";
-import { type DirectoryChanges, decideDirectoryChanges, type PersonState, type SuspectSetting } from "./rules.ts";
+import {
+  type DirectoryChanges,
+  decideDirectoryChanges,
+  type PersonState,
+  type SuspectSetting,
+} from "./rules.ts";
 
 /** The parts of core that write the directory's tables. */
 export type DirectoryCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
@@ -42,7 +47,13 @@ export const applyDirectorySnapshot = (
   { syncsBefore }: { syncsBefore: number },
 ): Promise<SnapshotReport> =>
   core.db.transaction(async (tx) => {
-    const report = { users: snapshot.users.length, added: 0, changed: 0, held: 0, suspectSetting: null };
+    const report = {
+      users: snapshot.users.length,
+      added: 0,
+      changed: 0,
+      held: 0,
+      suspectSetting: null,
+    };
     const last = await lockDirectorySync(tx);
     if ((last?.syncs ?? 0) !== syncsBefore) return { ...report, outcome: "superseded" };
     if (snapshot.users.length === 0) {
@@ -51,7 +62,11 @@ export const applyDirectorySnapshot = (
     }
     const { directory, tenantId } = core.config;
     const now = new Date(core.clock.now());
-    const changes = decideDirectoryChanges(snapshot, await findKnownPeople(tx, tenantId), directory);
+    const changes = decideDirectoryChanges(
+      snapshot,
+      await findKnownPeople(tx, tenantId),
+      directory,
+    );
     const { held, heldFor, suspectSetting } = changes;
     await writeDirectoryChanges(tx, core, changes, now);
     await confirmPeople(tx, now);
@@ -68,15 +83,34 @@ export const applyDirectorySnapshot = (
       missingGroups,
     });
     await recordAudits(tx, core, [
-      ...syncEntry(directory.domain, { snapshot, changes, missingGroups, isFirst: last?.syncedAt == null }),
+      ...syncEntry(directory.domain, {
+        snapshot,
+        changes,
+        missingGroups,
+        isFirst: last?.syncedAt == null,
+      }),
       ...(heldFor ? [refusalEntry(directory.domain, heldFor, { held, users: report.users })] : []),
     ]);
-    return { ...report, outcome, added: changes.added.length, changed: changes.changed.length, held, suspectSetting };
+    return {
+      ...report,
+      outcome,
+      added: changes.added.length,
+      changed: changes.changed.length,
+      held,
+      suspectSetting,
+    };
   });
 
 /** Records an empty snapshot, and audits the first of several in a row. */
-const refuse = async (tx: Executor, core: DirectoryCore, last: DirectorySync | undefined): Promise<void> => {
-  await saveDirectorySync(tx, endedWithoutSnapshot(core, last, { outcome: "refused", reasonCode: "no_users" }));
+const refuse = async (
+  tx: Executor,
+  core: DirectoryCore,
+  last: DirectorySync | undefined,
+): Promise<void> => {
+  await saveDirectorySync(
+    tx,
+    endedWithoutSnapshot(core, last, { outcome: "refused", reasonCode: "no_users" }),
+  );
   if (last?.reasonCode === "no_users") return;
   await recordAudits(tx, core, [refusalEntry(core.config.directory.domain, "no_users", {})]);
 };
@@ -115,7 +149,11 @@ export const writeDirectoryChanges = async (
   });
   const rows: PersonRow[] = [
     ...people.map(({ userId, state }) => ({ ...rowOf(state), userId })),
-    ...changed.map(({ after }) => ({ ...rowOf(after), userId: after.userId, missedSyncs: after.missedSyncs })),
+    ...changed.map(({ after }) => ({
+      ...rowOf(after),
+      userId: after.userId,
+      missedSyncs: after.missedSyncs,
+    })),
   ];
   await writePeople(tx, rows);
   await writeAuthenticationIdentities(
@@ -130,7 +168,10 @@ export const missingGroupsOf = (
   { provider, domain }: Pick<DirectoryConfig, "provider" | "domain">,
 ): string[] => {
   const suffix = provider.kind === "scim" ? "" : `@${domain}`;
-  return [...(admins === null ? [`svc-admin${suffix}`] : []), ...(auditors === null ? [`svc-auditor${suffix}`] : [])];
+  return [
+    ...(admins === null ? [`svc-admin${suffix}`] : []),
+    ...(auditors === null ? [`svc-auditor${suffix}`] : []),
+  ];
 };
 
 /** Records that the directory could not be read, and why; people stay unchanged. */
@@ -140,5 +181,8 @@ export const recordDirectoryFailure = (
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
     const last = await lockDirectorySync(tx);
-    await saveDirectorySync(tx, endedWithoutSnapshot(core, last, { outcome: "failed", reasonCode }));
+    await saveDirectorySync(
+      tx,
+      endedWithoutSnapshot(core, last, { outcome: "failed", reasonCode }),
+    );
   });

@@ -72,7 +72,11 @@ export const peopleOf = (
 const isSameAccess = (a: PersonState, b: PersonState): boolean =>
   a.primaryEmail === b.primaryEmail && a.status === b.status && a.scopes.join() === b.scopes.join();
 
-const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({ email: primaryEmail, status, scopes });
+const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({
+  email: primaryEmail,
+  status,
+  scopes,
+});
 
 type Scoped = Pick<PersonState, "scopes">;
 

@@ -7,7 +7,12 @@
 import type { Core } from "../../core.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { type DatabaseIdentity, readDatabaseIdentity } from "../../store/database/identity.ts";
-import { type FoundLineage, findLineage, type LineageState, saveLineage } from "../../store/database/lineage.ts";
+import {
+  type FoundLineage,
+  findLineage,
+  type LineageState,
+  saveLineage,
+} from "../../store/database/lineage.ts";
 import { lockDirectorySync } from "../../store/directory/directory.ts";
 import { pauseRestoredRollouts } from "../../store/rollout/rollouts.ts";
 import { holdAllAccess } from "../../store/scim/held-access.ts";
@@ -37,7 +42,10 @@ export const restoreReasonOf = (
   seen: LineageState | null,
 ): RestoreReason | null => {
   if (lineage === undefined) return seen === null ? null : "state_lost";
-  if (seen !== null && (lineage.epoch < seen.epoch || (lineage.epoch === seen.epoch && syncs < seen.syncs)))
+  if (
+    seen !== null &&
+    (lineage.epoch < seen.epoch || (lineage.epoch === seen.epoch && syncs < seen.syncs))
+  )
     return "state_lost";
   if (!lineage.isOriginal) return "rows_copied";
   if (differs(lineage.systemIdentifier, identity.systemIdentifier)) return "other_server";
@@ -46,10 +54,13 @@ export const restoreReasonOf = (
   return seen === null && differs(lineage.timeline, identity.timeline) ? "other_timeline" : null;
 };
 
-const differs = <Value>(a: Value | null, b: Value | null): boolean => a !== null && b !== null && a !== b;
+const differs = <Value>(a: Value | null, b: Value | null): boolean =>
+  a !== null && b !== null && a !== b;
 
 const isSame = (a: DatabaseIdentity, b: DatabaseIdentity): boolean =>
-  a.systemIdentifier === b.systemIdentifier && a.databaseOid === b.databaseOid && a.timeline === b.timeline;
+  a.systemIdentifier === b.systemIdentifier &&
+  a.databaseOid === b.databaseOid &&
+  a.timeline === b.timeline;
 
 /**
  * Creates the check: it compares the database with the one that core left, holds all access if it was restored, and stores where it is
@@ -67,7 +78,9 @@ export const createRestoreCheck = (core: RestoreCore): (() => Promise<RestoreRea
       seen = { epoch: lineage.epoch, syncs };
       return reason;
     }
-    const { reason, elsewhere, state } = await core.db.transaction(async (tx) => settle(tx, core, { identity, seen }));
+    const { reason, elsewhere, state } = await core.db.transaction(async (tx) =>
+      settle(tx, core, { identity, seen }),
+    );
     seen = state;
     if (reason !== null)
       core.log.error(
@@ -79,7 +92,10 @@ export const createRestoreCheck = (core: RestoreCore): (() => Promise<RestoreRea
 };
 
 /** Returns why another core holds the access since this one looked last; null if none does. */
-const heldElsewhere = (lineage: FoundLineage | undefined, seen: LineageState | null): RestoreReason | null =>
+const heldElsewhere = (
+  lineage: FoundLineage | undefined,
+  seen: LineageState | null,
+): RestoreReason | null =>
   lineage !== undefined && seen !== null && lineage.epoch > seen.epoch
     ? (lineage.reason as RestoreReason | null)
     : null;
@@ -87,7 +103,9 @@ const heldElsewhere = (lineage: FoundLineage | undefined, seen: LineageState | n
 /** Holds all access because an operator of the machine says that the database was restored. Returns the number of people. */
 export const holdAccess = async (core: RestoreCore): Promise<number> => {
   const identity = await readDatabaseIdentity(core.db);
-  const { people } = await core.db.transaction((tx) => settle(tx, core, { identity, seen: null, reason: "operator" }));
+  const { people } = await core.db.transaction((tx) =>
+    settle(tx, core, { identity, seen: null, reason: "operator" }),
+  );
   return people;
 };
 
@@ -95,7 +113,11 @@ export const holdAccess = async (core: RestoreCore): Promise<number> => {
 const settle = async (
   tx: Executor,
   core: RestoreCore,
-  { identity, seen, reason: given }: { identity: DatabaseIdentity; seen: LineageState | null; reason?: RestoreReason },
+  {
+    identity,
+    seen,
+    reason: given,
+  }: { identity: DatabaseIdentity; seen: LineageState | null; reason?: RestoreReason },
 ): Promise<{
   reason: RestoreReason | null;
   elsewhere: RestoreReason | null;
@@ -115,7 +137,10 @@ const settle = async (
   await saveLineage(tx, { ...identity, ...restored, epoch });
   const people = reason === null ? [] : await holdAllAccess(tx, now);
   if (reason !== null) {
-    const by = { actor: { type: "system", id: "svc-server", display: "svc-server" }, outcome: "success" } as const;
+    const by = {
+      actor: { type: "system", id: "svc-server", display: "svc-server" },
+      outcome: "success",
+    } as const;
     const hold: AuditEntry = {
       ...by,
       action: "directory.hold",

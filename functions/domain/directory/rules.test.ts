@@ -14,8 +14,15 @@ const user = (id: string, changes: Partial<DirectoryUser> = {}): DirectoryUser =
   archived: false,
   ...changes,
 });
-const snapshotOf = (users: readonly DirectoryUser[], groups: { admins?: string[]; auditors?: string[] } = {}) =>
-  ({ users, admins: new Set(groups.admins), auditors: new Set(groups.auditors) }) satisfies DirectorySnapshot;
+const snapshotOf = (
+  users: readonly DirectoryUser[],
+  groups: { admins?: string[]; auditors?: string[] } = {},
+) =>
+  ({
+    users,
+    admins: new Set(groups.admins),
+    auditors: new Set(groups.auditors),
+  }) satisfies DirectorySnapshot;
 
 /** Returns the people that core knows after a sync. */
 const afterSync = (
@@ -27,13 +34,20 @@ const afterSync = (
   const changes = new Map(changed.map(({ before, after: next }) => [before, next]));
   return [
     ...known.map((person) => changes.get(person) ?? person),
-    ...added.map(({ subject, state }) => ({ ...state, userId: `new-${subject}`, subject, missedSyncs: 0 })),
+    ...added.map(({ subject, state }) => ({
+      ...state,
+      userId: `new-${subject}`,
+      subject,
+      missedSyncs: 0,
+    })),
   ];
 };
 const bySubject = (people: readonly KnownPerson[], subject: string) =>
   people.find((person) => person.subject === subject);
-const statusOf = (one: DirectoryUser): PersonStatus | undefined => afterSync([], snapshotOf([one]))[0]?.status;
-const range = (length: number, from = 0) => Array.from({ length }, (_, index) => `p${from + index}`);
+const statusOf = (one: DirectoryUser): PersonStatus | undefined =>
+  afterSync([], snapshotOf([one]))[0]?.status;
+const range = (length: number, from = 0) =>
+  Array.from({ length }, (_, index) => `p${from + index}`);
 const active = (ids: readonly string[]) => afterSync([], snapshotOf(ids.map((id) => user(id))));
 
 describe("status", () => {
@@ -66,7 +80,9 @@ describe("status", () => {
   it("Y5: treats a character that only Unicode lowers to the domain's letter as another domain", () => {
     const kelvin = user("ada", { primaryEmail: "ada@\u212Aiosk.test" });
     expect(kelvin.primaryEmail.toLowerCase()).toBe("ada@kiosk.test");
-    expect(afterSync([], snapshotOf([kelvin]), { domain: "kiosk.test" })[0]?.status).toBe("unverified");
+    expect(afterSync([], snapshotOf([kelvin]), { domain: "kiosk.test" })[0]?.status).toBe(
+      "unverified",
+    );
   });
 });
 
@@ -84,7 +100,10 @@ describe("scopes", () => {
   it("grants no scope to a person who is not active", () => {
     const people = afterSync(
       [],
-      snapshotOf([user("ada", { suspended: true }), user("both", { primaryEmail: "b@else.test" })], groups),
+      snapshotOf(
+        [user("ada", { suspended: true }), user("both", { primaryEmail: "b@else.test" })],
+        groups,
+      ),
     );
     expect(people.map(({ scopes }) => scopes)).toEqual([[], []]);
   });
@@ -97,26 +116,42 @@ describe("scopes", () => {
       auditors: new Set(["grace"]),
     });
     expect(admins.map(({ scopes }) => scopes)).toEqual([["read"], ["read", "audit"]]);
-    const none = afterSync(known, { users: [user("ada"), user("grace")], admins: null, auditors: null });
+    const none = afterSync(known, {
+      users: [user("ada"), user("grace")],
+      admins: null,
+      auditors: null,
+    });
     expect(none.map(({ scopes }) => scopes)).toEqual([["read"], ["read"]]);
   });
 });
 
 describe("the identity of a person", () => {
   it("Y5: a reused address with a new id is a new person, and the old one is absent", () => {
-    const known = afterSync([], snapshotOf([user("old", { primaryEmail: "ada@example.test" })], { admins: ["old"] }));
+    const known = afterSync(
+      [],
+      snapshotOf([user("old", { primaryEmail: "ada@example.test" })], { admins: ["old"] }),
+    );
     const people = afterSync(
       known,
       snapshotOf([user("new", { primaryEmail: "ada@example.test" })], { admins: ["old"] }),
     );
     expect(bySubject(people, "old")).toMatchObject({ status: "absent", scopes: [] });
-    expect(bySubject(people, "new")).toMatchObject({ status: "active", scopes: ["read"], userId: "new-new" });
+    expect(bySubject(people, "new")).toMatchObject({
+      status: "active",
+      scopes: ["read"],
+      userId: "new-new",
+    });
   });
 
   it("a person who is renamed, or returns, stays the same person", () => {
     const known = active(["ada"]);
-    const renamed = afterSync(known, snapshotOf([user("ada", { primaryEmail: "Countess@example.test" })]));
-    expect(renamed).toMatchObject([{ userId: "new-ada", primaryEmail: "countess@example.test", status: "active" }]);
+    const renamed = afterSync(
+      known,
+      snapshotOf([user("ada", { primaryEmail: "Countess@example.test" })]),
+    );
+    expect(renamed).toMatchObject([
+      { userId: "new-ada", primaryEmail: "countess@example.test", status: "active" },
+    ]);
     const gone = afterSync(renamed, snapshotOf([user("grace")]));
     expect(bySubject(gone, "ada")?.status).toBe("absent");
     expect(bySubject(afterSync(gone, snapshotOf([user("ada")])), "ada")).toMatchObject({
@@ -127,7 +162,10 @@ describe("the identity of a person", () => {
 
   it("never matches a person without a directory id by address", () => {
     const [seeded] = active(["ada"]);
-    const people = afterSync([{ ...(seeded as KnownPerson), subject: null }], snapshotOf([user("ada")]));
+    const people = afterSync(
+      [{ ...(seeded as KnownPerson), subject: null }],
+      snapshotOf([user("ada")]),
+    );
     expect(people.map(({ subject, status }) => [subject, status])).toEqual([
       [null, "absent"],
       ["ada", "active"],
@@ -135,7 +173,10 @@ describe("the identity of a person", () => {
   });
 
   it("keeps control characters and broken Unicode out of names", () => {
-    const [person] = afterSync([], snapshotOf([user("ada", { displayName: " A\u0000d\u2028a\uD800 " })]));
+    const [person] = afterSync(
+      [],
+      snapshotOf([user("ada", { displayName: " A\u0000d\u2028a\uD800 " })]),
+    );
     expect(person?.displayName).toBe("A d a\uFFFD");
   });
 });
@@ -148,18 +189,24 @@ describe("the guard", () => {
     { people: 20, missing: 10, held: 0 },
     { people: 20, missing: 11, held: 11 },
     { people: 20, missing: 19, held: 19 },
-  ])("Y2: of $people active people $missing missing: $held are held", ({ people, missing, held }) => {
-    const known = active(range(people));
-    const snapshot = snapshotOf(range(people - missing, missing).map((id) => user(id)));
-    expect(decideDirectoryChanges(snapshot, known, policy).held).toBe(held);
-    const next = afterSync(known, snapshot);
-    expect(next.filter(({ status }) => status === "absent").length).toBe(held === 0 ? missing : 0);
-  });
+  ])(
+    "Y2: of $people active people $missing missing: $held are held",
+    ({ people, missing, held }) => {
+      const known = active(range(people));
+      const snapshot = snapshotOf(range(people - missing, missing).map((id) => user(id)));
+      expect(decideDirectoryChanges(snapshot, known, policy).held).toBe(held);
+      const next = afterSync(known, snapshot);
+      expect(next.filter(({ status }) => status === "absent").length).toBe(
+        held === 0 ? missing : 0,
+      );
+    },
+  );
 
   it("Y2: applies a removal after three consecutive snapshots agree, and starts over when one disagrees", () => {
     const all = snapshotOf(range(20).map((id) => user(id)));
     const few = snapshotOf(range(5).map((id) => user(id)));
-    const absent = (people: readonly KnownPerson[]) => people.filter(({ status }) => status === "absent").length;
+    const absent = (people: readonly KnownPerson[]) =>
+      people.filter(({ status }) => status === "absent").length;
     const play = (...snapshots: DirectorySnapshot[]) =>
       absent(snapshots.reduce((known, snapshot) => afterSync(known, snapshot), active(range(20))));
     expect(play(few, few)).toBe(0);
@@ -183,10 +230,21 @@ describe("the guard", () => {
       { admins: ["p0", "p2"] },
     );
     const decision = decideDirectoryChanges(most, known, policy);
-    expect(decision).toMatchObject({ held: 11, heldFor: "mass_unverified", suspectSetting: "SVC_DIRECTORY_DOMAIN" });
+    expect(decision).toMatchObject({
+      held: 11,
+      heldFor: "mass_unverified",
+      suspectSetting: "SVC_DIRECTORY_DOMAIN",
+    });
     let people = afterSync(known, most);
-    expect(bySubject(people, "p0")).toMatchObject({ status: "active", scopes: ["read", "audit", "admin"] });
-    expect(bySubject(people, "p1")).toMatchObject({ status: "active", scopes: ["read"], missedSyncs: 1 });
+    expect(bySubject(people, "p0")).toMatchObject({
+      status: "active",
+      scopes: ["read", "audit", "admin"],
+    });
+    expect(bySubject(people, "p1")).toMatchObject({
+      status: "active",
+      scopes: ["read"],
+      missedSyncs: 1,
+    });
     expect(bySubject(people, "p2")).toMatchObject({ status: "active", scopes: ["read"] });
     const suspended = snapshotOf(range(20).map((id) => foreign(id, { suspended: id === "p3" })));
     people = afterSync(people, suspended);
@@ -209,7 +267,8 @@ describe("the guard", () => {
   it("names the domain's setting when a first snapshot has no person in the domain", () => {
     const people = range(3).map((id) => user(id));
     const wrong = { ...policy, domain: "example.tset" };
-    const suspect = (users: DirectoryUser[]) => decideDirectoryChanges(snapshotOf(users), [], wrong).suspectSetting;
+    const suspect = (users: DirectoryUser[]) =>
+      decideDirectoryChanges(snapshotOf(users), [], wrong).suspectSetting;
     expect(suspect(people)).toBe("SVC_DIRECTORY_DOMAIN");
     expect(suspect([...people, user("p4", { primaryEmail: "p4@example.tset" })])).toBeNull();
     expect(suspect([user("p0", { suspended: true })])).toBeNull();
@@ -221,7 +280,9 @@ describe("the guard", () => {
     let known = active(range(21));
     for (const snapshot of [first, second, first]) known = afterSync(known, snapshot);
     // Only p10 is in neither.
-    expect(known.filter(({ status }) => status === "absent").map(({ subject }) => subject)).toEqual(["p10"]);
+    expect(known.filter(({ status }) => status === "absent").map(({ subject }) => subject)).toEqual(
+      ["p10"],
+    );
   });
 
   it("Y2: applies suspensions and lost groups at once while absences are held, and grants held people no scope", () => {
@@ -232,15 +293,24 @@ describe("the guard", () => {
         { admins: ["p0", "p19"], auditors: ["p18"] },
       ),
     );
-    const people = afterSync(known, snapshotOf([user("p0"), user("p1", { suspended: true })], { admins: ["p18"] }));
+    const people = afterSync(
+      known,
+      snapshotOf([user("p0"), user("p1", { suspended: true })], { admins: ["p18"] }),
+    );
     expect(bySubject(people, "p0")).toMatchObject({ status: "active", scopes: ["read"] });
     expect(bySubject(people, "p1")).toMatchObject({ status: "suspended", scopes: [] });
-    expect(bySubject(people, "p19")).toMatchObject({ status: "active", scopes: ["read"], missedSyncs: 1 });
+    expect(bySubject(people, "p19")).toMatchObject({
+      status: "active",
+      scopes: ["read"],
+      missedSyncs: 1,
+    });
     expect(bySubject(people, "p18")).toMatchObject({ status: "active", scopes: ["read", "audit"] });
   });
 
   it("applies every absence at once when so configured", () => {
-    const people = afterSync(active(range(20)), snapshotOf([user("p0")]), { allowMassRemoval: true });
+    const people = afterSync(active(range(20)), snapshotOf([user("p0")]), {
+      allowMassRemoval: true,
+    });
     expect(people.filter(({ status }) => status === "absent").length).toBe(19);
   });
 });
@@ -257,8 +327,13 @@ describe("for any snapshots", () => {
     }),
     { selector: ({ id }) => id },
   );
-  const group = fc.option(fc.uniqueArray(fc.constantFrom(...ids)).map((members) => new Set(members)));
-  const snapshots = fc.array(fc.record({ users, admins: group, auditors: group }), { minLength: 1, maxLength: 6 });
+  const group = fc.option(
+    fc.uniqueArray(fc.constantFrom(...ids)).map((members) => new Set(members)),
+  );
+  const snapshots = fc.array(fc.record({ users, admins: group, auditors: group }), {
+    minLength: 1,
+    maxLength: 6,
+  });
 
   it("only people in the newest snapshot, unsuspended and in the domain, or held, are active; ids stay; a repeat changes nothing", () => {
     fc.assert(
@@ -270,14 +345,19 @@ describe("for any snapshots", () => {
           for (const person of known) {
             const listed = snapshot.users.find(({ id }) => id === person.subject);
             const eligible =
-              listed && !listed.suspended && !listed.archived && /^.@example\.test$/.test(listed.primaryEmail);
+              listed &&
+              !listed.suspended &&
+              !listed.archived &&
+              /^.@example\.test$/.test(listed.primaryEmail);
             const old = before.find(({ userId }) => userId === person.userId);
             const isLost = !listed || (!listed.suspended && !listed.archived && !eligible);
-            const isHeld = isLost && old?.status === "active" && person.missedSyncs > 0 && !allowMassRemoval;
+            const isHeld =
+              isLost && old?.status === "active" && person.missedSyncs > 0 && !allowMassRemoval;
             expect(person.status === "active").toBe(Boolean(eligible || isHeld));
             expect(person.missedSyncs).toBeLessThan(3);
             expect(person.scopes.includes("read")).toBe(person.status === "active");
-            if (person.scopes.includes("admin")) expect(snapshot.admins?.has(person.subject ?? "")).toBe(true);
+            if (person.scopes.includes("admin"))
+              expect(snapshot.admins?.has(person.subject ?? "")).toBe(true);
             if (isHeld) expect(old?.scopes).toEqual(expect.arrayContaining([...person.scopes]));
             if (old) expect(person.subject).toBe(old.subject);
           }

@@ -74,11 +74,17 @@ export const decideDirectoryChanges = (
   );
   const seen = snapshot.users.map((user) => {
     const before = bySubject.get(user.id);
-    return { subject: user.id, before, state: stateOf(user, { domain, scopes: scopesOf(user.id), before }) };
+    return {
+      subject: user.id,
+      before,
+      state: stateOf(user, { domain, scopes: scopesOf(user.id), before }),
+    };
   });
   const seenIds = new Set(seen.map(({ subject }) => subject));
   const missing = known.filter(({ subject }) => subject === null || !seenIds.has(subject));
-  const foreign = seen.flatMap(({ before, state }) => (before && state.status === "unverified" ? [before] : []));
+  const foreign = seen.flatMap(({ before, state }) =>
+    before && state.status === "unverified" ? [before] : [],
+  );
 
   const active = known.filter(isActive).length;
   const isMass = (lost: readonly KnownPerson[]): boolean =>
@@ -127,7 +133,11 @@ export const decideDirectoryChanges = (
 };
 
 /** Returns the person as active for now, without revoked scopes; null when enough snapshots agree on `lost`. */
-const heldOn = (before: KnownPerson, lost: PersonState, granted: readonly Scope[]): KnownPerson | null => {
+const heldOn = (
+  before: KnownPerson,
+  lost: PersonState,
+  granted: readonly Scope[],
+): KnownPerson | null => {
   const missedSyncs = before.missedSyncs + 1;
   if (missedSyncs >= agreeingSyncs) return null;
   const scopes = before.scopes.filter((scope) => granted.includes(scope));
@@ -138,7 +148,11 @@ const isActive = ({ status }: PersonState): boolean => status === "active";
 
 const stateOf = (
   user: DirectoryUser,
-  { domain, scopes, before }: { domain: string; scopes: readonly Scope[]; before: KnownPerson | undefined },
+  {
+    domain,
+    scopes,
+    before,
+  }: { domain: string; scopes: readonly Scope[]; before: KnownPerson | undefined },
 ): PersonState => {
   // The local part loses its case too, as in the directory.
   const primaryEmail = lowerAscii(user.primaryEmail);
@@ -153,7 +167,10 @@ const stateOf = (
   };
 };
 
-const statusOf = ({ suspended, archived, held }: DirectoryUser, isMember: boolean): PersonStatus => {
+const statusOf = (
+  { suspended, archived, held }: DirectoryUser,
+  isMember: boolean,
+): PersonStatus => {
   if (suspended) return "suspended";
   if (archived) return "archived";
   if (!isMember) return "unverified";

@@ -17,7 +17,9 @@ export interface DirectorySyncState {
 }
 
 /** Reads the state from the database, so that every core returns the same. */
-export const readDirectorySyncState = async ({ db }: Pick<Core, "db">): Promise<DirectorySyncState> => {
+export const readDirectorySyncState = async ({
+  db,
+}: Pick<Core, "db">): Promise<DirectorySyncState> => {
   const [last, counts] = await Promise.all([findDirectorySync(db), countPeople(db)]);
   return { last: last ?? null, counts, suspectSetting: suspectSettingOf(last, counts) };
 };

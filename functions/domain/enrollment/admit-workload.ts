@@ -7,7 +7,11 @@ import {
   insertAttestedToken,
   type PresentedToken,
 } from "../../store/enrollment/policies.ts";
-import { createVerifySubjectToken, IssuerUnavailable, SubjectTokenRejected } from "../workload/verify-subject-token.ts";
+import {
+  createVerifySubjectToken,
+  IssuerUnavailable,
+  SubjectTokenRejected,
+} from "../workload/verify-subject-token.ts";
 import { attest, attestationRules, claimantOf, refuseToken } from "./attestation-rules.ts";
 import { EnrollmentRefusal, type RefusedUse } from "./refuse.ts";
 import { enforce } from "./use-rules.ts";
@@ -41,7 +45,8 @@ export const createAdmitWorkload = (
 
     const now = clock.now();
     const policies = await findWorkloadPolicies(db, issuer.issuer);
-    const policy = policies.find(({ workload }) => attest(workload, payload) !== null) ?? policies[0];
+    const policy =
+      policies.find(({ workload }) => attest(workload, payload) !== null) ?? policies[0];
     const workload = policy?.workload ?? null;
     enforce(attestationRules, { workload, issuers: config.workloadIssuers, payload, now });
     const attested = workload && attest(workload, payload);

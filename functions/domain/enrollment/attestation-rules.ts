@@ -3,7 +3,11 @@
 import * as v from "valibot";
 import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
 import { leewaySeconds } from "../../../kit/verify-issuer-token.ts";
-import { type BoundClaim, deviceIdOf, type WorkloadTerms } from "../../../proto/operator/workload.ts";
+import {
+  type BoundClaim,
+  deviceIdOf,
+  type WorkloadTerms,
+} from "../../../proto/operator/workload.ts";
 import type { WorkloadIssuer } from "../../config/workload-config.ts";
 import { findRule, ruleClaims } from "../operator/workload-scopes.ts";
 import type { RejectedToken } from "../workload/verify-subject-token.ts";
@@ -55,13 +59,15 @@ const rule = (
 /** The token is one of those that the policy's `workload` describes. */
 export const attestationRules: readonly Rule<AttestationFacts>[] = [
   rule("workload_issuer", ({ terms, issuer, payload }) => {
-    if (issuer === undefined) return [`core does not know the policy's issuer ${terms.issuer}`, "issuer_unknown"];
+    if (issuer === undefined)
+      return [`core does not know the policy's issuer ${terms.issuer}`, "issuer_unknown"];
     if (payload.iss === issuer.issuer) return [`the policy trusts ${issuer.issuer}`];
     return [`the policy trusts ${terms.issuer}, and not ${text(payload.iss)}`, "issuer_unknown"];
   }),
   rule("workload_audience", ({ issuer, payload }) => {
     const audiences = [payload.aud].flat();
-    if (audiences.length === 1 && audiences[0] === issuer?.audience) return [`the token is for ${issuer?.audience}`];
+    if (audiences.length === 1 && audiences[0] === issuer?.audience)
+      return [`the token is for ${issuer?.audience}`];
     const held = audiences.map(text).join(", ");
     return [`the token is for ${held}, and not for ${issuer?.audience} alone`, "audience_mismatch"];
   }),
@@ -71,8 +77,10 @@ export const attestationRules: readonly Rule<AttestationFacts>[] = [
     if (typeof from !== "number" || typeof until !== "number")
       return ["the token does not say when it was issued and when it expires", "token_malformed"];
     const seconds = now / 1000;
-    if (until <= seconds - leewaySeconds) return [`the token expired at ${isoTime(until)}`, "token_expired"];
-    if (from > seconds + leewaySeconds) return [`the token is issued at ${isoTime(from)}`, "token_not_yet_valid"];
+    if (until <= seconds - leewaySeconds)
+      return [`the token expired at ${isoTime(until)}`, "token_expired"];
+    if (from > seconds + leewaySeconds)
+      return [`the token is issued at ${isoTime(from)}`, "token_not_yet_valid"];
     const detail = `the token is valid for ${until - from} s of the policy's ${terms.max_token_ttl_seconds}`;
     return until - from <= terms.max_token_ttl_seconds ? [detail] : [detail, "token_ttl_too_long"];
   }),
@@ -143,7 +151,10 @@ export interface Attested {
 }
 
 /** Returns the device that a token enrolls under a policy, and its labels; null for a token without a node, or that no rule matches. */
-export const attest = ({ issuer, rules }: WorkloadTerms, payload: TokenPayload): Attested | null => {
+export const attest = (
+  { issuer, rules }: WorkloadTerms,
+  payload: TokenPayload,
+): Attested | null => {
   const bound = readBoundClaims(payload);
   if (bound === null) return null;
   const subject = text(payload.sub);

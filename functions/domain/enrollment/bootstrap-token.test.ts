@@ -12,7 +12,8 @@ describe("the checksum of a token", () => {
       const token = generateToken(entropy);
       let rest = crc32(token.slice(0, -6));
       let checksum = "";
-      for (let at = 0; at < 6; at++, rest = Math.floor(rest / 62)) checksum = (alphabet[rest % 62] ?? "") + checksum;
+      for (let at = 0; at < 6; at++, rest = Math.floor(rest / 62))
+        checksum = (alphabet[rest % 62] ?? "") + checksum;
       expect(token.slice(-6)).toBe(checksum);
       expect(isWellFormedToken(token)).toBe(true);
       const other = token[20] === "x" ? "y" : "x";

@@ -35,27 +35,32 @@ export const tokenPrefixCharacters = 12;
  * scanner can recognise it, and a typo costs no query.
  */
 export const generateToken = (entropy: Entropy): string => {
-  const bits = entropy.bytes(secretBits / 8).reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
+  const bits = entropy
+    .bytes(secretBits / 8)
+    .reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
   const body = prefix + base62(bits, secretCharacters);
   return body + checksum(body);
 };
 
 /** Whether `text` has the form of a token and a correct checksum, whether or not core issued it. */
 export const isWellFormedToken = (text: string): boolean =>
-  pattern.test(text) && checksum(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);
+  pattern.test(text) &&
+  checksum(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);
 
 const checksum = (text: string): string => base62(BigInt(crc32(text)), checksumCharacters);
 
 const base62 = (value: bigint, characters: number): string => {
   let text = "";
-  for (let rest = value; text.length < characters; rest /= 62n) text = (alphabet[Number(rest % 62n)] ?? "") + text;
+  for (let rest = value; text.length < characters; rest /= 62n)
+    text = (alphabet[Number(rest % 62n)] ?? "") + text;
   return text;
 };
 
 /** Returns the CRC-32 of IEEE 802.3 (reflected, polynomial 0xEDB88320) over the ASCII of `text`. */
 const crc32 = (text: string): number => {
   let crc = 0xffffffff;
-  for (let at = 0; at < text.length; at++) crc = (crc >>> 8) ^ (crcOfByte[(crc ^ text.charCodeAt(at)) & 0xff] ?? 0);
+  for (let at = 0; at < text.length; at++)
+    crc = (crc >>> 8) ^ (crcOfByte[(crc ^ text.charCodeAt(at)) & 0xff] ?? 0);
   return (crc ^ 0xffffffff) >>> 0;
 };
 

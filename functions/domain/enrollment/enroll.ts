@@ -10,7 +10,12 @@ import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { createAdmitWorkload, isJwt, type WorkloadCore } from "./admit-workload.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
-import { EnrollmentRefusal, type RefusalCore, type RefusedUse, type RunOrRefuse } from "./refuse.ts";
+import {
+  EnrollmentRefusal,
+  type RefusalCore,
+  type RefusedUse,
+  type RunOrRefuse,
+} from "./refuse.ts";
 import { checkTokenUse, type EnrollmentRequest, type Reserved } from "./reserve.ts";
 import { createSteps, type EnrollmentSteps } from "./steps.ts";
 import { enforce, identityRules } from "./use-rules.ts";
@@ -40,7 +45,13 @@ export const createAdmitToken = (core: WorkloadCore, runOrRefuse: RunOrRefuse): 
   const findToken = createTokenFinder(core.db);
   const admitWorkload = createAdmitWorkload(core);
   return (rawToken, origin) => {
-    const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null, attestation: null };
+    const use: RefusedUse = {
+      tokenId: null,
+      tokenPrefix: null,
+      policyId: null,
+      identity: null,
+      attestation: null,
+    };
     return runOrRefuse(use, origin, async () => {
       const isWorkload = rawToken !== null && isJwt(rawToken);
       if (rawToken === null || !(isWorkload || isWellFormedToken(rawToken))) {
@@ -55,7 +66,12 @@ export const createAdmitToken = (core: WorkloadCore, runOrRefuse: RunOrRefuse): 
       use.tokenId = found?.token.id ?? null;
       use.policyId = found?.policy.id ?? null;
       use.tokenPrefix ??= found?.token.tokenPrefix ?? null;
-      const { token, policy } = checkTokenUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
+      const { token, policy } = checkTokenUse(
+        found?.policy,
+        found?.token,
+        origin.remoteAddress,
+        core.clock.now(),
+      );
       const { id: tokenId, tokenPrefix, attestation } = token;
       return { tokenId, tokenPrefix, policyId: policy.id, attestation };
     });
@@ -80,7 +96,11 @@ export const createEnroll = (core: EnrollCore, runOrRefuse: RunOrRefuse): Enroll
       const request = await validateRequest(core, body, origin);
       use.identity = request.identity;
 
-      const reserved = await steps.reserve({ request, tokenId: token.tokenId, policyId: token.policyId });
+      const reserved = await steps.reserve({
+        request,
+        tokenId: token.tokenId,
+        policyId: token.policyId,
+      });
       if (reserved.kind === "issued") {
         core.observe.enroll("retried");
         return reserved;
@@ -97,13 +117,21 @@ export const createEnroll = (core: EnrollCore, runOrRefuse: RunOrRefuse): Enroll
 const signAndRecord = async (
   core: EnrollCore,
   steps: EnrollmentSteps,
-  { request, reserved, origin }: { request: EnrollmentRequest; reserved: Reservation; origin: Origin },
+  {
+    request,
+    reserved,
+    origin,
+  }: { request: EnrollmentRequest; reserved: Reservation; origin: Origin },
 ): Promise<Issued> => {
   const { reservation, policy } = reserved;
   const now = core.clock.now();
   const serial = Uint8Array.fromHex(reservation.serialNumber);
   try {
-    const issued = await sign(core.signer, request, { serial, now, ttlSeconds: policy.certificateTtlSeconds });
+    const issued = await sign(core.signer, request, {
+      serial,
+      now,
+      ttlSeconds: policy.certificateTtlSeconds,
+    });
     return await steps.record({ request, reservation, issued, now, origin });
   } catch (error) {
     await deleteReservations(core.db, [reservation.id]);
@@ -124,10 +152,17 @@ const sign = async (
   }
 };
 
-const validateRequest = async (core: EnrollCore, body: EnrollRequest, origin: Origin): Promise<EnrollmentRequest> => {
+const validateRequest = async (
+  core: EnrollCore,
+  body: EnrollRequest,
+  origin: Origin,
+): Promise<EnrollmentRequest> => {
   const checked = await checkCsr(body.csr_pem, core.cryptography);
   if (!checked.ok)
-    throw new EnrollmentRefusal("csr_invalid", { reason: checked.fault, detail: csrFaultDetail[checked.fault] });
+    throw new EnrollmentRefusal("csr_invalid", {
+      reason: checked.fault,
+      detail: csrFaultDetail[checked.fault],
+    });
   const { identity, spki } = checked.csr;
   enforce(identityRules, { identity, identityBytesMax: core.config.hostIdBytesMax });
   return {

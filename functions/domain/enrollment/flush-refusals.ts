@@ -1,4 +1,8 @@
-import { deleteFailures, deleteRefusals, type RefusalRow } from "../../store/enrollment/enrollments.ts";
+import {
+  deleteFailures,
+  deleteRefusals,
+  type RefusalRow,
+} from "../../store/enrollment/enrollments.ts";
 import { deleteUnusedAttested } from "../../store/enrollment/policies.ts";
 import type { AuditEntry } from "../audit/audit-log.ts";
 import { type FlushCore, flushCounts } from "../audit/flush-refusals.ts";
@@ -16,7 +20,13 @@ export const flushEnrollmentRefusals = async (core: FlushCore): Promise<number> 
   return flushCounts(core, deleteRefusals, enrollmentEntry);
 };
 
-const enrollmentEntry = ({ addressKey, minuteStartedAt, reason, refusals, lastAt }: RefusalRow): AuditEntry => {
+const enrollmentEntry = ({
+  addressKey,
+  minuteStartedAt,
+  reason,
+  refusals,
+  lastAt,
+}: RefusalRow): AuditEntry => {
   const [address = "", identity = ""] = addressKey.split(" ");
   return {
     actor: { type: "collector", id: identity, display: identity || "unknown" },
@@ -24,6 +34,10 @@ const enrollmentEntry = ({ addressKey, minuteStartedAt, reason, refusals, lastAt
     target: { type: "remote_address", id: address },
     outcome: "failure",
     reason,
-    details: { count: refusals, minute: minuteStartedAt.toISOString(), last_at: lastAt.toISOString() },
+    details: {
+      count: refusals,
+      minute: minuteStartedAt.toISOString(),
+      last_at: lastAt.toISOString(),
+    },
   };
 };

@@ -24,7 +24,12 @@ import { addEnrollments, addTokenUses, findTokenTerms } from "../../store/enroll
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused, workloadDetail } from "./refuse.ts";
-import { checkReenrollment, checkTokenUse, type EnrollmentRequest, type Locked } from "./reserve.ts";
+import {
+  checkReenrollment,
+  checkTokenUse,
+  type EnrollmentRequest,
+  type Locked,
+} from "./reserve.ts";
 import type { ReenrollmentFacts } from "./use-rules.ts";
 
 /** A certificate that was signed for a reservation. */
@@ -51,23 +56,30 @@ export const readForRecords = async (
 ): Promise<() => Promise<(Recorded | Refused)[]>> => {
   if (issues.length === 0) return async () => [];
   const reservations = issues.map(({ reservation }) => reservation);
-  const [{ policies, identities, identitiesInUse }, tokens, held, fingerprints] = await Promise.all([
-    locked,
-    findTokenTerms(tx, [...new Set(reservations.map(({ tokenId }) => tokenId))], { lock: true }),
-    deleteReservations(
-      tx,
-      reservations.map(({ id }) => id),
-    ),
-    findFingerprints(
-      tx,
-      issues.map(({ issued }) => issued.fingerprintSha256),
-    ),
-  ]);
+  const [{ policies, identities, identitiesInUse }, tokens, held, fingerprints] = await Promise.all(
+    [
+      locked,
+      findTokenTerms(tx, [...new Set(reservations.map(({ tokenId }) => tokenId))], { lock: true }),
+      deleteReservations(
+        tx,
+        reservations.map(({ id }) => id),
+      ),
+      findFingerprints(
+        tx,
+        issues.map(({ issued }) => issued.fingerprintSha256),
+      ),
+    ],
+  );
   const plans = issues.map((issue) =>
     catchRefusal((): Plan => {
       const { request, reservation, issued, origin } = issue;
       const { policyId, tokenId } = reservation;
-      const { policy, token } = checkTokenUse(policies.get(policyId), tokens.get(tokenId), origin.remoteAddress, now);
+      const { policy, token } = checkTokenUse(
+        policies.get(policyId),
+        tokens.get(tokenId),
+        origin.remoteAddress,
+        now,
+      );
       if (!held.has(reservation.id)) throw new EnrollmentRefusal("enrollment_in_progress");
       const known = identities.get(request.identity);
       // Since this reservation expired, another policy may have enrolled the identity, under its own lock.
@@ -83,7 +95,9 @@ export const readForRecords = async (
     const recorded = plans.filter((plan) => plan.kind === "plan");
     await write(tx, needs, recorded, now);
     return plans.map((plan) =>
-      plan.kind === "refused" ? plan : { kind: "recorded", identity: plan.identity, certificate: plan.certificate },
+      plan.kind === "refused"
+        ? plan
+        : { kind: "recorded", identity: plan.identity, certificate: plan.certificate },
     );
   };
 };
@@ -117,25 +131,45 @@ const planOf = (
     lastAuthFailureAt: null,
     lastAuthFailureReason: null,
   };
-  const identity = { ...(known ?? newcomer), policyId, tokenId, hostname, platform, collectorVersion, attestation };
+  const identity = {
+    ...(known ?? newcomer),
+    policyId,
+    tokenId,
+    hostname,
+    platform,
+    collectorVersion,
+    attestation,
+  };
   const id = uuidv7(idNeeds);
   const facts = { id, identityId: identity.id, predecessorId: null, tokenId, issuedAt: issue.now };
   const certificate = issuedRow(issued, { ...facts, spkiSha256: request.spkiSha256 });
   return { kind: "plan", issue, isKnown: known !== undefined, identity, certificate };
 };
 
-const write = async (tx: Executor, needs: RecordNeeds, plans: readonly Plan[], now: number): Promise<void> => {
+const write = async (
+  tx: Executor,
+  needs: RecordNeeds,
+  plans: readonly Plan[],
+  now: number,
+): Promise<void> => {
   const at = new Date(now);
   const first = plans.filter(({ isKnown }) => !isKnown);
   // In the order of ids, the order in which every transaction locks several hosts.
-  const again = plans.filter(({ isKnown }) => isKnown).toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
+  const again = plans
+    .filter(({ isKnown }) => isKnown)
+    .toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
   // Sent together, because none may follow one that has failed. The updates may arrive after the inserts.
   await Promise.all([
     ...again.map(({ identity }) => updateIdentityReenrolled(tx, identity.id, identity)),
-    ...again.map(({ identity, certificate }) => updateActiveReplaced(tx, identity.id, { by: certificate.id, at })),
+    ...again.map(({ identity, certificate }) =>
+      updateActiveReplaced(tx, identity.id, { by: certificate.id, at }),
+    ),
     addEnrollments(
       tx,
-      groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => ({ id, enrollments: length })),
+      groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => ({
+        id,
+        enrollments: length,
+      })),
     ),
     addTokenUses(
       tx,
@@ -158,11 +192,17 @@ const write = async (tx: Executor, needs: RecordNeeds, plans: readonly Plan[], n
   ]);
 };
 
-const groupsOf = (plans: readonly Plan[], keyOf: (plan: Plan) => string): [key: string, group: Plan[]][] => [
-  ...Map.groupBy(plans, keyOf),
-];
+const groupsOf = (
+  plans: readonly Plan[],
+  keyOf: (plan: Plan) => string,
+): [key: string, group: Plan[]][] => [...Map.groupBy(plans, keyOf)];
 
-const entryOf = ({ isKnown, identity, certificate, issue: { issued, origin } }: Plan): AuditEntry => ({
+const entryOf = ({
+  isKnown,
+  identity,
+  certificate,
+  issue: { issued, origin },
+}: Plan): AuditEntry => ({
   actor: { type: "collector", id: identity.id, display: identity.identity },
   action: "collector.enroll",
   target: { type: "collector_identity", id: identity.id },

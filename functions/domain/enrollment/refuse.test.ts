@@ -35,9 +35,20 @@ describe("refusals", () => {
           },
         },
       });
-      return createRunOrRefuse({ db: counting, clock, entropy: createSeededEntropy(seed), observe: unobserved });
+      return createRunOrRefuse({
+        db: counting,
+        clock,
+        entropy: createSeededEntropy(seed),
+        observe: unobserved,
+      });
     });
-    const use = { tokenId: null, tokenPrefix: null, policyId: null, identity: null, attestation: null };
+    const use = {
+      tokenId: null,
+      tokenPrefix: null,
+      policyId: null,
+      identity: null,
+      attestation: null,
+    };
     const refuse = (at: number, remoteAddress: string) =>
       cores[at % 2]?.(use, { requestId: `r-${at}`, remoteAddress }, async () => {
         throw new EnrollmentRefusal("token_invalid", { reason: "token_unknown" });
@@ -51,7 +62,9 @@ describe("refusals", () => {
     const { db } = database.connect();
     expect(await db.$count(enrollmentFailure)).toBe(10);
     expect(await db.$count(auditEvent)).toBe(1);
-    expect(await db.select().from(enrollmentRefusal)).toMatchObject([{ addressKey: "192.0.2.1", refusals: 200 }]);
+    expect(await db.select().from(enrollmentRefusal)).toMatchObject([
+      { addressKey: "192.0.2.1", refusals: 200 },
+    ]);
 
     // 99 counts are left in this minute.
     const [first] = cores;

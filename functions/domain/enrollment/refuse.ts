@@ -79,7 +79,11 @@ export type Claimant = Omit<Attestation, "labels">;
 export type RefusalCore = Pick<Core, "db" | "clock" | "entropy" | "observe">;
 
 /** Runs a step of an enrollment. Records an `EnrollmentRefusal` and throws its problem; counts every failure. */
-export type RunOrRefuse = <Result>(use: RefusedUse, origin: Origin, step: () => Promise<Result>) => Promise<Result>;
+export type RunOrRefuse = <Result>(
+  use: RefusedUse,
+  origin: Origin,
+  step: () => Promise<Result>,
+) => Promise<Result>;
 
 /**
  * Creates a `RunOrRefuse`. Concurrent refusals share transactions, one at a time: a burst of them needs one connection, and each
@@ -87,7 +91,10 @@ export type RunOrRefuse = <Result>(use: RefusedUse, origin: Origin, step: () => 
  */
 export const createRunOrRefuse = ({ db, clock, entropy, observe }: RefusalCore): RunOrRefuse => {
   let refusals = 0;
-  const unstored: UnstoredFailures = new LRUCache({ maxSize: unstoredMax, sizeCalculation: () => 1 });
+  const unstored: UnstoredFailures = new LRUCache({
+    maxSize: unstoredMax,
+    sizeCalculation: () => 1,
+  });
   const refuse = groupTransactions<RefusedRequest, Problem>(db, {
     run: (tx, requests) => refuseAll(tx, { clock, entropy, unstored }, requests),
     // Any two may share a transaction.
@@ -97,7 +104,8 @@ export const createRunOrRefuse = ({ db, clock, entropy, observe }: RefusalCore):
     try {
       return await step();
     } catch (error) {
-      const thrown = error instanceof EnrollmentRefusal ? await refuse({ refusal: error, use, origin }) : error;
+      const thrown =
+        error instanceof EnrollmentRefusal ? await refuse({ refusal: error, use, origin }) : error;
       observe.enroll(thrown instanceof Problem ? thrown.code : "error");
       throw thrown;
     }
@@ -127,19 +135,27 @@ const refuseAll = async (
   const now = needs.clock.now();
   const windowStart = new Date(now - failureWindowMs);
   const uses = await countUses(db, requests, now);
-  const addressKeys = [...new Set(uses.filter(({ isFailedUse }) => isFailedUse).map(({ key }) => key))];
+  const addressKeys = [
+    ...new Set(uses.filter(({ isFailedUse }) => isFailedUse).map(({ key }) => key)),
+  ];
   // After the counts are locked: what another core has stored for the same address and reason is committed by then.
   const failures =
-    addressKeys.length > 0 ? await countFailures(db, addressKeys, windowStart) : new Map<string, number>();
+    addressKeys.length > 0
+      ? await countFailures(db, addressKeys, windowStart)
+      : new Map<string, number>();
   const failed: (typeof uses)[number][] = [];
   const problems = uses.map((use) => {
     const { refusal, key, isFailedUse, isCountedAlone } = use;
     if (!isFailedUse) return refusal.problem;
     const found = unstored.get(key);
-    const others = found && now - found.since < failureWindowMs ? found : { since: now, failures: 0 };
+    const others =
+      found && now - found.since < failureWindowMs ? found : { since: now, failures: 0 };
     const count = failures.get(key) ?? 0;
     if (count + others.failures >= failuresMax)
-      return new Problem("throttled", { cause: refusal, retryAfterSeconds: failureWindowMs / 1000 });
+      return new Problem("throttled", {
+        cause: refusal,
+        retryAfterSeconds: failureWindowMs / 1000,
+      });
     if (isCountedAlone) {
       failed.push(use);
       failures.set(key, count + 1);
@@ -172,11 +188,17 @@ interface CountedUse extends RefusedRequest {
 }
 
 /** Adds refused uses to the counts of their minute. */
-const countUses = async (db: Executor, requests: readonly RefusedRequest[], now: number): Promise<CountedUse[]> => {
+const countUses = async (
+  db: Executor,
+  requests: readonly RefusedRequest[],
+  now: number,
+): Promise<CountedUse[]> => {
   const minuteStartedAt = new Date(now - (now % minuteMs));
   const addresses = requests.map(({ origin }) => addressKey(origin.remoteAddress));
   // Each host that presents a valid token is found by its name, also where many come from one address.
-  const keys = requests.map(({ use }, at) => [addresses[at], ...(use.identity ? [use.identity] : [])].join(" "));
+  const keys = requests.map(({ use }, at) =>
+    [addresses[at], ...(use.identity ? [use.identity] : [])].join(" "),
+  );
   const asked = { addressKeys: [...new Set(keys)], minuteStartedAt };
   let { known, counts } = await findRefusalCounts(db, asked, countsPerMinuteMax);
   const rows = new Map<string, RefusalRow>();
@@ -202,8 +224,13 @@ const countUses = async (db: Executor, requests: readonly RefusedRequest[], now:
       isCountedAlone,
     };
   });
-  const begun = new Set((await addRefusals(db, [...rows.values()])).map((row) => `${row.addressKey} ${row.reason}`));
-  return uses.map(({ rowKey, isFirst, ...use }) => ({ ...use, isAudited: isFirst && begun.has(rowKey) }));
+  const begun = new Set(
+    (await addRefusals(db, [...rows.values()])).map((row) => `${row.addressKey} ${row.reason}`),
+  );
+  return uses.map(({ rowKey, isFirst, ...use }) => ({
+    ...use,
+    isAudited: isFirst && begun.has(rowKey),
+  }));
 };
 
 const refusalEntry = ({ refusal, use, origin }: RefusedRequest, { code }: Problem): AuditEntry => ({

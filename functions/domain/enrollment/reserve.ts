@@ -5,7 +5,10 @@
 
 import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { type CertificateRow, findEnrolledCertificates } from "../../store/certificate/certificates.ts";
+import {
+  type CertificateRow,
+  findEnrolledCertificates,
+} from "../../store/certificate/certificates.ts";
 import { countTowardsHourlyLimits, type IdentityRow } from "../../store/certificate/identities.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
@@ -14,7 +17,11 @@ import {
   insertReservations,
   type ReservationRow,
 } from "../../store/enrollment/enrollments.ts";
-import { findTokenTerms, type PolicyRow, type TokenTerms } from "../../store/enrollment/policies.ts";
+import {
+  findTokenTerms,
+  type PolicyRow,
+  type TokenTerms,
+} from "../../store/enrollment/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import {
@@ -76,13 +83,19 @@ export interface Locked {
 export const readForReservations = async (
   tx: Executor,
   needs: Needs,
-  { requests, locked, now }: { requests: readonly ReserveRequest[]; locked: Promise<Locked>; now: number },
+  {
+    requests,
+    locked,
+    now,
+  }: { requests: readonly ReserveRequest[]; locked: Promise<Locked>; now: number },
 ): Promise<() => Promise<(Reserved | Refused)[]>> => {
   if (requests.length === 0) return async () => [];
   const facts = await loadFacts(tx, requests, { locked, now });
   return async () => {
     const decisions = requests.map((each) => catchRefusal(() => decide(facts, needs, each, now)));
-    const reservations = decisions.flatMap((decision) => (decision.kind === "reserved" ? [decision.reservation] : []));
+    const reservations = decisions.flatMap((decision) =>
+      decision.kind === "reserved" ? [decision.reservation] : [],
+    );
     const taken = await insertReservations(tx, reservations);
     return decisions.map((decision) =>
       decision.kind === "reserved" && !taken.has(decision.reservation.id)
@@ -139,7 +152,12 @@ const add = (counts: Map<string, number>, key: string, more: number): void => {
   counts.set(key, (counts.get(key) ?? 0) + more);
 };
 
-const decide = (facts: Facts, { clock, ids }: Needs, asked: ReserveRequest, now: number): Reserved => {
+const decide = (
+  facts: Facts,
+  { clock, ids }: Needs,
+  asked: ReserveRequest,
+  now: number,
+): Reserved => {
   const { request } = asked;
   const { policy, token } = checkTokenUse(
     facts.policies.get(asked.policyId),
@@ -151,11 +169,20 @@ const decide = (facts: Facts, { clock, ids }: Needs, asked: ReserveRequest, now:
   const issued = facts.enrolled.find(
     (row) => row.tokenId === token.id && row.identityId === identity?.id && isSameKey(row, request),
   );
-  if (issued && identity && identity.revokedAt === null) return { kind: "issued", certificate: issued, identity };
+  if (issued && identity && identity.revokedAt === null)
+    return { kind: "issued", certificate: issued, identity };
   const { deviceId, platform } = request;
   const heldByToken = facts.heldByToken.get(token.id) ?? 0;
   const isReserved = facts.reserved.has(request.identity);
-  enforce(deviceRules, { policy, token, identity: request.identity, deviceId, platform, isReserved, heldByToken });
+  enforce(deviceRules, {
+    policy,
+    token,
+    identity: request.identity,
+    deviceId,
+    platform,
+    isReserved,
+    heldByToken,
+  });
   const isInUse = identity !== undefined && facts.identitiesInUse.has(identity.id);
   checkReenrollment({ policy, known: identity, isInUse, attestation: token.attestation });
   const heldFirsts = facts.firstsByPolicy.get(policy.id) ?? 0;
@@ -196,4 +223,5 @@ export const checkTokenUse = <Policy extends Pick<PolicyRow, "frozenAt" | "allow
 };
 
 /** Throws `EnrollmentRefusal` unless an identity may enroll, if it is known, again. Checked at the reservation and again at the record. */
-export const checkReenrollment = (facts: ReenrollmentFacts): void => enforce(reenrollmentRules, facts);
+export const checkReenrollment = (facts: ReenrollmentFacts): void =>
+  enforce(reenrollmentRules, facts);

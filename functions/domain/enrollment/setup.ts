@@ -22,30 +22,52 @@ export const readSetup = async ({
   const step = (name: SetupStep, done: boolean, detail: string) => ({ step: name, done, detail });
   const { admin } = people.scopes;
   const active = counted(people.people.active, "active person", "active people");
-  const fault = signer === null ? "no enrollment signer is configured" : signer.faultAt(clock.now());
+  const fault =
+    signer === null ? "no enrollment signer is configured" : signer.faultAt(clock.now());
   const isPushed = config.directory.provider.kind === "scim";
-  const neverRead = isPushed ? "the identity provider has pushed nobody yet" : "the directory has not been read yet";
+  const neverRead = isPushed
+    ? "the identity provider has pushed nobody yet"
+    : "the directory has not been read yet";
   const noSync = sync?.reasonCode ? `the last sync failed: ${sync.reasonCode}` : neverRead;
   const { advertised, ingest } = config;
   return {
     steps: [
-      step("directory", admin > 0, people.people.active > 0 ? `${admin} of ${active} can administer` : noSync),
+      step(
+        "directory",
+        admin > 0,
+        people.people.active > 0 ? `${admin} of ${active} can administer` : noSync,
+      ),
       step("signer", fault === undefined, fault ?? "certificates can be issued"),
       step(
         "ingest",
         ingest !== null,
-        ingest === null ? "no ingest listener is configured" : `core listens on port ${ingest.port}`,
+        ingest === null
+          ? "no ingest listener is configured"
+          : `core listens on port ${ingest.port}`,
       ),
-      step("policy", policy !== undefined, counted(enrollment.policies.active, "active policy", "active policies")),
-      step("token", enrollment.tokens.active > 0, counted(enrollment.tokens.active, "active token", "active tokens")),
+      step(
+        "policy",
+        policy !== undefined,
+        counted(enrollment.policies.active, "active policy", "active policies"),
+      ),
+      step(
+        "token",
+        enrollment.tokens.active > 0,
+        counted(enrollment.tokens.active, "active token", "active tokens"),
+      ),
       step("host", hosts > 0, counted(hosts, "enrolled host", "enrolled hosts")),
     ],
     core_url: advertised.coreUrl,
     ingest_address: advertised.ingestAddress,
     policy: policy
-      ? { id: policy.id, name: policy.name, identity_prefix: policy.allowedIdentityPrefixes[0] ?? "" }
+      ? {
+          id: policy.id,
+          name: policy.name,
+          identity_prefix: policy.allowedIdentityPrefixes[0] ?? "",
+        }
       : null,
   };
 };
 
-const counted = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`;
+const counted = (count: number, one: string, many: string): string =>
+  `${count} ${count === 1 ? one : many}`;

@@ -69,7 +69,10 @@ export interface Simulation {
  * Returns whether a device could enroll now, and the result of each rule. Reads from one snapshot, locks and writes nothing. Throws 404
  * `not_found` for an unknown policy.
  */
-export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clock" | "config">, use: SimulatedUse) =>
+export const simulateEnrollment = (
+  { db, clock, config }: Pick<Core, "db" | "clock" | "config">,
+  use: SimulatedUse,
+) =>
   db.transaction(
     async (tx): Promise<Simulation> => {
       await planByIndex(tx);
@@ -81,11 +84,21 @@ export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clo
       const { workload } = policy;
       const attested = workload && payload && attest(workload, payload);
       const labels = { ...policy.labels, ...attested?.attestation.labels };
-      const attestation: AttestationFacts = { workload, issuers: config.workloadIssuers, payload, now };
+      const attestation: AttestationFacts = {
+        workload,
+        issuers: config.workloadIssuers,
+        payload,
+        now,
+      };
       const deviceId = use.deviceId ?? attested?.deviceId;
-      if (deviceId === undefined) return { identity: null, labels, ...decisionOf(attestationRules, attestation) };
-      const identity = composeIdentity(use.identityPrefix ?? policy.allowedIdentityPrefixes[0] ?? "", deviceId);
-      const found = use.tokenSha256 === null ? null : await findTokenOfPolicy(tx, policy.id, use.tokenSha256);
+      if (deviceId === undefined)
+        return { identity: null, labels, ...decisionOf(attestationRules, attestation) };
+      const identity = composeIdentity(
+        use.identityPrefix ?? policy.allowedIdentityPrefixes[0] ?? "",
+        deviceId,
+      );
+      const found =
+        use.tokenSha256 === null ? null : await findTokenOfPolicy(tx, policy.id, use.tokenSha256);
       const unstored = use.tokenSha256 === null ? "not_given" : "unknown";
       const token = found ?? (attested ? tokenOf(attested, policy.id, now) : unstored);
       const known = await findIdentityByName(tx, identity);
@@ -104,7 +117,10 @@ export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clo
         deviceId,
         platform,
         isReserved: reserved.has(identity),
-        heldByToken: typeof token === "string" ? 0 : (held.find(({ tokenId }) => tokenId === token.id)?.held ?? 0),
+        heldByToken:
+          typeof token === "string"
+            ? 0
+            : (held.find(({ tokenId }) => tokenId === token.id)?.held ?? 0),
         known,
         isInUse: known !== undefined && inUse.has(known.id),
         attestation: attested?.attestation ?? null,
@@ -117,7 +133,11 @@ export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clo
   );
 
 /** Returns the token that a service account token would be stored as. */
-const tokenOf = ({ deviceId, attestation }: Attested, policyId: string, now: number): TokenTerms => ({
+const tokenOf = (
+  { deviceId, attestation }: Attested,
+  policyId: string,
+  now: number,
+): TokenTerms => ({
   id: "",
   policyId,
   tokenPrefix: "",
@@ -130,7 +150,12 @@ const tokenOf = ({ deviceId, attestation }: Attested, policyId: string, now: num
   attestation,
 });
 
-type Facts = AttestationFacts & AdmissionFacts & IdentityFacts & DeviceFacts & ReenrollmentFacts & FirstEnrollmentFacts;
+type Facts = AttestationFacts &
+  AdmissionFacts &
+  IdentityFacts &
+  DeviceFacts &
+  ReenrollmentFacts &
+  FirstEnrollmentFacts;
 
 /** In the order in which an enrollment passes them. */
 const allRules: readonly Rule<Facts>[] = [
@@ -142,12 +167,19 @@ const allRules: readonly Rule<Facts>[] = [
   ...firstEnrollmentRules,
 ];
 
-const decisionOf = <Given>(rules: readonly Rule<Given>[], facts: Given): Omit<Simulation, "identity" | "labels"> => {
+const decisionOf = <Given>(
+  rules: readonly Rule<Given>[],
+  facts: Given,
+): Omit<Simulation, "identity" | "labels"> => {
   const findings = rules.map(({ name, find }) => ({ rule: name, finding: find(facts) }));
   const decisive = findings.find(({ finding }) => finding?.refusal);
   const checks = findings.map(({ rule, finding }): SimulatedCheck => {
     if (finding === null) return { rule, outcome: "not_applicable", detail: notApplicable(rule) };
-    return { rule, outcome: finding.refusal === null ? "passed" : "refused", detail: finding.detail };
+    return {
+      rule,
+      outcome: finding.refusal === null ? "passed" : "refused",
+      detail: finding.detail,
+    };
   });
   return {
     allowed: decisive === undefined,
@@ -160,7 +192,10 @@ const decisionOf = <Given>(rules: readonly Rule<Given>[], facts: Given): Omit<Si
 
 const notApplicable = (rule: string): string => {
   if (rule.startsWith("workload_")) return "no service account token was given";
-  if (rule === "same_node") return "the identity has never enrolled, or no service account token was given";
+  if (rule === "same_node")
+    return "the identity has never enrolled, or no service account token was given";
   if (rule.startsWith("token_")) return "no token was given";
-  return rule.startsWith("max_") ? "the identity has enrolled before" : "the identity has never enrolled";
+  return rule.startsWith("max_")
+    ? "the identity has enrolled before"
+    : "the identity has never enrolled";
 };

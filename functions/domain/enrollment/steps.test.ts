@@ -1,6 +1,10 @@
 import { eq } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
-import { bootstrapToken, enrollmentPolicy, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
+import {
+  bootstrapToken,
+  enrollmentPolicy,
+  enrollmentReservation,
+} from "../../../drizzle/schema/enrollment.ts";
 import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
@@ -23,15 +27,28 @@ const createCountedSteps = () => {
       },
     },
   });
-  return { ...createSteps({ db: counting, clock, entropy, ids: entropy }), transactions: () => transactions };
+  return {
+    ...createSteps({ db: counting, clock, entropy, ids: entropy }),
+    transactions: () => transactions,
+  };
 };
 
 const ask = async (policyId: string, deviceId: string) => {
-  const [token] = await db.select().from(bootstrapToken).where(eq(bootstrapToken.policyId, policyId));
+  const [token] = await db
+    .select()
+    .from(bootstrapToken)
+    .where(eq(bootstrapToken.policyId, policyId));
   const { spki } = await createTestKey();
   const host = { deviceId, hostname: null, platform: "linux/amd64", collectorVersion: "1.0.0" };
   const spkiSha256 = Uint8Array.fromHex(await cryptography.sha256Hex(spki));
-  const request = { ...host, identity: identityPrefix + deviceId, spki, spkiSha256, csrPem: "", remoteAddress: "::1" };
+  const request = {
+    ...host,
+    identity: identityPrefix + deviceId,
+    spki,
+    spkiSha256,
+    csrPem: "",
+    remoteAddress: "::1",
+  };
   return { request, policyId, tokenId: token?.id ?? "" };
 };
 
@@ -61,7 +78,9 @@ it("E1: a transaction that records certificates and makes reservations keeps the
   const issues = await Promise.all([a, b].map(issueOf));
   expect(steps.transactions()).toBe(1);
   // The reservation of the second was taken away while its signer ran.
-  await db.delete(enrollmentReservation).where(eq(enrollmentReservation.identity, b.request.identity));
+  await db
+    .delete(enrollmentReservation)
+    .where(eq(enrollmentReservation.identity, b.request.identity));
 
   const outcomes = await Promise.allSettled([
     ...issues.map((issue) => steps.record(issue)),
@@ -75,10 +94,18 @@ it("E1: a transaction that records certificates and makes reservations keeps the
     "enrollment_limit_reached",
   ]);
   expect(steps.transactions()).toBe(2);
-  const [policy] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, policyId));
+  const [policy] = await db
+    .select()
+    .from(enrollmentPolicy)
+    .where(eq(enrollmentPolicy.id, policyId));
   expect(policy?.enrollmentCount).toBe(1);
-  const held = await db.select().from(enrollmentReservation).orderBy(enrollmentReservation.identity);
-  expect(held.map(({ identity }) => identity)).toEqual([c, d].map(({ request }) => request.identity));
+  const held = await db
+    .select()
+    .from(enrollmentReservation)
+    .orderBy(enrollmentReservation.identity);
+  expect(held.map(({ identity }) => identity)).toEqual(
+    [c, d].map(({ request }) => request.identity),
+  );
 });
 
 it("locks expired reservations in the order of identities, so that cores under different policies cannot deadlock over them", async () => {
@@ -102,9 +129,12 @@ it("locks expired reservations in the order of identities, so that cores under d
   const later = await Promise.all(["y", "x"].map((name) => ask(own.policyId, name)));
   const reserved = Promise.all(later.map(reserve));
   const waiting = async () =>
-    (await sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).length;
+    (
+      await sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+    ).length;
   await expect.poll(waiting).toBe(1);
-  const free = await sql`select from enrollment_reservation where identity = ${identityOf("y")} for update skip locked`;
+  const free =
+    await sql`select from enrollment_reservation where identity = ${identityOf("y")} for update skip locked`;
   release.resolve();
   await holder;
   expect(free).toHaveLength(1);

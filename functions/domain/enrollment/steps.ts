@@ -79,13 +79,20 @@ const runSteps = async (
  */
 const lock = async (
   tx: Executor,
-  { requests, issues, now }: { requests: readonly ReserveRequest[]; issues: readonly Issue[]; now: number },
+  {
+    requests,
+    issues,
+    now,
+  }: { requests: readonly ReserveRequest[]; issues: readonly Issue[]; now: number },
 ): Promise<Locked> => {
   const at = new Date(now);
   const asked = new Set(requests.map(({ policyId }) => policyId));
   const policyIds = asked.union(new Set(issues.map(({ reservation }) => reservation.policyId)));
   const names = [...requests, ...issues].map(({ request }) => request.identity);
-  const expired = { policyIds: [...asked], identities: requests.map(({ request }) => request.identity) };
+  const expired = {
+    policyIds: [...asked],
+    identities: requests.map(({ request }) => request.identity),
+  };
   const [policies, , , identities, identitiesInUse] = await Promise.all([
     lockPolicies(tx, [...policyIds]),
     lockReservations(tx, { ...expired, ids: issues.map(({ reservation }) => reservation.id) }, at),

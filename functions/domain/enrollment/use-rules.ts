@@ -88,7 +88,8 @@ export const unknownToken = (): EnrollmentRefusal =>
 
 const passed = (detail: string): Finding => ({ detail, refusal: null });
 
-const rowOf = <Row extends object>(token: GivenToken<Row>): Row | null => (typeof token === "string" ? null : token);
+const rowOf = <Row extends object>(token: GivenToken<Row>): Row | null =>
+  typeof token === "string" ? null : token;
 
 /** Token and policy are usable from the address. Checked before the body is read, at the reservation, and at the record. */
 export const admissionRules: readonly Rule<AdmissionFacts>[] = [
@@ -110,7 +111,10 @@ export const admissionRules: readonly Rule<AdmissionFacts>[] = [
         return passed(`the token is valid until ${token.expiresAt.toISOString()}`);
       const since = (token.revokedAt ?? token.expiresAt).toISOString();
       const refusal = new EnrollmentRefusal("token_invalid", { reason: `token_${state}` });
-      return { detail: `the token ${state === "revoked" ? "was revoked" : "expired"} at ${since}`, refusal };
+      return {
+        detail: `the token ${state === "revoked" ? "was revoked" : "expired"} at ${since}`,
+        refusal,
+      };
     },
   },
   {
@@ -125,7 +129,8 @@ export const admissionRules: readonly Rule<AdmissionFacts>[] = [
   },
   {
     name: "policy_source_cidrs",
-    find: ({ policy, remoteAddress }) => sourceFinding("the policy", policy.allowedSourceCidrs, remoteAddress),
+    find: ({ policy, remoteAddress }) =>
+      sourceFinding("the policy", policy.allowedSourceCidrs, remoteAddress),
   },
   {
     name: "token_source_cidrs",
@@ -138,7 +143,9 @@ export const admissionRules: readonly Rule<AdmissionFacts>[] = [
 
 const sourceFinding = (whose: string, cidrs: readonly string[], address: string): Finding => {
   if (addressAllowed(cidrs, address))
-    return passed(cidrs.length === 0 ? `${whose} allows any address` : `${whose} allows ${address}`);
+    return passed(
+      cidrs.length === 0 ? `${whose} allows any address` : `${whose} allows ${address}`,
+    );
   return {
     detail: `${whose} allows ${cidrs.join(", ")}, and not ${address}`,
     refusal: new EnrollmentRefusal("source_not_allowed"),
@@ -150,11 +157,15 @@ export const identityRules: readonly Rule<IdentityFacts>[] = [
   {
     name: "identity_length",
     find: ({ identity, identityBytesMax }) => {
-      if (identity.length <= identityBytesMax) return passed(`the identity has ${identity.length} bytes`);
+      if (identity.length <= identityBytesMax)
+        return passed(`the identity has ${identity.length} bytes`);
       const detail = `The identity is longer than ${identityBytesMax} bytes`;
       return {
         detail: `the identity has ${identity.length} bytes, more than ${identityBytesMax}`,
-        refusal: new EnrollmentRefusal("identity_not_allowed", { reason: "identity_too_long", detail }),
+        refusal: new EnrollmentRefusal("identity_not_allowed", {
+          reason: "identity_too_long",
+          detail,
+        }),
       };
     },
   },
@@ -181,7 +192,10 @@ export const deviceRules: readonly Rule<DeviceFacts>[] = [
       const used = token.useCount + heldByToken;
       const detail = `${used} of the token's ${token.maxUses} uses are taken`;
       if (used < token.maxUses) return passed(detail);
-      return { detail, refusal: new EnrollmentRefusal("token_invalid", { reason: "token_exhausted" }) };
+      return {
+        detail,
+        refusal: new EnrollmentRefusal("token_invalid", { reason: "token_exhausted" }),
+      };
     },
   },
   {
@@ -214,7 +228,11 @@ export const deviceRules: readonly Rule<DeviceFacts>[] = [
     name: "policy_platforms",
     find: ({ policy: { allowedPlatforms: platforms }, platform }) => {
       if (platformAllowed(platforms, platform))
-        return passed(platforms.length === 0 ? "the policy allows any platform" : `the policy allows ${platform}`);
+        return passed(
+          platforms.length === 0
+            ? "the policy allows any platform"
+            : `the policy allows ${platform}`,
+        );
       return {
         detail: `the policy allows ${platforms.join(", ")}, and not ${platform}`,
         refusal: new EnrollmentRefusal("platform_not_allowed"),
@@ -243,13 +261,22 @@ export const reenrollmentRules: readonly Rule<ReenrollmentFacts>[] = [
     find: ({ known, isInUse, attestation }) => {
       if (known === undefined || attestation === null) return null;
       const { issuer, claims } = known.attestation ?? {};
-      const refusal = new EnrollmentRefusal("identity_exists", { reason: "identity_of_another_node" });
+      const refusal = new EnrollmentRefusal("identity_exists", {
+        reason: "identity_of_another_node",
+      });
       if (issuer !== undefined && issuer !== attestation.issuer)
         return { detail: `the identity belongs to a node of ${issuer}`, refusal };
       if (!isInUse) return passed("the identity has no active certificate");
-      if (claims?.node_uid === attestation.claims.node_uid) return passed("the same node has enrolled it");
-      const node = claims?.node_uid === undefined ? "a bootstrap token" : `the node with the uid ${claims.node_uid}`;
-      return { detail: `the identity has an active certificate, and ${node} has enrolled it`, refusal };
+      if (claims?.node_uid === attestation.claims.node_uid)
+        return passed("the same node has enrolled it");
+      const node =
+        claims?.node_uid === undefined
+          ? "a bootstrap token"
+          : `the node with the uid ${claims.node_uid}`;
+      return {
+        detail: `the identity has an active certificate, and ${node} has enrolled it`,
+        refusal,
+      };
     },
   },
   {
@@ -282,19 +309,28 @@ export const firstEnrollmentRules: readonly Rule<FirstEnrollmentFacts>[] = [
     name: "max_enrollments_per_hour",
     find: ({ policy, known, heldFirsts, lastHour }) => {
       if (known !== undefined) return null;
-      if (policy.maxEnrollmentsPerHour === 0) return passed("the policy has no limit of hosts in an hour");
+      if (policy.maxEnrollmentsPerHour === 0)
+        return passed("the policy has no limit of hosts in an hour");
       const enrolled = lastHour + heldFirsts;
       const detail = `${enrolled} of the policy's ${policy.maxEnrollmentsPerHour} first enrollments in an hour are taken`;
       if (enrolled < policy.maxEnrollmentsPerHour) return passed(detail);
-      return { detail, refusal: new EnrollmentRefusal("enrollment_rate_limited", { retryAfterSeconds: 60 }) };
+      return {
+        detail,
+        refusal: new EnrollmentRefusal("enrollment_rate_limited", { retryAfterSeconds: 60 }),
+      };
     },
   },
 ];
 
 /** Whether `identity` is one of the prefixes followed by the encoded device id, byte for byte. */
-const identityAllowed = (prefixes: readonly string[], deviceId: string, identity: string): boolean =>
-  prefixes.some((prefix) => composeIdentity(prefix, deviceId) === identity);
+const identityAllowed = (
+  prefixes: readonly string[],
+  deviceId: string,
+  identity: string,
+): boolean => prefixes.some((prefix) => composeIdentity(prefix, deviceId) === identity);
 
 /** Whether `os/arch` is among the allowed `os` and `os/arch`; an empty list allows any. */
 const platformAllowed = (allowed: readonly string[], platform: string): boolean =>
-  allowed.length === 0 || allowed.includes(platform) || allowed.includes(platform.split("/")[0] ?? "");
+  allowed.length === 0 ||
+  allowed.includes(platform) ||
+  allowed.includes(platform.split("/")[0] ?? "");

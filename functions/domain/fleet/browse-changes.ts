@@ -16,9 +16,15 @@ export interface JudgedChange extends ChangeRow {
 }
 
 /** Returns one page of the changes, newest first. */
-export const browseChanges = async ({ db }: Pick<Core, "db">, page: PageRequest): Promise<Paged<JudgedChange>> => {
+export const browseChanges = async (
+  { db }: Pick<Core, "db">,
+  page: PageRequest,
+): Promise<Paged<JudgedChange>> => {
   const { rows, next } = await listChanges(db, page);
-  return { rows: rows.map((row) => ({ ...row, soakUntil: new Date(soakFrom(row) + soakSeconds * 1000) })), next };
+  return {
+    rows: rows.map((row) => ({ ...row, soakUntil: new Date(soakFrom(row) + soakSeconds * 1000) })),
+    next,
+  };
 };
 
 /** Counts the changes of the last 24 hours that are not compared. */

@@ -24,7 +24,9 @@ export const createComparisons = (core: ViewCore) =>
       const ageMs = core.clock.now() - since.getTime();
       if (ageMs < 0) throw new Problem("no_history", { detail: "The time is not past" });
       if (ageMs > (keptHours - 1) * hourMs)
-        throw new Problem("no_history", { detail: `The figures of hosts are kept for ${keptHours} hours` });
+        throw new Problem("no_history", {
+          detail: `The figures of hosts are kept for ${keptHours} hours`,
+        });
       const rules = await readFleetRules(core);
       const hosts = await findFollowedHosts(
         core.db,

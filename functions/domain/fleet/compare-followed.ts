@@ -21,15 +21,30 @@ export const compareFollowed = (
   const compare = (keys: readonly MatchKey[]) => {
     const group = (isControl: boolean) =>
       hosts.filter((host) => host.isControl === isControl).map((host) => comparedHost(host, keys));
-    return { at: now.toISOString(), matched_by: [...keys], ...compareGroups(group(false), group(true)) };
+    return {
+      at: now.toISOString(),
+      matched_by: [...keys],
+      ...compareGroups(group(false), group(true)),
+    };
   };
   let comparison = compare(matches[0] ?? []);
-  for (const keys of matches.slice(1)) if (comparison.unmatched > comparison.changed) comparison = compare(keys);
+  for (const keys of matches.slice(1))
+    if (comparison.unmatched > comparison.changed) comparison = compare(keys);
   return comparison;
 };
 
 const comparedHost = (host: FollowedHost, keys: readonly MatchKey[]): ComparedHost => {
-  const { platform, version, labelSetId: labels, isSilent, before, atChange, sinceThen, now, sent } = host;
+  const {
+    platform,
+    version,
+    labelSetId: labels,
+    isSilent,
+    before,
+    atChange,
+    sinceThen,
+    now,
+    sent,
+  } = host;
   return {
     stratum: JSON.stringify(keys.map((key) => ({ platform, version, labels })[key])),
     isSilent,

@@ -7,7 +7,8 @@ import { type ComparedHost, compareGroups } from "./compare-groups.ts";
 const entropy = pooledEntropy(createSeededEntropy(), 65_536);
 const chance = (probability: number) => fraction(entropy) < probability;
 /** Around 1, skewed as the sizes of processes are. */
-const spread = (width: number) => Math.exp((fraction(entropy) + fraction(entropy) + fraction(entropy) - 1.5) * width);
+const spread = (width: number) =>
+  Math.exp((fraction(entropy) + fraction(entropy) + fraction(entropy) - 1.5) * width);
 
 interface Effect {
   /** Bytes of logs, as a part of those before. */
@@ -19,7 +20,13 @@ interface Effect {
 }
 
 /** A host of which nothing is known beforehand: it has its own size, and noise of its own in both times. */
-const createHost = ({ memory = 1, silent = 0, losing = 0, logs = 1, stratum = "linux" }: Effect = {}): ComparedHost => {
+const createHost = ({
+  memory = 1,
+  silent = 0,
+  losing = 0,
+  logs = 1,
+  stratum = "linux",
+}: Effect = {}): ComparedHost => {
   const rss = 8e7 * spread(0.8);
   const cpu = 0.02 * spread(1);
   const queue = 1e5 * spread(2);
@@ -37,20 +44,24 @@ const createHost = ({ memory = 1, silent = 0, losing = 0, logs = 1, stratum = "l
   const sent = { before: { logs: { bytes, envelopes } }, after: { logs: after } };
   return { stratum, isSilent, before: window(false), after: isSilent ? null : window(true), sent };
 };
-const createHosts = (count: number, effect?: Effect) => Array.from({ length: count }, () => createHost(effect));
+const createHosts = (count: number, effect?: Effect) =>
+  Array.from({ length: count }, () => createHost(effect));
 const resultOf = (comparison: ReturnType<typeof compareGroups>, measure: string) =>
   comparison.measures.find((result) => result.measure === measure);
 
 describe("a comparison of changed hosts with others", () => {
-  it.each([20, 60, 200])("of %i hosts without an effect ends with a verdict of one in at most 5 percent", (count) => {
-    const rounds = 100;
-    let effects = 0;
-    for (let round = 0; round < rounds; round++) {
-      const { verdict } = compareGroups(createHosts(count), createHosts(count * 3));
-      if (verdict === "worse" || verdict === "better") effects += 1;
-    }
-    expect(effects / rounds).toBeLessThanOrEqual(0.05);
-  });
+  it.each([20, 60, 200])(
+    "of %i hosts without an effect ends with a verdict of one in at most 5 percent",
+    (count) => {
+      const rounds = 100;
+      let effects = 0;
+      for (let round = 0; round < rounds; round++) {
+        const { verdict } = compareGroups(createHosts(count), createHosts(count * 3));
+        if (verdict === "worse" || verdict === "better") effects += 1;
+      }
+      expect(effects / rounds).toBeLessThanOrEqual(0.05);
+    },
+  );
 
   it("says how much more or less hosts send, also nothing any more, which is no verdict", () => {
     const others = createHosts(400);
@@ -74,18 +85,26 @@ describe("a comparison of changed hosts with others", () => {
     expect(memory).toMatchObject({ verdict: "worse", changed: expect.any(Number) });
     expect(memory?.difference?.low).toBeGreaterThan(0.2);
     expect(memory?.difference?.high).toBeLessThan(0.4);
-    expect(resultOf(compareGroups(createHosts(150, { silent: 0.2 }), others), "silent")?.verdict).toBe("worse");
+    expect(
+      resultOf(compareGroups(createHosts(150, { silent: 0.2 }), others), "silent")?.verdict,
+    ).toBe("worse");
     const losing = compareGroups(createHosts(150, { losing: 0.2 }), others);
     expect([losing.verdict, resultOf(losing, "losing")?.verdict]).toEqual(["worse", "worse"]);
-    expect(compareGroups(createHosts(400, { memory: 0.7 }), others).measures.map(({ verdict }) => verdict)).toContain(
-      "better",
-    );
+    expect(
+      compareGroups(createHosts(400, { memory: 0.7 }), others).measures.map(
+        ({ verdict }) => verdict,
+      ),
+    ).toContain("better");
   });
 
   it("is no verdict with too few hosts in either group, also of a great effect", () => {
     const few = createHosts(comparedHostsMin - 1, { memory: 4, silent: 0.5 });
     const enough = createHosts(comparedHostsMin * 10);
-    for (const comparison of [compareGroups(few, enough), compareGroups(enough, few), compareGroups([], [])]) {
+    for (const comparison of [
+      compareGroups(few, enough),
+      compareGroups(enough, few),
+      compareGroups([], []),
+    ]) {
       expect(comparison.verdict).toBe("too_few");
       expect(comparison.measures.every(({ difference }) => difference === null)).toBe(true);
     }
@@ -93,7 +112,9 @@ describe("a comparison of changed hosts with others", () => {
 
   it("does not count what happened to all hosts, or distinguished the groups before", () => {
     const slower = createHosts(200, { memory: 1.5 });
-    expect(resultOf(compareGroups(slower, createHosts(400, { memory: 1.5 })), "memory")?.verdict).not.toBe("worse");
+    expect(
+      resultOf(compareGroups(slower, createHosts(400, { memory: 1.5 })), "memory")?.verdict,
+    ).not.toBe("worse");
     const large = createHosts(200).map(
       ({ before, after, ...host }): ComparedHost => ({
         ...host,
@@ -108,7 +129,11 @@ describe("a comparison of changed hosts with others", () => {
     const windows = { stratum: "windows", memory: 1.5 };
     // Windows grows on both sides, and has more of the changed hosts.
     const changed = [...createHosts(80, windows), ...createHosts(40)];
-    const others = [...createHosts(100, windows), ...createHosts(600), ...createHosts(90, { stratum: "darwin" })];
+    const others = [
+      ...createHosts(100, windows),
+      ...createHosts(600),
+      ...createHosts(90, { stratum: "darwin" }),
+    ];
     const comparison = compareGroups(changed, others);
     expect(comparison).toMatchObject({ changed: 120, control: 120, unmatched: 0 });
     expect(resultOf(comparison, "memory")?.verdict).not.toBe("worse");
@@ -125,7 +150,11 @@ describe("a comparison of changed hosts with others", () => {
       (host): ComparedHost => ({ ...host, after: host.after && { ...host.after, rssBytes: null } }),
     );
     const comparison = compareGroups([...silent, ...older], createHosts(400));
-    expect(resultOf(comparison, "memory")).toMatchObject({ verdict: "too_few", changed: 0, difference: null });
+    expect(resultOf(comparison, "memory")).toMatchObject({
+      verdict: "too_few",
+      changed: 0,
+      difference: null,
+    });
     expect(resultOf(comparison, "silent")).toMatchObject({ verdict: "worse", changed: 80 });
   });
 });

@@ -1,5 +1,9 @@
 /** Whether the hosts that a change reached differ since from similar ones that it did not reach: by their figures alone. */
-import { differenceOfMeans, differenceOfShares, type EstimatedDifference } from "../../../kit/intervals.ts";
+import {
+  differenceOfMeans,
+  differenceOfShares,
+  type EstimatedDifference,
+} from "../../../kit/intervals.ts";
 import {
   type ComparedMeasure,
   type ComparedSignal,
@@ -51,7 +55,8 @@ interface Measure {
 }
 
 const rose = (figure: (window: HostWindow) => number) => ({
-  of: ({ before, after }: ComparedHost) => (before && after ? figure(after) > figure(before) : null),
+  of: ({ before, after }: ComparedHost) =>
+    before && after ? figure(after) > figure(before) : null,
 });
 /** Relative growth, so that large and small hosts count alike. */
 const growth = (figure: (window: HostWindow) => number | null) => ({
@@ -76,7 +81,10 @@ const measures: Readonly<Record<ComparedMeasure, Measure>> = {
  * distinguished them before, does not count. Both groups come in an order by lot: of each stratum the first ones are taken, equally many controls
  * for each changed host.
  */
-export const compareGroups = (changed: readonly ComparedHost[], others: readonly ComparedHost[]): GroupComparison => {
+export const compareGroups = (
+  changed: readonly ComparedHost[],
+  others: readonly ComparedHost[],
+): GroupComparison => {
   const { matched, control } = matchGroups(changed, others);
   const results = comparedMeasures.map((measure) => compareMeasure(measure, matched, control));
   return {
@@ -108,7 +116,9 @@ const compareVolume = (changed: readonly ComparedHost[], others: readonly Compar
         return Math.log((after + sentMin[figure]) / (before + sentMin[figure]));
       };
       const confidence = 1 - errorMax / (2 * comparedSignals.length);
-      return isEnough ? relative(differenceOfMeans(ofChanged.map(growthOf), ofOthers.map(growthOf), confidence)) : null;
+      return isEnough
+        ? relative(differenceOfMeans(ofChanged.map(growthOf), ofOthers.map(growthOf), confidence))
+        : null;
     };
     const counts = { signal, changed: ofChanged.length, control: ofOthers.length };
     return [{ ...counts, difference: differenceOf("bytes"), envelopes: differenceOf("envelopes") }];
@@ -133,7 +143,8 @@ const matchGroups = (changed: readonly ComparedHost[], others: readonly Compared
       const count = Math.min(hosts.length, Math.floor(found.length / ratio));
       return { matched: hosts.slice(0, count), control: found.slice(0, count * ratio) };
     });
-  const size = (pairs: ReturnType<typeof match>) => pairs.reduce((sum, { matched }) => sum + matched.length, 0);
+  const size = (pairs: ReturnType<typeof match>) =>
+    pairs.reduce((sum, { matched }) => sum + matched.length, 0);
   const single = match(1);
   let best = single;
   for (let ratio = 2; ratio <= controlsMax; ratio++) {
@@ -141,7 +152,10 @@ const matchGroups = (changed: readonly ComparedHost[], others: readonly Compared
     // More controls are worth no changed host.
     if (size(more) === size(single)) best = more;
   }
-  return { matched: best.flatMap(({ matched }) => matched), control: best.flatMap(({ control }) => control) };
+  return {
+    matched: best.flatMap(({ matched }) => matched),
+    control: best.flatMap(({ control }) => control),
+  };
 };
 
 const compareMeasure = (
@@ -163,7 +177,13 @@ const compareMeasure = (
     : differenceOfMeans(ofChanged.map(Number), ofOthers.map(Number), confidence);
   const { low, high } = difference;
   const verdict =
-    low > margin ? "worse" : high < -margin ? "better" : low >= -margin && high <= margin ? "same" : "unclear";
+    low > margin
+      ? "worse"
+      : high < -margin
+        ? "better"
+        : low >= -margin && high <= margin
+          ? "same"
+          : "unclear";
   const shown = isShare ? difference : relative(difference);
   return { ...counts, verdict, difference: shown };
 };

@@ -12,12 +12,19 @@ export interface Condition {
 }
 
 /** Explains every condition that applies to a row, in order of precedence. SQL has decided which apply. */
-export const conditionsOf = (row: FleetRow, { thresholds, now, outages }: CountingRules): Condition[] =>
+export const conditionsOf = (
+  row: FleetRow,
+  { thresholds, now, outages }: CountingRules,
+): Condition[] =>
   fleetConditions
     .filter((state) => row[`is_${state}`])
     .map((state) => {
       const { since, evidence } = explanations[state](row, thresholds, now.getTime(), outages);
-      return { state, since: typeof since === "string" ? timestampOf(since) : rfc3339(since), evidence };
+      return {
+        state,
+        since: typeof since === "string" ? timestampOf(since) : rfc3339(since),
+        evidence,
+      };
     });
 
 type Explain = (
@@ -28,7 +35,8 @@ type Explain = (
 ) => { since: number | string; evidence: string };
 
 const ms = (text: string | null): number => (text === null ? 0 : Date.parse(timestampOf(text)));
-const ageSeconds = (text: string | null, now: number): number => Math.max(0, Math.floor((now - ms(text)) / 1000));
+const ageSeconds = (text: string | null, now: number): number =>
+  Math.max(0, Math.floor((now - ms(text)) / 1000));
 /** Whether a timestamp of the database is a time, not infinite. */
 const isTime = (text: string): boolean => !text.endsWith("infinity");
 /** The start of a condition without a recorded start: at the latest, the newest heartbeat. */
@@ -40,14 +48,20 @@ const gapEvidence = ({ gap_records_max: most }: FleetRow): string =>
 /** The part of a silence that does not count, because core could not receive. */
 const outageEvidence = (from: number, until: number, outages: readonly Outage[]): string => {
   const seconds = Math.round(uncountedSeconds(from, until, outages));
-  return seconds === 0 ? "" : `, not counting ${seconds} s in which core could not receive or hosts were coming back`;
+  return seconds === 0
+    ? ""
+    : `, not counting ${seconds} s in which core could not receive or hosts were coming back`;
 };
 
 /** What was lost for good, which a queue that is nearly empty does not show. */
 const lossEvidence = ({ dropped_records_total: dropped, file_gaps: gaps }: FleetRow): string =>
   [
-    ...(Number(dropped) > 0 ? [`, ${dropped} ${Number(dropped) === 1 ? "record" : "records"} dropped in all`] : []),
-    ...(Number(gaps) > 0 ? [`, ${gaps} ${Number(gaps) === 1 ? "gap" : "gaps"} in rotated files`] : []),
+    ...(Number(dropped) > 0
+      ? [`, ${dropped} ${Number(dropped) === 1 ? "record" : "records"} dropped in all`]
+      : []),
+    ...(Number(gaps) > 0
+      ? [`, ${gaps} ${Number(gaps) === 1 ? "gap" : "gaps"} in rotated files`]
+      : []),
   ].join("");
 
 const explanations: Record<FleetCondition, Explain> = {
@@ -56,7 +70,9 @@ const explanations: Record<FleetCondition, Explain> = {
       ? { since: row.revoked_at, evidence: "the identity is revoked" }
       : {
           // Others may have been active after the revocation.
-          since: isTime(row.revoked_from) ? row.revoked_from : (row.certificate_revoked_at ?? row.enrolled_at),
+          since: isTime(row.revoked_from)
+            ? row.revoked_from
+            : (row.certificate_revoked_at ?? row.enrolled_at),
           evidence: "the certificate last used is revoked and no other is active",
         },
   enrolling: (row, { enrollingSeconds }, now) => ({
@@ -69,7 +85,10 @@ const explanations: Record<FleetCondition, Explain> = {
           since: row.expired_from,
           evidence: `the certificate expired ${ageSeconds(row.certificate_not_after, now)} s ago and has no successor`,
         }
-      : { since: row.renewal_failed_since ?? lastReport(row), evidence: row.renewal_last_error ?? "renewal failed" },
+      : {
+          since: row.renewal_failed_since ?? lastReport(row),
+          evidence: row.renewal_last_error ?? "renewal failed",
+        },
   stale: (row, { staleAfterSeconds, enrollingSeconds }, now, outages) =>
     row.last_heartbeat_at === null
       ? {
@@ -95,7 +114,10 @@ const explanations: Record<FleetCondition, Explain> = {
   }),
   unsupported_version: (row, { versionMin }) => ({
     since: row.version_since ?? lastReport(row),
-    evidence: versionMin === null ? "the version is not SemVer" : `the version is not SemVer ${versionMin} or later`,
+    evidence:
+      versionMin === null
+        ? "the version is not SemVer"
+        : `the version is not SemVer ${versionMin} or later`,
   }),
   queue_at_risk: (row) => ({
     since: row.queue_at_risk_since ?? lastReport(row),

@@ -50,7 +50,8 @@ export const requestDiag = async (
   core.db.transaction(async (tx) => {
     const identity = await lockIdentity(tx, identityId);
     if (identity === undefined) throw new Problem("not_found");
-    if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
+    if (identity.revokedAt !== null)
+      throw new Problem("conflict", { detail: "The identity is revoked" });
     const now = core.clock.now();
     const requestedAt = new Date(now);
     const [open] = await findOpenDiags(tx, requestedAt, identityId);
@@ -68,7 +69,13 @@ export const requestDiag = async (
     if (open === undefined) await insertDiag(tx, row);
     const directive = { action: "send_diag", requestId: row.id } as const;
     await notifyHosts(tx, { ...directive, identityIds: [identityId], spreadMs: 0 });
-    await recordOperatorAction(tx, core, operator, origin, entryOf("host_diag.request", identity, row.id));
+    await recordOperatorAction(
+      tx,
+      core,
+      operator,
+      origin,
+      entryOf("host_diag.request", identity, row.id),
+    );
     return withState(row, now);
   });
 
@@ -95,13 +102,20 @@ export const readDiag = async (
 ): Promise<{ identity: IdentityRow; bundle: string }> => {
   const { state, refusal, bundle } = await getDiag(core, of);
   if (bundle === null) {
-    if (state === "refused") throw new Problem(refusal === "too_large" ? "diag_too_large" : "diag_forbidden");
+    if (state === "refused")
+      throw new Problem(refusal === "too_large" ? "diag_too_large" : "diag_forbidden");
     throw new Problem(state === "pending" ? "diag_pending" : "diag_unanswered");
   }
   return core.db.transaction(async (tx) => {
     const identity = await lockIdentity(tx, of.identityId);
     if (identity === undefined) throw new Problem("not_found");
-    await recordOperatorAction(tx, core, operator, origin, entryOf("host_diag.read", identity, of.diagId));
+    await recordOperatorAction(
+      tx,
+      core,
+      operator,
+      origin,
+      entryOf("host_diag.read", identity, of.diagId),
+    );
     return { identity, bundle };
   });
 };
@@ -119,7 +133,8 @@ export const answerDiag = async (
   const { identityId } = await admitProof(core, "diag", caller, origin);
   const answeredAt = new Date(core.clock.now());
   const answer = { bundle: bundle ?? null, refusal: refusal ?? null, answeredAt };
-  if (!(await updateDiagAnswered(core.db, { id, identityId, ...answer }))) throw new Problem("diag_not_requested");
+  if (!(await updateDiagAnswered(core.db, { id, identityId, ...answer })))
+    throw new Problem("diag_not_requested");
   return answeredAt;
 };
 
@@ -149,7 +164,11 @@ export const createOpenDiags = ({
   };
 };
 
-const entryOf = (action: "host_diag.request" | "host_diag.read", identity: IdentityRow, diagId: string) => ({
+const entryOf = (
+  action: "host_diag.request" | "host_diag.read",
+  identity: IdentityRow,
+  diagId: string,
+) => ({
   action,
   target: { type: "collector_identity", id: identity.id },
   details: { identity: identity.identity, diag_id: diagId },

@@ -26,7 +26,9 @@ const start = async () => {
 const lastEvent = async () => {
   const query = sql`select outcome, reason, (details->>'rows')::int as rows from audit_event
     where action = 'fleet.export' order by id desc limit 1`;
-  return (await test.db.execute<{ outcome: string; reason: string | null; rows: number }>(query))[0];
+  return (
+    await test.db.execute<{ outcome: string; reason: string | null; rows: number }>(query)
+  )[0];
 };
 
 const eventCount = async () =>
@@ -51,7 +53,10 @@ describe("an export", () => {
     const before = await eventCount();
     while ((await eventCount()) === before) await test.clock.advance(60_000);
     await expect(reader.closed).rejects.toThrow("no read for 60 s");
-    expect(await lastEvent()).toMatchObject({ outcome: "failure", reason: "the reader disconnected before the end" });
+    expect(await lastEvent()).toMatchObject({
+      outcome: "failure",
+      reason: "the reader disconnected before the end",
+    });
   });
 
   it("is audited with the number of rows when its reader disconnects", async () => {
@@ -60,7 +65,10 @@ describe("an export", () => {
     await reader.read();
     await reader.cancel();
     const event = await lastEvent();
-    expect(event).toMatchObject({ outcome: "failure", reason: "the reader disconnected before the end" });
+    expect(event).toMatchObject({
+      outcome: "failure",
+      reason: "the reader disconnected before the end",
+    });
     expect(event?.rows).toBeLessThan(3000);
   });
 });

@@ -32,7 +32,11 @@ export const exportFleet = async (
   const { rules } = await readViewRules(core, at);
   requireHistory({ filter }, rules);
   const labels = await findLabelKeys(core.db, rules, filter, kind);
-  const entry = { action: "fleet.export", target: { type: "fleet_export", id: kind }, details: { kind } } as const;
+  const entry = {
+    action: "fleet.export",
+    target: { type: "fleet_export", id: kind },
+    details: { kind },
+  } as const;
   const batches = auditedExport(core, order, entry, (after: FleetPosition | null) => {
     const page = { sort: "identity", order: "asc", limit: exportBatchRows, after } as const;
     return findFleetPage(core.db, rules, filter, page, { kind });

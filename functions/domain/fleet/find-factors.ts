@@ -27,9 +27,22 @@ export const createFactorReports = (core: ViewCore) => {
     async ({ filter, at }: ViewQuery): Promise<CommonFactors> => {
       const { rules, columns } = await readViewRules(core, at);
       requireHistory({ filter }, rules);
-      const { selected, all, counts, readsSources } = await countFactors(core.db, rules, filter, columns, hostSources);
+      const { selected, all, counts, readsSources } = await countFactors(
+        core.db,
+        rules,
+        filter,
+        columns,
+        hostSources,
+      );
       const factors = rankFactors(counts, { selected, all });
-      return { rules, selected, others: all - selected, compared: counts.length, readsSources, factors };
+      return {
+        rules,
+        selected,
+        others: all - selected,
+        compared: counts.length,
+        readsSources,
+        factors,
+      };
     },
     (query) => JSON.stringify(query),
     core.viewsShared,

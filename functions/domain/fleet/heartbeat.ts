@@ -12,7 +12,10 @@ import { createOpenDiags } from "./diags.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that heartbeats use. */
-export type HeartbeatCore = Pick<Core, "config" | "db" | "heartbeats" | "clock" | "entropy" | "observe">;
+export type HeartbeatCore = Pick<
+  Core,
+  "config" | "db" | "heartbeats" | "clock" | "entropy" | "observe"
+>;
 
 /** The response to a heartbeat. */
 export interface HeartbeatAnswer {
@@ -63,7 +66,8 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
     const { certificateId, identityId } = await requireAdmitted(core, caller, record, origin);
     // Apart from the heartbeats' statement: labels rarely change.
     if (record.hasOtherLabels) await updateReportedLabels(db, { identityId, labels });
-    if (record.isCloneSuspected) await auditClone(core, { identity, identityId, certificateId }, origin);
+    if (record.isCloneSuspected)
+      await auditClone(core, { identity, identityId, certificateId }, origin);
     return {
       serverTime: now,
       nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
@@ -79,12 +83,22 @@ const reportedLabelsOf = ({ labels }: HeartbeatRequest): Labels | null =>
   labels === undefined || Object.keys(labels).length === 0 ? null : labels;
 
 /** Whether `renew_after`, plus the jitter of a tenth of the lifetime that collectors add, has passed. */
-const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, now: number): boolean =>
-  renewAfter !== null && notAfter !== null && issuedAt !== null && now > renewAfter + (notAfter - issuedAt) / 10;
+const isRenewalOverdue = (
+  { renewAfter, notAfter, issuedAt }: HeartbeatRecord,
+  now: number,
+): boolean =>
+  renewAfter !== null &&
+  notAfter !== null &&
+  issuedAt !== null &&
+  now > renewAfter + (notAfter - issuedAt) / 10;
 
 const auditClone = async (
   core: HeartbeatCore,
-  { identity, identityId, certificateId }: { identity: string; identityId: string; certificateId: string },
+  {
+    identity,
+    identityId,
+    certificateId,
+  }: { identity: string; identityId: string; certificateId: string },
   origin: Origin,
 ): Promise<void> => {
   const action = "identity.clone_suspected";

@@ -1,7 +1,11 @@
 import { type SQL, sql } from "drizzle-orm";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { hourMs } from "../../../kit/clock.ts";
-import { describeChange, type FleetChange, type FleetChangeList } from "../../../proto/fleet-health/changes.ts";
+import {
+  describeChange,
+  type FleetChange,
+  type FleetChangeList,
+} from "../../../proto/fleet-health/changes.ts";
 import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
@@ -24,7 +28,9 @@ beforeAll(async () => {
   await db.execute(
     sql`update collector_identity set revoked_at = null, platform = 'linux/amd64', collector_version = '1.0.0', reported_labels = '{"site":"a"}'`,
   );
-  await db.execute(sql`update collector_health set platform = 'linux/amd64', collector_version = '1.0.0'`);
+  await db.execute(
+    sql`update collector_health set platform = 'linux/amd64', collector_version = '1.0.0'`,
+  );
   // Core begins with the last hour: these changes are older.
   await clock.advance(hourMs);
 });
@@ -48,7 +54,9 @@ const pass = async (hours: number) => {
 };
 const upgrade = async (hosts: SQL, version: string) => {
   await beat();
-  await db.execute(sql`update collector_identity i set collector_version = ${version} where ${hosts}`);
+  await db.execute(
+    sql`update collector_identity i set collector_version = ${version} where ${hosts}`,
+  );
   await db.execute(sql`update collector_health set collector_version = ${version}, last_heartbeat_at = ${at()}
     from collector_identity i where i.id = identity_id and ${hosts}`);
   await beat();
@@ -57,7 +65,8 @@ const label = async (hosts: SQL, labels: SQL) => {
   await beat();
   await db.execute(sql`update collector_identity i set reported_labels = ${labels} where ${hosts}`);
 };
-const list = async () => (await api<FleetChangeList>("GET", "/v1/collector/health/changes", { as: "auditor" })).body;
+const list = async () =>
+  (await api<FleetChangeList>("GET", "/v1/collector/health/changes", { as: "auditor" })).body;
 const changeOf = async (words: string): Promise<FleetChange | undefined> =>
   (await list()).items.find((change) => describeChange(change) === words);
 const outcomeOf = async (words: string) => {
@@ -65,7 +74,9 @@ const outcomeOf = async (words: string) => {
   return comparison && describeComparison(comparison);
 };
 const verdictsOf = (change: FleetChange | undefined) =>
-  Object.fromEntries(change?.comparison?.measures.map(({ measure, verdict }) => [measure, verdict]) ?? []);
+  Object.fromEntries(
+    change?.comparison?.measures.map(({ measure, verdict }) => [measure, verdict]) ?? [],
+  );
 
 it("judges waves that overlap each by itself, once, and says which version is worse", async () => {
   await pass(3);
@@ -78,7 +89,9 @@ it("judges waves that overlap each by itself, once, and says which version is wo
   await clock.advance(40 * minute);
   await upgrade(among(41, 60), "2.0.0");
   await tick();
-  expect((await list()).items.map((change) => [describeChange(change), change.hosts, change.comparison])).toEqual([
+  expect(
+    (await list()).items.map((change) => [describeChange(change), change.hosts, change.comparison]),
+  ).toEqual([
     ["version 1.0.0 to 1.1.0", 50, null],
     ["version 1.0.0 to 2.0.0", 40, null],
     ["version 1.0.0 to 3.0.0", 5, null],
@@ -86,15 +99,28 @@ it("judges waves that overlap each by itself, once, and says which version is wo
   await pass(2);
   // The second half of the wave came an hour later, so that it soaks for longer.
   expect(await changeOf("version 1.0.0 to 2.0.0")).toMatchObject({ hosts: 60, comparison: null });
-  expect((await changeOf("version 1.0.0 to 1.1.0"))?.comparison?.verdict).toMatch(/^(same|unclear)$/);
+  expect((await changeOf("version 1.0.0 to 1.1.0"))?.comparison?.verdict).toMatch(
+    /^(same|unclear)$/,
+  );
   await pass(1);
   const worse = await changeOf("version 1.0.0 to 2.0.0");
-  expect(worse?.comparison).toMatchObject({ verdict: "worse", changed: 60, control: 180, unmatched: 0 });
+  expect(worse?.comparison).toMatchObject({
+    verdict: "worse",
+    changed: 60,
+    control: 180,
+    unmatched: 0,
+  });
   expect(verdictsOf(worse)).toMatchObject({ memory: "worse", cpu: "same" });
   const equal = await changeOf("version 1.0.0 to 1.1.0");
-  expect(equal?.comparison).toMatchObject({ changed: 50, control: 150, matched_by: ["platform", "version", "labels"] });
+  expect(equal?.comparison).toMatchObject({
+    changed: 50,
+    control: 150,
+    matched_by: ["platform", "version", "labels"],
+  });
   expect(verdictsOf(equal)).toMatchObject({ memory: "same", cpu: "same" });
-  expect(await outcomeOf("version 1.0.0 to 3.0.0")).toBe("No verdict: 5 changed hosts are too few, it takes 20.");
+  expect(await outcomeOf("version 1.0.0 to 3.0.0")).toBe(
+    "No verdict: 5 changed hosts are too few, it takes 20.",
+  );
   expect((await list()).items).toHaveLength(3);
 });
 
@@ -103,7 +129,9 @@ it("judges a label whose hosts change while core is away, when it has soaked wit
   await label(among(121, 180), sql`'{"site": "b"}'`);
   // Core's clock was ahead for a while: it has searched hours that are to come, and has figures of ten hosts from then.
   const hour = Math.floor(clock.now() / hourMs);
-  await db.execute(sql`insert into fleet_change_hour select ${hour}::int + n, 0 from generate_series(0, 3) n`);
+  await db.execute(
+    sql`insert into fleet_change_hour select ${hour}::int + n, 0 from generate_series(0, 3) n`,
+  );
   await db.execute(sql`update fleet_hour set figures[1] = figures[1] + 86400000 from collector_identity i
     where i.id = identity_id and ${among(171, 180)}`);
   await tick();
@@ -116,7 +144,11 @@ it("judges a label whose hosts change while core is away, when it has soaked wit
   await tick();
   await clock.advance(10 * minute);
   await tick();
-  expect(await changeOf("label site a to b")).toMatchObject({ hosts: 60, name: "site", comparison: null });
+  expect(await changeOf("label site a to b")).toMatchObject({
+    hosts: 60,
+    name: "site",
+    comparison: null,
+  });
   await pass(1);
   expect((await changeOf("label site a to b"))?.comparison).toBeNull();
   await pass(1);
@@ -132,7 +164,10 @@ it("judges a label whose hosts change while core is away, when it has soaked wit
 it("compares 20 changes a day of a label that never rests, says how many others there are, and still judges an upgrade", async () => {
   const { items } = await list();
   await clock.advance(5 * minute);
-  await label(sql`true`, sql`jsonb_build_object('site', coalesce(reported_labels ->> 'site', 'a'), 'tick', id)`);
+  await label(
+    sql`true`,
+    sql`jsonb_build_object('site', coalesce(reported_labels ->> 'site', 'a'), 'tick', id)`,
+  );
   await upgrade(among(201, 240), "2.0.0");
   await pass(1);
   const { items: after, refused } = await list();
@@ -143,7 +178,10 @@ it("compares 20 changes a day of a label that never rests, says how many others 
   await pass(1);
   expect(await list()).toMatchObject({ items: { length: after.length }, refused: 580 });
   await pass(3);
-  expect((await changeOf("version 1.0.0 to 2.0.0"))?.comparison).toMatchObject({ verdict: "worse", changed: 40 });
+  expect((await changeOf("version 1.0.0 to 2.0.0"))?.comparison).toMatchObject({
+    verdict: "worse",
+    changed: 40,
+  });
 });
 
 it("counts hosts once though a clock that was ahead had their hour searched before", async () => {

@@ -43,7 +43,9 @@ export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Prom
       await storeComparison(db, change.id, async (tx) => {
         const span = { from: change.beganAt, until: change.endedAt };
         const isEnough = change.hosts >= comparedHostsMin;
-        const hosts = isEnough ? await findFollowedHosts(tx, hostsOfChange(change, rules.now), span, rules) : [];
+        const hosts = isEnough
+          ? await findFollowedHosts(tx, hostsOfChange(change, rules.now), span, rules)
+          : [];
         const comparison = compareFollowed(hosts, unchangedMatches, rules.now);
         return isEnough ? comparison : { ...comparison, changed: change.hosts };
       }).catch((error: unknown) => errors.push(error));
@@ -51,7 +53,11 @@ export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Prom
 };
 
 /** Stores the changes of an hour, unless a core has; those that begin up to the limits of a day, so that labels that never rest fill no table. */
-const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0], hour: number): Promise<void> => {
+const searchHour = async (
+  tx: Executor,
+  ids: Parameters<typeof orderedUuidv7>[0],
+  hour: number,
+): Promise<void> => {
   if (!(await beginHour(tx, hour))) return;
   const { found, count } = await findChangesOfHour(tx, hour);
   if (count === 0) return;
@@ -64,11 +70,14 @@ const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0]
       begun.push(change);
     }
   // Those of most hosts get the newest ids, so that lists begin with them.
-  const rows = begun.toReversed().map((change) => ({ ...change, id: orderedUuidv7(ids), comparison: null }));
+  const rows = begun
+    .toReversed()
+    .map((change) => ({ ...change, id: orderedUuidv7(ids), comparison: null }));
   await insertChanges(tx, rows);
   const extended = found.filter(({ openId }) => openId !== null);
   await refuseChanges(tx, hour, count - begun.length - extended.length);
 };
 
 /** Changes of few hosts take no place of those that can have a verdict. */
-const classOf = ({ kind, hosts }: Pick<ChangeRow, "kind" | "hosts">): string => `${kind} ${hosts >= comparedHostsMin}`;
+const classOf = ({ kind, hosts }: Pick<ChangeRow, "kind" | "hosts">): string =>
+  `${kind} ${hosts >= comparedHostsMin}`;

@@ -53,8 +53,12 @@ const addCheckpointWhenDue = async ({ db, codec }: CheckpointStore, now: Date): 
   const settled = now.getTime() - settledMs;
   const at = new Date(settled - (settled % 1000));
   const from = (await findLastCheckpoint(db)) ?? new Date(0);
-  if ((await countChanges(db, { from, until: at }, changesPerCheckpoint)) < changesPerCheckpoint) return;
+  if ((await countChanges(db, { from, until: at }, changesPerCheckpoint)) < changesPerCheckpoint)
+    return;
   // Hosts first: changes since then are read after them.
   const hosts = await loadHosts(db);
-  await createCheckpoints({ db, codec }).add(at, await rewindHosts(db, hosts, { from: at, until: null }));
+  await createCheckpoints({ db, codec }).add(
+    at,
+    await rewindHosts(db, hosts, { from: at, until: null }),
+  );
 };

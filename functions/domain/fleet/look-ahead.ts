@@ -35,7 +35,12 @@ export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
       const [certificates, queues, tokens, cores, figures] = await Promise.all([
         select(expiresBetween(rules.now, until), "certificate_not_after", "asc"),
         select({ queueFullWithinSeconds: hours * 3600 }, "queue_bytes", "desc"),
-        listAllTokens(core.db, rules.now, { states: ["active"], expireBy: until }, { after: null, limit: tokensMax }),
+        listAllTokens(
+          core.db,
+          rules.now,
+          { states: ["active"], expireBy: until },
+          { after: null, limit: tokensMax },
+        ),
         findCoreReports(core.reports),
         readDatabaseFigures(core.reports),
       ]);
@@ -46,7 +51,11 @@ export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
         queues: { ...queues.counted, fullest: queues.rows.map((row) => fillingOf(row, now)) },
         tokens: tokensOf(tokens.rows),
         system_certificates: certificatesOf(cores, until),
-        telemetry: telemetryAt(figures, { now, until, retentionDays: core.config.ingest?.retentionDays }),
+        telemetry: telemetryAt(figures, {
+          now,
+          until,
+          retentionDays: core.config.ingest?.retentionDays,
+        }),
       };
     },
     String,
@@ -66,11 +75,11 @@ const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] =>
 });
 
 const fillingOf = (row: FleetRow, now: number): FleetAhead["queues"]["fullest"][number] => {
-  const [bytes, max, age] = [row.queue_bytes, row.queue_bytes_max, row.queue_oldest_record_age_seconds].map(Number) as [
-    number,
-    number,
-    number,
-  ];
+  const [bytes, max, age] = [
+    row.queue_bytes,
+    row.queue_bytes_max,
+    row.queue_oldest_record_age_seconds,
+  ].map(Number) as [number, number, number];
   return {
     identity_id: row.id,
     device_id: row.device_id,
@@ -95,13 +104,20 @@ const tokensOf = (rows: readonly ListedTokenRow[]): FleetAhead["tokens"] => ({
     })),
 });
 
-const certificatesOf = (cores: readonly CoreReport[], until: Date): FleetAhead["system_certificates"] => {
+const certificatesOf = (
+  cores: readonly CoreReport[],
+  until: Date,
+): FleetAhead["system_certificates"] => {
   // The last that started on a machine, in their order.
   const newest = new Map(cores.map((report) => [report.machine, report]));
   const items = [...newest.values()]
     .filter(({ stoppedAt }) => stoppedAt === null)
     .flatMap(({ machine, certificates }) =>
-      Object.entries(certificates).map(([name, expiresAt]) => ({ machine, name, expires_at: expiresAt })),
+      Object.entries(certificates).map(([name, expiresAt]) => ({
+        machine,
+        name,
+        expires_at: expiresAt,
+      })),
     )
     .filter(({ expires_at }) => Date.parse(expires_at) <= until.getTime())
     .sort((a, b) => Date.parse(a.expires_at) - Date.parse(b.expires_at));

@@ -13,7 +13,12 @@ const label = (value: string, selected: number, all: number): CountedFactor => (
 describe("what a selection has in common", () => {
   it("is first what nearly all of it have and few others", () => {
     const ranked = rankFactors(
-      [label("region:fra1", 17, 37), label("env:prod", 18, 290), label("rack:7", 6, 6), label("team:web", 3, 60)],
+      [
+        label("region:fra1", 17, 37),
+        label("env:prod", 18, 290),
+        label("rack:7", 6, 6),
+        label("team:web", 3, 60),
+      ],
       { selected: 18, all: 312 },
     );
     // That 290 of 312 hosts are of production explains nothing about these 18.
@@ -29,22 +34,29 @@ describe("what a selection has in common", () => {
   });
 
   it("says of a few hosts that it may be chance", () => {
-    const [two] = rankFactors([label("rack:7", 2, 30), ...Array.from({ length: 9 }, (_, n) => label(`x:${n}`, 0, 5))], {
-      selected: 2,
-      all: 300,
-    });
+    const [two] = rankFactors(
+      [label("rack:7", 2, 30), ...Array.from({ length: 9 }, (_, n) => label(`x:${n}`, 0, 5))],
+      {
+        selected: 2,
+        all: 300,
+      },
+    );
     // 30/300 × 29/299, times ten values.
     expect(two?.expectedByChance).toBeCloseTo((30 / 300) * (29 / 299) * 10, 10);
     const doubtful = Array.from({ length: 9 }, (_, n) => label(`x:${n}`, 2, 150));
-    expect(rankFactors(doubtful, { selected: 2, all: 300 }).map(({ expectedByChance: each }) => each > 1)).toEqual([
-      true,
-      true,
-      true,
-    ]);
+    expect(
+      rankFactors(doubtful, { selected: 2, all: 300 }).map(
+        ({ expectedByChance: each }) => each > 1,
+      ),
+    ).toEqual([true, true, true]);
   });
 
   it("has for every table the chance that counting all selections gives", () => {
-    const table = fc.record({ all: fc.integer({ min: 2, max: 11 }), withValue: fc.nat(11), selected: fc.nat(11) });
+    const table = fc.record({
+      all: fc.integer({ min: 2, max: 11 }),
+      withValue: fc.nat(11),
+      selected: fc.nat(11),
+    });
     fc.assert(
       fc.property(table, ({ all, withValue, selected }) => {
         fc.pre(withValue <= all && selected < all && selected > 0);

@@ -24,13 +24,18 @@ export const rankFactors = (
   if (selected === 0 || others === 0) return [];
   const logs = logFactorials(all);
   const ranked = counts
-    .filter((each) => each.selected > 1 && each.selected / selected > (each.all - each.selected) / others)
+    .filter(
+      (each) => each.selected > 1 && each.selected / selected > (each.all - each.selected) / others,
+    )
     .map((each) => ({ each, gain: information(each, { selected, all }) }))
     .sort((a, b) => b.gain - a.gain || compare(a.each, b.each))
     .slice(0, factorsMax)
     .map(({ each }) => ({
       ...each,
-      expectedByChance: Math.min(counts.length, counts.length * chanceOf(each, { selected, all }, logs)),
+      expectedByChance: Math.min(
+        counts.length,
+        counts.length * chanceOf(each, { selected, all }, logs),
+      ),
     }));
   const telling = ranked.filter(({ expectedByChance }) => expectedByChance < 1);
   return telling.length > 0 ? telling : ranked.slice(0, doubtfulMax);
@@ -40,7 +45,10 @@ const compare = (a: CountedFactor, b: CountedFactor): number =>
   `${a.kind} ${a.value}` < `${b.kind} ${b.value}` ? -1 : 1;
 
 /** The mutual information of having the value and being selected, in nats. */
-const information = (each: CountedFactor, { selected, all }: { selected: number; all: number }): number => {
+const information = (
+  each: CountedFactor,
+  { selected, all }: { selected: number; all: number },
+): number => {
   const part = (both: number, one: number, other: number) =>
     both === 0 ? 0 : (both / all) * Math.log((both * all) / (one * other));
   const without = all - each.all;
@@ -66,11 +74,14 @@ const chanceOf = (
   { selected, all }: { selected: number; all: number },
   logs: Float64Array,
 ): number => {
-  const choose = (n: number, k: number) => (logs[n] as number) - (logs[k] as number) - (logs[n - k] as number);
+  const choose = (n: number, k: number) =>
+    (logs[n] as number) - (logs[k] as number) - (logs[n - k] as number);
   let sum = 0;
   for (let both = each.selected; both <= Math.min(selected, each.all); both++) {
     if (selected - both > all - each.all) continue;
-    const term = Math.exp(choose(each.all, both) + choose(all - each.all, selected - both) - choose(all, selected));
+    const term = Math.exp(
+      choose(each.all, both) + choose(all - each.all, selected - both) - choose(all, selected),
+    );
     sum += term;
     // The terms fall from here on.
     if (term < sum * 1e-9) break;

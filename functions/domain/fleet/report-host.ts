@@ -2,7 +2,12 @@ import { historyMax } from "../../../proto/fleet-health/report.ts";
 import { Problem } from "../../problems.ts";
 import { type CollectorEvent, findCollectorEvents } from "../../store/audit/list.ts";
 import { findHostLosses, type HostLoss } from "../../store/export/dead-letters.ts";
-import { type FleetRow, findFleetRow, findHostBackground, type HostBackground } from "../../store/fleet/report.ts";
+import {
+  type FleetRow,
+  findFleetRow,
+  findHostBackground,
+  type HostBackground,
+} from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type FleetCore, readFleetRules } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
@@ -23,14 +28,16 @@ export const reportHost = async (
   exportLosses: HostLoss[];
 }> => {
   // A single host is read from the database.
-  const rules = at === undefined ? await readFleetRules(core) : (await readViewRules(core, at)).rules;
+  const rules =
+    at === undefined ? await readFleetRules(core) : (await readViewRules(core, at)).rules;
   const [row, background, history, exportLosses] = await Promise.all([
     findFleetRow(core.db, rules, identityId),
     findHostBackground(core.db, identityId),
     findCollectorEvents(core.db, identityId, { limit: historyMax, until: at }),
     at === undefined ? findHostLosses(core.db, identityId) : [],
   ]);
-  if (row === undefined || background === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  if (row === undefined || background === undefined)
+    throw new Problem("not_found", { detail: "No such collector" });
   // The errors of a config are those of the last report.
   const known = at === undefined ? background : { ...background, configErrors: null };
   return { rules, row, background: known, history, exportLosses };

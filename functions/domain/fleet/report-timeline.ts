@@ -2,7 +2,12 @@ import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { type TimelineSpan, timelineSteps } from "../../../proto/fleet-health/timeline.ts";
 import type { Outage } from "../../store/fleet/counted-time.ts";
 import { findHistoryStart } from "../../store/fleet/history.ts";
-import { type FleetSample, findOutagesBetween, findSamples, sampleMs } from "../../store/fleet/samples.ts";
+import {
+  type FleetSample,
+  findOutagesBetween,
+  findSamples,
+  sampleMs,
+} from "../../store/fleet/samples.ts";
 import type { FleetCore } from "./rules.ts";
 
 /** The counts of the whole fleet over a time, and when no core could receive. */
@@ -16,7 +21,10 @@ export interface FleetTimeline {
 }
 
 /** Returns the counts of a span that ends now. */
-export const reportTimeline = async ({ db, clock, config }: FleetCore, span: TimelineSpan): Promise<FleetTimeline> => {
+export const reportTimeline = async (
+  { db, clock, config }: FleetCore,
+  span: TimelineSpan,
+): Promise<FleetTimeline> => {
   const to = new Date(clock.now());
   const { hours, stepMinutes } = timelineSteps[span];
   const range = { from: new Date(to.getTime() - hours * hourMs), to };
@@ -26,5 +34,10 @@ export const reportTimeline = async ({ db, clock, config }: FleetCore, span: Tim
     findOutagesBetween(db, range),
     findHistoryStart(db),
   ]);
-  return { ...range, samples, outages, historyFrom: start && new Date(Math.max(start.getTime(), keptFrom)) };
+  return {
+    ...range,
+    samples,
+    outages,
+    historyFrom: start && new Date(Math.max(start.getTime(), keptFrom)),
+  };
 };

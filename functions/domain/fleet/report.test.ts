@@ -27,7 +27,13 @@ const concurrently = async <Result>(calls: () => Promise<Promise<Result>[]>): Pr
 
 it("counts each filter on its own, and shares a summary between states", async () => {
   const report = createHealthReports(test.core);
-  const filters: FleetFilter[] = [{}, { device: ["one"] }, { device: ["none"] }, { states: ["revoked"] }, {}];
+  const filters: FleetFilter[] = [
+    {},
+    { device: ["one"] },
+    { device: ["none"] },
+    { states: ["revoked"] },
+    {},
+  ];
   const reports = await concurrently(async () => filters.map((filter) => report({ filter }, page)));
   expect(reports.map(({ summary, rows }) => [summary.enrolled, rows.length])).toEqual([
     [2, 2],
@@ -63,7 +69,12 @@ it("decides a shared summary by rules that are not older than any of its request
 const createOtherCore = async () => {
   const { clock } = test;
   const viewsShared = { ms: 1000, clock, version: () => countAuditEvents(other) };
-  const fleetColumns = createFleetColumns({ db: other, clock, sharedFor: viewsShared, onFailure: console.error });
+  const fleetColumns = createFleetColumns({
+    db: other,
+    clock,
+    sharedFor: viewsShared,
+    onFailure: console.error,
+  });
   await fleetColumns.load();
   return { ...test.core, viewsShared, fleetColumns };
 };
@@ -77,7 +88,11 @@ it("shows what an operator wrote through another core in the next answer", async
       report({ filter: {} }, page),
       count({ filter: { states: ["revoked"] } }),
     ]);
-    return [summary.byState.get("revoked") ?? 0, rows.filter(({ state }) => state === "revoked").length, counts.total];
+    return [
+      summary.byState.get("revoked") ?? 0,
+      rows.filter(({ state }) => state === "revoked").length,
+      counts.total,
+    ];
   };
   const { token: valid } = await createTestToken(test);
   const third = await enrollTestCollector(test, { token: valid, deviceId: "three" });
@@ -92,7 +107,9 @@ it("says of what time its data is, which a shared refresh has read up to a secon
   const { asOf } = await report({ filter: {} }, page);
   expect(asOf.getTime()).toBe(readAt);
   await test.clock.advance(87);
-  await test.db.execute(sql`update fleet_status set last_heartbeat_at = ${new Date(test.clock.now()).toISOString()}`);
+  await test.db.execute(
+    sql`update fleet_status set last_heartbeat_at = ${new Date(test.clock.now()).toISOString()}`,
+  );
   const recent = await report({ filter: { heartbeat: ["recent"] } }, page);
   expect([recent.rows.length, recent.asOf.getTime()]).toEqual([0, readAt]);
   await test.clock.advance(1000);

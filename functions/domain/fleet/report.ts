@@ -1,7 +1,12 @@
 import { shareNextRun } from "../../../kit/share-next-run.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { type ExportLag, findExportLags } from "../../store/export/lag.ts";
-import { type FleetPageRequest, type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet/report.ts";
+import {
+  type FleetPageRequest,
+  type FleetPosition,
+  type FleetRow,
+  findFleetPage,
+} from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type FleetSummary, summarizeFleet } from "../../store/fleet/summary.ts";
 import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";

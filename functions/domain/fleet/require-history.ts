@@ -5,7 +5,10 @@ import { Problem } from "../../problems.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
 
 /** Throws 422 `filter_without_history` for a view of the past that reads what is known as it is now only. */
-export const requireHistory = (view: { filter: FleetFilter; sort?: FleetSort }, rules: FleetRules): void => {
+export const requireHistory = (
+  view: { filter: FleetFilter; sort?: FleetSort },
+  rules: FleetRules,
+): void => {
   if (rules.past === undefined) return;
   const { staleAfterSeconds, forwardingSeconds } = rules.thresholds;
   const reason = withoutHistory(view, {

@@ -44,5 +44,7 @@ export const withNames = (
   ...rules,
   versions,
   platforms,
-  unsupportedVersions: versions.filter((version) => !isSupported(version, rules.thresholds.versionMin)),
+  unsupportedVersions: versions.filter(
+    (version) => !isSupported(version, rules.thresholds.versionMin),
+  ),
 });

@@ -63,7 +63,9 @@ export const createStatusRecorder = (
   });
 
   return async (caller, { digest, figures }, origin) => {
-    const { certificateId, identityId, renewNow, ...decision } = await decide(caller.fingerprintSha256);
+    const { certificateId, identityId, renewNow, ...decision } = await decide(
+      caller.fingerprintSha256,
+    );
     const now = clock.now();
     const outcome = withExpiry(decision.outcome, now >= caller.notAfter + 1000);
     if (outcome !== "admitted" || identityId === null) {
@@ -93,5 +95,10 @@ export const createStatusRecorder = (
 };
 
 /** Adds the expiry to a decision, in the order of `decideProofs`. */
-const withExpiry = (outcome: CertificateDecision["outcome"], isExpired: boolean): AdmissionOutcome =>
-  isExpired && (outcome === "admitted" || outcome === "certificate_replaced") ? "certificate_expired" : outcome;
+const withExpiry = (
+  outcome: CertificateDecision["outcome"],
+  isExpired: boolean,
+): AdmissionOutcome =>
+  isExpired && (outcome === "admitted" || outcome === "certificate_replaced")
+    ? "certificate_expired"
+    : outcome;

@@ -15,7 +15,10 @@ export const fleetThresholds = (
 ): FleetThresholds => ({
   heartbeatIntervalSeconds: config.heartbeatIntervalSeconds,
   staleAfterSeconds: missedHeartbeatsMax * config.heartbeatIntervalSeconds,
-  forwardingSeconds: Math.max(forwardingSecondsMin, missedHeartbeatsMax * config.heartbeatIntervalSeconds),
+  forwardingSeconds: Math.max(
+    forwardingSecondsMin,
+    missedHeartbeatsMax * config.heartbeatIntervalSeconds,
+  ),
   enrollingSeconds: 15 * 60,
   returnSeconds: Math.ceil(jitterMax * config.heartbeatIntervalSeconds) + requestSecondsMax,
   certExpiringFraction: 0.25,

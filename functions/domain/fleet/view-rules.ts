@@ -21,13 +21,17 @@ export const readViewRules = async (core: ViewCore, at: Date | undefined): Promi
   if (at === undefined) {
     const hosts = await core.fleetColumns?.current();
     const ageMs = hosts ? clock.monotonic() - hosts.readAt : 0;
-    return { rules: await readFleetRules(core, new Date(clock.now() - ageMs)), columns: core.fleetColumns };
+    return {
+      rules: await readFleetRules(core, new Date(clock.now() - ageMs)),
+      columns: core.fleetColumns,
+    };
   }
   const now = new Date(clock.now());
   const keptFrom = now.getTime() - config.stateRetentionDays * dayMs;
   if (at > now) throw new Problem("no_history", { detail: "The time is not past" });
   const thresholds = at.getTime() < keptFrom ? undefined : await findThresholdsAt(db, at);
-  if (thresholds === undefined) throw new Problem("no_history", { detail: "History does not go back so far" });
+  if (thresholds === undefined)
+    throw new Problem("no_history", { detail: "History does not go back so far" });
   const past = hostsAt(at);
   const columns = core.pastColumns?.at(at, now);
   const [hosts, counted] = await Promise.all([columns?.current(), findOutagesAt(db, at)]);

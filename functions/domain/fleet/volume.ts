@@ -22,7 +22,9 @@ export const reportVolume = async (
   if (found === undefined) throw new Problem("not_found", { detail: "No such collector" });
   const hours = Array.from({ length: volumeHours }, (_, index) => {
     const from = first + index * hourMs;
-    const counts = found.filter(({ hour }) => hour === from).map((count) => [count.kind, count] as const);
+    const counts = found
+      .filter(({ hour }) => hour === from)
+      .map((count) => [count.kind, count] as const);
     return { from, counts: new Map(counts) };
   });
   return { now, hours };

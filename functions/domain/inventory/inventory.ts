@@ -1,10 +1,18 @@
 import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
-import { type InventoryHost, type InventoryItem, inventoryDigest } from "../../../proto/inventory/inventory.ts";
+import {
+  type InventoryHost,
+  type InventoryItem,
+  inventoryDigest,
+} from "../../../proto/inventory/inventory.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import * as store from "../../store/inventory/inventory.ts";
-import { type InventoryChanges, type InventoryRow, lockInventory } from "../../store/inventory/inventory.ts";
+import {
+  type InventoryChanges,
+  type InventoryRow,
+  lockInventory,
+} from "../../store/inventory/inventory.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { type FleetCore, readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
@@ -44,7 +52,9 @@ export const putInventory = async (
   return core.db.transaction(async (tx) => {
     const before = await lockInventory(tx);
     if (!matches(ifMatch, before))
-      throw new Problem("inventory_changed", { extensions: { etag: before ? inventoryEtag(before) : null } });
+      throw new Problem("inventory_changed", {
+        extensions: { etag: before ? inventoryEtag(before) : null },
+      });
     const changes = await store.compareInventory(tx, hosts);
     const now = new Date(core.clock.now());
     if (before?.sha256 === digest) return { ...before, changes };
@@ -72,15 +82,19 @@ const refuseTwice = (hosts: readonly InventoryHost[]): void => {
   const errors = hosts.flatMap(({ name }, index) => {
     const before = first.get(name);
     if (before === undefined) first.set(name, index);
-    return before === undefined ? [] : [{ path: `hosts.${index}.name`, message: `is the name of hosts.${before} too` }];
+    return before === undefined
+      ? []
+      : [{ path: `hosts.${index}.name`, message: `is the name of hosts.${before} too` }];
   });
-  if (errors.length > 0) throw new Problem("inventory_invalid", { errors: errors.slice(0, errorsMax) });
+  if (errors.length > 0)
+    throw new Problem("inventory_invalid", { errors: errors.slice(0, errorsMax) });
 };
 
 /** Strong comparison (RFC 9110, 13.1.1). */
 const matches = (ifMatch: string, current: InventoryRow | undefined): boolean =>
   ifMatch === "" ||
-  (current !== undefined && ifMatch.split(",").some((tag) => ["*", inventoryEtag(current)].includes(tag.trim())));
+  (current !== undefined &&
+    ifMatch.split(",").some((tag) => ["*", inventoryEtag(current)].includes(tag.trim())));
 
 /** The inventory beside the fleet. */
 export interface ComparedInventory {
@@ -107,4 +121,6 @@ export const compareWithFleet = async (
 
 /** Returns how many hosts have which status; null without an inventory. */
 export const countAgainstFleet = async (core: FleetCore): Promise<ComparedInventory["counts"]> =>
-  (await store.findInventory(core.db)) === undefined ? null : store.countInventory(core.db, await readFleetRules(core));
+  (await store.findInventory(core.db)) === undefined
+    ? null
+    : store.countInventory(core.db, await readFleetRules(core));

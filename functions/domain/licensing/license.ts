@@ -29,15 +29,25 @@ export const checkLicense = async (
   source: LicenseSource | null,
   { clock, countCollectors }: { clock: Clock; countCollectors: () => Promise<number> },
 ): Promise<LicenseState> => {
-  if (source === null) return { edition: "community", status: "ready", detail: "community edition, unlimited" };
-  const notReady = (detail: string): LicenseState => ({ edition: "licensed", status: "not_ready", detail });
+  if (source === null)
+    return { edition: "community", status: "ready", detail: "community edition, unlimited" };
+  const notReady = (detail: string): LicenseState => ({
+    edition: "licensed",
+    status: "not_ready",
+    detail,
+  });
   const claims = await readClaims(source, clock);
   if (typeof claims === "string") return notReady(claims);
   const enrolled = await countCollectors();
   const limit = claims.max_collectors;
-  if (enrolled > limit) return notReady(`${enrolled} collectors are enrolled, the license covers ${limit}`);
+  if (enrolled > limit)
+    return notReady(`${enrolled} collectors are enrolled, the license covers ${limit}`);
   const until = new Date(claims.exp * 1000).toISOString();
-  return { edition: "licensed", status: "ready", detail: `${enrolled} of ${limit} collectors, until ${until}` };
+  return {
+    edition: "licensed",
+    status: "ready",
+    detail: `${enrolled} of ${limit} collectors, until ${until}`,
+  };
 };
 
 const readClaims = async (

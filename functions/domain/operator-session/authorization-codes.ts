@@ -73,7 +73,9 @@ export const refuseConsent = async (
   { clientName }: { clientName: string },
   origin: Origin,
 ): Promise<void> =>
-  core.db.transaction((tx) => refuseSession(tx, core, { userId, clientName, reason: "consent_denied" }, origin));
+  core.db.transaction((tx) =>
+    refuseSession(tx, core, { userId, clientName, reason: "consent_denied" }, origin),
+  );
 
 /** The parameters with which a program redeems its code. */
 export interface Redemption {
@@ -86,7 +88,11 @@ export interface Redemption {
  * Redeems a code once. A second use revokes the session of the first (RFC 6749, 4.1.2), and a wrong verifier or redirect address
  * consumes the code. Each refusal of a known code is audited. Throws 400 `invalid_grant`.
  */
-export const redeemCode = async (core: SessionCore, redemption: Redemption, origin: Origin): Promise<IssuedToken> => {
+export const redeemCode = async (
+  core: SessionCore,
+  redemption: Redemption,
+  origin: Origin,
+): Promise<IssuedToken> => {
   const codeSha256 = await sha256(redemption.code);
   const challenge = await sha256(redemption.codeVerifier);
   const issued = await core.db.transaction(async (tx) => {

@@ -75,9 +75,14 @@ export const beginSession = async (
   const issuedAt = Math.floor(core.clock.now() / 1000);
   const expiresAt = Math.min(
     issuedAt + sessionSeconds,
-    webSession === null ? Number.POSITIVE_INFINITY : Math.floor(webSession.expiresAt.getTime() / 1000),
+    webSession === null
+      ? Number.POSITIVE_INFINITY
+      : Math.floor(webSession.expiresAt.getTime() / 1000),
   );
-  if (expiresAt <= issuedAt || (webSession !== null && (await isWebSessionEnded(tx, webSession.id)))) {
+  if (
+    expiresAt <= issuedAt ||
+    (webSession !== null && (await isWebSessionEnded(tx, webSession.id)))
+  ) {
     await refuseSession(tx, core, { userId, clientName, reason: "web_session_ended" }, origin);
     return null;
   }
@@ -98,7 +103,11 @@ export const beginSession = async (
     target: { type: "operator_session", id },
     outcome: "success",
     origin,
-    details: { flow, client_name: clientName, expires_at: new Date(expiresAt * 1000).toISOString() },
+    details: {
+      flow,
+      client_name: clientName,
+      expires_at: new Date(expiresAt * 1000).toISOString(),
+    },
   });
   const accessToken = await new SignJWT({ sid: id })
     .setProtectedHeader({ alg: "HS256", typ: "JWT" })
@@ -107,7 +116,12 @@ export const beginSession = async (
     .setIssuedAt(issuedAt)
     .setExpirationTime(expiresAt)
     .sign(new TextEncoder().encode(core.config.authTokenSecret.reveal()));
-  return { accessToken, expiresInSeconds: expiresAt - issuedAt, scopes: person.scopes, sessionId: id };
+  return {
+    accessToken,
+    expiresInSeconds: expiresAt - issuedAt,
+    scopes: person.scopes,
+    sessionId: id,
+  };
 };
 
 /** Audits and counts that a program was not signed in (see `recordRefusals`): a used code can be sent again without end. */
@@ -119,7 +133,8 @@ export const refuseSession = async (
 ): Promise<void> => {
   const person = await findPerson(tx, userId);
   const refusal: RefusalEntry = {
-    actor: person === undefined ? { type: "operator", id: userId, display: userId } : actorOf(person),
+    actor:
+      person === undefined ? { type: "operator", id: userId, display: userId } : actorOf(person),
     action: "operator_session.refuse",
     target: { type: "person", id: userId },
     reasonCode: reason,

@@ -39,7 +39,9 @@ const userCodeLength = 8;
 /** Returns a user code as the database keeps it: upper case, without hyphen and spaces; null for text that is none. */
 export const canonicalUserCode = (text: string): string | null => {
   const code = text.toUpperCase().replace(/[\s-]/g, "");
-  return code.length === userCodeLength && [...code].every((letter) => alphabet.includes(letter)) ? code : null;
+  return code.length === userCodeLength && [...code].every((letter) => alphabet.includes(letter))
+    ? code
+    : null;
 };
 
 const shownUserCode = (code: string): string => `${code.slice(0, 4)}-${code.slice(4)}`;
@@ -48,7 +50,8 @@ const randomUserCode = (entropy: Entropy): string => {
   let code = "";
   while (code.length < userCodeLength)
     // A byte above the largest multiple of 20 would favour some letters.
-    for (const byte of entropy.bytes(userCodeLength)) if (byte < 240) code += alphabet.charAt(byte % alphabet.length);
+    for (const byte of entropy.bytes(userCodeLength))
+      if (byte < 240) code += alphabet.charAt(byte % alphabet.length);
   return code.slice(0, userCodeLength);
 };
 
@@ -87,7 +90,8 @@ export const issueDeviceCodes = async (
   await db.transaction(async (tx) => {
     await deleteDevicesBefore(tx, new Date(now - hourMs));
     const since = new Date(now - deviceSeconds * 1000);
-    if ((await countPendingDevices(tx, since)) >= devicesMax) await deleteDeviceOfLargest(tx, since);
+    if ((await countPendingDevices(tx, since)) >= devicesMax)
+      await deleteDeviceOfLargest(tx, since);
     while (!(await insertDevice(tx, row))) row.userCode = randomUserCode(entropy);
   });
   return {
@@ -99,7 +103,10 @@ export const issueDeviceCodes = async (
 };
 
 /** Returns the pending request of a user code, for the consent page. Throws 404 `not_found`, also for an expired or decided one. */
-export const findPendingDevice = async ({ db, clock }: SessionCore, userCode: string): Promise<DeviceRow> => {
+export const findPendingDevice = async (
+  { db, clock }: SessionCore,
+  userCode: string,
+): Promise<DeviceRow> => {
   const code = canonicalUserCode(userCode);
   const row = code === null ? undefined : await findDevice(db, code);
   return pendingDevice(row, clock.now());
@@ -114,7 +121,10 @@ export const decideDevice = async (
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
     const code = canonicalUserCode(userCode);
-    const row = pendingDevice(code === null ? undefined : await lockDevice(tx, { userCode: code }), core.clock.now());
+    const row = pendingDevice(
+      code === null ? undefined : await lockDevice(tx, { userCode: code }),
+      core.clock.now(),
+    );
     await updateDevice(tx, row, {
       status: approved ? "approved" : "denied",
       userId,
@@ -122,7 +132,8 @@ export const decideDevice = async (
       webSessionExpiresAt: webSession?.expiresAt ?? null,
     });
     const { clientName } = row;
-    if (!approved) await refuseSession(tx, core, { userId, clientName, reason: "consent_denied" }, origin);
+    if (!approved)
+      await refuseSession(tx, core, { userId, clientName, reason: "consent_denied" }, origin);
   });
 
 const pendingDevice = (row: DeviceRow | undefined, now: number): DeviceRow => {
@@ -150,7 +161,12 @@ export const redeemDeviceCode = async (
     if (row.status === "approved" && row.userId !== null) {
       await updateDevice(tx, row, { status: "used" });
       const { userId, clientName } = row;
-      const request = { userId, flow: "device", clientName, webSession: webSessionOf(row) } as const;
+      const request = {
+        userId,
+        flow: "device",
+        clientName,
+        webSession: webSessionOf(row),
+      } as const;
       return { issued: await beginSession(tx, core, request, origin) };
     }
     const { intervalSeconds, lastPolledAt } = row;
@@ -163,4 +179,5 @@ export const redeemDeviceCode = async (
   return tokenOrRefusal(answer.issued);
 };
 
-const isExpired = ({ createdAt }: DeviceRow, now: number): boolean => now >= createdAt.getTime() + deviceSeconds * 1000;
+const isExpired = ({ createdAt }: DeviceRow, now: number): boolean =>
+  now >= createdAt.getTime() + deviceSeconds * 1000;

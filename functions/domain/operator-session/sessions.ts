@@ -14,7 +14,10 @@ import type { SessionCore } from "./begin-session.ts";
 export type SessionState = "revoked" | "expired" | "active";
 
 /** Returns the state of a session at `now`. */
-export const sessionState = ({ revokedAt, expiresAt, isWebSessionEnded }: ListedSession, now: number): SessionState => {
+export const sessionState = (
+  { revokedAt, expiresAt, isWebSessionEnded }: ListedSession,
+  now: number,
+): SessionState => {
   if (revokedAt !== null || isWebSessionEnded) return "revoked";
   return expiresAt.getTime() <= now ? "expired" : "active";
 };

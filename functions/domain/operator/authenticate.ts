@@ -7,7 +7,12 @@ import type { CoreConfig } from "../../config/core-config.ts";
 import type { WorkloadIssuer } from "../../config/workload-config.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
-import { findPerson, findSessionPerson, findWebSessionPerson, findWorkload } from "../../store/operator/operators.ts";
+import {
+  findPerson,
+  findSessionPerson,
+  findWebSessionPerson,
+  findWorkload,
+} from "../../store/operator/operators.ts";
 import { workloadScopes } from "./workload-scopes.ts";
 
 /** A person or a workload that calls core, with the scopes that it has at the time of the call. */
@@ -56,7 +61,8 @@ export const operatorOf = async (
 ): Promise<() => Promise<Operator>> => {
   const claims = await bridgeClaims(token, needs);
   return async () => {
-    if (possibleTimes(needs.clock).every((now) => now >= claims.endsAt)) throw rejected("the session has expired");
+    if (possibleTimes(needs.clock).every((now) => now >= claims.endsAt))
+      throw rejected("the session has expired");
     return claims.isWorkload
       ? findWorkloadOperator(db, claims, needs.config.workloadIssuers)
       : findOperator(db, claims, needs.clock.now());
@@ -80,7 +86,8 @@ export const authenticateWeb = async (
   return operator;
 };
 
-const notAtWeb = () => new Problem("forbidden", { detail: "Only a person who is signed in at web may do this" });
+const notAtWeb = () =>
+  new Problem("forbidden", { detail: "Only a person who is signed in at web may do this" });
 
 /** The scopes are those of the issuers' file now, so that a restart without a pattern ends its tokens. */
 const findWorkloadOperator = async (
@@ -108,9 +115,15 @@ const findOperator = async (db: Database, claims: BridgeClaims, now: number): Pr
   return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes, ...session, ...atWeb };
 };
 
-const findCaller = (db: Database, { subject: userId, sessionId, webSessionId }: BridgeClaims, now: number) => {
+const findCaller = (
+  db: Database,
+  { subject: userId, sessionId, webSessionId }: BridgeClaims,
+  now: number,
+) => {
   if (sessionId !== null) return findSessionPerson(db, { sessionId, userId, now: new Date(now) });
-  return webSessionId === null ? findPerson(db, userId) : findWebSessionPerson(db, { webSessionId, userId });
+  return webSessionId === null
+    ? findPerson(db, userId)
+    : findWebSessionPerson(db, { webSessionId, userId });
 };
 
 interface BridgeClaims {
@@ -128,9 +141,13 @@ interface BridgeClaims {
   workloadClaims: Readonly<Record<string, string>>;
 }
 
-const bridgeClaims = async (token: string, { clock, config }: Verification): Promise<BridgeClaims> => {
+const bridgeClaims = async (
+  token: string,
+  { clock, config }: Verification,
+): Promise<BridgeClaims> => {
   // jose ignores the unused bits of the last character: several texts would be one token.
-  if (!token.split(".").every(isCanonicalBase64url)) throw rejected("a segment is not canonical base64url");
+  if (!token.split(".").every(isCanonicalBase64url))
+    throw rejected("a segment is not canonical base64url");
   const secrets = { secret: config.authTokenSecret, previous: config.authTokenSecretPrevious };
   const verifyAt = (now: number) =>
     verifyJwt(token, secrets, {
@@ -147,23 +164,27 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
       throw cause;
     })
     .catch((cause: unknown) => {
-      if (cause instanceof errors.JWTExpired && isMadeForCall(cause.payload)) throw clocksDiffer(clock, cause);
+      if (cause instanceof errors.JWTExpired && isMadeForCall(cause.payload))
+        throw clocksDiffer(clock, cause);
       throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
     });
   const { aud, sub, iat, exp, sid = null, workload = false, workload_claims: own } = payload;
   const { web_session: webSession = null, web_session_exp: webSessionExp = null } = payload;
   if (protectedHeader.typ !== "JWT") throw rejected("typ is not JWT");
   if (aud !== bridgeAudience) throw rejected("aud is not core alone");
-  if (typeof sub !== "string" || iat === undefined || exp === undefined) throw rejected("a claim is missing");
+  if (typeof sub !== "string" || iat === undefined || exp === undefined)
+    throw rejected("a claim is missing");
   if (iat > Math.max(now, machineNow) / 1000 + leewaySeconds)
     throw isMadeForCall(payload)
       ? clocksDiffer(clock, new Error("bridge token: iat is in the future"))
       : rejected("iat is in the future");
   if (exp - iat > lifetimeSecondsMax) throw rejected("lives longer than an hour");
-  if (sid !== null && !(typeof sid === "string" && uuid.test(sid))) throw rejected("sid is not a session id");
+  if (sid !== null && !(typeof sid === "string" && uuid.test(sid)))
+    throw rejected("sid is not a session id");
   if (webSession !== null && !(typeof webSession === "string" && webSessionId.test(webSession)))
     throw rejected("web_session is not a session id");
-  if (webSessionExp !== null && !Number.isSafeInteger(webSessionExp)) throw rejected("web_session_exp is not a time");
+  if (webSessionExp !== null && !Number.isSafeInteger(webSessionExp))
+    throw rejected("web_session_exp is not a time");
   return {
     subject: sub,
     sessionId: sid,
@@ -171,17 +192,22 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
     webSessionExpiresAt: typeof webSessionExp === "number" ? new Date(webSessionExp * 1000) : null,
     endsAt:
       1000 *
-      (leewaySeconds + Math.max(exp, workload === true ? exp : Number(webSessionExp ?? Number.POSITIVE_INFINITY))),
+      (leewaySeconds +
+        Math.max(exp, workload === true ? exp : Number(webSessionExp ?? Number.POSITIVE_INFINITY))),
     isWorkload: workload === true,
     workloadClaims: textsOf(own),
   };
 };
 
 /** Whether web made the token for one call: one that has expired is no old one. */
-const isMadeForCall = ({ sub, web_session }: JWTPayload): boolean => sub === webSubject || web_session !== undefined;
+const isMadeForCall = ({ sub, web_session }: JWTPayload): boolean =>
+  sub === webSubject || web_session !== undefined;
 
 const clocksDiffer = (clock: Clock, cause: Error): Problem =>
-  new Problem("token_clock_skew", { extensions: { server_time: new Date(clock.now()).toISOString() }, cause });
+  new Problem("token_clock_skew", {
+    extensions: { server_time: new Date(clock.now()).toISOString() },
+    cause,
+  });
 
 const textsOf = (claims: unknown): Record<string, string> =>
   typeof claims === "object" && claims !== null

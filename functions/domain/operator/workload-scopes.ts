@@ -35,7 +35,9 @@ export const findRule = <Rule extends SubjectRule>(
   rules.find(
     (rule) =>
       matches(rule.pattern, subject) &&
-      Object.entries(rule.claims).every(([name, value]) => Object.hasOwn(claims, name) && claims[name] === value),
+      Object.entries(rule.claims).every(
+        ([name, value]) => Object.hasOwn(claims, name) && claims[name] === value,
+      ),
   );
 
 /** Returns the scopes of a subject of an issuer: those of the first rule whose pattern and claims match; null for none. */

@@ -16,7 +16,11 @@ export const confirmRetention = (
     const now = new Date(await readDatabaseTime(tx));
     const pause = await confirmClock(tx, now);
     await recordAudit(tx, core, {
-      actor: { type: "system", id: "svc-server", display: `svc-server confirm-clock (${operator})` },
+      actor: {
+        type: "system",
+        id: "svc-server",
+        display: `svc-server confirm-clock (${operator})`,
+      },
       action: "retention.confirm",
       target: { type: "retention", id: "ingest" },
       outcome: "success",

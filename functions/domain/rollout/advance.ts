@@ -52,7 +52,11 @@ export const advanceRollout = (core: RolloutCore, rolloutId: string): Promise<Ad
     if (row === undefined || endedStates.includes(row.state)) return "idle";
     const config = await findConfig(tx, row.configId);
     if (config === undefined) return "idle";
-    return new Step(core, tx, { row, config, rules: await readCountingRules({ ...core, db: tx }) }).advance();
+    return new Step(core, tx, {
+      row,
+      config,
+      rules: await readCountingRules({ ...core, db: tx }),
+    }).advance();
   });
 
 /** One step, in its transaction. */
@@ -96,7 +100,9 @@ class Step {
     const tx = this.#tx;
     const observed = this.#observed;
     const changed =
-      (await skipChanged(tx, observed)) + (await markApplied(tx, observed)) + (await markFailed(tx, observed));
+      (await skipChanged(tx, observed)) +
+      (await markApplied(tx, observed)) +
+      (await markFailed(tx, observed));
     if (changed > 0) await this.#count();
   }
 
@@ -106,7 +112,8 @@ class Step {
     const waves = await findWaves(this.#tx, rolloutId);
     for (const { wave, failed } of await countFailedSince(this.#tx, { rolloutId }, since)) {
       const changeable =
-        waves.flatMap((each) => (each.number === wave ? [each.targets - each.skipped] : []))[0] ?? failed;
+        waves.flatMap((each) => (each.number === wave ? [each.targets - each.skipped] : []))[0] ??
+        failed;
       const failedPercent = Math.round((failed * 10_000) / Math.max(1, changeable)) / 100;
       if (failed * 100 <= maxFailedPercent * changeable) continue;
       const evidence = await findEvidence(this.#tx, { rolloutId, wave, since, limit: evidenceMax });
@@ -138,8 +145,16 @@ class Step {
     if (wave.startedAt === null) {
       await updateWave(this.#tx, wave, { startedAt: this.#now });
       // Before the first assignment.
-      await chooseComparedHosts(this.#tx, { rolloutId: this.#row.id, wave: wave.number }, this.#observed);
-      await this.#audit("rollout.wave_start", { wave: wave.number, hosts: wave.pending, config_id: this.#config.id });
+      await chooseComparedHosts(
+        this.#tx,
+        { rolloutId: this.#row.id, wave: wave.number },
+        this.#observed,
+      );
+      await this.#audit("rollout.wave_start", {
+        wave: wave.number,
+        hosts: wave.pending,
+        config_id: this.#config.id,
+      });
     }
     const wanted = { config: this.#config, hosts: wave.targets };
     if ((await assignNext(this.#tx, this.#core, this.#row, wanted)) > 0) {
@@ -147,12 +162,18 @@ class Step {
       await this.#change({});
       return "more";
     }
-    const { waiting, applied, assigned } = await countUnsettled(this.#tx, this.#observed, wave.number);
+    const { waiting, applied, assigned } = await countUnsettled(
+      this.#tx,
+      this.#observed,
+      wave.number,
+    );
     if (waiting > 0) return "idle";
     // Silent hosts alone prove nothing for the waves that follow.
     if (applied === 0 && assigned > 0 && !(await this.#isLast(wave))) return "idle";
     const soakSeconds = applied + assigned === 0 ? 0 : wave.soakSeconds;
-    await updateWave(this.#tx, wave, { soakUntil: new Date(this.#now.getTime() + soakSeconds * 1000) });
+    await updateWave(this.#tx, wave, {
+      soakUntil: new Date(this.#now.getTime() + soakSeconds * 1000),
+    });
     await markSoak(this.#tx, { rolloutId: this.#row.id, wave: wave.number });
     await this.#change({ state: "soaking" });
     return "more";
@@ -161,7 +182,11 @@ class Step {
   /** Completes a wave that has soaked, and starts the next one; after the last wave, completes the rollout. */
   async #soak(): Promise<Advance> {
     const wave = await this.#wave();
-    if (wave.soakUntil && soakEnd(wave, wave.soakUntil, this.#observed.outages) > this.#now.getTime()) return "idle";
+    if (
+      wave.soakUntil &&
+      soakEnd(wave, wave.soakUntil, this.#observed.outages) > this.#now.getTime()
+    )
+      return "idle";
     if (await this.#compare(wave)) return "more";
     await updateWave(this.#tx, wave, { completedAt: this.#now });
     if (!(await this.#isLast(wave))) {
@@ -170,7 +195,13 @@ class Step {
     }
     await this.#end("completed");
     const { applied, failed, skipped, targets } = await this.#sums();
-    await this.#audit("rollout.complete", { applied, failed, skipped, hosts: targets, config_id: this.#config.id });
+    await this.#audit("rollout.complete", {
+      applied,
+      failed,
+      skipped,
+      hosts: targets,
+      config_id: this.#config.id,
+    });
     return "idle";
   }
 
@@ -191,13 +222,22 @@ class Step {
   /** Pauses or rolls back, whichever the rollout says, and audits why. */
   async #stop(
     reasonCode: Extract<(typeof rolloutReasons)[number], "gate_breached" | "worse_than_control">,
-    { reason, wave, evidence, breach }: { reason: string; wave: number; evidence: object; breach?: StoredBreach },
+    {
+      reason,
+      wave,
+      evidence,
+      breach,
+    }: { reason: string; wave: number; evidence: object; breach?: StoredBreach },
   ): Promise<void> {
     const pauses = this.#row.onBreach === "pause";
     const state = pauses ? "paused" : "rolling_back";
     await this.#change({ state, reasonCode, reason, ...(breach ? { breach } : {}) });
     await this.#audit("rollout.breach", { wave, ...evidence });
-    await this.#audit(pauses ? "rollout.pause" : "rollout.roll_back", { wave }, { reasonCode, reason });
+    await this.#audit(
+      pauses ? "rollout.pause" : "rollout.roll_back",
+      { wave },
+      { reasonCode, reason },
+    );
   }
 
   /** Reverts the next batch, or ends the rollout when none is left. */
@@ -215,7 +255,9 @@ class Step {
   }
 
   async #wave(): Promise<WaveRow> {
-    const wave = (await findWaves(this.#tx, this.#row.id)).find(({ number }) => number === this.#row.wave);
+    const wave = (await findWaves(this.#tx, this.#row.id)).find(
+      ({ number }) => number === this.#row.wave,
+    );
     if (wave === undefined) throw new Error("the rollout has no such wave");
     return wave;
   }

@@ -1,7 +1,11 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { notifyHosts, spreadOf } from "../../store/certificate/identities.ts";
-import { type AssignmentRow, type ConfigRow, findConfigHashes } from "../../store/config/configs.ts";
+import {
+  type AssignmentRow,
+  type ConfigRow,
+  findConfigHashes,
+} from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
   endAssignments,

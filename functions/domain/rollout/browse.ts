@@ -1,7 +1,11 @@
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import type { Outage } from "../../store/fleet/counted-time.ts";
 import type { CountingRules } from "../../store/fleet/rows.ts";
-import { type DescribedRollout, listRollouts, type RolloutFilter } from "../../store/rollout/rollouts.ts";
+import {
+  type DescribedRollout,
+  listRollouts,
+  type RolloutFilter,
+} from "../../store/rollout/rollouts.ts";
 import { type FleetCore, readCountingRules } from "../fleet/rules.ts";
 import { requireRollout } from "./require-rollout.ts";
 import { soakEnd } from "./waves.ts";
@@ -16,7 +20,8 @@ const timed = (row: DescribedRollout, { outages }: CountingRules): TimedRollout 
   ...row,
   outages: outages.filter(
     ({ beganAt, endedAt }) =>
-      (endedAt === null || endedAt > row.createdAt) && (row.endedAt === null || beganAt < row.endedAt),
+      (endedAt === null || endedAt > row.createdAt) &&
+      (row.endedAt === null || beganAt < row.endedAt),
   ),
   waves: row.waves.map((wave) => {
     if (wave.soakUntil === null || wave.completedAt !== null) return wave;
@@ -31,7 +36,10 @@ export const browseRollouts = async (
   filter: RolloutFilter,
   page: PageRequest,
 ): Promise<Paged<TimedRollout>> => {
-  const [rules, { rows, next }] = await Promise.all([readCountingRules(core), listRollouts(core.db, filter, page)]);
+  const [rules, { rows, next }] = await Promise.all([
+    readCountingRules(core),
+    listRollouts(core.db, filter, page),
+  ]);
   return { rows: rows.map((row) => timed(row, rules)), next };
 };
 

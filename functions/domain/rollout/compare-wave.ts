@@ -12,7 +12,8 @@ export const compareWave = async (
   rules: CountingRules,
 ): Promise<HostComparison | null> => {
   const wave = { rolloutId, wave: number };
-  const hosts = startedAt === null ? [] : await findComparedHosts(tx, { ...wave, startedAt }, rules);
+  const hosts =
+    startedAt === null ? [] : await findComparedHosts(tx, { ...wave, startedAt }, rules);
   await deleteComparedHosts(tx, wave);
   if (hosts.every(({ isControl }) => isControl)) return null;
   return compareFollowed(hosts, unchangedMatches, rules.now);

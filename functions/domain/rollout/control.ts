@@ -66,7 +66,11 @@ const transitions: Readonly<Record<RolloutControl, Transition>> = {
 export const controlRollout = async (
   core: RolloutCore,
   operator: Operator,
-  { rolloutId, control, reason }: { rolloutId: string; control: RolloutControl; reason: string | null },
+  {
+    rolloutId,
+    control,
+    reason,
+  }: { rolloutId: string; control: RolloutControl; reason: string | null },
   origin: Origin,
 ): Promise<DescribedRollout> =>
   core.db.transaction(async (tx) => {
@@ -81,9 +85,13 @@ export const controlRollout = async (
           detail: `The rollout is ${row.state.replace("_", " ")}`,
           extensions: { state: row.state },
         });
-      if (row.endedAt !== null) refuseOverlap(await countSharedTargets(tx, rolloutId, await findOpenRollouts(tx)));
+      if (row.endedAt !== null)
+        refuseOverlap(await countSharedTargets(tx, rolloutId, await findOpenRollouts(tx)));
       const now = new Date(core.clock.now());
-      const why = control === "resume" ? { reasonCode: null, reason: null } : { reasonCode: "operator", reason };
+      const why =
+        control === "resume"
+          ? { reasonCode: null, reason: null }
+          : { reasonCode: "operator", reason };
       await updateRollout(tx, rolloutId, { ...why, ...change(row, now), updatedAt: now });
       await recordOperatorAction(tx, core, operator, origin, {
         action,
@@ -103,6 +111,8 @@ export const refuseOverlap = (overlaps: readonly { rolloutId: string; hosts: num
   if (first === undefined) return;
   throw new Problem("rollout_overlap", {
     detail: `The rollout ${first.rolloutId} has ${first.hosts} of these hosts`,
-    extensions: { rollouts: overlaps.map(({ rolloutId, hosts }) => ({ rollout_id: rolloutId, hosts })) },
+    extensions: {
+      rollouts: overlaps.map(({ rolloutId, hosts }) => ({ rollout_id: rolloutId, hosts })),
+    },
   });
 };

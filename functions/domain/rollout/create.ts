@@ -35,10 +35,15 @@ import { wavesReach } from "./waves.ts";
 export type RolloutCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
 /** Parses the selection of a change. Throws 422 `validation_failed` where an empty filter and `all` contradict each other. */
-const parseSelection = ({ filter: query, all }: Pick<RolloutBody, "filter" | "all">, now: number): FleetFilter => {
+const parseSelection = (
+  { filter: query, all }: Pick<RolloutBody, "filter" | "all">,
+  now: number,
+): FleetFilter => {
   const filter = parseFilter(query, now);
   if (selectsEveryHost(filter) === all) return filter;
-  const message = all ? "must be left out with all" : 'selects every host: name some, or send {"all": true}';
+  const message = all
+    ? "must be left out with all"
+    : 'selects every host: name some, or send {"all": true}';
   throw new Problem("validation_failed", { errors: [{ path: "filter", message }] });
 };
 
@@ -116,23 +121,37 @@ const refuseUnparsable = async (
     filter,
     rules,
     versions,
-  }: { filter: FleetFilter; rules: FleetRules; versions: readonly { version: string; hosts: number }[] },
+  }: {
+    filter: FleetFilter;
+    rules: FleetRules;
+    versions: readonly { version: string; hosts: number }[];
+  },
 ): Promise<void> => {
   const refusing = new Map(
-    (await findRefusingVersions(tx, config.configHash, { rules, past: false })).map((each) => [each.version, each]),
+    (await findRefusingVersions(tx, config.configHash, { rules, past: false })).map((each) => [
+      each.version,
+      each,
+    ]),
   );
   for (const { version, hosts } of versions) {
     const [only, another] = refusing.get(version)?.identityIds ?? [];
     if (only === undefined) return;
-    if (another === undefined && !(hosts === 1 && (await isCandidate(tx, filter, rules, only)))) return;
+    if (another === undefined && !(hosts === 1 && (await isCandidate(tx, filter, rules, only))))
+      return;
   }
   throw new Problem("rollout_config_unparsable", {
     detail: "Collectors of every version among these hosts reject the config",
-    extensions: { versions: versions.map(({ version }) => ({ version, errors: refusing.get(version)?.errors })) },
+    extensions: {
+      versions: versions.map(({ version }) => ({ version, errors: refusing.get(version)?.errors })),
+    },
   });
 };
 
-const rolloutOf = ({ clock, entropy }: RolloutCore, operator: Operator, body: RolloutBody): RolloutRow => {
+const rolloutOf = (
+  { clock, entropy }: RolloutCore,
+  operator: Operator,
+  body: RolloutBody,
+): RolloutRow => {
   const now = new Date(clock.now());
   return {
     id: uuidv7({ clock, entropy }),

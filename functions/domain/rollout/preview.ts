@@ -3,7 +3,11 @@ import { previewMax, type RolloutPreview } from "../../../proto/rollout/rollout.
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findConfig } from "../../store/config/configs.ts";
-import { findPresentConfigs, findRefusedHosts, findRefusingVersions } from "../../store/rollout/preview.ts";
+import {
+  findPresentConfigs,
+  findRefusedHosts,
+  findRefusingVersions,
+} from "../../store/rollout/preview.ts";
 import { findOpenRollouts } from "../../store/rollout/rollouts.ts";
 import { countCandidates, countOverlaps } from "../../store/rollout/targets.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
@@ -51,7 +55,11 @@ export const previewRollout = async (
       hosts,
       diff: before && diffWith(before),
     })),
-    refused: refused.rows.map(({ identityId, identity, reason }) => ({ identity_id: identityId, identity, reason })),
+    refused: refused.rows.map(({ identityId, identity, reason }) => ({
+      identity_id: identityId,
+      identity,
+      reason,
+    })),
     unparsable: refusing.flatMap(({ version, errors }) => {
       const hosts = hostsOf.get(version);
       return hosts === undefined ? [] : [{ version, hosts, errors }];
@@ -64,7 +72,9 @@ const diffOf = (before: Text, after: Text, msMax: number): string | null => {
   if (msMax <= 0) return null;
   const options = { maxEditLength: changedLinesMax, timeout: msMax };
   const names = [nameOf(before), nameOf(after)] as const;
-  return createTwoFilesPatch(...names, before.yaml, after.yaml, undefined, undefined, options) ?? null;
+  return (
+    createTwoFilesPatch(...names, before.yaml, after.yaml, undefined, undefined, options) ?? null
+  );
 };
 
 interface Text {

@@ -11,7 +11,10 @@ export const browseTargets = async (
   { after, limit }: PageRequest,
 ): Promise<{ rows: TargetListRow[]; next: string | null }> => {
   await requireRollout({ db }, filter.rolloutId);
-  const { rows, next } = await listTargets(db, filter, { after: after === null ? null : Number(after), limit });
+  const { rows, next } = await listTargets(db, filter, {
+    after: after === null ? null : Number(after),
+    limit,
+  });
   return { rows, next: next === null ? null : String(next) };
 };
 
@@ -22,7 +25,10 @@ export const exportTargets = async (
   request: RequestedExport,
 ): Promise<AsyncGenerator<TargetListRow[], void, void>> => {
   await requireRollout(core, filter.rolloutId);
-  const entry = { action: "rollout.export", target: { type: "rollout", id: filter.rolloutId } } as const;
+  const entry = {
+    action: "rollout.export",
+    target: { type: "rollout", id: filter.rolloutId },
+  } as const;
   return auditedExport(core, request, entry, (after: number | null) =>
     listTargets(core.db, filter, { after, limit: exportBatchRows }),
   );

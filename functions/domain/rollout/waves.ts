@@ -23,7 +23,11 @@ export const wavesReach = (waves: readonly WaveBody[], targets: number): number[
     reach = Math.max(reach, reachOf(wave, targets));
     return reach;
   });
-  if (reach < targets) throw invalid(waves.length - 1, `must reach all ${targets} hosts: end with {"percent": 100, …}`);
+  if (reach < targets)
+    throw invalid(
+      waves.length - 1,
+      `must reach all ${targets} hosts: end with {"percent": 100, …}`,
+    );
   return reaches;
 };
 
@@ -31,5 +35,12 @@ const invalid = (index: number, message: string): Problem =>
   new Problem("rollout_waves_invalid", { errors: [{ path: `waves.${index}`, message }] });
 
 /** Returns when a soak ends that is planned until `planned`; infinitely late during an outage of core, in which nothing shows that a host fails. */
-export const soakEnd = ({ soakSeconds }: Pick<WaveRow, "soakSeconds">, planned: Date, outages: readonly Outage[]) =>
-  Math.max(planned.getTime(), countedAfter(planned.getTime() - soakSeconds * 1000, soakSeconds, outages));
+export const soakEnd = (
+  { soakSeconds }: Pick<WaveRow, "soakSeconds">,
+  planned: Date,
+  outages: readonly Outage[],
+) =>
+  Math.max(
+    planned.getTime(),
+    countedAfter(planned.getTime() - soakSeconds * 1000, soakSeconds, outages),
+  );

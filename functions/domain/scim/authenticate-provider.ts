@@ -24,8 +24,16 @@ export type AuthenticateProvider = (token: string | undefined, origin: Origin) =
 export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider => {
   const { clock, config, scim } = core;
   const record = createRecordRefusal(core);
-  const refusals = createTokenBuckets({ burst: refusalsBurst, perSecond: refusalsPerSecond, clock });
-  const requests = createTokenBuckets({ burst: requestsBurst, perSecond: requestsPerSecond, clock });
+  const refusals = createTokenBuckets({
+    burst: refusalsBurst,
+    perSecond: refusalsPerSecond,
+    clock,
+  });
+  const requests = createTokenBuckets({
+    burst: requestsBurst,
+    perSecond: requestsPerSecond,
+    clock,
+  });
   return async (token, origin) => {
     if (token !== undefined && (await isOneOf(token, scim))) {
       if (!requests.take("")) throw new Problem("scim_too_many_requests", { retryAfterSeconds: 1 });
@@ -39,7 +47,10 @@ export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider
       origin,
     });
     if (!refusals.take(addressKey(origin.remoteAddress)))
-      throw new Problem("throttled", { detail: "Too many refused tokens from this address", retryAfterSeconds: 10 });
+      throw new Problem("throttled", {
+        detail: "Too many refused tokens from this address",
+        retryAfterSeconds: 10,
+      });
     throw new Problem("unauthenticated");
   };
 };

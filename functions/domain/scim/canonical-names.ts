@@ -28,6 +28,9 @@ export const withCanonicalNames = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(withCanonicalNames);
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([name, member]) => [canonicalName(name), withCanonicalNames(member)]),
+    Object.entries(value).map(([name, member]) => [
+      canonicalName(name),
+      withCanonicalNames(member),
+    ]),
   );
 };

@@ -35,7 +35,10 @@ export interface HeldCounts {
 
 /** Counts what waits since a restore. */
 export const readHeldCounts = async ({ db }: Pick<Core, "db">): Promise<HeldCounts> => {
-  const [counts, restoredAt] = await Promise.all([countHeldAccess(db, Object.values(roleGroups)), findRestoredAt(db)]);
+  const [counts, restoredAt] = await Promise.all([
+    countHeldAccess(db, Object.values(roleGroups)),
+    findRestoredAt(db),
+  ]);
   return { ...counts, restoredAt };
 };
 
@@ -56,14 +59,20 @@ export const confirmAccess = (
   core.db.transaction(async (tx) => {
     await lockDirectorySync(tx);
     const named = emails?.map(lowerAscii) ?? null;
-    const known = new Set((await findKnownPeople(tx, core.config.tenantId)).map(({ primaryEmail }) => primaryEmail));
+    const known = new Set(
+      (await findKnownPeople(tx, core.config.tenantId)).map(({ primaryEmail }) => primaryEmail),
+    );
     const unknown = named?.filter((email) => !known.has(email)) ?? [];
     if (unknown.length > 0) return { people: [], unknown };
     const released = await releasePeople(tx, named);
     await releaseScimAccess(tx, core, named);
     await supersedeSyncs(tx);
     await recordAudit(tx, core, {
-      actor: { type: "system", id: "svc-server", display: `svc-server confirm-access (${operator})` },
+      actor: {
+        type: "system",
+        id: "svc-server",
+        display: `svc-server confirm-access (${operator})`,
+      },
       action: "directory.confirm",
       target: { type: "directory", id: core.config.directory.domain },
       outcome: "success",
@@ -85,9 +94,12 @@ const releaseScimAccess = async (
     return;
   }
   const known = await findKnownPeople(tx, config.tenantId);
-  const chosen = known.filter(({ primaryEmail }) => emails === null || emails.includes(primaryEmail));
+  const chosen = known.filter(
+    ({ primaryEmail }) => emails === null || emails.includes(primaryEmail),
+  );
   const subjects = new Set(chosen.map(({ subject }) => subject));
-  const isChosen = (row: Parameters<typeof subjectOf>[0]) => subjects.has(subjectOf(row, provider.subject));
+  const isChosen = (row: Parameters<typeof subjectOf>[0]) =>
+    subjects.has(subjectOf(row, provider.subject));
   const ids = (await findAllScimUsers(tx)).filter(isChosen).map(({ id }) => id);
   await releaseScim(tx, emails === null ? null : ids, now);
   const rows = (await findAllScimUsers(tx)).filter(({ id }) => ids.includes(id));

@@ -8,8 +8,10 @@ import { findAllScimUsers, type ScimUserRow } from "../../store/scim/users.ts";
 export const roleGroups = { admins: "svc-admin", auditors: "svc-auditor" } as const;
 
 /** Returns the subject of a user at the identity provider; null if the user lacks the configured attribute. */
-export const subjectOf = (row: Pick<ScimUserRow, "id" | "userName" | "externalId">, subject: ScimSubject) =>
-  row[subject];
+export const subjectOf = (
+  row: Pick<ScimUserRow, "id" | "userName" | "externalId">,
+  subject: ScimSubject,
+) => row[subject];
 
 /** Returns the snapshot of these users, with the members of the role groups among them. */
 export const scimSnapshot = async (
@@ -18,7 +20,11 @@ export const scimSnapshot = async (
   { subject, isWhole }: { subject: ScimSubject; isWhole: boolean },
 ): Promise<DirectorySnapshot> => {
   const subjects = new Map(rows.map((row) => [row.id, subjectOf(row, subject)]));
-  const members = await findRoleMembers(db, Object.values(roleGroups), isWhole ? undefined : [...subjects.keys()]);
+  const members = await findRoleMembers(
+    db,
+    Object.values(roleGroups),
+    isWhole ? undefined : [...subjects.keys()],
+  );
   const subjectsOf = (group: string): Set<string> | null => {
     const ids = members.get(group);
     return ids ? new Set([...ids].flatMap((id) => subjects.get(id) ?? [])) : null;
@@ -31,7 +37,10 @@ export const scimSnapshot = async (
 };
 
 /** Reads everything that was pushed into one snapshot. */
-export const readScimSnapshot = async (db: Executor, subject: ScimSubject): Promise<DirectorySnapshot> =>
+export const readScimSnapshot = async (
+  db: Executor,
+  subject: ScimSubject,
+): Promise<DirectorySnapshot> =>
   scimSnapshot(db, await findAllScimUsers(db), { subject, isWhole: true });
 
 /** Returns none for a user without a subject, as after a change of `SVC_DIRECTORY_SCIM_SUBJECT`. */
@@ -50,9 +59,14 @@ const directoryUserOf = (row: ScimUserRow, subject: string | null): DirectoryUse
       ];
 
 const addressOf = ({ emails, userName }: ScimUserRow): string => {
-  const email = emails.find(({ primary }) => primary) ?? emails.find(({ type }) => type === "work") ?? emails[0];
+  const email =
+    emails.find(({ primary }) => primary) ??
+    emails.find(({ type }) => type === "work") ??
+    emails[0];
   return email?.value ?? userName;
 };
 
 const nameOf = ({ displayName, name, userName }: ScimUserRow): string =>
-  displayName ?? name.formatted ?? ([name.givenName, name.familyName].filter(Boolean).join(" ") || userName);
+  displayName ??
+  name.formatted ??
+  ([name.givenName, name.familyName].filter(Boolean).join(" ") || userName);

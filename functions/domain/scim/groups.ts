@@ -24,11 +24,18 @@ import { type Pushed, push, type ScimCore } from "./push.ts";
 import { isResourceId } from "./users.ts";
 
 /** Creates a group. Throws 400 `scim_value_invalid`, 409 `scim_value_taken`. */
-export const createGroup = (core: ScimCore, body: unknown, origin: Origin): Promise<ScimGroupRow> => {
+export const createGroup = (
+  core: ScimCore,
+  body: unknown,
+  origin: Origin,
+): Promise<ScimGroupRow> => {
   const { displayName, externalId, members } = parseScim(ScimGroupInput, body);
   return push(core, origin, async (tx) => {
     const now = new Date(core.clock.now());
-    const row = rowOf({ displayName, externalId }, { id: uuidv7(core), createdAt: now, updatedAt: now });
+    const row = rowOf(
+      { displayName, externalId },
+      { id: uuidv7(core), createdAt: now, updatedAt: now },
+    );
     await check(tx, row);
     await insertScimGroup(tx, row);
     await addMembers(tx, row.id, members);
@@ -37,7 +44,12 @@ export const createGroup = (core: ScimCore, body: unknown, origin: Origin): Prom
 };
 
 /** Replaces a group with its members. Throws as `createGroup`, and 404 `not_found`. */
-export const replaceGroup = (core: ScimCore, id: string, body: unknown, origin: Origin): Promise<ScimGroupRow> => {
+export const replaceGroup = (
+  core: ScimCore,
+  id: string,
+  body: unknown,
+  origin: Origin,
+): Promise<ScimGroupRow> => {
   const { displayName, externalId, members } = parseScim(ScimGroupInput, body);
   return push(core, origin, async (tx) => {
     const before = await findGroup(tx, id);
@@ -58,7 +70,10 @@ export const updateGroup = (
     const before = await findGroup(tx, id);
     const membersBefore = await memberIds(tx, id);
     const { displayName, externalId } = before;
-    const change = groupChangeOf({ displayName, externalId, members: new Set(membersBefore) }, operations);
+    const change = groupChangeOf(
+      { displayName, externalId, members: new Set(membersBefore) },
+      operations,
+    );
     await keepHeldMembers(tx, before, { change, operations });
     return applyChange(tx, core, before, { change, membersBefore });
   });
@@ -71,7 +86,10 @@ const keepHeldMembers = async (
 ): Promise<void> => {
   const held = await findHeldMembers(tx, id);
   if (held.length === 0) return;
-  const { members } = groupChangeOf({ displayName, externalId, members: new Set(held) }, operations);
+  const { members } = groupChangeOf(
+    { displayName, externalId, members: new Set(held) },
+    operations,
+  );
   const ended = held.filter((member) => change.members.has(member) || !members.has(member));
   await deleteHeldMembers(tx, id, ended);
 };
@@ -109,14 +127,18 @@ const applyChange = async (
   await addMembers(tx, id, added);
   if (!isRole(row) && !isRole(before)) return { result: row, userIds: [] };
   const isRenamed = row.displayNameKey !== before.displayNameKey;
-  return { result: row, userIds: isRenamed ? [...new Set([...had, ...change.members])] : [...removed, ...added] };
+  return {
+    result: row,
+    userIds: isRenamed ? [...new Set([...had, ...change.members])] : [...removed, ...added],
+  };
 };
 
 const addMembers = async (tx: Executor, groupId: string, ids: readonly string[]): Promise<void> => {
   if (ids.length === 0) return;
   const unique = [...new Set(ids)];
   const known = await findScimUserIds(tx, unique.filter(isResourceId));
-  if (known.length < unique.length) throw new Problem("scim_value_invalid", { detail: "A member is no user of core" });
+  if (known.length < unique.length)
+    throw new Problem("scim_value_invalid", { detail: "A member is no user of core" });
   await insertScimMembers(tx, groupId, unique);
 };
 

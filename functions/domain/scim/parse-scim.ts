@@ -5,12 +5,20 @@ import { Problem } from "../../problems.ts";
 import { withCanonicalNames } from "./canonical-names.ts";
 
 /** Returns the parsed value of a request. Throws `scim_value_invalid` with the path of the first fault and never its value. */
-export const parseScim = <Schema extends v.GenericSchema>(schema: Schema, value: unknown): v.InferOutput<Schema> => {
-  const parsed = v.safeParse(schema, withCanonicalNames(value), { abortEarly: true, abortPipeEarly: true });
+export const parseScim = <Schema extends v.GenericSchema>(
+  schema: Schema,
+  value: unknown,
+): v.InferOutput<Schema> => {
+  const parsed = v.safeParse(schema, withCanonicalNames(value), {
+    abortEarly: true,
+    abortPipeEarly: true,
+  });
   if (parsed.success) return parsed.output;
   const [issue] = parsed.issues;
   const path = v.getDotPath(issue)?.slice(0, 200) ?? "the body";
-  const message = issue.message.startsWith("Invalid") ? "is required or has a wrong type" : issue.message;
+  const message = issue.message.startsWith("Invalid")
+    ? "is required or has a wrong type"
+    : issue.message;
   throw new Problem("scim_value_invalid", { detail: `${path} ${message}` });
 };
 
@@ -20,7 +28,10 @@ export const parseOperations = (body: unknown): readonly ScimOperation[] => {
     return parseScim(ScimPatch, body).operations;
   } catch (error) {
     if (error instanceof Problem)
-      throw new Problem("scim_syntax_invalid", { detail: error.options.detail ?? "", cause: error });
+      throw new Problem("scim_syntax_invalid", {
+        detail: error.options.detail ?? "",
+        cause: error,
+      });
     throw error;
   }
 };
@@ -31,7 +42,10 @@ export const parsePath = (text: string): ScimPath => {
     return parseScimPath(text);
   } catch (error) {
     if (!(error instanceof ScimSyntaxError)) throw error;
-    throw new Problem("scim_path_invalid", { detail: `The path is malformed: ${error.message}`, cause: error });
+    throw new Problem("scim_path_invalid", {
+      detail: `The path is malformed: ${error.message}`,
+      cause: error,
+    });
   }
 };
 
@@ -39,11 +53,18 @@ export const parsePath = (text: string): ScimPath => {
  * Returns the targets of an operation with their values. Without a path the value's members are paths themselves, as in
  * `{"name.givenName": "Ada"}`. Throws `scim_path_invalid` and `scim_target_missing`.
  */
-export const targetsOf = ({ op, path, value }: ScimOperation): { path: ScimPath; value: unknown }[] => {
+export const targetsOf = ({
+  op,
+  path,
+  value,
+}: ScimOperation): { path: ScimPath; value: unknown }[] => {
   if (path != null && path !== "") return [{ path: parsePath(path), value }];
-  if (op === "remove") throw new Problem("scim_target_missing", { detail: "A remove needs a path" });
+  if (op === "remove")
+    throw new Problem("scim_target_missing", { detail: "A remove needs a path" });
   if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new Problem("scim_value_invalid", { detail: "An operation without a path needs an object" });
+    throw new Problem("scim_value_invalid", {
+      detail: "An operation without a path needs an object",
+    });
   return Object.entries(value)
     .filter(([name]) => !["schemas", "id", "meta"].includes(name.toLowerCase()))
     .map(([name, member]) => ({ path: parsePath(name), value: member }));

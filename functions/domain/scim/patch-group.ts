@@ -13,14 +13,18 @@ export interface GroupChange {
 }
 
 /** Returns the group after the operations, in their order. Throws `scim_path_invalid`, `scim_value_invalid`, `scim_read_only`. */
-export const groupChangeOf = (group: GroupChange, operations: readonly ScimOperation[]): GroupChange => {
+export const groupChangeOf = (
+  group: GroupChange,
+  operations: readonly ScimOperation[],
+): GroupChange => {
   let { displayName, externalId }: { displayName: unknown; externalId: unknown } = group;
   const members = new Set(group.members);
   for (const operation of operations)
     for (const { path, value } of targetsOf(operation)) {
       const name = canonicalName(path.name);
       const written = operation.op === "remove" ? null : value;
-      if (name === "members") patchMembers(members, operation, { filter: path.filter, sub: path.sub, value });
+      if (name === "members")
+        patchMembers(members, operation, { filter: path.filter, sub: path.sub, value });
       else if (path.filter || path.sub) throw unknownPath();
       else if (name === "displayName") displayName = written;
       else if (name === "externalId") externalId = written;
@@ -32,7 +36,8 @@ export const groupChangeOf = (group: GroupChange, operations: readonly ScimOpera
   return { displayName: input.displayName, externalId: input.externalId, members };
 };
 
-const unknownPath = () => new Problem("scim_path_invalid", { detail: "The path names no attribute of a group" });
+const unknownPath = () =>
+  new Problem("scim_path_invalid", { detail: "The path names no attribute of a group" });
 
 const patchMembers = (
   members: Set<string>,

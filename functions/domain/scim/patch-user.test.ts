@@ -19,7 +19,10 @@ const ada = {
 const patched = (...operations: object[]) =>
   patchUser(
     ada,
-    parseOperations({ schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"], Operations: operations }),
+    parseOperations({
+      schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+      Operations: operations,
+    }),
   );
 
 describe("a PATCH of a user", () => {
@@ -30,7 +33,9 @@ describe("a PATCH of a user", () => {
       ada.emails[1],
       value[0],
     ]);
-    expect(patched({ op: "replace", path: 'emails[type eq "home"].primary', value: "True" }).emails).toEqual([
+    expect(
+      patched({ op: "replace", path: 'emails[type eq "home"].primary', value: "True" }).emails,
+    ).toEqual([
       { ...ada.emails[0], primary: false },
       { ...ada.emails[1], primary: "True" },
     ]);
@@ -48,14 +53,22 @@ describe("a PATCH of a user", () => {
       [clear, add(0), add(100), clear],
       [add(0), { ...add(0), value: Array(21).fill("x") }],
     ])
-      expect(() => patched(...operations)).toThrow(expect.objectContaining({ code: "scim_value_invalid" }));
+      expect(() => patched(...operations)).toThrow(
+        expect.objectContaining({ code: "scim_value_invalid" }),
+      );
   });
 
   it("removes by filter, sub-attribute and attribute", () => {
-    expect(patched({ op: "remove", path: 'emails[type eq "home"]' }).emails).toEqual([ada.emails[0]]);
-    expect(patched({ op: "remove", path: 'emails[type eq "home"].value' }).emails).toEqual([ada.emails[0]]);
+    expect(patched({ op: "remove", path: 'emails[type eq "home"]' }).emails).toEqual([
+      ada.emails[0],
+    ]);
+    expect(patched({ op: "remove", path: 'emails[type eq "home"].value' }).emails).toEqual([
+      ada.emails[0],
+    ]);
     expect(patched({ op: "remove", path: "emails" }).emails).toEqual([]);
-    expect(patched({ op: "remove", path: "name.givenName" }).name).toMatchObject({ givenName: null });
+    expect(patched({ op: "remove", path: "name.givenName" }).name).toMatchObject({
+      givenName: null,
+    });
     expect(patched({ op: "remove", path: "active" }).active).toBe(false);
     expect(patched({ op: "replace", path: "active", value: null }).active).toBe(false);
   });

@@ -1,4 +1,9 @@
-import { matchesScimFilter, type ScimFilter, type ScimPath, ScimSyntaxError } from "../../../proto/scim/filter.ts";
+import {
+  matchesScimFilter,
+  type ScimFilter,
+  type ScimPath,
+  ScimSyntaxError,
+} from "../../../proto/scim/filter.ts";
 import { emailsMax, type ScimOperation } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
 import { canonicalName } from "./canonical-names.ts";
@@ -35,17 +40,27 @@ const ignored = new Set(
  * Returns the user after the operations, in their order. Core validates the result as it validates a new user. Throws `scim_path_invalid`
  * for an unknown attribute, `scim_target_missing`, `scim_value_invalid`, `scim_read_only`.
  */
-export const patchUser = (user: UserDocument, operations: readonly ScimOperation[]): UserDocument => {
+export const patchUser = (
+  user: UserDocument,
+  operations: readonly ScimOperation[],
+): UserDocument => {
   let patched = user;
   for (const operation of operations)
-    for (const { path, value } of targetsOf(operation)) patched = applyOne(patched, operation.op, path, value);
+    for (const { path, value } of targetsOf(operation))
+      patched = applyOne(patched, operation.op, path, value);
   return patched;
 };
 
-const applyOne = (user: UserDocument, op: ScimOperation["op"], path: ScimPath, value: unknown): UserDocument => {
+const applyOne = (
+  user: UserDocument,
+  op: ScimOperation["op"],
+  path: ScimPath,
+  value: unknown,
+): UserDocument => {
   const name = canonicalName(path.name);
   if (name.startsWith("urn:") || ignored.has(name)) return user;
-  if (["id", "meta", "schemas"].includes(name)) throw new Problem("scim_read_only", { detail: `${name} is read-only` });
+  if (["id", "meta", "schemas"].includes(name))
+    throw new Problem("scim_read_only", { detail: `${name} is read-only` });
   switch (name) {
     case "userName":
     case "externalId":
@@ -53,20 +68,32 @@ const applyOne = (user: UserDocument, op: ScimOperation["op"], path: ScimPath, v
     case "displayName":
       if (path.filter || path.sub) throw unknownPath();
       // Without a value a user is not active: a removal never grants anything.
-      return { ...user, [name]: (op === "remove" ? null : value) ?? (name === "active" ? false : null) };
+      return {
+        ...user,
+        [name]: (op === "remove" ? null : value) ?? (name === "active" ? false : null),
+      };
     case "name":
       if (path.filter) throw unknownPath();
       return { ...user, name: patchName(elementOf(user.name), op, path.sub, value) };
     case "emails":
-      return { ...user, emails: withinLimit(patchEmails(user.emails as Element[], op, path, value)) };
+      return {
+        ...user,
+        emails: withinLimit(patchEmails(user.emails as Element[], op, path, value)),
+      };
     default:
       throw unknownPath();
   }
 };
 
-const unknownPath = () => new Problem("scim_path_invalid", { detail: "The path names no attribute of a user" });
+const unknownPath = () =>
+  new Problem("scim_path_invalid", { detail: "The path names no attribute of a user" });
 
-const patchName = (name: Element, op: ScimOperation["op"], sub: string | null, value: unknown): Element => {
+const patchName = (
+  name: Element,
+  op: ScimOperation["op"],
+  sub: string | null,
+  value: unknown,
+): Element => {
   if (sub !== null) return { ...name, [canonicalName(sub)]: op === "remove" ? null : value };
   if (op === "remove" || value === null) return {};
   if (typeof value !== "object" || Array.isArray(value))
@@ -93,7 +120,9 @@ const patchEmails = (
     return sub === null
       ? emails.filter((email) => !isTarget(email))
       : // An address without a value is none.
-        emails.flatMap((email) => (!isTarget(email) ? [email] : sub === "value" ? [] : [{ ...email, [sub]: null }]));
+        emails.flatMap((email) =>
+          !isTarget(email) ? [email] : sub === "value" ? [] : [{ ...email, [sub]: null }],
+        );
   const change: Element = sub === null ? elementOf(value) : { [canonicalName(sub)]: value };
   if (emails.some(isTarget)) {
     const others = withoutPrimary(
@@ -102,7 +131,8 @@ const patchEmails = (
     );
     return [...others, ...emails.filter(isTarget).map((email) => ({ ...email, ...change }))];
   }
-  if (op === "replace") throw new Problem("scim_target_missing", { detail: "No element matches the path's filter" });
+  if (op === "replace")
+    throw new Problem("scim_target_missing", { detail: "No element matches the path's filter" });
   return [...withoutPrimary(emails, [change]), { ...elementFrom(filter), ...change }];
 };
 
@@ -121,15 +151,22 @@ const withoutPrimary = (elements: readonly Element[], given: readonly Element[])
     : [...elements];
 
 const isSameEmail = (a: Element, b: Element): boolean =>
-  String(a.value).toLowerCase() === String(b.value).toLowerCase() && (a.type ?? null) === (b.type ?? null);
+  String(a.value).toLowerCase() === String(b.value).toLowerCase() &&
+  (a.type ?? null) === (b.type ?? null);
 
 const listOf = (value: unknown): Element[] =>
-  value === null ? [] : Array.isArray(value) ? withinLimit(value).map(elementOf) : [elementOf(value)];
+  value === null
+    ? []
+    : Array.isArray(value)
+      ? withinLimit(value).map(elementOf)
+      : [elementOf(value)];
 
 /** Bounds the comparisons of a request with many operations. */
 const withinLimit = <Item>(emails: Item[]): Item[] => {
   if (emails.length <= emailsMax) return emails;
-  throw new Problem("scim_value_invalid", { detail: `emails must be at most ${emailsMax} addresses` });
+  throw new Problem("scim_value_invalid", {
+    detail: `emails must be at most ${emailsMax} addresses`,
+  });
 };
 
 const elementOf = (value: unknown): Element => {

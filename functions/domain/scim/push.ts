@@ -63,8 +63,12 @@ const applyToPeople = async (
   const rows = userIds.length === 0 ? [] : await findScimUsers(tx, userIds);
   const snapshot = await scimSnapshot(tx, rows, { subject: scim.subject, isWhole: false });
   const subjects = [...before, ...rows].flatMap((row) => subjectOf(row, scim.subject) ?? []);
-  const known = subjects.length === 0 ? [] : await findPeopleOfSubjects(tx, tenantId, [...new Set(subjects)]);
-  const changes = decideDirectoryChanges(snapshot, known, { domain: directory.domain, allowMassRemoval: true });
+  const known =
+    subjects.length === 0 ? [] : await findPeopleOfSubjects(tx, tenantId, [...new Set(subjects)]);
+  const changes = decideDirectoryChanges(snapshot, known, {
+    domain: directory.domain,
+    allowMassRemoval: true,
+  });
   await writeDirectoryChanges(tx, core, changes, now);
   const missingGroups = missingGroupsOf(snapshot, directory);
   await saveDirectorySync(tx, {
@@ -78,6 +82,12 @@ const applyToPeople = async (
     failures: 0,
     missingGroups,
   });
-  const entry = syncEntry(directory.domain, { snapshot, changes, missingGroups, isFirst: false, push: origin });
+  const entry = syncEntry(directory.domain, {
+    snapshot,
+    changes,
+    missingGroups,
+    isFirst: false,
+    push: origin,
+  });
   await recordAudits(tx, core, entry);
 };

@@ -1,7 +1,17 @@
 import { Problem } from "../../problems.ts";
 import { UnsupportedFilter } from "../../store/scim/filter.ts";
-import { findScimMembers, listScimGroups, type ScimGroupRow, type ScimMemberRow } from "../../store/scim/groups.ts";
-import { listScimUsers, type ScimList, type ScimPage, type ScimUserRow } from "../../store/scim/users.ts";
+import {
+  findScimMembers,
+  listScimGroups,
+  type ScimGroupRow,
+  type ScimMemberRow,
+} from "../../store/scim/groups.ts";
+import {
+  listScimUsers,
+  type ScimList,
+  type ScimPage,
+  type ScimUserRow,
+} from "../../store/scim/users.ts";
 import { findGroup } from "./groups.ts";
 import type { ScimCore } from "./push.ts";
 import { findUser } from "./users.ts";
@@ -18,7 +28,11 @@ export interface GroupWithMembers {
 export const readUser = ({ db }: Reading, id: string): Promise<ScimUserRow> => findUser(db, id);
 
 /** Returns a group. Throws 404 `not_found`. */
-export const readGroup = async (core: Reading, id: string, withMembers: boolean): Promise<GroupWithMembers> => {
+export const readGroup = async (
+  core: Reading,
+  id: string,
+  withMembers: boolean,
+): Promise<GroupWithMembers> => {
   const group = await findGroup(core.db, id);
   return { group, members: withMembers ? await findScimMembers(core.db, [id]) : [] };
 };
@@ -45,6 +59,9 @@ const withFilterProblem = async <Result>(list: () => Promise<Result>): Promise<R
     return await list();
   } catch (error) {
     if (!(error instanceof UnsupportedFilter)) throw error;
-    throw new Problem("scim_filter_invalid", { detail: `The filter is not supported: ${error.message}`, cause: error });
+    throw new Problem("scim_filter_invalid", {
+      detail: `The filter is not supported: ${error.message}`,
+      cause: error,
+    });
   }
 };

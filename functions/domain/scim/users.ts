@@ -27,7 +27,13 @@ export const createUser = (core: ScimCore, body: unknown, origin: Origin): Promi
   const input = parseScim(ScimUserInput, body);
   return push(core, origin, async (tx) => {
     const now = new Date(core.clock.now());
-    const row = rowOf(input, { id: uuidv7(core), active: true, held: false, createdAt: now, updatedAt: now });
+    const row = rowOf(input, {
+      id: uuidv7(core),
+      active: true,
+      held: false,
+      createdAt: now,
+      updatedAt: now,
+    });
     await check(tx, core, row);
     await insertScimUser(tx, row);
     return { result: row, userIds: [row.id] };
@@ -35,7 +41,12 @@ export const createUser = (core: ScimCore, body: unknown, origin: Origin): Promi
 };
 
 /** Replaces a user. An absent `active` stays as it is, and what a restore holds stays held. Throws as `createUser`, and 404 `not_found`. */
-export const replaceUser = (core: ScimCore, id: string, body: unknown, origin: Origin): Promise<ScimUserRow> => {
+export const replaceUser = (
+  core: ScimCore,
+  id: string,
+  body: unknown,
+  origin: Origin,
+): Promise<ScimUserRow> => {
   const input = parseScim(ScimUserInput, body);
   return change(core, id, origin, () => input);
 };
@@ -49,7 +60,10 @@ export const updateUser = (
 ): Promise<ScimUserRow> =>
   change(core, id, origin, ({ userName, externalId, displayName, name, emails }) =>
     // Without `active`: what no operation states is no statement of the provider.
-    parseScim(ScimUserInput, patchUser({ userName, externalId, displayName, name, emails }, operations)),
+    parseScim(
+      ScimUserInput,
+      patchUser({ userName, externalId, displayName, name, emails }, operations),
+    ),
   );
 
 /** Deletes a user: its person becomes `absent`. Throws 404 `not_found`. */
@@ -76,7 +90,13 @@ const change = (
   push(core, origin, async (tx) => {
     const before = await findUser(tx, id);
     const { active, held, createdAt } = before;
-    const row = rowOf(inputOf(before), { id, active, held, createdAt, updatedAt: new Date(core.clock.now()) });
+    const row = rowOf(inputOf(before), {
+      id,
+      active,
+      held,
+      createdAt,
+      updatedAt: new Date(core.clock.now()),
+    });
     await check(tx, core, row);
     await updateScimUser(tx, row);
     return { result: row, userIds: [id], before: [before] };

@@ -1,10 +1,19 @@
 import { dayMs, rfc3339 } from "../../../kit/clock.ts";
-import { type PartState, partStates, type SystemPart, type SystemReport } from "../../../proto/system/report.ts";
+import {
+  type PartState,
+  partStates,
+  type SystemPart,
+  type SystemReport,
+} from "../../../proto/system/report.ts";
 import type { Core } from "../../core.ts";
 import { type ExportLag, findExportLags } from "../../store/export/lag.ts";
 import { findOutages } from "../../store/fleet/core-sessions.ts";
 import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
-import { type CoreReport, countHostsByCore, findCoreReports } from "../../store/system/core-reports.ts";
+import {
+  type CoreReport,
+  countHostsByCore,
+  findCoreReports,
+} from "../../store/system/core-reports.ts";
 import { readDatabaseFigures } from "../../store/system/database-figures.ts";
 import { fleetThresholds } from "../fleet/thresholds.ts";
 
@@ -67,7 +76,10 @@ export const reportSystem = async ({
       standbys: figures.standbys.map(({ name, lagSeconds }) => ({ name, lag_seconds: lagSeconds })),
     },
     outages: outages
-      .filter(({ endedAt, isClockSkip }) => !isClockSkip && (endedAt?.getTime() ?? now) > now - outageDays * dayMs)
+      .filter(
+        ({ endedAt, isClockSkip }) =>
+          !isClockSkip && (endedAt?.getTime() ?? now) > now - outageDays * dayMs,
+      )
       .map(({ beganAt, endedAt }) => ({
         began_at: rfc3339(beganAt.getTime()),
         ended_at: endedAt && rfc3339(endedAt.getTime()),
@@ -83,7 +95,9 @@ const rankOf = (state: PartState): number => partStates.indexOf(state);
 const stateOf = (report: CoreReport, all: readonly CoreReport[], now: number): CoreState => {
   if (report.stoppedAt !== null) return "stopped";
   if (report.reportedAt.getTime() > now - silentMs) return "running";
-  const isReplaced = all.some(({ machine, startedAt }) => machine === report.machine && startedAt > report.reportedAt);
+  const isReplaced = all.some(
+    ({ machine, startedAt }) => machine === report.machine && startedAt > report.reportedAt,
+  );
   return isReplaced ? "stopped" : "silent";
 };
 
@@ -104,15 +118,28 @@ const corePartsOf = (report: CoreReport, state: CoreState, now: number): SystemP
       name: endpoint === "core" || endpoint === name ? name : `${endpoint} ${name}`,
       state: status,
     })),
-    ...Object.entries(certificates).map(([name, expiresAt]) => certificatePartOf({ machine, name, expiresAt, now })),
+    ...Object.entries(certificates).map(([name, expiresAt]) =>
+      certificatePartOf({ machine, name, expiresAt, now }),
+    ),
   ];
 };
 
-const certificatePartOf = (of: { machine: string; name: string; expiresAt: string; now: number }): SystemPart => {
+const certificatePartOf = (of: {
+  machine: string;
+  name: string;
+  expiresAt: string;
+  now: number;
+}): SystemPart => {
   const { machine, name, expiresAt, now } = of;
   const days = (Date.parse(expiresAt) - now) / dayMs;
-  const warnDays = new Map<string, number>(Object.entries(systemThresholds.certificateDays)).get(name) ?? 0;
-  const state = days < systemThresholds.certificateLastDays ? "not_ready" : days < warnDays ? "warning" : "ready";
+  const warnDays =
+    new Map<string, number>(Object.entries(systemThresholds.certificateDays)).get(name) ?? 0;
+  const state =
+    days < systemThresholds.certificateLastDays
+      ? "not_ready"
+      : days < warnDays
+        ? "warning"
+        : "ready";
   const detail = `${days < 0 ? "expired" : "expires"} on ${expiresAt.slice(0, 10)}`;
   return { area: "certificate", of: machine, name, state, detail, since: null };
 };
@@ -130,7 +157,11 @@ const exportPartOf = (lag: ExportLag, now: number): SystemPart => {
     ...(deadLetters > 0 ? [`its backend rejected ${deadLetters} envelopes`] : []),
   ];
   const isFailing = !isRunning || isBehind || unaccounted > 0;
-  const state = isFailing ? "not_ready" : lastError !== null || deadLetters > 0 ? "warning" : "ready";
+  const state = isFailing
+    ? "not_ready"
+    : lastError !== null || deadLetters > 0
+      ? "warning"
+      : "ready";
   const since = isFailing && envelopes > 0 ? rfc3339(now - ageSeconds * 1000) : null;
   return { area: "export", of: name, name: "delivery", state, detail: facts.join("; "), since };
 };

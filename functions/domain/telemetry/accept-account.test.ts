@@ -12,7 +12,11 @@ import {
   sumHour,
 } from "../../../proto/completeness/hour-state.ts";
 import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestToken, enrollTestCollector, type TestCollector } from "../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  type TestCollector,
+} from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { noteQueues } from "../../store/ingest/queues.ts";
 import { readCountingRules } from "../fleet/rules.ts";
@@ -49,7 +53,8 @@ beforeEach(async () => {
   await test.clock.advance(hour + hourMs + 1_000 - test.clock.now());
 });
 
-const fingerprintOf = ({ certificate }: TestCollector) => createHash("sha256").update(certificate).digest();
+const fingerprintOf = ({ certificate }: TestCollector) =>
+  createHash("sha256").update(certificate).digest();
 const signed = (body: Uint8Array, by: TestCollector = host): SentAccount => ({
   body,
   signature: signBytes(createPrivateKey(by.key.pem), accountPayload(body)),
@@ -81,7 +86,11 @@ const count = async (cursor: number, { stored = cursor, lost = 0, rejected = 0 }
 };
 const accept = (sent: SentAccount, caller: TestCollector = host, stream?: StreamOfAccount) =>
   createAccountAcceptor(test.core)(
-    { identity: caller.identity, fingerprintSha256: fingerprintOf(caller).toHex(), der: caller.certificate },
+    {
+      identity: caller.identity,
+      fingerprintSha256: fingerprintOf(caller).toHex(),
+      der: caller.certificate,
+    },
     sent,
     stream,
   );
@@ -141,7 +150,12 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
       queues:
         linked.length === 0
           ? []
-          : [anyQueue(Math.min(...linked.map(({ fromMs }) => fromMs)), Math.max(...linked.map(({ toMs }) => toMs)))],
+          : [
+              anyQueue(
+                Math.min(...linked.map(({ fromMs }) => fromMs)),
+                Math.max(...linked.map(({ toMs }) => toMs)),
+              ),
+            ],
       isSilent: !(Number(spoken?.at ?? 0) > now.getTime() - 180_000),
       outages: outages.map(({ beganAt, countedFrom }) => ({
         fromMs: beganAt.getTime(),
@@ -158,12 +172,17 @@ const seen = (at: number) =>
 describe("accepting an account", () => {
   it("ends the queue of which it is the last, also when it comes again, and refuses what follows", async () => {
     await count(100);
-    const queues = () => sql`select ending, ended_at::text from ingest_queue where host_id = ${host.identity}`;
+    const queues = () =>
+      sql`select ending, ended_at::text from ingest_queue where host_id = ${host.identity}`;
     const last = signed(bodyOf({ ended: true }));
     expect(await accept(last)).toEqual({ through: 1n, refused: "" });
     const ended = await queues();
     expect(ended).toMatchObject([{ ending: "ended", ended_at: expect.any(String) }]);
-    await noteQueues(test.core.db, [{ hostId: host.identity, queueId, sendsAccounts: true }], new Date());
+    await noteQueues(
+      test.core.db,
+      [{ hostId: host.identity, queueId, sendsAccounts: true }],
+      new Date(),
+    );
     expect(await queues()).toMatchObject([{ ending: "ended", ended_at: null }]);
     expect(await accept(last)).toEqual({ through: 1n, refused: "" });
     expect(await queues()).toEqual(ended);
@@ -174,7 +193,10 @@ describe("accepting an account", () => {
       fromMs: BigInt(hour + hourMs),
       toMs: BigInt(hour + hourMs),
     };
-    expect(await accept(signed(bodyOf({ ...none, number: 2n })))).toEqual({ through: 2n, refused: "queue_ended" });
+    expect(await accept(signed(bodyOf({ ...none, number: 2n })))).toEqual({
+      through: 2n,
+      refused: "queue_ended",
+    });
   });
 
   it("settles its hour: undelivered, and complete once the position of each export has passed it", async () => {
@@ -195,14 +217,18 @@ describe("accepting an account", () => {
   it("begins to count anew with each account, and finds an hour short of what a restored database lost", async () => {
     await count(100);
     await accept(signed(bodyOf()));
-    const [row] = await sql`select range_stored::int as stored, counted_through::int as through from ingest_cursor`;
+    const [row] =
+      await sql`select range_stored::int as stored, counted_through::int as through from ingest_cursor`;
     expect(row).toEqual({ stored: 0, through: 100 });
     const previousSha256 = createHash("sha256").update(accountPayload(bodyOf())).digest();
     await count(150, { stored: 20, lost: 25, rejected: 5 });
     const next = { number: 2n, previousSha256, firstSequence: 101n, lastSequence: 152n };
     const times = { fromMs: BigInt(hour + hourMs), toMs: BigInt(hour + 2 * hourMs) };
     const accepted = [{ records: 52n }];
-    expect(await accept(signed(bodyOf({ ...next, ...times, accepted })))).toEqual({ through: 2n, refused: "" });
+    expect(await accept(signed(bodyOf({ ...next, ...times, accepted })))).toEqual({
+      through: 2n,
+      refused: "",
+    });
     await test.clock.advance(hourMs);
     expect(await stateOf(hour + hourMs)).toMatchObject({
       state: "short",
@@ -216,17 +242,28 @@ describe("accepting an account", () => {
 
   it("adds what it accepted to the sources of its day, once, and only of one that core does not refuse", async () => {
     await count(100);
-    const odd = { kind: "log_line", source: `file\u0000${"x".repeat(300)}`, records: 40n, bytes: 2n ** 63n - 1n };
+    const odd = {
+      kind: "log_line",
+      source: `file\u0000${"x".repeat(300)}`,
+      records: 40n,
+      bytes: 2n ** 63n - 1n,
+    };
     const accepted = [{ kind: "log_line", source: "file", records: 60n, bytes: 1_000n }, odd];
     const sent = signed(bodyOf({ accepted }));
     for (let time = 0; time < 2; time += 1) await accept(sent);
     await accept(signed(bodyOf({ number: 2n, lastSequence: 99n, accepted })));
-    const rows = await sql`select day, source, envelopes::int, payload_bytes::text as bytes from volume_source
+    const rows =
+      await sql`select day, source, envelopes::int, payload_bytes::text as bytes from volume_source
       where host_id = ${host.identity} order by source collate "C"`;
     const day = Math.floor(hour / 86_400_000);
     expect([...rows]).toEqual([
       { day, source: "file", envelopes: 60, bytes: "1000" },
-      { day, source: `file${"x".repeat(195)}`, envelopes: 40, bytes: String(Number.MAX_SAFE_INTEGER) },
+      {
+        day,
+        source: `file${"x".repeat(195)}`,
+        envelopes: 40,
+        bytes: String(Number.MAX_SAFE_INTEGER),
+      },
     ]);
   });
 
@@ -252,7 +289,8 @@ describe("accepting an account", () => {
       previousSha256 = Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
       return (await accept(signed(body))).refused;
     };
-    const rowsOf = () => sql`select source, envelopes::int from volume_source where host_id = ${host.identity}`;
+    const rowsOf = () =>
+      sql`select source, envelopes::int from volume_source where host_id = ${host.identity}`;
     await count(64);
     expect(await send(1, 0)).toBe("");
     expect([...(await rowsOf())]).toEqual([]);
@@ -261,7 +299,9 @@ describe("accepting an account", () => {
     expect(await send(3, 1)).toBe("");
     const rows = await rowsOf();
     expect(rows.length).toBe(65);
-    expect(rows.filter(({ source }) => source === "other")).toEqual([{ source: "other", envelopes: 64 }]);
+    expect(rows.filter(({ source }) => source === "other")).toEqual([
+      { source: "other", envelopes: 64 },
+    ]);
   });
 
   it("counts the sources of a host whose clock is years off on the day that its account comes", async () => {
@@ -291,9 +331,16 @@ describe("accepting an account", () => {
       const first = bodyOf({ firstSequence, lastSequence: 12n, ackedBeforeThrough: 10n, accepted });
       expect(await accept(signed(first))).toEqual({ through: 1n, refused: "" });
       const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
-      const next = { number: 2n, previousSha256, firstSequence: 13n, lastSequence: 20n, accepted: [{ records: 8n }] };
+      const next = {
+        number: 2n,
+        previousSha256,
+        firstSequence: 13n,
+        lastSequence: 20n,
+        accepted: [{ records: 8n }],
+      };
       expect(await accept(signed(bodyOf(next)))).toEqual({ through: 2n, refused: "" });
-      const rows = await sql`select lost::int, stored::int, missing::int, refused from ingest_account order by number`;
+      const rows =
+        await sql`select lost::int, stored::int, missing::int, refused from ingest_account order by number`;
       expect([...rows]).toEqual([
         { lost: 2, stored: 0, missing: 0, refused: null },
         { lost: 1, stored: 7, missing: 0, refused: null },
@@ -311,15 +358,27 @@ describe("accepting an account", () => {
     const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
     const first = bodyOf({ ackedBeforeThrough: 12n });
     expect(await accept(signed(first), host, stream)).toEqual({ through: 1n, refused: "" });
-    const [row] = await sql`select lost::int, stored::int, missing::int, is_checked from ingest_account`;
+    const [row] =
+      await sql`select lost::int, stored::int, missing::int, is_checked from ingest_account`;
     expect(row).toEqual({ lost: 9, stored: 88, missing: 0, is_checked: true });
-    expect(await stateOf()).toMatchObject({ state: "short", shortages: [{ kind: "lost_in_restore", count: 9 }] });
+    expect(await stateOf()).toMatchObject({
+      state: "short",
+      shortages: [{ kind: "lost_in_restore", count: 9 }],
+    });
     const [queue] = await sql`select range_stored::int, range_lost::int from ingest_cursor`;
     expect(queue).toEqual({ range_stored: 0, range_lost: 0 });
     const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
-    const next = { number: 2n, previousSha256, firstSequence: 101n, lastSequence: 100n, accepted: [] };
+    const next = {
+      number: 2n,
+      previousSha256,
+      firstSequence: 101n,
+      lastSequence: 100n,
+      accepted: [],
+    };
     expect(await accept(signed(bodyOf(next)), host, stream)).toEqual({ through: 2n, refused: "" });
-    expect((await sql`select lost::int from ingest_account where number = 2`)[0]).toEqual({ lost: 0 });
+    expect((await sql`select lost::int from ingest_account where number = 2`)[0]).toEqual({
+      lost: 0,
+    });
   });
 
   it("asks for an earlier id's account that a database lost, and counts what it stated as lost if the host lost it too", async () => {
@@ -357,65 +416,98 @@ describe("accepting an account", () => {
       previousSha256 = Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
     }
     await test.clock.advance(hourMs);
-    expect(await stateOf()).toMatchObject({ state: "short", shortages: [{ kind: "accounts_lost" }] });
+    expect(await stateOf()).toMatchObject({
+      state: "short",
+      shortages: [{ kind: "accounts_lost" }],
+    });
   });
 
   it("counts nothing as lost behind an account of the earlier id that states it", async () => {
     const earlier = new Uint8Array(16).fill(1);
-    await accept(signed(bodyOf({ queueId: earlier, lastSequence: 14n, accepted: [{ records: 14n }] })));
+    await accept(
+      signed(bodyOf({ queueId: earlier, lastSequence: 14n, accepted: [{ records: 14n }] })),
+    );
     await recordGap(earlier, 9, 14);
     const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
     await count(100, { stored: 92 });
     await accept(signed(bodyOf({ ackedBeforeThrough: 8n })), host, stream);
-    expect((await sql`select lost::int from ingest_account where queue_id = ${queueId}`)[0]).toEqual({ lost: 0 });
+    expect(
+      (await sql`select lost::int from ingest_account where queue_id = ${queueId}`)[0],
+    ).toEqual({ lost: 0 });
   });
 
   it.each([
     ["signature_invalid", () => ({ ...signed(bodyOf()), signature: new Uint8Array(70) })],
     ["signature_invalid", () => signed(bodyOf(), other)],
     ["host_mismatch", () => signed(bodyOf({}, other), other)],
-    ["certificate_unknown", () => signed(bodyOf({ certificateSha256: fingerprintOf(other) }), other)],
-    ["contradicts_sequences", () => signed(bodyOf({ number: 1n, lastSequence: 50n, accepted: [{ records: 50n }] }))],
+    [
+      "certificate_unknown",
+      () => signed(bodyOf({ certificateSha256: fingerprintOf(other) }), other),
+    ],
+    [
+      "contradicts_sequences",
+      () => signed(bodyOf({ number: 1n, lastSequence: 50n, accepted: [{ records: 50n }] })),
+    ],
     ["contradicts_itself", () => signed(bodyOf({ lastSequence: 99n }))],
     ["malformed", () => signed(Uint8Array.of(0xff))],
     // More than an account may have, though each is empty.
     ["malformed", () => signed(bodyOf({ refused: Array.from({ length: 1_001 }, () => ({})) }))],
-  ] as const)("keeps one as evidence for %s, audits it, and shows its hour as short", async (reason, make) => {
-    if (reason === "contradicts_sequences") {
-      await count(10);
-      const first = { lastSequence: 10n, accepted: [{ records: 10n }], toMs: BigInt(hour), fromMs: BigInt(hour) };
-      await accept(signed(bodyOf(first)));
-      await count(100, { stored: 90 });
-      const previousSha256 = createHash("sha256")
-        .update(accountPayload(bodyOf(first)))
-        .digest();
-      const less = { number: 2n, previousSha256, firstSequence: 11n, lastSequence: 100n, ackedBeforeThrough: 50n };
-      expect(await accept(signed(bodyOf({ ...less, accepted: [{ records: 90n }] })))).toMatchObject({
-        refused: reason,
-      });
-    } else {
-      await count(100);
-      expect(await accept(make())).toMatchObject({ refused: reason });
-    }
-    const [evidence] = await sql`select refused from ingest_account where refused is not null`;
-    expect(evidence).toEqual({ refused: reason });
-    const [event] = await sql`
+  ] as const)(
+    "keeps one as evidence for %s, audits it, and shows its hour as short",
+    async (reason, make) => {
+      if (reason === "contradicts_sequences") {
+        await count(10);
+        const first = {
+          lastSequence: 10n,
+          accepted: [{ records: 10n }],
+          toMs: BigInt(hour),
+          fromMs: BigInt(hour),
+        };
+        await accept(signed(bodyOf(first)));
+        await count(100, { stored: 90 });
+        const previousSha256 = createHash("sha256")
+          .update(accountPayload(bodyOf(first)))
+          .digest();
+        const less = {
+          number: 2n,
+          previousSha256,
+          firstSequence: 11n,
+          lastSequence: 100n,
+          ackedBeforeThrough: 50n,
+        };
+        expect(
+          await accept(signed(bodyOf({ ...less, accepted: [{ records: 90n }] }))),
+        ).toMatchObject({
+          refused: reason,
+        });
+      } else {
+        await count(100);
+        expect(await accept(make())).toMatchObject({ refused: reason });
+      }
+      const [evidence] = await sql`select refused from ingest_account where refused is not null`;
+      expect(evidence).toEqual({ refused: reason });
+      const [event] = await sql`
       select reason_code, outcome, target_id from audit_event where action = 'account.refuse' and target_id = ${host.identityId}`;
-    expect(event).toMatchObject({ reason_code: reason, outcome: "failure" });
-    // What nobody has signed is of the hour in which it came.
-    await test.clock.advance(hourMs);
-    const states = [await stateOf(hour), await stateOf(hour + hourMs)];
-    expect(states).toContainEqual(
-      expect.objectContaining({
-        state: "short",
-        shortages: [{ kind: "account_refused", count: null, reason }],
-      }),
-    );
-  });
+      expect(event).toMatchObject({ reason_code: reason, outcome: "failure" });
+      // What nobody has signed is of the hour in which it came.
+      await test.clock.advance(hourMs);
+      const states = [await stateOf(hour), await stateOf(hour + hourMs)];
+      expect(states).toContainEqual(
+        expect.objectContaining({
+          state: "short",
+          shortages: [{ kind: "account_refused", count: null, reason }],
+        }),
+      );
+    },
+  );
 
   it("decides on none whose stream had a queue that the database no longer has, until the host has opened it again", async () => {
     const sessionId = new Uint8Array(16).fill(1);
-    const caller = { identity: host.identity, fingerprintSha256: fingerprintOf(host).toHex(), der: host.certificate };
+    const caller = {
+      identity: host.identity,
+      fingerprintSha256: fingerprintOf(host).toHex(),
+      der: host.certificate,
+    };
     const acceptOn = (stream: { cursor: bigint; sessionId?: Uint8Array; queueId?: Uint8Array }) =>
       createAccountAcceptor(test.core)(caller, signed(bodyOf()), { queueId, sessionId, ...stream });
     const gap = { code: "sequence_gap" };
@@ -424,17 +516,26 @@ describe("accepting an account", () => {
     await expect(acceptOn({ cursor: 70n })).rejects.toMatchObject(gap);
     await sql`update ingest_cursor set session_id = ${sessionId}`;
     await expect(acceptOn({ cursor: 100n })).rejects.toMatchObject(gap);
-    await expect(acceptOn({ cursor: 70n, sessionId: new Uint8Array(16).fill(2) })).rejects.toMatchObject(gap);
+    await expect(
+      acceptOn({ cursor: 70n, sessionId: new Uint8Array(16).fill(2) }),
+    ).rejects.toMatchObject(gap);
     expect(await sql`select 1 from ingest_account`).toHaveLength(0);
     await count(100, { stored: 70, lost: 30 });
     expect(await acceptOn({ cursor: 100n })).toEqual({ through: 1n, refused: "" });
     // An account of a queue that its host has left says nothing of the stream's.
-    expect(await acceptOn({ cursor: 500n, queueId: new Uint8Array(16).fill(9) })).toEqual({ through: 1n, refused: "" });
+    expect(await acceptOn({ cursor: 500n, queueId: new Uint8Array(16).fill(9) })).toEqual({
+      through: 1n,
+      refused: "",
+    });
   });
 
   it("decides on none while a stream is behind what its host knows, or has another session", async () => {
     const sessionId = new Uint8Array(16).fill(1);
-    const caller = { identity: host.identity, fingerprintSha256: fingerprintOf(host).toHex(), der: host.certificate };
+    const caller = {
+      identity: host.identity,
+      fingerprintSha256: fingerprintOf(host).toHex(),
+      der: host.certificate,
+    };
     const acceptAt = (cursor: bigint, session = sessionId) => {
       const counted = { cursor, sessionId: session, totals: { ...noCounts, stored: cursor } };
       const ranges = createStreamRanges(async () => ({ ...counted, countedFrom: [], end: null }));
@@ -463,7 +564,10 @@ describe("accepting an account", () => {
     await accept(signed(bodyOf()));
     const times = { fromMs: BigInt(hour + hourMs), toMs: BigInt(hour + hourMs) };
     const none = { ...times, firstSequence: 101n, lastSequence: 100n, accepted: [] };
-    expect(await accept(signed(bodyOf({ ...none, number: 1n })))).toEqual({ through: 1n, refused: "number_used" });
+    expect(await accept(signed(bodyOf({ ...none, number: 1n })))).toEqual({
+      through: 1n,
+      refused: "number_used",
+    });
     const forged = bodyOf({ ...none, number: 2n, previousSha256: new Uint8Array(32) });
     expect(await accept(signed(forged))).toEqual({ through: 2n, refused: "predecessor_differs" });
     const previousSha256 = createHash("sha256").update(accountPayload(forged)).digest();
@@ -479,7 +583,11 @@ describe("accepting an account", () => {
 
   it("keeps no more than a day's refused accounts of a host in an hour", async () => {
     const acceptOne = createAccountAcceptor(test.core);
-    const caller = { identity: host.identity, fingerprintSha256: fingerprintOf(host).toHex(), der: undefined };
+    const caller = {
+      identity: host.identity,
+      fingerprintSha256: fingerprintOf(host).toHex(),
+      der: undefined,
+    };
     for (let number = 1n; number <= 30n; number++)
       await acceptOne(caller, { ...signed(bodyOf({ number })), signature: new Uint8Array(8) });
     expect(await sql`select 1 from ingest_account`).toHaveLength(24);
@@ -498,12 +606,19 @@ describe("a host that sends accounts in a loop", () => {
     };
     let previousSha256: Uint8Array = new Uint8Array();
     const send = (number: bigint) => {
-      const none = { firstSequence: 1n, lastSequence: 0n, accepted: [], fromMs: BigInt(hour), toMs: BigInt(hour) };
+      const none = {
+        firstSequence: 1n,
+        lastSequence: 0n,
+        accepted: [],
+        fromMs: BigInt(hour),
+        toMs: BigInt(hour),
+      };
       const body = bodyOf({ ...none, number, previousSha256 });
       previousSha256 = createHash("sha256").update(accountPayload(body)).digest();
       return acceptOne(callerOf(host), signed(body));
     };
-    for (let number = 1n; number <= 3n; number++) expect(await send(number)).toEqual({ through: number, refused: "" });
+    for (let number = 1n; number <= 3n; number++)
+      expect(await send(number)).toEqual({ through: number, refused: "" });
     for (let number = 4n; number <= 40n; number++)
       expect(await send(number)).toMatchObject({ refused: "rate_limited" });
     const kept =
@@ -512,8 +627,12 @@ describe("a host that sends accounts in a loop", () => {
       { refused: null, accounts: 3 },
       { refused: "rate_limited", accounts: 24 },
     ]);
-    expect(await sql`select 1 from audit_event where reason_code = 'rate_limited'`).toHaveLength(24);
-    expect(await acceptOne(callerOf(other), signed(bodyOf({}, other), other))).toMatchObject({ refused: "" });
+    expect(await sql`select 1 from audit_event where reason_code = 'rate_limited'`).toHaveLength(
+      24,
+    );
+    expect(await acceptOne(callerOf(other), signed(bodyOf({}, other), other))).toMatchObject({
+      refused: "",
+    });
     // Those that were refused may come again.
     await test.clock.advance(hourMs);
     expect(await send(41n)).toEqual({ through: 3n, refused: "" });
@@ -539,7 +658,9 @@ describe("the hours of a host without accounts", () => {
     expect(await stateOf()).toMatchObject({ state: "late" });
     await seen(hour);
     expect(await stateOf()).toMatchObject({ state: "silent" });
-    const [from, to] = [hour + 40 * 60_000, hour + 55 * 60_000].map((at) => new Date(at).toISOString());
+    const [from, to] = [hour + 40 * 60_000, hour + 55 * 60_000].map((at) =>
+      new Date(at).toISOString(),
+    );
     await sql`insert into core_outage (id, began_at, ended_at) values (${crypto.randomUUID()}, ${from ?? ""}, ${to ?? ""})`;
     expect(await stateOf()).toMatchObject({ state: "core_out" });
     await count(100);

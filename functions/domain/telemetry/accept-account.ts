@@ -87,8 +87,15 @@ const accountsPerHour = 120;
 /** Makes the function that decides on an account and stores it, in one transaction; one that core refuses too, within a bound for each host. */
 export const createAccountAcceptor = (
   core: AccountCore,
-  { ranges = postgresRanges, burst = accountsBurst }: { ranges?: AccountRanges | undefined; burst?: number } = {},
-): ((caller: AccountCaller, sent: SentAccount, stream?: StreamOfAccount) => Promise<AccountAnswer>) => {
+  {
+    ranges = postgresRanges,
+    burst = accountsBurst,
+  }: { ranges?: AccountRanges | undefined; burst?: number } = {},
+): ((
+  caller: AccountCaller,
+  sent: SentAccount,
+  stream?: StreamOfAccount,
+) => Promise<AccountAnswer>) => {
   const { db, clock } = core;
   const turns = createTokenBuckets({ burst, perSecond: accountsPerHour / 3_600, clock });
   const refusals = new LRUCache<string, { since: number; count: number }>({
@@ -145,19 +152,33 @@ export const createAccountAcceptor = (
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
       // Evidence that comes again is kept once.
-      const isKept = !same && (!isRefused || decision.isLinked || isLimited || mayKeep(caller.identity));
+      const isKept =
+        !same && (!isRefused || decision.isLinked || isLimited || mayKeep(caller.identity));
       const isLinked = !isRefused || decision.isLinked;
       const lastSequence = read?.lastSequence ?? 0n;
       const counts = isRefused ? (state.range ?? noCounts) : decision.counts;
       const columns = isLinked ? await state.take({ counts, lastSequence }) : noStream;
-      const facts = { ...name, ...columns, read, sent, state, lostBefore, now: clock.now(), sink: ranges.sink };
+      const facts = {
+        ...name,
+        ...columns,
+        read,
+        sent,
+        state,
+        lostBefore,
+        now: clock.now(),
+        sink: ranges.sink,
+      };
       if (isKept) await insertAccount(tx, rowOf(decision, facts));
       if (isKept && !isRefused && read) {
         await addSourceVolumes(tx, read, dayOfAccount(read, clock.now()));
         await noteAccount(tx, read, new Date(clock.now()));
       }
-      if (isRefused && isKept) await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
-      return { through: isLinked ? name.number : through, refused: isRefused ? decision.fault : "" };
+      if (isRefused && isKept)
+        await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
+      return {
+        through: isLinked ? name.number : through,
+        refused: isRefused ? decision.fault : "",
+      };
     });
   };
 };
@@ -192,7 +213,8 @@ const noteEnd = (tx: Executor, read: ReadAccount, now: Date): Promise<boolean> =
 const isAsLeft = ({ range }: LockedRange, { sessionId, cursor }: StreamOfAccount): boolean =>
   range === undefined
     ? sessionId === undefined && cursor === 0n
-    : range.cursor >= cursor && (sessionId === undefined || equalBytes(range.sessionId ?? noSession, sessionId));
+    : range.cursor >= cursor &&
+      (sessionId === undefined || equalBytes(range.sessionId ?? noSession, sessionId));
 const noSession = new Uint8Array();
 
 /** Returns why an account is not its host's; undefined if the host has signed it. */
@@ -205,19 +227,31 @@ const proveAccount = async (
   if (account.hostId !== identity) return "host_mismatch";
   const isCallers = account.certificateSha256.toHex() === fingerprintSha256;
   const issued = await findHostCertificate(db, identity, account.certificateSha256);
-  const own = issued ? decodePemBundle(issued.certificatePem, "CERTIFICATE")?.[0] : isCallers ? der : undefined;
+  const own = issued
+    ? decodePemBundle(issued.certificatePem, "CERTIFICATE")?.[0]
+    : isCallers
+      ? der
+      : undefined;
   if (own === undefined) return "certificate_unknown";
   if (issued?.revokedAt && issued.revokedAt.getTime() <= account.toMs) return "certificate_revoked";
   const { spki } = readCertificate(own);
   const key = readPublicKey(spki);
   const algorithm = key && proofAlgorithm(key.algorithm);
   if (algorithm === undefined) return "certificate_unknown";
-  const isGood = await cryptography.verify({ spki, algorithm, data: accountPayload(body), signature });
+  const isGood = await cryptography.verify({
+    spki,
+    algorithm,
+    data: accountPayload(body),
+    signature,
+  });
   return isGood ? undefined : "signature_invalid";
 };
 
 /** Returns the ids that a stream's queue had before this one; none if this is not one of them. */
-const earlierThan = ({ queueId }: QueueName, stream: StreamOfAccount | undefined): readonly Uint8Array[] => {
+const earlierThan = (
+  { queueId }: QueueName,
+  stream: StreamOfAccount | undefined,
+): readonly Uint8Array[] => {
   const ids = stream ? [stream, ...(stream.left ?? [])].map((one) => one.queueId) : [];
   const at = ids.findIndex((id) => equalBytes(id, queueId));
   return at < 0 ? [] : ids.slice(at + 1);
@@ -229,7 +263,8 @@ const hasLostPrevious = async (
   read: ReadAccount | undefined,
   earlierIds: readonly Uint8Array[],
 ): Promise<boolean> => {
-  if (read?.number !== 1n || !earlierIds.some((id) => equalBytes(id, read.previousQueueId))) return false;
+  if (read?.number !== 1n || !earlierIds.some((id) => equalBytes(id, read.previousQueueId)))
+    return false;
   const { hostId, previousQueueId: queueId, previousSha256: sha256 } = read;
   return !(await hasAccount(tx, { hostId, queueId, sha256 }));
 };
@@ -250,7 +285,10 @@ const factsFor = async (
   const hasEarlierId = lost > 0n && (read.ackedBefore > 0n || last === undefined);
   const isAbove = cursor < read.lastSequence && read.accepted > 0n;
   return {
-    gaps: isBelow || isAbove || hasEarlierId ? await findLostRanges(tx, queue.hostId, [queue.queueId]) : [],
+    gaps:
+      isBelow || isAbove || hasEarlierId
+        ? await findLostRanges(tx, queue.hostId, [queue.queueId])
+        : [],
     stored: !isBelow ? 0n : sink === "postgres" ? await countStoredWithin(tx, queue, read) : stored,
   };
 };
@@ -267,11 +305,14 @@ const countLostBefore = async (
   { earlierIds, last }: { earlierIds: readonly Uint8Array[]; last: LastAccount | undefined },
 ): Promise<bigint> => {
   const isFirst = last === undefined || (last.number === 1n && read?.isStopped);
-  if (read === undefined || earlierIds.length === 0 || (read.ackedBefore === 0n && !isFirst)) return 0n;
+  if (read === undefined || earlierIds.length === 0 || (read.ackedBefore === 0n && !isFirst))
+    return 0n;
   const gaps = await findLostRanges(tx, read.hostId, earlierIds);
   const lost = lostOfAckedBefore(gaps, read);
   if (!isFirst || gaps.length === 0) return lost;
-  const earlier = await Promise.all(earlierIds.map((queueId) => findLastAccount(tx, { hostId: read.hostId, queueId })));
+  const earlier = await Promise.all(
+    earlierIds.map((queueId) => findLastAccount(tx, { hostId: read.hostId, queueId })),
+  );
   const stated = [last, ...earlier].map((account) => account?.lastSequence ?? 0n);
   return lost + lostUnstated(gaps, read, stated);
 };
@@ -285,7 +326,10 @@ const rowOf = (
     lostBefore,
     now,
     ...name
-  }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256" | "sink" | keyof StreamColumns> & {
+  }: Pick<
+    AccountInsert,
+    "hostId" | "queueId" | "number" | "sha256" | "sink" | keyof StreamColumns
+  > & {
     read: ReadAccount | undefined;
     sent: SentAccount;
     state: LockedRange;
@@ -325,7 +369,12 @@ const auditRefusal = async (
   core: AccountCore,
   tx: Executor,
   { identity: hostId }: AccountCaller,
-  { queueId, number, sha256, fault }: { queueId: Uint8Array; number: bigint; sha256: Uint8Array; fault: AccountFault },
+  {
+    queueId,
+    number,
+    sha256,
+    fault,
+  }: { queueId: Uint8Array; number: bigint; sha256: Uint8Array; fault: AccountFault },
 ): Promise<void> => {
   const identity = await findIdentityByName(tx, hostId);
   const id = identity?.id ?? hostId;
@@ -336,6 +385,11 @@ const auditRefusal = async (
     outcome: "failure",
     reasonCode: fault,
     reason: "core refuses what the host states of an hour, and keeps it as evidence",
-    details: { host_id: hostId, queue_id: queueId.toHex(), number: String(number), sha256: sha256.toHex() },
+    details: {
+      host_id: hostId,
+      queue_id: queueId.toHex(),
+      number: String(number),
+      sha256: sha256.toHex(),
+    },
   });
 };

@@ -11,7 +11,13 @@ import {
 import type { QueueName } from "../../store/ingest/cursors.ts";
 import { lostUnderEarlierId, noCounts, type RangeCounts } from "./decide-account.ts";
 import type { ReadAccount } from "./read-account.ts";
-import { type CountedQueue, formatTotals, parseTotals, rangeSince, totalsThrough } from "./stream-range.ts";
+import {
+  type CountedQueue,
+  formatTotals,
+  parseTotals,
+  rangeSince,
+  totalsThrough,
+} from "./stream-range.ts";
 
 /** Where core counts what it has stored of queues: beside their cursors, or in the stream that has their envelopes. */
 export interface AccountRanges {
@@ -20,7 +26,10 @@ export interface AccountRanges {
    * Reads what needs no transaction, for an account that begins at `firstSequence`, which is undefined where no queue is known by that name. The
    * function that it returns locks the queue's accounts until the transaction ends, and returns what is counted since the last one.
    */
-  read(queue: QueueName, firstSequence: bigint | undefined): Promise<(tx: Executor) => Promise<LockedRange>>;
+  read(
+    queue: QueueName,
+    firstSequence: bigint | undefined,
+  ): Promise<(tx: Executor) => Promise<LockedRange>>;
 }
 
 /** The columns of an account that are of the stream that stores its range. */
@@ -36,23 +45,36 @@ export interface LockedRange extends AccountState {
 }
 
 /** The counts of a queue without a cursor: it never had one, or a database lost it. */
-const unknownRange = { ...noCounts, cursor: 0n, countedThrough: null, sessionId: null, digest: null };
+const unknownRange = {
+  ...noCounts,
+  cursor: 0n,
+  countedThrough: null,
+  sessionId: null,
+  digest: null,
+};
 
 /**
  * Returns the ranges for an account, of whose queue `gaps` are lost: without what is lost under the queue's earlier id, which no account names here
  * and the one that states it takes off, and with what is lost above the cursor, which moves over nothing once the host has left the queue.
  */
-export const withoutEarlierIds = (ranges: LockedRange, read: ReadAccount, gaps: readonly LostRange[]): LockedRange => {
+export const withoutEarlierIds = (
+  ranges: LockedRange,
+  read: ReadAccount,
+  gaps: readonly LostRange[],
+): LockedRange => {
   const { last, take, range = gaps.length > 0 ? unknownRange : undefined } = ranges;
   if (range === undefined) return ranges;
   const { firstSequence, lastSequence, ackedBefore } = read;
   const own = firstSequence + ackedBefore;
   const above = { firstSequence: own > range.cursor ? own : range.cursor + 1n, lastSequence };
-  const less = lostUnderEarlierId(range, { ...read, isFirst: last === undefined }, gaps) - lostWithin(gaps, above);
+  const less =
+    lostUnderEarlierId(range, { ...read, isFirst: last === undefined }, gaps) -
+    lostWithin(gaps, above);
   return {
     ...ranges,
     range: { ...range, lost: range.lost - less },
-    take: ({ counts, lastSequence }) => take({ counts: { ...counts, lost: counts.lost + less }, lastSequence }),
+    take: ({ counts, lastSequence }) =>
+      take({ counts: { ...counts, lost: counts.lost + less }, lastSequence }),
   };
 };
 
@@ -75,15 +97,21 @@ export const postgresRanges: AccountRanges = {
 };
 
 /** Makes the ranges of a stream; `count` returns what it has of a queue, and null for one that it does not know. */
-export const createStreamRanges = (count: (queue: QueueName) => Promise<CountedQueue | null>): AccountRanges => ({
+export const createStreamRanges = (
+  count: (queue: QueueName) => Promise<CountedQueue | null>,
+): AccountRanges => ({
   sink: "nats",
   read: async (queue, firstSequence) => {
     const counted = firstSequence === undefined ? null : await count(queue);
     return async (tx) => {
       await lockAccounts(tx, queue);
       const last = await findLastAccount(tx, queue);
-      const settled = last && { ...last, totals: last.totals === null ? null : (parseTotals(last.totals) ?? null) };
-      const range = counted === null ? undefined : rangeSince(counted, settled, firstSequence ?? 0n);
+      const settled = last && {
+        ...last,
+        totals: last.totals === null ? null : (parseTotals(last.totals) ?? null),
+      };
+      const range =
+        counted === null ? undefined : rangeSince(counted, settled, firstSequence ?? 0n);
       return {
         last,
         // The blocks of a stream have their digests there.

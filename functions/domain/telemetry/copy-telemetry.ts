@@ -20,14 +20,22 @@ export interface TelemetryCopy extends Pick<TelemetryTable, "table" | "onDamaged
  * Copies telemetry into a new table for `operator`, audited as `telemetry.copy` before it begins and at its end; returns how many envelopes.
  * Throws `TableRefused`.
  */
-export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: string): Promise<number> => {
+export const copyTelemetry = async (
+  core: Needs,
+  copy: TelemetryCopy,
+  operator: string,
+): Promise<number> => {
   const { table, host, onDamaged } = copy;
   const now = await readDatabaseTime(core.db);
   const from = new Date(copy.from(now));
   const to = new Date(copy.to(now));
   const isId = host !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(host);
   const hostId = isId ? (await findIdentity(core.db, host))?.identity : host;
-  const record = (outcome: "success" | "failure", envelopes?: number, reason: string | null = null) =>
+  const record = (
+    outcome: "success" | "failure",
+    envelopes?: number,
+    reason: string | null = null,
+  ) =>
     core.db.transaction((tx) =>
       recordAudit(tx, core, {
         actor: { type: "system", id: "svc-server", display: `svc-server envelopes (${operator})` },
@@ -35,7 +43,12 @@ export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: 
         target: { type: "table", id: table },
         outcome,
         reason,
-        details: { from: from.toISOString(), to: to.toISOString(), host: hostId ?? host ?? null, envelopes },
+        details: {
+          from: from.toISOString(),
+          to: to.toISOString(),
+          host: hostId ?? host ?? null,
+          envelopes,
+        },
       }),
     );
   await record("success", undefined, exportBegun);

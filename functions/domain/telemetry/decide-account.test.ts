@@ -1,8 +1,16 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { noLosses } from "../../../proto/completeness/account.ts";
-import { AccountBodySchema, AccountCountSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { decideAccount, type QueueRange, type RangeFacts, type StoredAccount } from "./decide-account.ts";
+import {
+  AccountBodySchema,
+  AccountCountSchema,
+} from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import {
+  decideAccount,
+  type QueueRange,
+  type RangeFacts,
+  type StoredAccount,
+} from "./decide-account.ts";
 import { type AccountFault, type ReadAccount, readAccount, readLosses } from "./read-account.ts";
 
 const hour = Date.UTC(2026, 10, 25, 10);
@@ -64,22 +72,33 @@ const decideWith = (sent: Uint8Array, has: object, earlierAreLost: boolean) =>
     { last, same: false, range, has: { gaps: [], stored: 0n }, ...has },
   );
 const refused = (fault: AccountFault, isLinked = true) => ({ kind: "refused", fault, isLinked });
-const accepted = (missing = 0n) => ({ kind: "accepted", isChecked: true, followsGap: false, missing });
+const accepted = (missing = 0n) => ({
+  kind: "accepted",
+  isChecked: true,
+  followsGap: false,
+  missing,
+});
 const unchecked = { kind: "accepted", isChecked: false, followsGap: false, missing: 0n };
 
 describe("an account", () => {
   test("is accepted behind the one before when core has counted its range, and says what never came", () => {
     expect(decide(body())).toEqual(accepted());
-    expect(decide(body(), { range: { ...range, stored: 4n, rejected: 1n, discarded: 1n, lost: 1n } })).toEqual(
-      accepted(3n),
-    );
+    expect(
+      decide(body(), { range: { ...range, stored: 4n, rejected: 1n, discarded: 1n, lost: 1n } }),
+    ).toEqual(accepted(3n));
     // Its last records were dropped before they were sent.
-    expect(decide(body(), { range: { ...range, cursor: 15n, stored: 5n, countedThrough: 15n } })).toEqual(accepted(5n));
+    expect(
+      decide(body(), { range: { ...range, cursor: 15n, stored: 5n, countedThrough: 15n } }),
+    ).toEqual(accepted(5n));
   });
 
   test("counts no sequence as missing that was acknowledged under another queue", () => {
-    expect(decide(body({ ackedBeforeThrough: 14n }), { range: { ...range, stored: 6n } })).toEqual(accepted());
-    expect(decide(body({ ackedBeforeThrough: 99n }), { range: { ...range, stored: 0n } })).toEqual(accepted());
+    expect(decide(body({ ackedBeforeThrough: 14n }), { range: { ...range, stored: 6n } })).toEqual(
+      accepted(),
+    );
+    expect(decide(body({ ackedBeforeThrough: 99n }), { range: { ...range, stored: 0n } })).toEqual(
+      accepted(),
+    );
     expect(decide(body({ ackedBeforeThrough: 3n }))).toEqual(accepted());
   });
 
@@ -98,19 +117,37 @@ describe("an account", () => {
     expect(decide(body(), { range: { ...range, countedThrough: null } })).toEqual(unchecked);
     const ahead = { ...range, cursor: 21n, countedThrough: 21n };
     expect(decide(body(), { range: ahead, has: { gaps: [], stored: 10n } })).toEqual(unchecked);
-    expect(decide(body({ number: 1n }), { last: undefined, range: { ...range, stored: 11n } })).toEqual(unchecked);
+    expect(
+      decide(body({ number: 1n }), { last: undefined, range: { ...range, stored: 11n } }),
+    ).toEqual(unchecked);
     expect(decide(body(), { range: undefined })).toEqual(unchecked);
   });
 
   test("takes its part of what core has counted when core has had it before a restore", () => {
-    const restored = { ...range, cursor: 60n, countedThrough: 60n, stored: 4n, rejected: 1n, lost: 45n };
+    const restored = {
+      ...range,
+      cursor: 60n,
+      countedThrough: 60n,
+      stored: 4n,
+      rejected: 1n,
+      lost: 45n,
+    };
     const gaps = [
       { from: 1n, through: 3n },
       { from: 16n, through: 60n },
     ];
     const counts = { stored: 4n, rejected: 1n, discarded: 0n, lost: 5n };
-    expect(decideWith(body(), { range: restored, has: { gaps, stored: 4n } }, false)).toEqual({ ...unchecked, counts });
-    expect(decideWith(body(), { range: { ...restored, stored: 9n }, has: { gaps: [], stored: 9n } }, false)).toEqual({
+    expect(decideWith(body(), { range: restored, has: { gaps, stored: 4n } }, false)).toEqual({
+      ...unchecked,
+      counts,
+    });
+    expect(
+      decideWith(
+        body(),
+        { range: { ...restored, stored: 9n }, has: { gaps: [], stored: 9n } },
+        false,
+      ),
+    ).toEqual({
       ...unchecked,
       counts: { stored: 9n, rejected: 1n, discarded: 0n, lost: 0n },
     });
@@ -135,15 +172,23 @@ describe("an account", () => {
     const ahead = { ...range, cursor: 60n, countedThrough: 60n, stored: 48n };
     const has = { gaps: [], stored: 7n };
     const counts = { stored: 7n, rejected: 0n, discarded: 0n, lost: 0n };
-    expect(decideWith(body(), { range: ahead, has }, false)).toEqual({ ...unchecked, counts, missing: 3n });
+    expect(decideWith(body(), { range: ahead, has }, false)).toEqual({
+      ...unchecked,
+      counts,
+      missing: 3n,
+    });
     // Where not all is counted, the rest may have been rejected.
     const uncounted = { ...ahead, countedThrough: null };
     expect(decideWith(body(), { range: uncounted, has }, false)).toEqual({ ...unchecked, counts });
   });
 
   test("is refused when it contradicts the sequences", () => {
-    expect(decide(body(), { range: { ...range, stored: 11n } })).toEqual(refused("contradicts_sequences"));
-    expect(decide(body(), { range: { ...range, lost: 1n } })).toEqual(refused("contradicts_sequences"));
+    expect(decide(body(), { range: { ...range, stored: 11n } })).toEqual(
+      refused("contradicts_sequences"),
+    );
+    expect(decide(body(), { range: { ...range, lost: 1n } })).toEqual(
+      refused("contradicts_sequences"),
+    );
     const overlapping = { firstSequence: 10n, lastSequence: 19n };
     expect(decide(body(overlapping))).toEqual(refused("contradicts_sequences"));
     // An older version of the collector has used those between, and core does not know how many.
@@ -152,7 +197,9 @@ describe("an account", () => {
 
   test("is refused with a forged predecessor, or a number that another account has", () => {
     expect(decide(body({ previousSha256: hash(2) }))).toEqual(refused("predecessor_differs"));
-    expect(decide(body({ previousSha256: new Uint8Array() }))).toEqual(refused("predecessor_differs"));
+    expect(decide(body({ previousSha256: new Uint8Array() }))).toEqual(
+      refused("predecessor_differs"),
+    );
     expect(decide(body({ number: 1n }))).toEqual(refused("number_used", false));
   });
 
@@ -187,11 +234,13 @@ describe("an account", () => {
   test("may say that a collector did not run for days, and that nothing was accepted", () => {
     const none = { accepted: [], firstSequence: 11n, lastSequence: 10n };
     const days = { ...none, stopped: true, toMs: BigInt(hour) + 72n * 60n * minute };
-    expect(decide(body(days), { range: { ...range, cursor: 10n, stored: 0n, countedThrough: 10n } })).toEqual(
+    expect(
+      decide(body(days), { range: { ...range, cursor: 10n, stored: 0n, countedThrough: 10n } }),
+    ).toEqual(accepted());
+    expect(decide(body(none), { range: undefined, last: undefined })).toEqual({ kind: "early" });
+    expect(decide(body({ ...none, number: 1n }), { range: undefined, last: undefined })).toEqual(
       accepted(),
     );
-    expect(decide(body(none), { range: undefined, last: undefined })).toEqual({ kind: "early" });
-    expect(decide(body({ ...none, number: 1n }), { range: undefined, last: undefined })).toEqual(accepted());
   });
 
   test("states losses that never overflow", () => {
@@ -201,7 +250,10 @@ describe("an account", () => {
       { reason: 4, source: "a", records: 3n },
       { reason: 77, source: "a", records: 3n },
     ];
-    const sent = toBinary(AccountBodySchema, create(AccountBodySchema, { refused: refusals, expired: 5n }));
+    const sent = toBinary(
+      AccountBodySchema,
+      create(AccountBodySchema, { refused: refusals, expired: 5n }),
+    );
     const refused = { queue_full: Number.MAX_SAFE_INTEGER, retry: 3 };
     expect(readLosses(sent)).toEqual({ ...noLosses, refused, expired: 5 });
   });

@@ -33,7 +33,13 @@ export type AccountDecision =
   /** Those between `through` and this one have to come first. */
   | { kind: "early" }
   /** `counts`: its part of what core has counted. */
-  | { kind: "accepted"; isChecked: boolean; followsGap: boolean; missing: bigint; counts: RangeCounts }
+  | {
+      kind: "accepted";
+      isChecked: boolean;
+      followsGap: boolean;
+      missing: bigint;
+      counts: RangeCounts;
+    }
   /** `isLinked`: the next account may follow this one, since the host has signed it. */
   | { kind: "refused"; fault: AccountFault; isLinked: boolean };
 
@@ -69,14 +75,19 @@ export const decideAccount = (
 ): AccountDecision => {
   const { number, fault, isSigned } = account;
   if (same) return { kind: "known" };
-  const refuse = (of: AccountFault, isLinked = isSigned): AccountDecision => ({ kind: "refused", fault: of, isLinked });
+  const refuse = (of: AccountFault, isLinked = isSigned): AccountDecision => ({
+    kind: "refused",
+    fault: of,
+    isLinked,
+  });
   const head = last?.number ?? 0n;
   if (number <= head) return refuse("number_used", false);
   const followsGap = number > head + 1n || lacksPrevious;
   if (followsGap && !account.earlierAreLost) return { kind: "early" };
   if (fault !== undefined) return refuse(fault);
   if (isEnded) return refuse("queue_ended");
-  if (last && !followsGap && !equalBytes(account.previousSha256, last.sha256)) return refuse("predecessor_differs");
+  if (last && !followsGap && !equalBytes(account.previousSha256, last.sha256))
+    return refuse("predecessor_differs");
   if (last && account.firstSequence <= last.lastSequence) return refuse("contradicts_sequences");
   const expected = account.accepted - account.ackedBefore;
   const isWhole = last === undefined || account.firstSequence === last.lastSequence + 1n;
@@ -91,12 +102,14 @@ export const decideAccount = (
   }
   if (!isWhole || !isCounted || followsGap) return { ...unchecked, counts };
   const consumed = consumedOf(counts);
-  if (consumed <= expected) return { ...unchecked, isChecked: true, missing: expected - consumed, counts };
+  if (consumed <= expected)
+    return { ...unchecked, isChecked: true, missing: expected - consumed, counts };
   // Of a queue that had records before its first account, core has more.
   return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
 };
 
-const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): bigint => stored + rejected + discarded + lost;
+const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): bigint =>
+  stored + rejected + discarded + lost;
 
 /**
  * Returns how much of what core counts as lost of a queue no account of it states: a restored database has lost its place, but it was
@@ -104,7 +117,11 @@ const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): bigint 
  */
 export const lostUnderEarlierId = (
   { lost }: Pick<QueueRange, "lost">,
-  { firstSequence, ackedBefore, isFirst }: Pick<ReadAccount, "firstSequence" | "ackedBefore"> & { isFirst: boolean },
+  {
+    firstSequence,
+    ackedBefore,
+    isFirst,
+  }: Pick<ReadAccount, "firstSequence" | "ackedBefore"> & { isFirst: boolean },
   gaps: readonly LostRange[],
 ): bigint => {
   const lastSequence = firstSequence + ackedBefore - 1n;
@@ -136,13 +153,21 @@ export const lostUnstated = (
   let next = 1n;
   for (const last of stated) if (last >= next) next = last + 1n;
   const behind = firstSequence + ackedBefore;
-  const before = { firstSequence: next, lastSequence: previousQueueId.length > 0 ? firstSequence - 1n : 0n };
+  const before = {
+    firstSequence: next,
+    lastSequence: previousQueueId.length > 0 ? firstSequence - 1n : 0n,
+  };
   const rest = { firstSequence: behind > next ? behind : next, lastSequence: sequenceMax };
   return lostWithin(gaps, before) + lostWithin(gaps, rest);
 };
 
 /** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */
-const partOf = (counts: RangeCounts, expected: bigint, lost: bigint, stored: bigint): RangeCounts => {
+const partOf = (
+  counts: RangeCounts,
+  expected: bigint,
+  lost: bigint,
+  stored: bigint,
+): RangeCounts => {
   let left = expected;
   const take = (most: bigint): bigint => {
     const taken = most < left ? most : left;

@@ -93,7 +93,8 @@ export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
   };
 };
 
-const clamp = (count: bigint, most: bigint): bigint => (count < 0n ? 0n : count > most ? most : count);
+const clamp = (count: bigint, most: bigint): bigint =>
+  count < 0n ? 0n : count > most ? most : count;
 
 const decodeBody = (bytes: Uint8Array): AccountBody | undefined => {
   try {
@@ -106,10 +107,16 @@ const decodeBody = (bytes: Uint8Array): AccountBody | undefined => {
 const faultOf = (body: AccountBody, accepted: bigint): AccountFault | undefined => {
   const { number, fromMs, toMs, firstSequence, lastSequence, stopped } = body;
   const counts = [number, lastSequence, accepted, ...numbersOf(body)];
-  if (body.queueId.length !== queueIdBytes || body.certificateSha256.length !== sha256Bytes || number === 0n)
+  if (
+    body.queueId.length !== queueIdBytes ||
+    body.certificateSha256.length !== sha256Bytes ||
+    number === 0n
+  )
     return "malformed";
-  if (counts.some((count) => count > sequenceMax) || toMs > timeMsMax || fromMs > timeMsMax) return "malformed";
-  if (lastSequence + 1n < firstSequence || accepted !== lastSequence - firstSequence + 1n) return "contradicts_itself";
+  if (counts.some((count) => count > sequenceMax) || toMs > timeMsMax || fromMs > timeMsMax)
+    return "malformed";
+  if (lastSequence + 1n < firstSequence || accepted !== lastSequence - firstSequence + 1n)
+    return "contradicts_itself";
   if (toMs < fromMs || (stopped && accepted > 0n)) return "contradicts_itself";
   const hourOf = (ms: number) => Math.floor(ms / hourMs);
   const isOneHour = toMs === fromMs || hourOf(Number(fromMs)) === hourOf(Number(toMs) - 1);
@@ -132,4 +139,5 @@ export const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
   Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 
 /** Returns the losses that the body of an accepted account states. */
-export const readLosses = (bytes: Uint8Array): StatedLosses => statedLosses(fromBinary(AccountBodySchema, bytes));
+export const readLosses = (bytes: Uint8Array): StatedLosses =>
+  statedLosses(fromBinary(AccountBodySchema, bytes));

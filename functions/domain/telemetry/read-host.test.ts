@@ -14,7 +14,10 @@ afterAll(async () => {
 });
 
 /** 4,096 empty spans in 8 KiB: lines of 116 KiB. */
-const spans = Buffer.concat([Uint8Array.of(0x0a, 0x83, 0x40, 0x12, 0x80, 0x40), Buffer.alloc(8192, "1200", "hex")]);
+const spans = Buffer.concat([
+  Uint8Array.of(0x0a, 0x83, 0x40, 0x12, 0x80, 0x40),
+  Buffer.alloc(8192, "1200", "hex"),
+]);
 beforeAll(() =>
   store.envelopes(
     host.identity,
@@ -29,7 +32,11 @@ const read = async (query: Partial<TelemetryQuery>) => {
     sleeps.push(ms);
     await new Promise((resolve) => setImmediate(resolve));
   };
-  const operator = { userId: test.people.auditor.userId, email: test.people.auditor.email, scopes: [] };
+  const operator = {
+    userId: test.people.auditor.userId,
+    email: test.people.auditor.email,
+    scopes: [],
+  };
   const audit = { operator, origin: { requestId: "r", remoteAddress: "127.0.0.1" }, asked: {} };
   const all = { from: null, to: null, kind: null, grep: "", limit: null, follow: false, ...query };
   const core = { ...test.core, clock: { ...test.clock, sleep } };
@@ -44,10 +51,13 @@ it.each([
   ["searches for a text", { grep: "nothing has this" }, 0],
   ["selects by a text", { grep: "SPAN" }, 16],
   ["reads all", {}, 16],
-])("gives others turns of the event loop within a block while it %s", async (_, query, expected) => {
-  const { envelopes, sleeps } = await read(query);
-  expect(envelopes).toBe(expected);
-  // A turn after 64 KiB: some within an envelope.
-  expect(sleeps.length).toBeGreaterThan(2 * 16);
-  expect(new Set(sleeps)).toEqual(new Set([0]));
-});
+])(
+  "gives others turns of the event loop within a block while it %s",
+  async (_, query, expected) => {
+    const { envelopes, sleeps } = await read(query);
+    expect(envelopes).toBe(expected);
+    // A turn after 64 KiB: some within an envelope.
+    expect(sleeps.length).toBeGreaterThan(2 * 16);
+    expect(new Set(sleeps)).toEqual(new Set([0]));
+  },
+);

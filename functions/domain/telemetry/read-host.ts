@@ -65,7 +65,11 @@ export const readHostTelemetry = async (
   return { host: found.identity, batches: batchesOf(core, found.identity, query) };
 };
 
-async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): AsyncGenerator<ReadTelemetry[], void> {
+async function* batchesOf(
+  core: Needs,
+  hostId: string,
+  query: TelemetryQuery,
+): AsyncGenerator<ReadTelemetry[], void> {
   const { from, to, kind, limit, follow } = query;
   const range: HostRange = { hostId, from, to, kind };
   const select = selectionOf(core, query);
@@ -106,7 +110,10 @@ async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): A
 
 type Select = (envelope: StoredEnvelope) => Promise<ReadTelemetry | undefined>;
 
-const selectionOf = ({ clock }: Pick<Core, "clock">, { kind, grep }: Pick<TelemetryQuery, "kind" | "grep">): Select => {
+const selectionOf = (
+  { clock }: Pick<Core, "clock">,
+  { kind, grep }: Pick<TelemetryQuery, "kind" | "grep">,
+): Select => {
   let scanned = 0;
   return async (envelope) => {
     if (kind !== null && envelope.kind !== kind) return undefined;
@@ -126,7 +133,10 @@ const selectionOf = ({ clock }: Pick<Core, "clock">, { kind, grep }: Pick<Teleme
 async function* placesOf(
   { db }: Pick<Core, "db">,
   range: HostRange,
-  { from, ...search }: Pick<BlockSearch, "order" | "xids" | "upTo"> & { from?: BlockPlace | undefined },
+  {
+    from,
+    ...search
+  }: Pick<BlockSearch, "order" | "xids" | "upTo"> & { from?: BlockPlace | undefined },
 ): AsyncGenerator<BlockPlace, void, void> {
   if (from) yield from;
   for (let beyond = from; ; ) {
@@ -155,7 +165,10 @@ const count = async (envelopes: readonly StoredEnvelope[], select: Select): Prom
   return selected;
 };
 
-const readPlace = async ({ db, codec }: Needs, place: BlockPlace): Promise<StoredEnvelope[] | "damaged"> => {
+const readPlace = async (
+  { db, codec }: Needs,
+  place: BlockPlace,
+): Promise<StoredEnvelope[] | "damaged"> => {
   try {
     return await readBlockAt(db, place, codec);
   } catch (cause) {
@@ -233,6 +246,11 @@ async function* followBlocks(
     const first = await findFirstReceipt(core.db, xids);
     if (first === null) continue;
     const since = range.from && range.from > first ? range.from : first;
-    yield* readPlaces(core, placesOf(core, { ...range, from: since }, { order: "oldest", xids }), select, 0);
+    yield* readPlaces(
+      core,
+      placesOf(core, { ...range, from: since }, { order: "oldest", xids }),
+      select,
+      0,
+    );
   }
 }

@@ -11,8 +11,16 @@ import {
   totalsThrough,
 } from "./stream-range.ts";
 
-const counts = (stored: bigint, rest: Partial<RangeCounts> = {}): RangeCounts => ({ ...noCounts, stored, ...rest });
-const queue = (cursor: bigint, totals: RangeCounts | null, rest: Partial<CountedQueue> = {}): CountedQueue => ({
+const counts = (stored: bigint, rest: Partial<RangeCounts> = {}): RangeCounts => ({
+  ...noCounts,
+  stored,
+  ...rest,
+});
+const queue = (
+  cursor: bigint,
+  totals: RangeCounts | null,
+  rest: Partial<CountedQueue> = {},
+): CountedQueue => ({
   cursor,
   totals,
   sessionId: null,
@@ -29,14 +37,19 @@ describe("the range of an account in a stream", () => {
       cursor: 25n,
       countedThrough: 25n,
     });
-    expect(rangeSince(queue(25n, counts(25n)), undefined, 1n)).toMatchObject({ stored: 25n, countedThrough: 25n });
+    expect(rangeSince(queue(25n, counts(25n)), undefined, 1n)).toMatchObject({
+      stored: 25n,
+      countedThrough: 25n,
+    });
   });
 
   it("is uncounted where core has counted nothing, here or with the last account, or less than then", () => {
     const uncounted = { ...noCounts, countedThrough: null };
     const last = { lastSequence: 10n, totals: counts(10n) };
     expect(rangeSince(queue(25n, null), last, 11n)).toMatchObject(uncounted);
-    expect(rangeSince(queue(25n, counts(25n)), { ...last, totals: null }, 11n)).toMatchObject(uncounted);
+    expect(rangeSince(queue(25n, counts(25n)), { ...last, totals: null }, 11n)).toMatchObject(
+      uncounted,
+    );
     expect(rangeSince(queue(25n, counts(8n)), last, 11n)).toMatchObject(uncounted);
   });
 
@@ -46,13 +59,22 @@ describe("the range of an account in a stream", () => {
     expect(rangeSince(now, undefined, 15n)).toMatchObject({ countedThrough: null });
     expect(rangeSince(now, undefined, 21n)).toMatchObject({ stored: 5n, countedThrough: 25n });
     expect(rangeSince(now, { lastSequence: 20n, totals: null }, 21n)).toMatchObject({ stored: 5n });
-    expect(rangeSince(now, { lastSequence: 12n, totals: counts(12n) }, 13n)).toMatchObject({ countedThrough: null });
+    expect(rangeSince(now, { lastSequence: 12n, totals: counts(12n) }, 13n)).toMatchObject({
+      countedThrough: null,
+    });
   });
 
   it("reads totals as they are written, and no others", () => {
     const totals = counts(2n ** 62n, { rejected: 3n, lost: 1n });
     expect(parseTotals(formatTotals(totals))).toEqual(totals);
-    for (const text of ["", "1,2,3", "1,2,3,4,5", "1,2,3,-4", "1,2,3,4.5", `${"9".repeat(20)},0,0,0`])
+    for (const text of [
+      "",
+      "1,2,3",
+      "1,2,3,4,5",
+      "1,2,3,-4",
+      "1,2,3,4.5",
+      `${"9".repeat(20)},0,0,0`,
+    ])
       expect(parseTotals(text), text).toBeUndefined();
   });
 });
@@ -62,7 +84,11 @@ const fates = ["stored", "rejected", "discarded"] as const;
 const step = fc.oneof(
   {
     weight: 5,
-    arbitrary: fc.record({ do: fc.constant("send" as const), fate: fc.constantFrom(...fates), count: fc.nat(9) }),
+    arbitrary: fc.record({
+      do: fc.constant("send" as const),
+      fate: fc.constantFrom(...fates),
+      count: fc.nat(9),
+    }),
   },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("account" as const) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("restore" as const), back: fc.nat(5) }) },
@@ -93,7 +119,10 @@ it("is what became of the account's own sequences, however often the stream goes
           ...now,
           cursor: acked,
           totals,
-          countedFrom: [...now.countedFrom, { from: now.cursor + 1n, through: acked, isLost: true, totals }],
+          countedFrom: [
+            ...now.countedFrom,
+            { from: now.cursor + 1n, through: acked, isLost: true, totals },
+          ],
         };
         states.push(now);
       } else if (one.do === "account") {

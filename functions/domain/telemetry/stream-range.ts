@@ -38,7 +38,11 @@ export interface SettledAccount {
 
 const names = ["stored", "rejected", "discarded", "lost"] as const;
 
-const combine = (a: RangeCounts, b: RangeCounts, of: (a: bigint, b: bigint) => bigint): RangeCounts => ({
+const combine = (
+  a: RangeCounts,
+  b: RangeCounts,
+  of: (a: bigint, b: bigint) => bigint,
+): RangeCounts => ({
   stored: of(a.stored, b.stored),
   rejected: of(a.rejected, b.rejected),
   discarded: of(a.discarded, b.discarded),
@@ -46,17 +50,20 @@ const combine = (a: RangeCounts, b: RangeCounts, of: (a: bigint, b: bigint) => b
 });
 
 /** Adds totals. */
-export const addTotals = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, (x, y) => x + y);
+export const addTotals = (a: RangeCounts, b: RangeCounts): RangeCounts =>
+  combine(a, b, (x, y) => x + y);
 
 /** Returns the higher of each total: that of the later message. */
-export const highestTotals = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, highest);
+export const highestTotals = (a: RangeCounts, b: RangeCounts): RangeCounts =>
+  combine(a, b, highest);
 
 const highest = (a: bigint, b: bigint): bigint => (a > b ? a : b);
 
 const subtract = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, (x, y) => x - y);
 
 /** Writes totals, for a header of a message and a column. */
-export const formatTotals = (totals: RangeCounts): string => names.map((name) => totals[name]).join();
+export const formatTotals = (totals: RangeCounts): string =>
+  names.map((name) => totals[name]).join();
 
 /** Reads totals; undefined unless they are as `formatTotals` writes them. */
 export const parseTotals = (text: string): RangeCounts | undefined => {
@@ -74,7 +81,9 @@ export const rangeSince = (
   const base = totals && baseOf(countedFrom, last, firstSequence);
   const counts = totals && base && subtract(totals, base);
   const isCounted = counts !== null && names.every((name) => counts[name] >= 0n);
-  return isCounted ? { cursor, ...counts, countedThrough: cursor } : { cursor, ...noCounts, countedThrough: null };
+  return isCounted
+    ? { cursor, ...counts, countedThrough: cursor }
+    : { cursor, ...noCounts, countedThrough: null };
 };
 
 /** Returns the totals through the last account, as the stream has them now; null if they are not known. */

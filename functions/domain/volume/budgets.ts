@@ -1,5 +1,9 @@
 import { type BudgetBody, budgetsMax } from "../../../proto/budget.ts";
-import { type FilterPart, type FleetFilter, filterParts } from "../../../proto/fleet-health/filter.ts";
+import {
+  type FilterPart,
+  type FleetFilter,
+  filterParts,
+} from "../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database/database.ts";
@@ -25,10 +29,12 @@ export interface DescribedBudget extends BudgetRow {
 
 /** What a host is, not how it stands: a budget must not depend on what it brings about. */
 const budgetParts: ReadonlySet<FilterPart> = new Set(
-  (["device", "hostname", "identity", "label", "platform", "policy"] as const).flatMap((part): FilterPart[] => [
-    part,
-    `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart,
-  ]),
+  (["device", "hostname", "identity", "label", "platform", "policy"] as const).flatMap(
+    (part): FilterPart[] => [
+      part,
+      `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart,
+    ],
+  ),
 );
 
 /** Parses the filter of a budget. Throws 422 `validation_failed`. */
@@ -49,7 +55,10 @@ const parseBudgetFilter = (query: string, now: number): FleetFilter => {
 };
 
 /** Returns the budgets, the smallest first. */
-export const browseBudgets = async ({ db, clock }: Pick<Core, "db" | "clock">): Promise<DescribedBudget[]> => {
+export const browseBudgets = async ({
+  db,
+  clock,
+}: Pick<Core, "db" | "clock">): Promise<DescribedBudget[]> => {
   const [budgets, held] = await Promise.all([findBudgets(db), countHeldHosts(db, clock.now())]);
   return budgets.map((budget) => ({ ...budget, heldHosts: held.get(budget.name) ?? 0 }));
 };
@@ -67,16 +76,31 @@ export const putBudget = async (
     const budgets = await lockBudgets(tx);
     const before = budgets.find((budget) => budget.name === name);
     if (before === undefined && budgets.length >= budgetsMax) throw new Problem("too_many_budgets");
-    const row = { name, filter, bytesPerHour, changedAt: new Date(now), changedByName: operator.email };
+    const row = {
+      name,
+      filter,
+      bytesPerHour,
+      changedAt: new Date(now),
+      changedByName: operator.email,
+    };
     await putBudgetRow(tx, row);
-    const details = { filter, bytes_per_hour: bytesPerHour, bytes_per_hour_before: before?.bytesPerHour ?? null };
+    const details = {
+      filter,
+      bytes_per_hour: bytesPerHour,
+      bytes_per_hour_before: before?.bytesPerHour ?? null,
+    };
     await audit(tx, core, { operator, origin, action: "budget.put", name, details });
     return { ...row, heldHosts: (await countHeldHosts(tx, now)).get(name) ?? 0 };
   });
 };
 
 /** Deletes a budget; the hosts that it holds are held no longer within seconds. Throws 404 `not_found`. */
-export const removeBudget = (core: BudgetCore, operator: Operator, name: string, origin: Origin): Promise<void> =>
+export const removeBudget = (
+  core: BudgetCore,
+  operator: Operator,
+  name: string,
+  origin: Origin,
+): Promise<void> =>
   core.db.transaction(async (tx) => {
     const before = (await lockBudgets(tx)).find((budget) => budget.name === name);
     if (before === undefined) throw new Problem("not_found", { detail: "No such budget" });
@@ -95,4 +119,7 @@ const audit = (
     ...entry
   }: Pick<AuditEntry, "action" | "details"> & { operator: Operator; origin: Origin; name: string },
 ): Promise<void> =>
-  recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "budget", id: name } });
+  recordOperatorAction(tx, core, operator, origin, {
+    ...entry,
+    target: { type: "budget", id: name },
+  });

@@ -28,7 +28,8 @@ export const holdHosts = async (core: HoldCore): Promise<HeldHost[]> => {
   if (budgets.length === 0 && before.length === 0) return [];
   const rules = await readFleetRules(core);
   await core.db.transaction(async (tx) => {
-    if (await tryLockHolds(tx)) await decide(tx, core, { over: await findOver(tx, rules, budgets), budgets });
+    if (await tryLockHolds(tx))
+      await decide(tx, core, { over: await findOver(tx, rules, budgets), budgets });
   });
   return findHeldHosts(core.db);
 };
@@ -43,7 +44,9 @@ const decide = async (
   const begun = [...over.values()].filter(({ hostId }) => !held.has(hostId));
   const changed = [...over.values()].filter(({ hostId, budget, until }) => {
     const known = held.get(hostId);
-    return known !== undefined && (known.budget !== budget || known.until.getTime() !== until.getTime());
+    return (
+      known !== undefined && (known.budget !== budget || known.until.getTime() !== until.getTime())
+    );
   });
   // A host states its labels itself: another one neither releases it before the hour ends, nor fills the audit log. A later hour is of a clock
   // that was ahead.
@@ -59,7 +62,9 @@ const decide = async (
   );
   const entries = [
     ...begun.map((host) => entryOf("budget.hold", host, { until: host.until.toISOString() })),
-    ...ended.map((host) => entryOf("budget.release", host, { held_seconds: secondsSince(host, now) })),
+    ...ended.map((host) =>
+      entryOf("budget.release", host, { held_seconds: secondsSince(host, now) }),
+    ),
   ];
   if (entries.length > 0) await recordAudits(tx, core, entries);
 };
@@ -67,7 +72,11 @@ const decide = async (
 const secondsSince = ({ since }: HeldHost, now: number): number =>
   Math.max(0, Math.round((now - since.getTime()) / 1000));
 
-const entryOf = (action: "budget.hold" | "budget.release", host: HeldHost, details: object): AuditEntry => ({
+const entryOf = (
+  action: "budget.hold" | "budget.release",
+  host: HeldHost,
+  details: object,
+): AuditEntry => ({
   actor: { type: "system", id: "budgets", display: "budgets" },
   action,
   target: { type: "collector_identity", id: host.identityId },

@@ -43,7 +43,8 @@ export const reportVolumeOf = async (
 ): Promise<VolumeOfRange> => {
   const now = clock.now();
   const range = rangeOf(split, asked, now);
-  const stepMs = keepsHours(range, now) && range.toMs - range.fromMs <= volumeHoursDays * dayMs ? hourMs : dayMs;
+  const stepMs =
+    keepsHours(range, now) && range.toMs - range.fromMs <= volumeHoursDays * dayMs ? hourMs : dayMs;
   const today = Math.floor(now / dayMs);
   const [found, largest, disk] = await Promise.all([
     findSeries(db, range, stepMs),
@@ -61,15 +62,22 @@ export const reportVolumeOf = async (
   const diskOf = ({ payloadBytes }: StoredVolume): number | null => {
     if (retentionDays === null || disk.payloadBytes === 0) return null;
     // What is still to come of the last hour or day does not make it less.
-    const perDay = (payloadBytes * dayMs) / Math.max(hourMs, Math.min(range.toMs, now) - range.fromMs);
+    const perDay =
+      (payloadBytes * dayMs) / Math.max(hourMs, Math.min(range.toMs, now) - range.fromMs);
     return Math.round(perDay * retentionDays * (disk.diskBytes / disk.payloadBytes));
   };
   const first = range.fromMs - (range.fromMs % stepMs);
-  const steps = Array.from({ length: Math.ceil((range.toMs - first) / stepMs) }, (_, step) => first + step * stepMs);
+  const steps = Array.from(
+    { length: Math.ceil((range.toMs - first) / stepMs) },
+    (_, step) => first + step * stepMs,
+  );
   return {
     range,
     stepMs,
-    series: steps.map((fromMs) => ({ fromMs, ...(found.get(fromMs) ?? { envelopes: 0, payloadBytes: 0 }) })),
+    series: steps.map((fromMs) => ({
+      fromMs,
+      ...(found.get(fromMs) ?? { envelopes: 0, payloadBytes: 0 }),
+    })),
     total: largest.total,
     count: largest.count,
     parts: largest.parts.map((part) => ({
@@ -90,7 +98,8 @@ const rangeOf = (split: VolumeSplit, asked: VolumeRange, now: number): VolumeRan
   const range = split.by !== "source" && keepsHours(hours, now) ? hours : within(asked, dayMs);
   if (range.fromMs >= range.toMs) throw invalid("must be before to");
   const days = split.by === "kind" ? volumeDaysMax.kind : volumeDaysMax.others;
-  if (range.toMs - range.fromMs > (days + 1) * dayMs) throw invalid(`must be at most ${days} days before to`);
+  if (range.toMs - range.fromMs > (days + 1) * dayMs)
+    throw invalid(`must be at most ${days} days before to`);
   return range;
 };
 
@@ -99,4 +108,5 @@ const within = ({ fromMs, toMs }: VolumeRange, stepMs: number): VolumeRange => (
   toMs: Math.ceil(toMs / stepMs) * stepMs,
 });
 
-const invalid = (message: string) => new Problem("validation_failed", { errors: [{ path: "from", message }] });
+const invalid = (message: string) =>
+  new Problem("validation_failed", { errors: [{ path: "from", message }] });

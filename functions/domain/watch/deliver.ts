@@ -35,7 +35,11 @@ const retryMsMin = 1_000;
  * Sends the messages that are due, and returns how many. Those of a watch to a receiver go one after another: one that fails is repeated, with the
  * same id, and holds up the ones behind it. A receiver may get a message twice, when core ends before it stores that it was sent.
  */
-export const deliverMessages = async (core: DeliveryCore, send: SendRequest, signal?: AbortSignal): Promise<number> => {
+export const deliverMessages = async (
+  core: DeliveryCore,
+  send: SendRequest,
+  signal?: AbortSignal,
+): Promise<number> => {
   const receivers = new Map(core.watches()?.receivers.map((each) => [each.name, each]));
   if (receivers.size === 0) return 0;
   let sent = 0;
@@ -74,14 +78,25 @@ const deliver = async (
   const event = { watchId, at, receiver: receiver.name };
   if (outcome.status === "failed" && !outcome.isFinal) {
     observe.watchMessage(receiver.name, "failed");
-    const jitterMs = fullJitterMs({ attempt: failures, baseMs: retryBaseMs, capMs: retryCapMs, entropy });
+    const jitterMs = fullJitterMs({
+      attempt: failures,
+      baseMs: retryBaseMs,
+      capMs: retryCapMs,
+      entropy,
+    });
     const nextAttemptAt = after(Math.max(retryMsMin, jitterMs, outcome.afterMs ?? 0));
-    await releaseMessage(db, message, { nextAttemptAt, failures: failures + 1, lastError: outcome.reason });
+    await releaseMessage(db, message, {
+      nextAttemptAt,
+      failures: failures + 1,
+      lastError: outcome.reason,
+    });
     return;
   }
   observe.watchMessage(receiver.name, outcome.status === "delivered" ? "delivered" : "dropped");
   const isRepeated =
-    outcome.status === "delivered" && receiver.target.kind === "alertmanager" && body.type === "watch.firing";
+    outcome.status === "delivered" &&
+    receiver.target.kind === "alertmanager" &&
+    body.type === "watch.firing";
   await db.transaction(async (tx) => {
     if (isRepeated)
       await releaseMessage(tx, message, {
@@ -92,7 +107,9 @@ const deliver = async (
       });
     else if (!(await deleteMessage(tx, message))) return;
     if (body.type === "watch.resolved") await deleteRepeated(tx, message);
-    if (outcome.status === "failed") await addWatchEvent(tx, { ...event, kind: "dropped", detail: outcome.reason });
-    else if (message.deliveredAt === null) await addWatchEvent(tx, { ...event, kind: "delivered", detail: body.type });
+    if (outcome.status === "failed")
+      await addWatchEvent(tx, { ...event, kind: "dropped", detail: outcome.reason });
+    else if (message.deliveredAt === null)
+      await addWatchEvent(tx, { ...event, kind: "delivered", detail: body.type });
   });
 };

@@ -41,7 +41,9 @@ export interface WatchDecision {
 
 /** Returns the outage of core that explains what is counted at a time: it lasts, or hosts may still be on their way back. */
 export const outageAt = (now: Date, outages: readonly Outage[]): Outage | undefined =>
-  outages.find(({ beganAt, countedFrom }) => beganAt <= now && (countedFrom === null || now < countedFrom));
+  outages.find(
+    ({ beganAt, countedFrom }) => beganAt <= now && (countedFrom === null || now < countedFrom),
+  );
 
 /** The status of a watch that was never evaluated. */
 export const unevaluated = (now: Date) =>
@@ -67,10 +69,12 @@ export const evaluateWatch = (
   { moreThan, forSeconds, ...status }: WatchStatus & Pick<WatchRow, "moreThan" | "forSeconds">,
   { now, count, outages }: WatchCount,
 ): WatchDecision => {
-  if (outageAt(now, outages) !== undefined) return { change: { evaluatedAt: now }, event: null, message: null };
+  if (outageAt(now, outages) !== undefined)
+    return { change: { evaluatedAt: now }, event: null, message: null };
   const isContrary = count > moreThan !== status.isFiring;
   const contrarySince = isContrary ? earlierOf(status.contrarySince ?? now, now) : null;
-  const contraryMs = isContrary && status.contrarySince ? status.contraryMs + countedMs(status, now, outages) : 0;
+  const contraryMs =
+    isContrary && status.contrarySince ? status.contraryMs + countedMs(status, now, outages) : 0;
   const isChanging = isContrary && contraryMs >= forSeconds * 1000;
   const isFiring = status.isFiring !== isChanging;
   const change = {
@@ -78,14 +82,20 @@ export const evaluateWatch = (
     count,
     evaluatedAt: now,
     ...(isChanging
-      ? { changedAt: now, firingSince: isFiring ? contrarySince : null, contrarySince: null, contraryMs: 0 }
+      ? {
+          changedAt: now,
+          firingSince: isFiring ? contrarySince : null,
+          contrarySince: null,
+          contraryMs: 0,
+        }
       : { contrarySince, contraryMs }),
   };
   const event = isChanging ? (isFiring ? "firing" : "resolved") : null;
   const isAnnounced = status.announcedCount !== null;
   if (isFiring && !isAnnounced && !isSilenced(status, now))
     return { change: { ...change, announcedCount: count }, event, message: "firing" };
-  if (!isFiring && isAnnounced) return { change: { ...change, announcedCount: null }, event, message: "resolved" };
+  if (!isFiring && isAnnounced)
+    return { change: { ...change, announcedCount: null }, event, message: "resolved" };
   return { change, event, message: null };
 };
 

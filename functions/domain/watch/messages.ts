@@ -61,6 +61,9 @@ const linkTo = ({ config, watches }: MessageCore, query: string, at: Date): stri
 
 const hasHistory = (config: Core["config"], filter: FleetFilter, at: Date): boolean => {
   const { staleAfterSeconds, forwardingSeconds } = fleetThresholds(config);
-  const thresholds = { stale_after_seconds: staleAfterSeconds, forwarding_seconds: forwardingSeconds };
+  const thresholds = {
+    stale_after_seconds: staleAfterSeconds,
+    forwarding_seconds: forwardingSeconds,
+  };
   return withoutHistory({ filter }, { at: at.getTime(), thresholds }) === undefined;
 };

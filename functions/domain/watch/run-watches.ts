@@ -46,7 +46,10 @@ const sharedShareMin = 0.9;
  * Evaluates the watches that are due, and returns how many. Several cores may run it: under the lock of its row, a watch is evaluated by one. One
  * that cannot be evaluated says so, and does not stop the others: an error is thrown after the last one.
  */
-export const evaluateWatches = async (core: WatchJobCore, signal?: AbortSignal): Promise<number> => {
+export const evaluateWatches = async (
+  core: WatchJobCore,
+  signal?: AbortSignal,
+): Promise<number> => {
   const now = new Date(core.clock.now());
   const due = await findDueWatches(core.db, dueAt(now));
   if (due.length === 0) return 0;
@@ -55,7 +58,9 @@ export const evaluateWatches = async (core: WatchJobCore, signal?: AbortSignal):
   const errors: unknown[] = [];
   for (const row of due) {
     if (signal?.aborted) break;
-    const isEvaluated = await evaluate(core, row, rules).catch((error: unknown) => void errors.push(error));
+    const isEvaluated = await evaluate(core, row, rules).catch(
+      (error: unknown) => void errors.push(error),
+    );
     if (isEvaluated) evaluated += 1;
   }
   if (errors.length > 0) throw errors[0];
@@ -70,13 +75,23 @@ const isDue = ({ evaluatedAt }: WatchRow, now: Date): boolean => {
 };
 
 /** Evaluates a watch as it was read, and stores the result unless it has changed since. */
-const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules): Promise<boolean> => {
+const evaluate = async (
+  core: WatchJobCore,
+  found: WatchRow,
+  rules: FleetRules,
+): Promise<boolean> => {
   const { now, outages } = rules;
   const { filter, faults } = parseQuery(found.filter, now);
   const fault = faults[0]?.message ?? null;
-  const counted: WatchCount = { now, outages, count: fault === null ? await count(core, rules, [filter]) : 0 };
+  const counted: WatchCount = {
+    now,
+    outages,
+    count: fault === null ? await count(core, rules, [filter]) : 0,
+  };
   const isFiring = fault === null && evaluateWatch(found, counted).message === "firing";
-  const cause = isFiring ? await findCause(core, rules, { filter, row: found, count: counted.count }) : noCause;
+  const cause = isFiring
+    ? await findCause(core, rules, { filter, row: found, count: counted.count })
+    : noCause;
   return core.db.transaction(async (tx) => {
     const row = await lockWatch(tx, found.id);
     if (row === undefined || row.revision !== found.revision || !isDue(row, now)) return false;
@@ -97,17 +112,32 @@ const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules):
     const { id, ...columns } = next;
     await updateWatch(tx, id, columns);
     if (event !== null)
-      await addWatchEvent(tx, { watchId: id, at: now, kind: event, count: counted.count, detail: detailOf(next) });
+      await addWatchEvent(tx, {
+        watchId: id,
+        at: now,
+        kind: event,
+        count: counted.count,
+        detail: detailOf(next),
+      });
     // What ends is described as it was.
     if (message === "resolved")
-      await addMessages(tx, core, { ...row, count: counted.count }, { type: "watch.resolved", at: now });
-    if (message === "firing" && !isExplained) await addMessages(tx, core, next, { type: "watch.firing", at: now });
+      await addMessages(
+        tx,
+        core,
+        { ...row, count: counted.count },
+        { type: "watch.resolved", at: now },
+      );
+    if (message === "firing" && !isExplained)
+      await addMessages(tx, core, next, { type: "watch.firing", at: now });
     return true;
   });
 };
 
-const count = ({ reports, fleetColumns }: WatchJobCore, rules: FleetRules, filters: readonly FleetFilter[]) =>
-  countHosts(reports, rules, filters, fleetColumns);
+const count = (
+  { reports, fleetColumns }: WatchJobCore,
+  rules: FleetRules,
+  filters: readonly FleetFilter[],
+) => countHosts(reports, rules, filters, fleetColumns);
 
 type Cause = Pick<WatchRow, "commonFactor" | "explainedBy">;
 const noCause: Cause = { commonFactor: null, explainedBy: null };
@@ -121,14 +151,17 @@ const findCause = async (
   const counts = await countFactors(core.reports, rules, filter, core.fleetColumns);
   const factor = rankFactors(counts.counts, counts).find(
     (each) =>
-      each.expectedByChance < chanceMax && each.selected >= commonShareMin * counts.selected && !isNamed(filter, each),
+      each.expectedByChance < chanceMax &&
+      each.selected >= commonShareMin * counts.selected &&
+      !isNamed(filter, each),
   );
   if (factor === undefined) return noCause;
   const { kind, value, selected, all } = factor;
   const commonFactor: CommonFactor = { kind, value, selected, others: all - selected };
   for (const other of await findAnnouncedWatches(core.db, row.id)) {
     const told = other.commonFactor;
-    if (told?.kind !== kind || told.value !== value || (other.announcedCount ?? 0) < hosts) continue;
+    if (told?.kind !== kind || told.value !== value || (other.announcedCount ?? 0) < hosts)
+      continue;
     if (!row.receivers.every((receiver) => other.receivers.includes(receiver))) continue;
     const shared = await count(core, rules, [filter, parseQuery(other.filter, rules.now).filter]);
     if (shared >= sharedShareMin * hosts) return { commonFactor, explainedBy: other.id };
@@ -137,20 +170,34 @@ const findCause = async (
 };
 
 /** Whether a filter itself asks for a value: that all its hosts have it explains nothing. */
-const isNamed = (filter: FleetFilter, { kind, value }: Pick<CommonFactor, "kind" | "value">): boolean => {
+const isNamed = (
+  filter: FleetFilter,
+  { kind, value }: Pick<CommonFactor, "kind" | "value">,
+): boolean => {
   const { runningConfig, desiredConfig, ...others } = filter;
   const named = { ...others, running_config: runningConfig, desired_config: desiredConfig }[kind];
   return (
-    named?.some((each: string) => value === each || (kind.endsWith("config") && value.startsWith(each.slice(0, 16)))) ??
-    false
+    named?.some(
+      (each: string) =>
+        value === each || (kind.endsWith("config") && value.startsWith(each.slice(0, 16))),
+    ) ?? false
   );
 };
 
-const detailOf = ({ isFiring, silencedUntil, evaluatedAt, explainedBy, commonFactor }: WatchRow): string | null => {
+const detailOf = ({
+  isFiring,
+  silencedUntil,
+  evaluatedAt,
+  explainedBy,
+  commonFactor,
+}: WatchRow): string | null => {
   if (!isFiring) return null;
   const parts = [
     commonFactor && `${commonFactor.selected} have ${commonFactor.kind} ${commonFactor.value}`,
-    silencedUntil && evaluatedAt && evaluatedAt < silencedUntil && `silenced until ${silencedUntil.toISOString()}`,
+    silencedUntil &&
+      evaluatedAt &&
+      evaluatedAt < silencedUntil &&
+      `silenced until ${silencedUntil.toISOString()}`,
     explainedBy && `said by the message of ${explainedBy}`,
   ];
   return parts.filter(Boolean).join("; ") || null;
@@ -160,7 +207,12 @@ const detailOf = ({ isFiring, silencedUntil, evaluatedAt, explainedBy, commonFac
  * Gives up messages that are too old, and deletes events that are older than the history of the fleet, except while a jump of the clock holds
  * retention back. Returns how many messages it gave up.
  */
-export const expireWatches = async ({ db, clock, config, observe }: WatchJobCore): Promise<number> => {
+export const expireWatches = async ({
+  db,
+  clock,
+  config,
+  observe,
+}: WatchJobCore): Promise<number> => {
   if ((await findRetentionPause(db)) !== null) return 0;
   const now = new Date(clock.now());
   await deleteWatchEvents(db, new Date(now.getTime() - config.stateRetentionDays * dayMs));

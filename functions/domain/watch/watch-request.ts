@@ -31,7 +31,10 @@ export const watchRequest = async (
   return {
     url: `${url}/api/v2/alerts`,
     allowPrivate,
-    headers: { ...common, ...(token === null ? {} : { authorization: `Bearer ${token.reveal()}` }) },
+    headers: {
+      ...common,
+      ...(token === null ? {} : { authorization: `Bearer ${token.reveal()}` }),
+    },
     body: JSON.stringify([alertOf(message, target.labels, now)]),
   };
 };
@@ -71,7 +74,9 @@ const alertOf = (
     },
     annotations: {
       summary: `${hosts} ${watch.filter || "(every host)"}, more than ${watch.more_than}`,
-      ...(factor === null ? {} : { common_factor: `${factor.kind} ${factor.value}: ${factor.selected} of them` }),
+      ...(factor === null
+        ? {}
+        : { common_factor: `${factor.kind} ${factor.value}: ${factor.selected} of them` }),
     },
     startsAt: since ?? timestamp,
     endsAt,

@@ -1,5 +1,10 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
-import { type SilenceBody, type WatchBody, type WatchChangeBody, watchesMax } from "../../../proto/watch/watch.ts";
+import {
+  type SilenceBody,
+  type WatchBody,
+  type WatchChangeBody,
+  watchesMax,
+} from "../../../proto/watch/watch.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database/database.ts";
@@ -52,7 +57,13 @@ export const createWatch = async (
       silenceReason: null,
     };
     if (!(await insertWatch(tx, row))) throw new Problem("watch_name_taken");
-    await audit(tx, core, { operator, origin, action: "watch.create", id: row.id, details: { ...body } });
+    await audit(tx, core, {
+      operator,
+      origin,
+      action: "watch.create",
+      id: row.id,
+      details: { ...body },
+    });
     return { ...row, waitingMessages: 0 };
   });
 };
@@ -71,21 +82,33 @@ export const changeWatch = async (
   return core.db.transaction(async (tx) => {
     const row = await requireLocked(tx, id);
     if (row.revision !== revision)
-      throw new Problem("conflict", { detail: `The watch has changed since: it has revision ${row.revision}` });
+      throw new Problem("conflict", {
+        detail: `The watch has changed since: it has revision ${row.revision}`,
+      });
     if (await isWatchNamed(tx, body.name, id)) throw new Problem("watch_name_taken");
     const now = new Date(core.clock.now());
     if (row.announcedCount !== null)
       await addMessages(tx, core, row, { type: "watch.resolved", at: now, reason: "changed" });
     await updateWatch(tx, id, { ...definition, revision: revision + 1, ...unevaluated(now) });
     if (row.isFiring)
-      await addWatchEvent(tx, { watchId: id, at: now, kind: "resolved", detail: "the watch was changed" });
+      await addWatchEvent(tx, {
+        watchId: id,
+        at: now,
+        kind: "resolved",
+        detail: "the watch was changed",
+      });
     await audit(tx, core, { operator, origin, action: "watch.change", id, details: { ...body } });
     return requireFound(tx, id, now);
   });
 };
 
 /** Deletes a watch. Receivers that were told that it fires are told that it has ended. Throws 404 `not_found`. */
-export const removeWatch = async (core: WatchCore, operator: Operator, id: string, origin: Origin): Promise<void> =>
+export const removeWatch = async (
+  core: WatchCore,
+  operator: Operator,
+  id: string,
+  origin: Origin,
+): Promise<void> =>
   core.db.transaction(async (tx) => {
     const row = await requireLocked(tx, id);
     const now = new Date(core.clock.now());
@@ -115,13 +138,19 @@ export const silenceWatch = async (
     await requireLocked(tx, id);
     const now = new Date(core.clock.now());
     const until = seconds === 0 ? null : new Date(now.getTime() + seconds * 1000);
-    const silence = { silencedUntil: until, silencedBy: until && operator.email, silenceReason: until && reason };
+    const silence = {
+      silencedUntil: until,
+      silencedBy: until && operator.email,
+      silenceReason: until && reason,
+    };
     await updateWatch(tx, id, silence);
     await addWatchEvent(tx, {
       watchId: id,
       at: now,
       kind: until === null ? "unsilenced" : "silenced",
-      detail: [until && `until ${until.toISOString()}`, `by ${operator.email}`, reason].filter(Boolean).join(", "),
+      detail: [until && `until ${until.toISOString()}`, `by ${operator.email}`, reason]
+        .filter(Boolean)
+        .join(", "),
     });
     const details = until === null ? {} : { until: until.toISOString() };
     await audit(tx, core, { operator, origin, action: "watch.silence", id, reason, details });
@@ -139,7 +168,13 @@ export const testWatch = async (
     const row = await requireLocked(tx, id);
     if (row.receivers.length === 0) throw new Problem("watch_without_receivers");
     await addMessages(tx, core, row, { type: "watch.test", at: new Date(core.clock.now()) });
-    await audit(tx, core, { operator, origin, action: "watch.test", id, details: { receivers: row.receivers } });
+    await audit(tx, core, {
+      operator,
+      origin,
+      action: "watch.test",
+      id,
+      details: { receivers: row.receivers },
+    });
     return row.receivers;
   });
 
@@ -147,7 +182,9 @@ const definitionOf = ({ watches, clock }: WatchCore, body: WatchBody) => {
   parseFilter(body.filter, clock.now());
   const known = watches()?.receivers.map(({ name }) => name) ?? [];
   const errors = body.receivers.flatMap((name, index) =>
-    known.includes(name) ? [] : [{ path: `receivers.${index}`, message: "is no receiver of core's configuration" }],
+    known.includes(name)
+      ? []
+      : [{ path: `receivers.${index}`, message: "is no receiver of core's configuration" }],
   );
   if (errors.length > 0) throw new Problem("validation_failed", { errors });
   return {
@@ -179,5 +216,10 @@ const audit = (
     origin,
     id,
     ...entry
-  }: Pick<AuditEntry, "action" | "details" | "reason"> & { operator: Operator; origin: Origin; id: string },
-): Promise<void> => recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "watch", id } });
+  }: Pick<AuditEntry, "action" | "details" | "reason"> & {
+    operator: Operator;
+    origin: Origin;
+    id: string;
+  },
+): Promise<void> =>
+  recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "watch", id } });

@@ -10,7 +10,11 @@ import { upsertWorkload } from "../../store/operator/operators.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import { createRecordRefusal } from "../audit/record-refusals.ts";
 import { type ClaimedSubject, ruleClaims, workloadScopes } from "../operator/workload-scopes.ts";
-import { createVerifySubjectToken, IssuerUnavailable, SubjectTokenRejected } from "./verify-subject-token.ts";
+import {
+  createVerifySubjectToken,
+  IssuerUnavailable,
+  SubjectTokenRejected,
+} from "./verify-subject-token.ts";
 
 /** The parts of core that exchange tokens. */
 export type ExchangeCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
@@ -42,11 +46,19 @@ export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
   const { config, clock } = core;
   const verify = createVerifySubjectToken(config.workloadIssuers, { clock });
   const record = createRecordRefusal(core);
-  const refusals = createTokenBuckets({ burst: refusalsBurst, perSecond: refusalsPerSecond, clock });
+  const refusals = createTokenBuckets({
+    burst: refusalsBurst,
+    perSecond: refusalsPerSecond,
+    clock,
+  });
   return async (subjectToken, origin) => {
     try {
       const { issuer, subject, payload } = await verify(subjectToken);
-      const claimed = { issuer: issuer.issuer, subject, claims: ruleClaims(issuer.subjects, payload) };
+      const claimed = {
+        issuer: issuer.issuer,
+        subject,
+        claims: ruleClaims(issuer.subjects, payload),
+      };
       const scopes = workloadScopes(config.workloadIssuers, claimed);
       if (scopes === null) throw new SubjectTokenRejected("subject_not_allowed");
       return await issue(core, { ...claimed, scopes }, origin);
@@ -76,7 +88,13 @@ const issue = async (
   const iat = Math.floor(now / 1000);
   const id = await core.db.transaction(async (tx) => {
     const at = new Date(now);
-    const row = await upsertWorkload(tx, { id: uuidv7(core), issuer, subject, firstSeenAt: at, lastSeenAt: at });
+    const row = await upsertWorkload(tx, {
+      id: uuidv7(core),
+      issuer,
+      subject,
+      firstSeenAt: at,
+      lastSeenAt: at,
+    });
     await recordAudit(tx, core, {
       actor: operatorActor({ kind: "workload", userId: row.id, email: subject, scopes }),
       action: "workload.exchange",

@@ -12,7 +12,9 @@ it("reads keys that an issuer has rotated after half a minute, and then rejects 
   const verify = createVerifySubjectToken([issuer], { clock });
   const signed = () => cluster.sign({ ttlSeconds: 3600 }, clock.now());
   const before = await signed();
-  expect(await verify(before)).toMatchObject({ subject: "system:serviceaccount:fleet-collector:collector" });
+  expect(await verify(before)).toMatchObject({
+    subject: "system:serviceaccount:fleet-collector:collector",
+  });
 
   await cluster.rotate();
   await expect(verify(await signed())).rejects.toMatchObject({ reason: "signature_invalid" });

@@ -58,7 +58,8 @@ export const createVerifySubjectToken = (
   return async (token) => {
     const claimed = claimedIssuer(token);
     const { issuer, keys } = known.find((each) => each.issuer.issuer === claimed) ?? {};
-    if (issuer === undefined || keys === undefined) throw new SubjectTokenRejected("issuer_unknown");
+    if (issuer === undefined || keys === undefined)
+      throw new SubjectTokenRejected("issuer_unknown");
     try {
       const payload = await verifyIssuerToken(token, keys, { ...issuer, now: clock.now() });
       if (payload.sub === undefined) throw new SubjectTokenRejected("token_malformed");
@@ -85,7 +86,8 @@ const claimRejections: Readonly<Record<string, RejectedToken>> = {
 
 const rejectionOf = (cause: unknown): Error => {
   if (cause instanceof SubjectTokenRejected) return cause;
-  if (cause instanceof errors.JWTExpired) return new SubjectTokenRejected("token_expired", { cause });
+  if (cause instanceof errors.JWTExpired)
+    return new SubjectTokenRejected("token_expired", { cause });
   if (cause instanceof errors.JWTClaimValidationFailed)
     return new SubjectTokenRejected(claimRejections[cause.claim] ?? "token_malformed", { cause });
   if (
@@ -103,7 +105,10 @@ const rejectionOf = (cause: unknown): Error => {
 const Discovery = v.object({ issuer: v.string(), jwks_uri: v.string() });
 
 const discoverKeys = async (issuer: string, get: IssuerRequest): Promise<string> => {
-  const metadata = v.parse(Discovery, await get(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`));
+  const metadata = v.parse(
+    Discovery,
+    await get(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`),
+  );
   if (metadata.issuer !== issuer) throw new Error("discovery: another issuer");
   if (!isConfidentialUrl(metadata.jwks_uri)) throw new Error("discovery: jwks_uri is not https");
   return metadata.jwks_uri;

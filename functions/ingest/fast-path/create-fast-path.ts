@@ -22,7 +22,10 @@ const idleBuffersBytesMax = 16 * 1024 * 1024;
  * commit; here a chunk's messages are read, and acks written, together, and plain frames are checked without objects in between
  * (`readFrame`). `createIngest` works without it: the tests of ingest run both ways.
  */
-export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPath): UniversalHandler => {
+export const createFastPath = (
+  plain: UniversalHandler,
+  shared: SharedWithFastPath,
+): UniversalHandler => {
   const buffers = createBufferPool(idleBuffersBytesMax);
 
   /** Decompresses and decodes messages, each in its turn; a frame's buffer is released once it is committed. */
@@ -43,7 +46,8 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
     };
     const decode = (data: Bytes): ForwardMessage => {
       const frame = readFrame(data, { identity: caller.identity, limits, receivedAt: clock.now() });
-      if (frame !== undefined) return { case: "frame", value: { ...frame, release: () => buffers.release(data) } };
+      if (frame !== undefined)
+        return { case: "frame", value: { ...frame, release: () => buffers.release(data) } };
       const decoded = shared.decode(data, caller);
       // Objects of the generated code refer to the buffer as well, and nobody knows until when; a block that is stored as it came has none.
       if (decoded.case !== "frame" || decoded.value.release === undefined) return decoded;
@@ -70,16 +74,21 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
           yield [decoding(compressed ? await decompress(data) : data, compressed)];
       else yield messages.map(({ data }) => decoding(data, false));
     }
-    if (reader.incompleteBytes() > 0) throw new ConnectError("the stream ends inside a message", Code.InvalidArgument);
+    if (reader.incompleteBytes() > 0)
+      throw new ConnectError("the stream ends inside a message", Code.InvalidArgument);
   }
 
-  async function* respond(request: UniversalServerRequest, trailer: Headers): AsyncGenerator<Bytes> {
+  async function* respond(
+    request: UniversalServerRequest,
+    trailer: Headers,
+  ): AsyncGenerator<Bytes> {
     try {
       const values = request.contextValues ?? createContextValues();
       const caller = await shared.admit(values.get(callerCertificateKey));
       const requests = readMessages(request, caller);
       const bodies = values.get(directBodiesKey);
-      const send = (answer: ForwardAnswer) => bodies?.send(frameGrpcMessages([encodeAnswer(answer)])) ?? false;
+      const send = (answer: ForwardAnswer) =>
+        bodies?.send(frameGrpcMessages([encodeAnswer(answer)])) ?? false;
       for await (const group of shared.run(requests, caller, request.signal, send))
         yield frameGrpcMessages(group.map(encodeAnswer));
       setTrailerStatus(trailer, undefined);
@@ -93,7 +102,10 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
     const trailer = new Headers();
     return {
       status: 200,
-      header: new Headers({ "content-type": "application/grpc+proto", "grpc-accept-encoding": "gzip,identity" }),
+      header: new Headers({
+        "content-type": "application/grpc+proto",
+        "grpc-accept-encoding": "gzip,identity",
+      }),
       // The adapter sends the header with the first bytes, or with the error that comes instead.
       body: respond(request, trailer),
       trailer,

@@ -2,7 +2,10 @@ import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/p
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ForwardRequestSchema, type FrameSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import {
+  ForwardRequestSchema,
+  type FrameSchema,
+} from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import {
   describeFrame,
   sentIdentity as identity,
@@ -17,14 +20,19 @@ const receivedAt = Date.UTC(2026, 10, 21, 1, 2, 3, 456);
 
 type FrameInit = MessageInitShape<typeof FrameSchema>;
 const encode = (frame: FrameInit): Uint8Array =>
-  toBinary(ForwardRequestSchema, create(ForwardRequestSchema, { message: { case: "frame", value: frame } }));
+  toBinary(
+    ForwardRequestSchema,
+    create(ForwardRequestSchema, { message: { case: "frame", value: frame } }),
+  );
 const read = (message: Uint8Array) => readFrame(message, { identity, limits, receivedAt });
 
 /** Decodes a message by the plain path; undefined when it rejects it. */
 const readPlain = (message: Uint8Array): ExaminedFrame | undefined => {
   try {
     const request = fromBinary(ForwardRequestSchema, message).message;
-    return request.case === "frame" ? examineFrame(request.value, identity, limits, receivedAt) : undefined;
+    return request.case === "frame"
+      ? examineFrame(request.value, identity, limits, receivedAt)
+      : undefined;
   } catch {
     return undefined;
   }
@@ -59,26 +67,52 @@ describe("readFrame", () => {
   it("reads tampered frames as the plain path does, or leaves them to it, and never throws", () => {
     const tampering = fc.record({
       at: fc.nat(),
-      byte: fc.constantFrom(0, 0x08, 0x0a, 0x12, 0x1a, 0x22, 0x2a, 0x32, 0x3b, 0x3c, 0x7f, 0x80, 0xff),
+      byte: fc.constantFrom(
+        0,
+        0x08,
+        0x0a,
+        0x12,
+        0x1a,
+        0x22,
+        0x2a,
+        0x32,
+        0x3b,
+        0x3c,
+        0x7f,
+        0x80,
+        0xff,
+      ),
       how: fc.constantFrom("replace", "insert", "remove", "cut"),
     });
     fc.assert(
-      fc.property(sentFrames.map(encode), fc.array(tampering, { minLength: 1, maxLength: 3 }), (message, faults) => {
-        const bytes = [...message];
-        for (const { at, byte, how } of faults) {
-          const offset = at % (bytes.length + 1);
-          if (how === "cut") bytes.length = offset;
-          else bytes.splice(offset, how === "insert" ? 0 : 1, ...(how === "remove" ? [] : [byte]));
-        }
-        expectAgreement(Uint8Array.from(bytes));
-      }),
+      fc.property(
+        sentFrames.map(encode),
+        fc.array(tampering, { minLength: 1, maxLength: 3 }),
+        (message, faults) => {
+          const bytes = [...message];
+          for (const { at, byte, how } of faults) {
+            const offset = at % (bytes.length + 1);
+            if (how === "cut") bytes.length = offset;
+            else
+              bytes.splice(offset, how === "insert" ? 0 : 1, ...(how === "remove" ? [] : [byte]));
+          }
+          expectAgreement(Uint8Array.from(bytes));
+        },
+      ),
       { numRuns: runs, seed: 2 },
     );
   });
 
   it("leaves to the plain path what no protobuf library writes, wherever it occurs", () => {
-    const raw = (write: (writer: BinaryWriter) => void, previous: (writer: BinaryWriter) => void = () => undefined) => {
-      const one = new BinaryWriter().uint32(8).uint32(7).tag(2, WireType.LengthDelimited).string("log_line");
+    const raw = (
+      write: (writer: BinaryWriter) => void,
+      previous: (writer: BinaryWriter) => void = () => undefined,
+    ) => {
+      const one = new BinaryWriter()
+        .uint32(8)
+        .uint32(7)
+        .tag(2, WireType.LengthDelimited)
+        .string("log_line");
       write(one);
       const sent = new BinaryWriter().tag(1, WireType.LengthDelimited).string(identity);
       sent.tag(2, WireType.LengthDelimited).bytes(queueId);
@@ -86,7 +120,8 @@ describe("readFrame", () => {
       sent.tag(4, WireType.LengthDelimited).bytes(one.finish());
       return new BinaryWriter().tag(2, WireType.LengthDelimited).bytes(sent.finish()).finish();
     };
-    const payload = (writer: BinaryWriter) => writer.tag(6, WireType.LengthDelimited).bytes(Uint8Array.of(1));
+    const payload = (writer: BinaryWriter) =>
+      writer.tag(6, WireType.LengthDelimited).bytes(Uint8Array.of(1));
     expect(read(raw(payload))).toBeDefined();
     const unusual: ((writer: BinaryWriter) => void)[] = [
       (writer) => payload(payload(writer)),
@@ -105,7 +140,8 @@ describe("readFrame", () => {
       (writer) => writer.tag(3, WireType.LengthDelimited).bytes(Uint8Array.of(8, 1, 8, 2)),
       (writer) => writer.tag(3, WireType.LengthDelimited).bytes(Uint8Array.of(10, 1, 0)),
       (writer) => writer.tag(3, WireType.LengthDelimited).bytes(Uint8Array.of(8, 0x80)),
-      (writer) => writer.tag(5, WireType.LengthDelimited).bytes(Uint8Array.of(18, 1, 65, 10, 1, 65)),
+      (writer) =>
+        writer.tag(5, WireType.LengthDelimited).bytes(Uint8Array.of(18, 1, 65, 10, 1, 65)),
       (writer) => writer.tag(5, WireType.LengthDelimited).bytes(Uint8Array.of(26, 1, 65)),
       (writer) => writer.tag(4, WireType.LengthDelimited).bytes(Uint8Array.of(0xff)),
     ];
@@ -118,12 +154,18 @@ describe("readFrame", () => {
   });
 
   it("G1: leaves a frame of too many envelopes or attributes to the plain path", () => {
-    const attributes = Object.fromEntries(Array.from({ length: 999 }, (_, index) => [`n${index}`, ""]));
+    const attributes = Object.fromEntries(
+      Array.from({ length: 999 }, (_, index) => [`n${index}`, ""]),
+    );
     const of = (count: number, more: object) =>
       encode({
         hostId: identity,
         queueId,
-        envelopes: Array.from({ length: count }, (_, at) => ({ sequence: BigInt(at + 1), kind: "k", ...more })),
+        envelopes: Array.from({ length: count }, (_, at) => ({
+          sequence: BigInt(at + 1),
+          kind: "k",
+          ...more,
+        })),
       });
     expect(read(of(100, { attributes }))).toBeDefined();
     expect(read(of(101, { attributes }))).toBeUndefined();

@@ -5,7 +5,14 @@
  */
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { WireType } from "@bufbuild/protobuf/wire";
-import { decodeText, ProtobufError, readLength, readTag, readWire, wireTag } from "../../../proto/wire.ts";
+import {
+  decodeText,
+  ProtobufError,
+  readLength,
+  readTag,
+  readWire,
+  wireTag,
+} from "../../../proto/wire.ts";
 import { type ExaminedFrame, type FrameLimits, queueIdBytes } from "../examine-frame.ts";
 import { frameOf, scanEnvelopes } from "../scan-envelopes.ts";
 
@@ -24,7 +31,10 @@ const frameQueueId = wireTag(2, WireType.LengthDelimited);
 const framePreviousSequence = wireTag(3, WireType.Varint);
 
 /** Reads a frame; returns undefined when it is not plain. Its envelopes are a view of `message`. */
-export const readFrame = (message: Uint8Array, reading: FrameReading): ExaminedFrame | undefined => {
+export const readFrame = (
+  message: Uint8Array,
+  reading: FrameReading,
+): ExaminedFrame | undefined => {
   if (message[0] !== requestFrame) return undefined;
   try {
     return readWire(message, (reader) => readPlainFrame(message, reader, reading));
@@ -42,7 +52,8 @@ const readPlainFrame = (
   const end = message.length;
   readTag(reader, end);
   if (readLength(reader, end) !== end) return undefined;
-  if (identity.length > limits.hostIdBytesMax || readTag(reader, end) !== frameHostId) return undefined;
+  if (identity.length > limits.hostIdBytesMax || readTag(reader, end) !== frameHostId)
+    return undefined;
   if (decodeText(readBytes(message, reader)) !== identity) return undefined;
   if (readTag(reader, end) !== frameQueueId) return undefined;
   const queueId = Uint8Array.from(readBytes(message, reader));

@@ -24,8 +24,13 @@ describe.skipIf(!canStart)("a stream whose leader lacks what was acknowledged", 
   /** Stores frames of two lines each, and returns the sequences of their messages in the stream. */
   const store = async (queue: Buffer, frames: number): Promise<number[]> => {
     const client = connectForeign(test, await test.client({}));
-    const sent = Array.from({ length: frames }, (_, index) => ({ frame: frame(queue, 2 * index + 1, 2 * index + 2) }));
-    const { error } = await forwardAll(client, [openSession(queue, { session_id: newQueue() }), ...sent]);
+    const sent = Array.from({ length: frames }, (_, index) => ({
+      frame: frame(queue, 2 * index + 1, 2 * index + 2),
+    }));
+    const { error } = await forwardAll(client, [
+      openSession(queue, { session_id: newQueue() }),
+      ...sent,
+    ]);
     client.close();
     expect(error).toBeUndefined();
     const { state } = await nats.manager.streams.info(stream);
@@ -49,7 +54,8 @@ describe.skipIf(!canStart)("a stream whose leader lacks what was acknowledged", 
     const cut = newQueue();
     await nats.manager.streams.deleteMessage(stream, (await store(cut, 2)).at(-1) ?? 0);
     // As a replica that skipped them, and that leads from now on.
-    for (const at of [1, 2, 4, 5]) await nats.manager.streams.deleteMessage(stream, sequences[at] ?? 0);
+    for (const at of [1, 2, 4, 5])
+      await nats.manager.streams.deleteMessage(stream, sequences[at] ?? 0);
     await stepDown();
     await expect
       .poll(() => eventsOf(queue), { timeout: 20_000 })

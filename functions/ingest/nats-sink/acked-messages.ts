@@ -67,7 +67,9 @@ export const createAckedMessages = (
     const next = await streams.getMessage(stream, query);
     return Number(next?.header.get("Nats-Expected-Last-Subject-Sequence") || 0) >= seq;
   };
-  const compare = async (message: AckedMessage): Promise<(StreamDifference & { seq: number }) | undefined> => {
+  const compare = async (
+    message: AckedMessage,
+  ): Promise<(StreamDifference & { seq: number }) | undefined> => {
     const { seq, first } = message;
     const found: StoredMsg | null = await streams.getMessage(stream, { seq });
     const fact = (name: string): string => found?.header.get(name) ?? "";
@@ -76,7 +78,10 @@ export const createAckedMessages = (
     if (found !== null && isAcked(found, message)) return undefined;
     const lost = first !== "" && (await isFollowed(message)) ? message : undefined;
     if (foundFirst === "") return { seq, lost, instead: undefined };
-    const queue = { hostId: decodeURI(fact("Svc-Host")), queueId: Uint8Array.fromHex(fact("Svc-Queue")) };
+    const queue = {
+      hostId: decodeURI(fact("Svc-Host")),
+      queueId: Uint8Array.fromHex(fact("Svc-Queue")),
+    };
     return { seq, lost, instead: { queue, first: foundFirst, last: foundLast } };
   };
 
@@ -108,7 +113,9 @@ export const createAckedMessages = (
       }
       const from = Math.max(state.first_seq, mayDiffer ? 0 : (compared.get(leads) ?? 0) + 1);
       const through = newest;
-      const left = [...kept.values()].filter(({ seq }) => seq >= from && seq <= through).sort((a, b) => a.seq - b.seq);
+      const left = [...kept.values()]
+        .filter(({ seq }) => seq >= from && seq <= through)
+        .sort((a, b) => a.seq - b.seq);
       const differing: (StreamDifference & { seq: number })[] = [];
       while (left.length > 0) {
         const found = await Promise.all(left.splice(0, requestsMax).map(compare));
@@ -129,7 +136,10 @@ export const rangesOf = (
   messages: readonly Pick<AckedMessage, "first" | "last">[],
 ): { from: bigint; through: bigint }[] => {
   const ranges: { from: bigint; through: bigint }[] = [];
-  const sorted = messages.map(({ first, last }) => ({ from: BigInt(first), through: BigInt(last) }));
+  const sorted = messages.map(({ first, last }) => ({
+    from: BigInt(first),
+    through: BigInt(last),
+  }));
   for (const range of sorted.sort((a, b) => (a.from < b.from ? -1 : 1))) {
     const before = ranges.at(-1);
     if (before !== undefined && range.from <= before.through + 1n) {

@@ -31,9 +31,14 @@ const connectionTo = (version: string, monitored?: readonly Monitored[]) =>
   }) as unknown as Pick<NatsConnection, "info" | "requestMany">;
 
 const undeclared: DurabilitySettings = { replicas: 1, durability: null };
-const faultsOf = async (connection: ReturnType<typeof connectionTo>, settings: DurabilitySettings) => {
+const faultsOf = async (
+  connection: ReturnType<typeof connectionTo>,
+  settings: DurabilitySettings,
+) => {
   const error = await checkServers(connection, settings).catch((cause: unknown) => cause);
-  return error instanceof ConfigError ? error.faults.map(({ variable, message }) => `${variable}: ${message}`) : error;
+  return error instanceof ConfigError
+    ? error.faults.map(({ variable, message }) => `${variable}: ${message}`)
+    : error;
 };
 
 const canStart = await canStartNats();
@@ -67,7 +72,9 @@ describe("the servers", () => {
       ),
     ]);
     expect(await faultsOf(unread, undeclared)).toEqual([
-      expect.stringMatching(/^SVC_NATS_DURABILITY: one replica loses .* set SVC_NATS_DURABILITY=synced/),
+      expect.stringMatching(
+        /^SVC_NATS_DURABILITY: one replica loses .* set SVC_NATS_DURABILITY=synced/,
+      ),
     ]);
     expect(await faultsOf(connectionTo("2.9.25"), undeclared)).toEqual([
       expect.stringContaining(
@@ -82,16 +89,21 @@ describe("the servers", () => {
 
   it("K10: a declaration that they sync is refused where a server is seen not to, and trusted with a warning where none is seen", async () => {
     const synced: DurabilitySettings = { replicas: 3, durability: "synced" };
-    const second = (server: Monitored) => connectionTo("2.15.1", [{ syncs: true }, { name: "n1", ...server }]);
+    const second = (server: Monitored) =>
+      connectionTo("2.15.1", [{ syncs: true }, { name: "n1", ...server }]);
     expect(await faultsOf(second({ syncs: true }), synced)).toEqual([]);
     expect(await faultsOf(second({ hasJetStream: false }), synced)).toEqual([]);
     expect(await faultsOf(second({ syncs: false }), synced)).toEqual([
       expect.stringContaining("these servers acknowledge before they sync: n1. Set"),
     ]);
     expect(await faultsOf(second({ syncs: true, ver: "2.10.22" }), synced)).toEqual([
-      expect.stringContaining("n1 is nats-server 2.10.22, which cannot sync each write of a replica: 2.10.23"),
+      expect.stringContaining(
+        "n1 is nats-server 2.10.22, which cannot sync each write of a replica: 2.10.23",
+      ),
     ]);
-    expect(await checkServers(connectionTo("2.15.1"), synced)).toEqual([expect.stringContaining("taken on trust")]);
+    expect(await checkServers(connectionTo("2.15.1"), synced)).toEqual([
+      expect.stringContaining("taken on trust"),
+    ]);
     for (const durability of ["replicated", null] as const)
       expect(await checkServers(second({ syncs: false }), { replicas: 3, durability })).toEqual([]);
   });
@@ -101,7 +113,8 @@ describe("the servers", () => {
     const connection = { ...connectionTo("2.15.1", [{ syncs: true }]) };
     const inspect = createServerInspection({ connection, settings: undeclared, log });
     await inspect(0);
-    const become = (monitored?: readonly Monitored[]) => Object.assign(connection, connectionTo("2.12.8", monitored));
+    const become = (monitored?: readonly Monitored[]) =>
+      Object.assign(connection, connectionTo("2.12.8", monitored));
     become();
     for (const round of [60, 120]) await inspect(round);
     expect(log.lines).toHaveLength(1);
@@ -116,18 +129,27 @@ describe("the servers", () => {
       "SVC_NATS_URLS: the server n0 is nats-server 2.9.9; update it: 2.9.10 is the oldest supported",
     ]);
     expect(await checkServers(connectionTo("2.9.10"), settings)).toEqual([
-      expect.stringContaining("update it to 2.14.0 or later. It compares expected sequences wrongly"),
+      expect.stringContaining(
+        "update it to 2.14.0 or later. It compares expected sequences wrongly",
+      ),
     ]);
-    expect(await checkServers(connectionTo("2.10.22"), settings)).toEqual([expect.stringContaining("to 2.10.23")]);
+    expect(await checkServers(connectionTo("2.10.22"), settings)).toEqual([
+      expect.stringContaining("to 2.10.23"),
+    ]);
     for (const version of ["2.9.21", "2.10.19", "2.10.23", "2.12.8"]) {
       expect(await checkServers(connectionTo(version), settings)).toEqual([
         expect.stringContaining("whose replicas stay the same when a disk is full"),
       ]);
-      expect(await checkServers(connectionTo(version), { replicas: 1, durability: "replicated" })).toHaveLength(1);
+      expect(
+        await checkServers(connectionTo(version), { replicas: 1, durability: "replicated" }),
+      ).toHaveLength(1);
     }
     expect(await checkServers(connectionTo("2.14.0"), settings)).toEqual([]);
-    expect(await checkServers(connectionTo("2.15.1-RC.1", [{}, { name: "n1", ver: "2.9.10" }]), settings)).toEqual([
-      expect.stringContaining("the server n1 is nats-server 2.9.10"),
-    ]);
+    expect(
+      await checkServers(
+        connectionTo("2.15.1-RC.1", [{}, { name: "n1", ver: "2.9.10" }]),
+        settings,
+      ),
+    ).toEqual([expect.stringContaining("the server n1 is nats-server 2.9.10")]);
   });
 });

@@ -45,7 +45,9 @@ export const checkServers = async (
   const monitored = await readMonitoring(connection);
   if (connection.info === undefined) throw new Error("there is no connection to a NATS server");
   const { server_name: name, version } = connection.info;
-  const servers = monitored.some((server) => server.name === name) ? monitored : [{ name, version }, ...monitored];
+  const servers = monitored.some((server) => server.name === name)
+    ? monitored
+    : [{ name, version }, ...monitored];
   const mustSync = durability === "synced" || (durability === null && replicas === 1);
   const faults: ConfigFault[] = [];
   const warnings: string[] = [];
@@ -59,27 +61,41 @@ export const checkServers = async (
   for (const server of servers) {
     const is = `the server ${server.name} is nats-server ${server.version}`;
     if (isBefore(server.version, oldestVersion))
-      faults.push({ variable: "SVC_NATS_URLS", message: `${is}; update it: ${oldestVersion} is the oldest supported` });
+      faults.push({
+        variable: "SVC_NATS_URLS",
+        message: `${is}; update it: ${oldestVersion} is the oldest supported`,
+      });
     else if (isBefore(server.version, checkedOnceVersion))
       warnings.push(
         `${is}: update it to ${completeVersion} or later. It compares expected sequences wrongly, and replicas that were stopped, ` +
           "or whose disk was full, lack acknowledged messages or have some twice",
       );
-    else if (!isBefore(server.version, deletingVersions.from) && isBefore(server.version, deletingVersions.fixed))
-      warnings.push(`${is}: update it to ${deletingVersions.fixed} or later, which keeps streams when it is killed`);
+    else if (
+      !isBefore(server.version, deletingVersions.from) &&
+      isBefore(server.version, deletingVersions.fixed)
+    )
+      warnings.push(
+        `${is}: update it to ${deletingVersions.fixed} or later, which keeps streams when it is killed`,
+      );
     else if (replicas > 1 && isBefore(server.version, completeVersion))
       warnings.push(
         `${is}: update it to ${completeVersion} or later, whose replicas stay the same when a disk is full`,
       );
     const syncing = replicas > 1 ? syncingVersion.replicated : syncingVersion.single;
     if (mustSync && isBefore(server.version, syncing))
-      refuse(`${is}, which cannot sync each write${replicas > 1 ? " of a replica" : ""}: ${syncing} and later can`);
+      refuse(
+        `${is}, which cannot sync each write${replicas > 1 ? " of a replica" : ""}: ${syncing} and later can`,
+      );
   }
   const lazy = monitored.filter(({ syncs }) => !syncs).map(({ name }) => name);
-  if (mustSync && lazy.length > 0) refuse(`these servers acknowledge before they sync: ${lazy.toSorted().join(", ")}`);
+  if (mustSync && lazy.length > 0)
+    refuse(`these servers acknowledge before they sync: ${lazy.toSorted().join(", ")}`);
   if (mustSync && monitored.length === 0 && faults.length === 0) {
     if (durability === null) refuse(unknownSync);
-    else warnings.push("SVC_NATS_DURABILITY=synced is taken on trust: this account may not read the servers' settings");
+    else
+      warnings.push(
+        "SVC_NATS_DURABILITY=synced is taken on trust: this account may not read the servers' settings",
+      );
   }
   if (faults.length > 0) throw new ConfigError(faults);
   if (durability === "replicated" && replicas === 1)
@@ -109,7 +125,10 @@ export const createServerInspection = ({
     const { replicas, durability } = settings;
     // A server that is not seen now was seen to sync at the start.
     const isSeen = round > 0 && replicas === 1 && durability === null;
-    for (const warning of await checkServers(connection, { replicas, durability: isSeen ? "synced" : durability })) {
+    for (const warning of await checkServers(connection, {
+      replicas,
+      durability: isSeen ? "synced" : durability,
+    })) {
       if (!warned.has(warning)) log.warn({}, warning);
       warned.add(warning);
     }
@@ -122,10 +141,15 @@ const unknownSync =
   "syncs each write: if it does, set SVC_NATS_DURABILITY=synced";
 
 /** Reads the servers that answer; none where this account may not. Rejects when the connection is lost. */
-const readMonitoring = async (connection: Pick<NatsConnection, "requestMany">): Promise<ServerFacts[]> => {
+const readMonitoring = async (
+  connection: Pick<NatsConnection, "requestMany">,
+): Promise<ServerFacts[]> => {
   const servers: ServerFacts[] = [];
   try {
-    const replies = await connection.requestMany(monitoringSubject, "", { strategy: "stall", maxWait: 2_000 });
+    const replies = await connection.requestMany(monitoringSubject, "", {
+      strategy: "stall",
+      maxWait: 2_000,
+    });
     for await (const reply of replies) {
       const { server, data } = reply.json<{
         server: { name: string; ver: string };
@@ -133,10 +157,17 @@ const readMonitoring = async (connection: Pick<NatsConnection, "requestMany">): 
       }>();
       // Servers without JetStream keep no replica.
       if (data?.config && !data.disabled)
-        servers.push({ name: server.name, version: server.ver, syncs: data.config.sync_always === true });
+        servers.push({
+          name: server.name,
+          version: server.ver,
+          syncs: data.config.sync_always === true,
+        });
     }
   } catch (error) {
-    if (!(error instanceof errors.NoRespondersError) && !(error instanceof errors.PermissionViolationError))
+    if (
+      !(error instanceof errors.NoRespondersError) &&
+      !(error instanceof errors.PermissionViolationError)
+    )
       throw error;
   }
   return servers;

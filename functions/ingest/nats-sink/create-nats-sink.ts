@@ -20,8 +20,20 @@ import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-fram
 import { endQueues, noteFork, noteQueues } from "../../store/ingest/queues.ts";
 import type { CommitObserver } from "../committer.ts";
 import { inGroups } from "../in-groups.ts";
-import { ackedUnder, checkOpen, decideOpen, type LeftCursor, lossOf, type OpenedQueue } from "../open-queue.ts";
-import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
+import {
+  ackedUnder,
+  checkOpen,
+  decideOpen,
+  type LeftCursor,
+  lossOf,
+  type OpenedQueue,
+} from "../open-queue.ts";
+import {
+  forkEvent,
+  type LossObserver,
+  type QueueEventNeeds,
+  withoutStored,
+} from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
 import { createAckedMessages } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
@@ -30,8 +42,18 @@ import { createHealth } from "./health.ts";
 import { createKeyedMutex } from "./keyed-mutex.ts";
 import { createLossReports } from "./loss-reports.ts";
 import { planBlocks } from "./plan-blocks.ts";
-import { checkStreams, isStreamMissing, prepareStreams, type StreamSettings } from "./prepare-streams.ts";
-import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
+import {
+  checkStreams,
+  isStreamMissing,
+  prepareStreams,
+  type StreamSettings,
+} from "./prepare-streams.ts";
+import {
+  createPublisher,
+  type Publisher,
+  type PublishObserver,
+  StaleSequence,
+} from "./publisher.ts";
 import { createQueueStreams } from "./queue-streams.ts";
 import {
   countsOf,
@@ -84,7 +106,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       const infos = await checkStreams(manager, settings);
       const hasGoneBack = await restores.isFound(infos);
       if (hasGoneBack) {
-        log.warn({}, "a stream has gone back, as after a restore from a backup; every queue is opened anew");
+        log.warn(
+          {},
+          "a stream has gone back, as after a restore from a backup; every queue is opened anew",
+        );
         views.clear();
         for (const notify of restoreListeners) notify();
       }
@@ -94,7 +119,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       if (!isStreamMissing(error)) throw error;
       restores.noteMissing();
       // A server that has forgotten a stream after its disk was full was seen to acknowledge what it was sent.
-      const message = "a stream is missing: restore it from a backup, or restart core, which creates it empty";
+      const message =
+        "a stream is missing: restore it from a backup, or restart core, which creates it empty";
       throw new ConfigError([{ variable: "SVC_NATS_STREAM", message }]);
     }
     await inspectServers(round);
@@ -116,9 +142,17 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const counts = createStoredCounts({
     connect: needs.connectCommitter,
     clock,
-    onError: (err) => log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
+    onError: (err) =>
+      log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
   });
-  const health = createHealth({ manager, streams: names, clock, log, waiting: publisher.waiting, inspect });
+  const health = createHealth({
+    manager,
+    streams: names,
+    clock,
+    log,
+    waiting: publisher.waiting,
+    inspect,
+  });
   const views = createViews(streams);
   const stopped = new AbortController();
   const counting = counts.run(stopped.signal);
@@ -145,7 +179,11 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       blocks.map(({ chain }) => chain),
     );
     for (const block of blocks) {
-      const added = countsOf(frame, { above: view.cursor, through: block.cursor, stored: block.run.count });
+      const added = countsOf(frame, {
+        above: view.cursor,
+        through: block.cursor,
+        stored: block.run.count,
+      });
       await streams.append(view, block, added, frame.receivedAt);
       stored.rows += block.run.count;
       stored.bytes += block.run.payloadBytes;
@@ -156,7 +194,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     // All of the rest was rejected or discarded, or is stored: no block has moved the cursor.
     const totals = totalsOf(view);
     const added = countsOf(frame, { above: view.cursor, through: frame.lastSequence, stored: 0 });
-    await streams.writeState(view, { cursor: frame.lastSequence, totals: totals && addTotals(totals, added) });
+    await streams.writeState(view, {
+      cursor: frame.lastSequence,
+      totals: totals && addTotals(totals, added),
+    });
     counts.host(frame.hostId);
   };
 
@@ -179,7 +220,11 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       if (refused === undefined) await store(view, frame, stored);
       return { outcome: refused ?? ("committed" as const), cursor: view.cursor };
     });
-    observe.batch({ seconds: (clock.monotonic() - startedAt) / 1000, frames: 1, rows: stored.rows });
+    observe.batch({
+      seconds: (clock.monotonic() - startedAt) / 1000,
+      frames: 1,
+      rows: stored.rows,
+    });
     const { rows: storedRows, bytes: storedBytes } = stored;
     return { ...outcome, before: first ?? outcome.cursor, storedRows, storedBytes };
   };
@@ -190,12 +235,16 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   ): Promise<OpenedQueue> => {
     const isFenced = sessionId.length > 0;
     const queue = { hostId, queueId, cursor: 0n, sessionId: isFenced ? sessionId : undefined };
-    if (!isFenced && ackedThrough === 0n) return { ...queue, cursor: (await streams.load(queue)).cursor };
+    if (!isFenced && ackedThrough === 0n)
+      return { ...queue, cursor: (await streams.load(queue)).cursor };
     const decide = (view: QueueView) => {
       const held = view.session === "" ? null : Uint8Array.fromHex(view.session);
       const claims = { sessionId, previousSessionIds, ackedThrough, sentThrough, leftQueues };
       const decided = decideOpen({ cursor: view.cursor, sessionId: held }, claims);
-      return { ...decided, isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)) };
+      return {
+        ...decided,
+        isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)),
+      };
     };
     const reject = async (view: QueueView): Promise<never> => {
       if (isGone()) throw new Problem("queue_forked");
@@ -220,7 +269,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       // The fence may have found more than the view had.
       const { isForked, lost, cursor } = decide(view);
       if (isForked) return reject(view);
-      const recorded = lost && !isExpired ? withoutStored(lost, await findCursor(db, queue)) : undefined;
+      const recorded =
+        lost && !isExpired ? withoutStored(lost, await findCursor(db, queue)) : undefined;
       await losses.record(queue, recorded, "stream");
       const restart = restartOf(view, lost, recorded);
       if (restart) await streams.writeState(view, { cursor, ...restart });
@@ -230,16 +280,22 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
 
   /** Records what the streams have lost of a queue that its host has left, and returns its cursor. */
-  const openLeft = (queue: QueueName, storedThrough: bigint, ackedBefore: bigint): Promise<bigint> => {
+  const openLeft = (
+    queue: QueueName,
+    storedThrough: bigint,
+    ackedBefore: bigint,
+  ): Promise<bigint> => {
     views.forget(queue);
     return views.use(queue, async (view) => {
       if (lossOf(view.cursor, storedThrough, ackedBefore)) await streams.findChains(view);
       const lost = lossOf(view.cursor, storedThrough, ackedBefore);
       if (!lost) return view.cursor;
       // Of what core does not judge, the host keeps what it knows: a queue without a state may have been trimmed.
-      const mayBeTrimmed = view.stateEnd === 0 && (await streams.countStates(queue.hostId)) >= cursorsOfHostMax;
+      const mayBeTrimmed =
+        view.stateEnd === 0 && (await streams.countStates(queue.hostId)) >= cursorsOfHostMax;
       const known = await findCursor(db, queue);
-      if (mayBeTrimmed || hasExpired(view, settings, clock.now()) || known >= storedThrough) return storedThrough;
+      if (mayBeTrimmed || hasExpired(view, settings, clock.now()) || known >= storedThrough)
+        return storedThrough;
       await losses.recordOnce(queue, lost, { storedThrough: known });
       return view.cursor;
     });
@@ -253,7 +309,13 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     const { identity: stream } = await streamStateOf(manager, names.envelopes);
     const end = sequence === 0 ? null : { stream, sequence: BigInt(sequence) };
     const sessionId = view.session === "" ? null : Uint8Array.fromHex(view.session);
-    return { cursor: view.cursor, sessionId, totals: totalsOf(view), countedFrom: view.countedFrom, end };
+    return {
+      cursor: view.cursor,
+      sessionId,
+      totals: totalsOf(view),
+      countedFrom: view.countedFrom,
+      end,
+    };
   };
 
   const note = inGroups(
@@ -263,7 +325,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
         await noteQueues(tx, opens, now);
         for (const { hostId, leftQueues } of opens) {
           const left = leftQueues.map(({ queueId }) => queueId);
-          if (left.length > 0) await endQueues(tx, hostId, left, { endedAt: now, ending: "succeeded" }, now);
+          if (left.length > 0)
+            await endQueues(tx, hostId, left, { endedAt: now, ending: "succeeded" }, now);
         }
         return opens;
       }),
@@ -295,7 +358,9 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
         );
         left.push({ queueId, cursor });
       }
-      const opened = await mutex.run(viewKey(claims), () => health.observe(() => open(claims, isGone)));
+      const opened = await mutex.run(viewKey(claims), () =>
+        health.observe(() => open(claims, isGone)),
+      );
       // As in PostgreSQL's sink.
       if (claims.sessionId.length > 0 || claims.ackedThrough > 0n) void noteOpened(claims);
       return { ...opened, left };

@@ -11,7 +11,12 @@ const intervalMs = 2_000;
  * not. A failure is left to the next round: the sink reports a stream, and readiness a database, that is unavailable.
  */
 export const watchExportLags = async (
-  { manager, db, clock, stream }: { manager: JetStreamManager; db: Database; clock: Clock; stream: string },
+  {
+    manager,
+    db,
+    clock,
+    stream,
+  }: { manager: JetStreamManager; db: Database; clock: Clock; stream: string },
   signal: AbortSignal,
 ): Promise<void> => {
   while (!signal.aborted) {
@@ -33,10 +38,16 @@ export const noteExportLags = async ({
   const { identity, firstSequence, lastSequence, firstAt } = await streamStateOf(manager, stream);
   for (const { name, position, storedBy } of await findStreamExports(db, identity)) {
     // The position keeps what shows that the stream has gone back, until its export has found it.
-    if (position < lastSequence && (await isReplaced({ manager, stream }, { position, storedBy }))) continue;
+    if (position < lastSequence && (await isReplaced({ manager, stream }, { position, storedBy })))
+      continue;
     const next = position + 1n < firstSequence ? firstSequence : position + 1n;
     const pending = next > lastSequence ? 0 : Number(lastSequence - next + 1n);
-    const oldestAt = pending === 0 ? null : next === firstSequence ? firstAt : await storedAt(manager, stream, next);
+    const oldestAt =
+      pending === 0
+        ? null
+        : next === firstSequence
+          ? firstAt
+          : await storedAt(manager, stream, next);
     await noteStreamLag(db, { name, stream: identity, position, pending, oldestAt });
   }
 };
@@ -48,11 +59,13 @@ export const noteExportLags = async ({
 export const isReplaced = async (
   { manager, stream }: { manager: Pick<JetStreamManager, "streams">; stream: string },
   { position, storedBy }: Pick<StreamExport, "position" | "storedBy">,
-): Promise<boolean> => Number.isFinite(storedBy) && ((await storedAt(manager, stream, position)) ?? 0) > storedBy;
+): Promise<boolean> =>
+  Number.isFinite(storedBy) && ((await storedAt(manager, stream, position)) ?? 0) > storedBy;
 
 /** Returns when the message at a sequence was stored, in milliseconds; null when it has been deleted. */
 const storedAt = async (
   { streams }: Pick<JetStreamManager, "streams">,
   stream: string,
   sequence: bigint,
-): Promise<number | null> => (await streams.getMessage(stream, { seq: Number(sequence) }))?.time.getTime() ?? null;
+): Promise<number | null> =>
+  (await streams.getMessage(stream, { seq: Number(sequence) }))?.time.getTime() ?? null;

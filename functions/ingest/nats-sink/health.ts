@@ -77,7 +77,10 @@ export const createHealth = ({
 
   return {
     async observe(work) {
-      if (fault) throw new Problem("stream_unavailable", { detail: "the stream would lose what it acknowledges" });
+      if (fault)
+        throw new Problem("stream_unavailable", {
+          detail: "the stream would lose what it acknowledges",
+        });
       try {
         const result = await work();
         failure = undefined;
@@ -94,7 +97,8 @@ export const createHealth = ({
       }
     },
     status() {
-      if (fault) return { healthy: false, detail: fault.faults.map(({ message }) => message).join("; ") };
+      if (fault)
+        return { healthy: false, detail: fault.faults.map(({ message }) => message).join("; ") };
       if (failure !== undefined) return { healthy: false, detail: failure };
       const { seconds } = waiting();
       return seconds > stalledSeconds

@@ -15,13 +15,23 @@ import {
   sequencesOf,
   withoutStored,
 } from "../queue-events.ts";
-import { type AckedMessage, type AckedMessages, rangesOf, type StreamDifference } from "./acked-messages.ts";
+import {
+  type AckedMessage,
+  type AckedMessages,
+  rangesOf,
+  type StreamDifference,
+} from "./acked-messages.ts";
 import { viewKey } from "./queue-view.ts";
 
 /** Records events of queues in PostgreSQL. */
 export interface LossReports {
   /** Records a loss, if any, and other events of the queue with it. */
-  record(queue: QueueName, lost: Loss | undefined, cause: GapCause, others?: readonly QueueEvent[]): Promise<void>;
+  record(
+    queue: QueueName,
+    lost: Loss | undefined,
+    cause: GapCause,
+    others?: readonly QueueEvent[],
+  ): Promise<void>;
   /** As `record`, of a queue whose cursor stays: what its host states again is recorded once, and nothing through `storedThrough`. */
   recordOnce(
     queue: QueueName,
@@ -86,7 +96,8 @@ export const createLossReports = ({
     for (const [key, { queue, lost, instead }] of waiting) {
       await record(queue, undefined, "replica", rangesOf(instead).map(repeatEvent));
       instead.length = 0;
-      for (const range of rangesOf(lost)) await record(queue, { ...range, isPlausible: true }, "replica");
+      for (const range of rangesOf(lost))
+        await record(queue, { ...range, isPlausible: true }, "replica");
       waiting.delete(key);
     }
   };
@@ -108,7 +119,10 @@ export const createLossReports = ({
         if (isDoubted) wasDoubted = false;
         await recordWaiting();
       } catch (err) {
-        log.warn({ err }, "what the stream acknowledged could not be compared with what it has; core tries again");
+        log.warn(
+          { err },
+          "what the stream acknowledged could not be compared with what it has; core tries again",
+        );
       } finally {
         isComparing = false;
       }

@@ -39,5 +39,7 @@ export const parseCountStarts = (text: string): CountStart[] =>
     const [, from = "", through = "", kind, rest = ""] =
       /^(\d{1,19}),(\d{1,19}),(lost|unknown),(.*)$/.exec(start) ?? [];
     const totals = parseTotals(rest);
-    return totals ? [{ from: BigInt(from), through: BigInt(through), isLost: kind === "lost", totals }] : [];
+    return totals
+      ? [{ from: BigInt(from), through: BigInt(through), isLost: kind === "lost", totals }]
+      : [];
   });

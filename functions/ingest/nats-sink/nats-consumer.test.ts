@@ -32,15 +32,22 @@ it.skipIf(!canStart)(
     const to = `http://127.0.0.1:${(backend.address() as AddressInfo).port}`;
     const test = await startTestIngest({ sink: natsSinkOn(nats) });
     const client = connectForeign(test, await test.client({}));
-    const child = spawn(process.execPath, [program, "--servers", nats.addresses.join(), "--to", to], {
-      stdio: "inherit",
-    });
+    const child = spawn(
+      process.execPath,
+      [program, "--servers", nats.addresses.join(), "--to", to],
+      {
+        stdio: "inherit",
+      },
+    );
     try {
       const queue = newQueue();
       const session = newQueue();
       const all = frame(queue, 1, 3);
       const kinds = ["otel_log", "otel_span", "log_line"];
-      const sent = { ...all, envelopes: all.envelopes.map((each, index) => ({ ...each, kind: kinds[index] })) };
+      const sent = {
+        ...all,
+        envelopes: all.envelopes.map((each, index) => ({ ...each, kind: kinds[index] })),
+      };
       await forwardAll(client, [openSession(queue, { session_id: session }), { frame: sent }]);
       const next = {
         ...frame(queue, 4, 4),
@@ -50,7 +57,10 @@ it.skipIf(!canStart)(
           payload: Buffer.from(text),
         })),
       };
-      const reopened = openSession(queue, { session_id: newQueue(), previous_session_ids: [session] });
+      const reopened = openSession(queue, {
+        session_id: newQueue(),
+        previous_session_ids: [session],
+      });
       await forwardAll(client, [reopened, { frame: next }]);
       await expect.poll(() => received.length).toBe(6);
       expect(received).toEqual([

@@ -12,7 +12,12 @@ import {
   submit,
 } from "../../../tests/support/grpc-client.ts";
 import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
-import { natsSinkOn, type Publish, readStream, type StoredMessage } from "../../../tests/support/nats-sink.ts";
+import {
+  natsSinkOn,
+  type Publish,
+  readStream,
+  type StoredMessage,
+} from "../../../tests/support/nats-sink.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
 
 const canStart = await canStartNats();
@@ -45,15 +50,24 @@ const ofQueue = async (queue: Buffer): Promise<StoredMessage[]> =>
   (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
 const sequencesOf = async (queue: Buffer): Promise<number[]> =>
   (await ofQueue(queue)).flatMap(({ sequences }) => sequences);
-const cursorsOf = ({ messages }: { messages: { opened?: { cursor: string } | null; ack?: object | null }[] }) =>
-  messages.map((message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through);
+const cursorsOf = ({
+  messages,
+}: {
+  messages: { opened?: { cursor: string } | null; ack?: object | null }[];
+}) =>
+  messages.map(
+    (message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through,
+  );
 const superseded = { code: status.FAILED_PRECONDITION, reason: "session_superseded" };
 const forked = { code: status.FAILED_PRECONDITION, reason: "queue_forked" };
 
 /** A frame of envelopes of these kinds, from sequence `from` on. */
 const mixed = (queue: Buffer, from: number, kinds: readonly string[]) => {
   const all = frame(queue, from, from + kinds.length - 1);
-  return { ...all, envelopes: all.envelopes.map((envelope, index) => ({ ...envelope, kind: kinds[index] })) };
+  return {
+    ...all,
+    envelopes: all.envelopes.map((envelope, index) => ({ ...envelope, kind: kinds[index] })),
+  };
 };
 
 describe.skipIf(!canStart)("the sink of NATS", () => {
@@ -63,8 +77,14 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const client = await connect();
     const source = "/var/log/naïve\r\nX: y.log";
     const sent = mixed(queue, 1, ["log_line", "otel_span", "log_line"]);
-    Object.assign(sent.envelopes[0] as object, { source, observed_at: { seconds: 1_795_000_000, nanos: 123_456_789 } });
-    const ended = await forwardAll(client, [openSession(queue, { session_id: session }), { frame: sent }]);
+    Object.assign(sent.envelopes[0] as object, {
+      source,
+      observed_at: { seconds: 1_795_000_000, nanos: 123_456_789 },
+    });
+    const ended = await forwardAll(client, [
+      openSession(queue, { session_id: session }),
+      { frame: sent },
+    ]);
     expect(cursorsOf(ended)).toEqual(["0", "3"]);
     const stored = await ofQueue(queue);
     const name = `spiffe%3A%2F%2Ffleet%2Etest%2Fhost-1.${queue.toString("hex")}`;
@@ -83,7 +103,14 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       testRun(
         sent.envelopes.flatMap((each, index) =>
           kinds[index] === kind
-            ? [{ ...each, sequence: BigInt(each.sequence), kind, observedAt: index === 0 ? observedAt : undefined }]
+            ? [
+                {
+                  ...each,
+                  sequence: BigInt(each.sequence),
+                  kind,
+                  observedAt: index === 0 ? observedAt : undefined,
+                },
+              ]
             : [],
         ),
       ).bytes;
@@ -114,29 +141,39 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
   it("stores a block of one kind as its sender compressed it", async () => {
     const queue = newQueue();
-    const envelopes = frame(queue, 1, 100).envelopes.map((each) => ({ ...each, sequence: BigInt(each.sequence) }));
+    const envelopes = frame(queue, 1, 100).envelopes.map((each) => ({
+      ...each,
+      sequence: BigInt(each.sequence),
+    }));
     const raw = testRun(envelopes).bytes;
     const data = zstdCompressSync(raw, { params: { [constants.ZSTD_c_compressionLevel]: 19 } });
-    const head = { host_id: testHost, queue_id: queue, previous_sequence: 0, last_sequence: 100, envelopes: 100 };
+    const head = {
+      host_id: testHost,
+      queue_id: queue,
+      previous_sequence: 0,
+      last_sequence: 100,
+      envelopes: 100,
+    };
     const block = { ...head, raw_bytes: raw.length, encoding: "BLOCK_ENCODING_ZSTD", data };
-    expect(cursorsOf(await forwardAll(await connect(), [open(queue), { block }]))).toEqual(["0", "100"]);
+    expect(cursorsOf(await forwardAll(await connect(), [open(queue), { block }]))).toEqual([
+      "0",
+      "100",
+    ]);
     const [stored] = await ofQueue(queue);
     expect(stored?.data.equals(data)).toBe(true);
     expect(stored?.headers).toMatchObject({ "Svc-Encoding": "zstd", "Svc-Envelopes": "100" });
     // Cut at the cursor.
-    expect(cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 102) }]))).toEqual([
-      "100",
-      "102",
-    ]);
+    expect(
+      cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 102) }])),
+    ).toEqual(["100", "102"]);
     expect((await ofQueue(queue)).map(({ sequences }) => sequences.length)).toEqual([100, 2]);
   });
 
   it("stores a resend once, through either core, and reports the cursor at the next open", async () => {
     const queue = newQueue();
-    expect(cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 5) }]))).toEqual([
-      "0",
-      "5",
-    ]);
+    expect(
+      cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 5) }])),
+    ).toEqual(["0", "5"]);
     const again = [open(queue), { frame: frame(queue, 1, 7) }];
     expect(cursorsOf(await forwardAll(await connect(other), again))).toEqual(["5", "7"]);
     expect(cursorsOf(await forwardAll(await connect(), again))).toEqual(["7", "7"]);
@@ -145,10 +182,17 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
   it("stores each envelope once when both cores get the same frames at once", async () => {
     const queue = newQueue();
-    const kinds = Array.from({ length: 30 }, (_, index) => ["log_line", "otel_span", "otel_metric"][index % 3] ?? "");
+    const kinds = Array.from(
+      { length: 30 },
+      (_, index) => ["log_line", "otel_span", "otel_metric"][index % 3] ?? "",
+    );
     const one = await connect();
     const two = await connect(other);
-    const frames = [open(queue), { frame: mixed(queue, 1, kinds) }, { frame: mixed(queue, 31, kinds) }];
+    const frames = [
+      open(queue),
+      { frame: mixed(queue, 1, kinds) },
+      { frame: mixed(queue, 31, kinds) },
+    ];
     const ended = await Promise.all([one, two, one].map((client) => forwardAll(client, frames)));
     for (const each of ended) expect(cursorsOf(each).at(-1)).toBe("60");
     expect((await sequencesOf(queue)).sort((a, b) => a - b)).toEqual(
@@ -157,7 +201,9 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     for (const kind of ["log_line", "otel_span", "otel_metric"]) {
       const own = (await ofQueue(queue)).filter(({ headers }) => headers["Svc-Kind"] === kind);
       expect(own.flatMap(({ sequences }) => sequences)).toEqual(
-        Array.from({ length: 60 }, (_, index) => index + 1).filter((sequence) => kinds[(sequence - 1) % 30] === kind),
+        Array.from({ length: 60 }, (_, index) => index + 1).filter(
+          (sequence) => kinds[(sequence - 1) % 30] === kind,
+        ),
       );
     }
   });
@@ -170,7 +216,10 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
         if (message[0].startsWith("svc.ingest.otel_span")) throw new Error("the stream is lost");
         publish(...message);
       };
-      const core = await startTestIngest({ sink: natsSinkOn(nats, { around }), database: test.database });
+      const core = await startTestIngest({
+        sink: natsSinkOn(nats, { around }),
+        database: test.database,
+      });
       const client = connectForeign(core, await core.client({}));
       const ended = await forwardAll(client, [opening, { frame: mixed(queue, 1, kinds) }]);
       client.close();
@@ -184,20 +233,35 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       const mine = newQueue();
       const next = newQueue();
       await storeLines(queue, openSession(queue, { session_id: mine }));
-      const again = openSession(queue, { session_id: next, previous_session_ids: [mine], sent_through: 5 });
-      const frames = [mixed(queue, 2, kinds.slice(1, 4)), mixed(queue, 5, ["log_line", "log_line"])];
-      const ended = await forwardAll(await connect(), [again, ...frames.map((each) => ({ frame: each }))]);
+      const again = openSession(queue, {
+        session_id: next,
+        previous_session_ids: [mine],
+        sent_through: 5,
+      });
+      const frames = [
+        mixed(queue, 2, kinds.slice(1, 4)),
+        mixed(queue, 5, ["log_line", "log_line"]),
+      ];
+      const ended = await forwardAll(await connect(), [
+        again,
+        ...frames.map((each) => ({ frame: each })),
+      ]);
       expect(cursorsOf(ended)).toEqual(["1", "4", "6"]);
-      expect((await ofQueue(queue)).map(({ sequences }) => sequences)).toEqual([[1, 3, 5], [2, 4], [6]]);
+      expect((await ofQueue(queue)).map(({ sequences }) => sequences)).toEqual([
+        [1, 3, 5],
+        [2, 4],
+        [6],
+      ]);
     });
 
     it("stores the rest once for a sender without sessions", async () => {
       const queue = newQueue();
       await storeLines(queue, open(queue));
-      expect(cursorsOf(await forwardAll(await connect(), [open(queue), { frame: mixed(queue, 1, kinds) }]))).toEqual([
-        "1",
-        "5",
-      ]);
+      expect(
+        cursorsOf(
+          await forwardAll(await connect(), [open(queue), { frame: mixed(queue, 1, kinds) }]),
+        ),
+      ).toEqual(["1", "5"]);
       expect((await ofQueue(queue)).map(({ sequences }) => sequences)).toEqual([
         [1, 3, 5],
         [2, 4],
@@ -209,24 +273,37 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       const mine = newQueue();
       const copy = newQueue();
       await storeLines(queue, openSession(queue, { session_id: mine }));
-      const opening = openSession(queue, { session_id: copy, previous_session_ids: [mine], sent_through: 2 });
+      const opening = openSession(queue, {
+        session_id: copy,
+        previous_session_ids: [mine],
+        sent_through: 2,
+      });
       expect((await forwardAll(await connect(), [opening])).error).toMatchObject(forked);
     });
   });
 
   it("splits a block above the server's max_payload", async () => {
     const small = await startNats({ settings: "max_payload: 65536" });
-    const core = await startTestIngest({ sink: natsSinkOn(small), config: { payloadBytesMax: 40_000 } });
+    const core = await startTestIngest({
+      sink: natsSinkOn(small),
+      config: { payloadBytesMax: 40_000 },
+    });
     const client = connectForeign(core, await core.client({}));
     try {
       const queue = newQueue();
       const sent = frame(queue, 1, 40);
       for (const envelope of sent.envelopes)
         envelope.payload = Buffer.from(crypto.getRandomValues(new Uint8Array(9_000)));
-      (sent.envelopes[20] as { payload: Buffer }).payload = Buffer.from(crypto.getRandomValues(new Uint8Array(40_000)));
-      expect((await submit(client, sent)).messages).toMatchObject([{ ack: { acked_through: "40" } }]);
+      (sent.envelopes[20] as { payload: Buffer }).payload = Buffer.from(
+        crypto.getRandomValues(new Uint8Array(40_000)),
+      );
+      expect((await submit(client, sent)).messages).toMatchObject([
+        { ack: { acked_through: "40" } },
+      ]);
       const stored = await readStream(small);
-      expect(stored.flatMap(({ sequences }) => sequences)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
+      expect(stored.flatMap(({ sequences }) => sequences)).toEqual(
+        Array.from({ length: 40 }, (_, index) => index + 1),
+      );
       expect(stored.length).toBeGreaterThan(6);
       expect(stored.length).toBeLessThan(16);
       expect(Math.max(...stored.map(({ data }) => data.length))).toBeLessThan(65_536);
@@ -251,12 +328,18 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const session = newQueue();
     const bad = frame(queue, 1, 3);
     for (const envelope of bad.envelopes.slice(1)) envelope.payload = Buffer.alloc(2_000);
-    await forwardAll(await connect(), [openSession(queue, { session_id: session }), { frame: bad }]);
-    const next = openSession(queue, { session_id: newQueue(), previous_session_ids: [session], acked_through: 3 });
-    expect(cursorsOf(await forwardAll(await connect(other), [next, { frame: frame(queue, 4, 4) }]))).toEqual([
-      "3",
-      "4",
+    await forwardAll(await connect(), [
+      openSession(queue, { session_id: session }),
+      { frame: bad },
     ]);
+    const next = openSession(queue, {
+      session_id: newQueue(),
+      previous_session_ids: [session],
+      acked_through: 3,
+    });
+    expect(
+      cursorsOf(await forwardAll(await connect(other), [next, { frame: frame(queue, 4, 4) }])),
+    ).toEqual(["3", "4"]);
     expect(await sequencesOf(queue)).toEqual([1, 4]);
     expect(other.observed.filter(({ name }) => name === "gap")).toEqual([]);
   });
@@ -276,7 +359,9 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     expect(cursorsOf(taken)).toEqual(["2", "3"]);
     old.call.write({ frame: mixed(queue, 3, ["otel_metric", "otel_span"]) });
     expect((await old.ended).error).toMatchObject(superseded);
-    expect((await ofQueue(queue)).map(({ sequences, headers }) => [sequences, headers["Svc-Kind"]])).toEqual([
+    expect(
+      (await ofQueue(queue)).map(({ sequences, headers }) => [sequences, headers["Svc-Kind"]]),
+    ).toEqual([
       [[1], "log_line"],
       [[2], "otel_span"],
       [[3], "log_line"],
@@ -288,16 +373,19 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const shared = newQueue();
     const mine = newQueue();
     const copy = newQueue();
-    await forwardAll(await connect(), [openSession(queue, { session_id: shared }), { frame: frame(queue, 1, 2) }]);
+    await forwardAll(await connect(), [
+      openSession(queue, { session_id: shared }),
+      { frame: frame(queue, 1, 2) },
+    ]);
     await forwardAll(await connect(), [
       openSession(queue, { session_id: mine, previous_session_ids: [shared] }),
       { frame: frame(queue, 3, 6) },
     ]);
     const stranger = openSession(queue, { session_id: copy, previous_session_ids: [shared] });
     for (const core of [test, other])
-      expect((await forwardAll(await connect(core), [stranger, { frame: frame(queue, 3, 4) }])).error).toMatchObject(
-        forked,
-      );
+      expect(
+        (await forwardAll(await connect(core), [stranger, { frame: frame(queue, 3, 4) }])).error,
+      ).toMatchObject(forked);
     expect(await sequencesOf(queue)).toEqual([1, 2, 3, 4, 5, 6]);
     const events = await test.connection.sql`
       select action, details->>'cursor' as cursor from audit_event where details->>'queue_id' = ${queue.toString("hex")}`;
@@ -311,7 +399,12 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const queue = newQueue();
     const claims = { session_id: newQueue(), acked_through: 4 };
     expect(
-      cursorsOf(await forwardAll(await connect(), [openSession(queue, claims), { frame: frame(queue, 5, 6) }])),
+      cursorsOf(
+        await forwardAll(await connect(), [
+          openSession(queue, claims),
+          { frame: frame(queue, 5, 6) },
+        ]),
+      ),
     ).toEqual(["4", "6"]);
     expect(await sequencesOf(queue)).toEqual([5, 6]);
     const events = await test.connection.sql`
@@ -347,7 +440,9 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       [lost, 5],
     ]);
     for (let times = 0; times < 2; times++)
-      expect((await forwardAll(client, [claims])).messages).toMatchObject([{ opened: { left_cursors: ["3", "0"] } }]);
+      expect((await forwardAll(client, [claims])).messages).toMatchObject([
+        { opened: { left_cursors: ["3", "0"] } },
+      ]);
     // Its sequences go on above those that were acknowledged under the ids before it.
     await forwardAll(client, [
       openOf(queue, [
@@ -371,15 +466,20 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const queue = newQueue();
     const { sql } = test.connection;
     await sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${testHost}, ${queue}, 4, now())`;
-    const open = (acked_through: number) => openSession(queue, { session_id: newQueue(), acked_through });
-    expect(cursorsOf(await forwardAll(await connect(), [open(4), { frame: frame(queue, 5, 6) }]))).toEqual(["4", "6"]);
+    const open = (acked_through: number) =>
+      openSession(queue, { session_id: newQueue(), acked_through });
+    expect(
+      cursorsOf(await forwardAll(await connect(), [open(4), { frame: frame(queue, 5, 6) }])),
+    ).toEqual(["4", "6"]);
     const left = newQueue();
     await sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${testHost}, ${left}, 4, now())`;
     const later = openSession(newQueue(), {
       session_id: newQueue(),
       left_queues: [{ queue_id: left, stored_through: 4 }],
     });
-    expect((await forwardAll(await connect(), [later])).messages).toMatchObject([{ opened: { left_cursors: ["4"] } }]);
+    expect((await forwardAll(await connect(), [later])).messages).toMatchObject([
+      { opened: { left_cursors: ["4"] } },
+    ]);
     const ids = [queue, left].map((id) => id.toString("hex"));
     const events = await sql`select 1 from audit_event where details->>'queue_id' in ${sql(ids)}`;
     expect(events).toHaveLength(0);
@@ -394,10 +494,12 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     await expect
       .poll(
         () =>
-          test.connection.sql`select kind, envelopes::int, payload_bytes::int from ingest_hour where host_id = ${host}`,
+          test.connection
+            .sql`select kind, envelopes::int, payload_bytes::int from ingest_hour where host_id = ${host}`,
       )
       .toEqual([{ kind: "log_line", envelopes: 3, payload_bytes: 18 }]);
-    const [row] = await test.connection.sql`select last_envelope_at from ingest_host where host_id = ${host}`;
+    const [row] = await test.connection
+      .sql`select last_envelope_at from ingest_host where host_id = ${host}`;
     expect(Date.now() - new Date(row?.last_envelope_at).getTime()).toBeLessThan(60_000);
   });
 
@@ -406,7 +508,9 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const client = connectForeign(test, await test.client({ uri: host }));
     clients.push(client);
     for (let index = 0; index < 18; index++)
-      await forwardAll(client, [{ open: { host_id: host, queue_id: newQueue(), session_id: newQueue() } }]);
+      await forwardAll(client, [
+        { open: { host_id: host, queue_id: newQueue(), session_id: newQueue() } },
+      ]);
     const filter = { subjects_filter: "svc.queue.spiffe%3A%2F%2Ffleet%2Etest%2Fmany.*" };
     const { state } = await nats.manager.streams.info("SVC_INGEST_QUEUES", filter);
     expect(Object.keys(state.subjects ?? {})).toHaveLength(16);

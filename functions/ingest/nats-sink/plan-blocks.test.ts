@@ -35,14 +35,16 @@ it("stores each envelope once, in the order of its kind, however often a frame i
     const view = { cursor: 0n, chains: new Map<string, { end: number; storedThrough: bigint }>() };
     const stored = new Map<bigint, string>();
     const discarded = new Set<bigint>();
-    const isDone = ({ sequence }: { sequence: bigint }) => stored.has(sequence) || discarded.has(sequence);
+    const isDone = ({ sequence }: { sequence: bigint }) =>
+      stored.has(sequence) || discarded.has(sequence);
     while (view.cursor < last) {
       const previousSequence = view.cursor;
       const rest = envelopes.filter(({ sequence }) => sequence > previousSequence);
       const some = rest.slice(0, ends.next().value * 10 || rest.length);
       const lastSequence = some.at(-1)?.sequence ?? last;
       // Another core may discard what the one before would have stored.
-      const kept = ends.next().value === 0 ? some.filter(({ kind }) => kind === some.at(-1)?.kind) : some;
+      const kept =
+        ends.next().value === 0 ? some.filter(({ kind }) => kind === some.at(-1)?.kind) : some;
       for (const { sequence } of some) discarded.add(sequence);
       for (const { sequence } of kept) discarded.delete(sequence);
       const frame = { ...queue, previousSequence, lastSequence, receivedAt: 0, run: testRun(kept) };
@@ -54,7 +56,10 @@ it("stores each envelope once, in the order of its kind, however often a frame i
         codec: zstdCodec,
       });
       if (blocks.length === 0) view.cursor = lastSequence;
-      for (const { chain, kind, run, cursor, encoding, data } of blocks.slice(0, 1 + ends.next().value)) {
+      for (const { chain, kind, run, cursor, encoding, data } of blocks.slice(
+        0,
+        1 + ends.next().value,
+      )) {
         const raw = { rawBytes: run.bytes.length, encoding: encoding === "zstd" ? 2 : 1, data };
         const read = readStoredBlock({ ...queue, receivedAt: 0n, ...raw }, zstdCodec);
         for (const { sequence, kind: own } of read) {

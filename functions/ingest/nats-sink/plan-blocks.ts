@@ -31,7 +31,9 @@ export interface PlanContext {
  */
 export const planBlocks = (frame: FrameToCommit, context: PlanContext): PlannedBlock[] => {
   const planned = runsOf(frame.run, context)
-    .flatMap(({ chain, run }) => splitToFit(run, context).map((block) => ({ ...block, chain, kind: kindOf(run) })))
+    .flatMap(({ chain, run }) =>
+      splitToFit(run, context).map((block) => ({ ...block, chain, kind: kindOf(run) })),
+    )
     .sort((a, b) => (a.run.firstSequence < b.run.firstSequence ? -1 : 1));
   // Blocks of several kinds overlap: all of the queue is stored up to the first envelope of those that follow.
   return planned.map((block, index) => {

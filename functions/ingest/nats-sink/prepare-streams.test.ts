@@ -28,19 +28,27 @@ describe.skipIf(!canStart)("the streams", () => {
       await prepareStreams(nats.manager, streamSettings);
       const { config } = await nats.manager.streams.info("SVC_INGEST");
       await nats.manager.streams.update("SVC_INGEST", { ...config, discard: "old" });
-      const different = prepareStreams(nats.manager, { ...streamSettings, replicas: 3, maxAgeSeconds: 60 });
+      const different = prepareStreams(nats.manager, {
+        ...streamSettings,
+        replicas: 3,
+        maxAgeSeconds: 60,
+      });
       const error = await different.catch((cause: unknown) => cause);
       expect(error).toBeInstanceOf(ConfigError);
-      const messages = (error as ConfigError).faults.map(({ variable, message }) => `${variable}: ${message}`);
+      const messages = (error as ConfigError).faults.map(
+        ({ variable, message }) => `${variable}: ${message}`,
+      );
       expect(messages).toEqual([
         "SVC_NATS_REPLICAS: the stream SVC_INGEST has replicas 1, not 3; run: nats stream edit SVC_INGEST --replicas=3",
         "SVC_NATS_STREAM: the stream SVC_INGEST has the discard policy old, not new; run: nats stream edit SVC_INGEST --discard=new",
         "SVC_NATS_MAX_AGE: the stream SVC_INGEST has max age 3600s, not 60s; run: nats stream edit SVC_INGEST --max-age=60s",
         "SVC_NATS_REPLICAS: the stream SVC_INGEST_QUEUES has replicas 1, not 3; run: nats stream edit SVC_INGEST_QUEUES --replicas=3",
       ]);
-      const other = await prepareStreams(nats.manager, { ...streamSettings, stream: "OTHER", replicas: 3 }).catch(
-        (cause: unknown) => cause,
-      );
+      const other = await prepareStreams(nats.manager, {
+        ...streamSettings,
+        stream: "OTHER",
+        replicas: 3,
+      }).catch((cause: unknown) => cause);
       expect(String(other)).toContain(
         "SVC_NATS_REPLICAS: the servers refuse to create the stream OTHER with 3 replicas",
       );
@@ -59,14 +67,22 @@ describe.skipIf(!canStart)("the streams", () => {
           const found = await nats.manager.streams.info(name);
           return { ...found, config: { ...found.config, ...setting } };
         };
-        const manager = { streams: { ...nats.manager.streams, info } } as Parameters<typeof prepareStreams>[0];
-        const error = await prepareStreams(manager, streamSettings).catch((cause: unknown) => cause);
-        return error instanceof ConfigError ? error.faults.map(({ message }) => message).join("\n") : "accepted";
+        const manager = { streams: { ...nats.manager.streams, info } } as Parameters<
+          typeof prepareStreams
+        >[0];
+        const error = await prepareStreams(manager, streamSettings).catch(
+          (cause: unknown) => cause,
+        );
+        return error instanceof ConfigError
+          ? error.faults.map(({ message }) => message).join("\n")
+          : "accepted";
       };
       const edit = (flag: string) => `run: nats stream edit SVC_INGEST ${flag}`;
       const replace = expect.stringContaining("run: nats stream rm SVC_INGEST");
       expect(await refusalOf({ discard: "old" })).toContain(edit("--discard=new"));
-      expect(await refusalOf({ max_msgs_per_subject: 5 })).toContain(edit("--max-msgs-per-subject=-1"));
+      expect(await refusalOf({ max_msgs_per_subject: 5 })).toContain(
+        edit("--max-msgs-per-subject=-1"),
+      );
       expect(await refusalOf({ max_age: 60e9 })).toContain(edit("--max-age=3600s"));
       expect(await refusalOf({ allow_rollup_hdrs: true })).toContain(edit("--no-allow-rollup"));
       expect(await refusalOf({ no_ack: true })).toContain(edit("--ack"));
@@ -81,7 +97,13 @@ describe.skipIf(!canStart)("the streams", () => {
         { subject_transform: { src: ">", dest: "other.>" } },
       ] satisfies Partial<StreamConfig>[];
       for (const setting of permanent) expect(await refusalOf(setting)).toEqual(replace);
-      const harmless = { max_bytes: 1e9, max_msgs: 1e6, deny_delete: true, deny_purge: true, sources: [] };
+      const harmless = {
+        max_bytes: 1e9,
+        max_msgs: 1e6,
+        deny_delete: true,
+        deny_purge: true,
+        sources: [],
+      };
       expect(await refusalOf({ ...harmless, persist_mode: "default" })).toBe("accepted");
     } finally {
       await nats.stop();
@@ -99,7 +121,11 @@ describe.skipIf(!canStart)("the streams", () => {
       const names = ["SVC_INGEST", "SVC_INGEST_QUEUES"];
       const found = await Promise.all(names.map((name) => nats.manager.streams.info(name)));
       const edit = (changed: Partial<StreamConfig>) =>
-        Promise.all(found.map(({ config }) => nats.manager.streams.update(config.name, { ...config, ...changed })));
+        Promise.all(
+          found.map(({ config }) =>
+            nats.manager.streams.update(config.name, { ...config, ...changed }),
+          ),
+        );
       await edit({ discard: "old" });
       const detail = names
         .map(
@@ -107,12 +133,20 @@ describe.skipIf(!canStart)("the streams", () => {
             `the stream ${name} has the discard policy old, not new; run: nats stream edit ${name} --discard=new`,
         )
         .join("; ");
-      await expect.poll(() => test.ingest.health(), { timeout: 5_000 }).toEqual({ healthy: false, detail });
-      expect((await submit(client, frame(queue, 3, 4))).error).toMatchObject({ reason: "stream_unavailable" });
+      await expect
+        .poll(() => test.ingest.health(), { timeout: 5_000 })
+        .toEqual({ healthy: false, detail });
+      expect((await submit(client, frame(queue, 3, 4))).error).toMatchObject({
+        reason: "stream_unavailable",
+      });
       await edit({});
       await expect.poll(() => test.ingest.health().healthy, { timeout: 5_000 }).toBe(true);
-      expect((await submit(client, frame(queue, 3, 4))).messages).toMatchObject([{ ack: { acked_through: "4" } }]);
-      const changes = log.lines.map(({ message }) => message).filter((message) => message.includes("the streams"));
+      expect((await submit(client, frame(queue, 3, 4))).messages).toMatchObject([
+        { ack: { acked_through: "4" } },
+      ]);
+      const changes = log.lines
+        .map(({ message }) => message)
+        .filter((message) => message.includes("the streams"));
       expect(changes.at(-1)).toContain("again");
       expect(changes.slice(0, -1)).toContainEqual(expect.stringContaining("acknowledges nothing"));
     } finally {
@@ -133,11 +167,18 @@ describe.skipIf(!canStart)("the streams", () => {
       await nats.manager.streams.update("SVC_INGEST", { ...config, max_msgs: 1 });
       const full = await submit(client, frame(queue, 3, 6));
       expect(full.error).toMatchObject({ reason: "stream_unavailable" });
-      expect(test.ingest.health()).toEqual({ healthy: false, detail: "the stream is at its limit" });
+      expect(test.ingest.health()).toEqual({
+        healthy: false,
+        detail: "the stream is at its limit",
+      });
       await nats.manager.streams.update("SVC_INGEST", { ...config, max_msgs: -1 });
       await expect.poll(() => test.ingest.health().healthy).toBe(true);
-      expect((await submit(client, frame(queue, 3, 6))).messages).toMatchObject([{ ack: { acked_through: "6" } }]);
-      expect((await readStream(nats)).flatMap(({ sequences }) => sequences)).toEqual([1, 2, 3, 4, 5, 6]);
+      expect((await submit(client, frame(queue, 3, 6))).messages).toMatchObject([
+        { ack: { acked_through: "6" } },
+      ]);
+      expect((await readStream(nats)).flatMap(({ sequences }) => sequences)).toEqual([
+        1, 2, 3, 4, 5, 6,
+      ]);
     } finally {
       client.close();
       await test.close();
@@ -162,7 +203,9 @@ describe.skipIf(!canStart)("the connection", () => {
     const configOf = (addresses: readonly string[], credentialsFile: string): NatsConfig => ({
       ...(sinkConfigOf({
         SVC_INGEST_SINK: "nats",
-        SVC_NATS_URLS: addresses.map((address) => `tls://${address.replace("127.0.0.1", "localhost")}`),
+        SVC_NATS_URLS: addresses.map(
+          (address) => `tls://${address.replace("127.0.0.1", "localhost")}`,
+        ),
         SVC_NATS_CA_FILE: pki.serverCaFile,
         SVC_NATS_CREDENTIALS_FILE: credentialsFile,
         SVC_NATS_STREAM: "S",
@@ -173,23 +216,31 @@ describe.skipIf(!canStart)("the connection", () => {
     });
     // Each retry is a minute later.
     let minutes = 0;
-    const clock = { ...systemClock, sleep: async () => undefined, monotonic: () => minutes++ * 60_001 };
+    const clock = {
+      ...systemClock,
+      sleep: async () => undefined,
+      monotonic: () => minutes++ * 60_001,
+    };
     const needs = { clock, log: createTestLog() };
     try {
       // An answer, in whole milliseconds.
-      const rtt = await connectNats(configOf(nats.addresses, seedFile), needs, async (connection) => {
-        const ms = await connection.rtt();
-        await connection.close();
-        return ms;
-      });
+      const rtt = await connectNats(
+        configOf(nats.addresses, seedFile),
+        needs,
+        async (connection) => {
+          const ms = await connection.rtt();
+          await connection.close();
+          return ms;
+        },
+      );
       expect(rtt).toBeGreaterThanOrEqual(0);
       writeFileSync(join(dir, "other.nk"), nkeys.createUser().getSeed(), { mode: 0o600 });
       await expect(
         connectNats(configOf(nats.addresses, join(dir, "other.nk")), needs, async () => undefined),
       ).rejects.toThrow(/[Aa]uthorization/);
-      await expect(connectNats(configOf(plain.addresses, seedFile), needs, async () => undefined)).rejects.toThrow(
-        /tls/,
-      );
+      await expect(
+        connectNats(configOf(plain.addresses, seedFile), needs, async () => undefined),
+      ).rejects.toThrow(/tls/);
     } finally {
       await plain.stop();
       await nats.stop();

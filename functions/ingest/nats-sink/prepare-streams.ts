@@ -68,7 +68,13 @@ const wantedStreams = (settings: StreamSettings) => {
       max_msgs_per_subject: -1,
     },
     // For ever: the cursor of a host that is silent for longer than envelopes are kept.
-    { ...shared, name: queuesStream(settings), subjects: [queueSubjects], max_age: 0, max_msgs_per_subject: 1 },
+    {
+      ...shared,
+      name: queuesStream(settings),
+      subjects: [queueSubjects],
+      max_age: 0,
+      max_msgs_per_subject: 1,
+    },
   ] satisfies [Partial<StreamConfig>, Partial<StreamConfig>];
 };
 
@@ -126,9 +132,18 @@ const faultsOf = (wanted: WantedStream, found: StreamConfig): ConfigFault[] => {
   const edit = (flag: string) => `run: nats stream edit ${name} ${flag}`;
   const replace = `it cannot be changed: empty the stream through its consumers and run: nats stream rm ${name}`;
   const faults: ConfigFault[] = [];
-  const expect = (variable: string, what: string, is: unknown, must: unknown, remedy: string): void => {
+  const expect = (
+    variable: string,
+    what: string,
+    is: unknown,
+    must: unknown,
+    remedy: string,
+  ): void => {
     if (String(is) !== String(must))
-      faults.push({ variable, message: `the stream ${name} has ${what} ${is}, not ${must}; ${remedy}` });
+      faults.push({
+        variable,
+        message: `the stream ${name} has ${what} ${is}, not ${must}; ${remedy}`,
+      });
   };
   expect(
     "SVC_NATS_REPLICAS",
@@ -139,8 +154,20 @@ const faultsOf = (wanted: WantedStream, found: StreamConfig): ConfigFault[] => {
   );
   expect("SVC_NATS_STREAM", "retention", found.retention, wanted.retention, replace);
   expect("SVC_NATS_STREAM", "storage", found.storage, wanted.storage, replace);
-  expect("SVC_NATS_STREAM", "the discard policy", found.discard, wanted.discard, edit(`--discard=${wanted.discard}`));
-  expect("SVC_NATS_STREAM", "subjects", found.subjects, wanted.subjects, edit(`--subjects='${wanted.subjects[0]}'`));
+  expect(
+    "SVC_NATS_STREAM",
+    "the discard policy",
+    found.discard,
+    wanted.discard,
+    edit(`--discard=${wanted.discard}`),
+  );
+  expect(
+    "SVC_NATS_STREAM",
+    "subjects",
+    found.subjects,
+    wanted.subjects,
+    edit(`--subjects='${wanted.subjects[0]}'`),
+  );
   const age = (nanos: number) => `${nanos / nanosOfSecond}s`;
   expect(
     "SVC_NATS_MAX_AGE",
@@ -149,11 +176,20 @@ const faultsOf = (wanted: WantedStream, found: StreamConfig): ConfigFault[] => {
     age(wanted.max_age),
     edit(`--max-age=${age(wanted.max_age)}`),
   );
-  const perSubject = ["messages per subject", found.max_msgs_per_subject, wanted.max_msgs_per_subject] as const;
-  expect("SVC_NATS_STREAM", ...perSubject, edit(`--max-msgs-per-subject=${wanted.max_msgs_per_subject}`));
+  const perSubject = [
+    "messages per subject",
+    found.max_msgs_per_subject,
+    wanted.max_msgs_per_subject,
+  ] as const;
+  expect(
+    "SVC_NATS_STREAM",
+    ...perSubject,
+    edit(`--max-msgs-per-subject=${wanted.max_msgs_per_subject}`),
+  );
   for (const [setting, flag] of Object.entries(refusedSettings)) {
     const value = found[setting as keyof StreamConfig];
-    if (!value || value === PersistMode.Default || (Array.isArray(value) && value.length === 0)) continue;
+    if (!value || value === PersistMode.Default || (Array.isArray(value) && value.length === 0))
+      continue;
     const shown = typeof value === "object" ? "set" : value;
     expect("SVC_NATS_STREAM", setting, shown, "unset", flag === null ? replace : edit(flag ?? ""));
   }

@@ -102,10 +102,18 @@ export const createPublisher = ({
       const token = message.subject.slice(inbox.length + 1);
       if (message.headers?.code === noResponders)
         return fail(token, "no_responders", unavailable(new Error("no server leads the stream")));
-      const { seq, error } = message.json<{ seq?: number; error?: { err_code?: number; description?: string } }>();
-      if (error && staleCodes.has(error.err_code ?? 0)) return fail(token, "stale", new StaleSequence());
+      const { seq, error } = message.json<{
+        seq?: number;
+        error?: { err_code?: number; description?: string };
+      }>();
+      if (error && staleCodes.has(error.err_code ?? 0))
+        return fail(token, "stale", new StaleSequence());
       if (error || seq === undefined)
-        return fail(token, String(error?.err_code ?? "unknown"), unavailable(new Error(error?.description)));
+        return fail(
+          token,
+          String(error?.err_code ?? "unknown"),
+          unavailable(new Error(error?.description)),
+        );
       const entry = settle(token);
       if (entry === undefined) return;
       observe.published((clock.monotonic() - entry.since) / 1000);
@@ -140,7 +148,9 @@ export const createPublisher = ({
         turns.shift()?.();
         throw unavailable(new Error("there is no connection to a NATS server"));
       }
-      const record: Record<string, string[]> = { "Nats-Expected-Last-Subject-Sequence": [String(expected)] };
+      const record: Record<string, string[]> = {
+        "Nats-Expected-Last-Subject-Sequence": [String(expected)],
+      };
       for (const name in facts) record[name] = [facts[name] ?? ""];
       // Setting them one by one would look through all names at each.
       const headers = MsgHdrsImpl.fromRecord(record);
@@ -149,7 +159,10 @@ export const createPublisher = ({
         pending.set(token, { since: clock.monotonic(), resolve, reject });
         try {
           // A copy: the client keeps what it could not send until it has connected again, and the frame's buffer is used again.
-          connection.publish(subject, new Uint8Array(payload), { headers, reply: `${inbox}.${token}` });
+          connection.publish(subject, new Uint8Array(payload), {
+            headers,
+            reply: `${inbox}.${token}`,
+          });
         } catch (cause) {
           fail(token, "too_large", publishFault(cause));
         }
@@ -159,13 +172,18 @@ export const createPublisher = ({
       return new Promise((resolve, reject) => {
         requests.add(reject);
         request
-          .then(resolve, (cause) => reject(unavailable(cause instanceof Error ? cause : new Error(String(cause)))))
+          .then(resolve, (cause) =>
+            reject(unavailable(cause instanceof Error ? cause : new Error(String(cause)))),
+          )
           .finally(() => requests.delete(reject));
       });
     },
     waiting() {
       const [oldest] = pending.values();
-      return { messages: pending.size, seconds: oldest ? (clock.monotonic() - oldest.since) / 1000 : 0 };
+      return {
+        messages: pending.size,
+        seconds: oldest ? (clock.monotonic() - oldest.since) / 1000 : 0,
+      };
     },
     close() {
       closed.abort();

@@ -20,14 +20,27 @@
  */
 import type { JetStreamManager } from "@nats-io/jetstream";
 import type { RangeCounts } from "../../domain/telemetry/decide-account.ts";
-import { addTotals, type CountStart, formatTotals, parseTotals } from "../../domain/telemetry/stream-range.ts";
+import {
+  addTotals,
+  type CountStart,
+  formatTotals,
+  parseTotals,
+} from "../../domain/telemetry/stream-range.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, type QueueName } from "../../store/ingest/cursors.ts";
 import type { AckedMessage } from "./acked-messages.ts";
 import { blockHeaders, formatCountStarts, parseCountStarts } from "./message-headers.ts";
 import type { PlannedBlock } from "./plan-blocks.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
-import { type Chain, chainOf, emptyChain, moveToState, type QueueView, readMessage, totalsOf } from "./queue-view.ts";
+import {
+  type Chain,
+  chainOf,
+  emptyChain,
+  moveToState,
+  type QueueView,
+  readMessage,
+  totalsOf,
+} from "./queue-view.ts";
 import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
 
 /** Reads and extends the chains of queues; see the invariants above. All reject with `StaleSequence` when the view is not current. */
@@ -38,7 +51,12 @@ export interface QueueStreams {
   /** Stores chains that are to be extended in the queue's state. */
   declare(view: QueueView, chains: Iterable<string>): Promise<void>;
   /** Stores a block of a declared chain, and moves the view's cursor. `added` is what became of the sequences up to there. */
-  append(view: QueueView, block: PlannedBlock, added: RangeCounts, receivedAt: number): Promise<void>;
+  append(
+    view: QueueView,
+    block: PlannedBlock,
+    added: RangeCounts,
+    receivedAt: number,
+  ): Promise<void>;
   /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
   writeState(view: QueueView, state: QueueStateChange): Promise<void>;
   /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
@@ -79,13 +97,21 @@ export const createQueueStreams = ({
     publisher.answerTo(manager.streams.getMessage(stream, { last_by_subj: subject }));
 
   /** Reads the messages of a chain from after `after` to the one at `through`. */
-  const readBetween = async (view: QueueView, kind: string, after: number, through: number): Promise<void> => {
+  const readBetween = async (
+    view: QueueView,
+    kind: string,
+    after: number,
+    through: number,
+  ): Promise<void> => {
     const subject = view.subjects.envelopes(kind);
     for (let read = after; read < through; ) {
       // The client's type leaves out what servers have had since 2.9.
       const query = { seq: read + 1, next_by_subj: subject };
-      const message = await publisher.answerTo(manager.streams.getMessage(streams.envelopes, query));
-      if (message === null) throw unavailable(new Error("the server that answered lacks the newest message"));
+      const message = await publisher.answerTo(
+        manager.streams.getMessage(streams.envelopes, query),
+      );
+      if (message === null)
+        throw unavailable(new Error("the server that answered lacks the newest message"));
       readMessage(view, kind, message);
       read = message.seq;
     }
@@ -118,7 +144,10 @@ export const createQueueStreams = ({
     const subjects = await findStates(hostId);
     if (subjects.length <= cursorsOfHostMax) return;
     const states = await Promise.all(
-      subjects.map(async (subject) => ({ subject, seq: (await last(streams.queues, subject))?.seq ?? 0 })),
+      subjects.map(async (subject) => ({
+        subject,
+        seq: (await last(streams.queues, subject))?.seq ?? 0,
+      })),
     );
     states.sort((a, b) => b.seq - a.seq);
     for (const { subject } of states.slice(cursorsOfHostMax))
@@ -127,7 +156,12 @@ export const createQueueStreams = ({
 
   const writeState: QueueStreams["writeState"] = async (
     view,
-    { session = view.session, cursor = view.cursor, totals = totalsOf(view), countedFrom = view.countedFrom },
+    {
+      session = view.session,
+      cursor = view.cursor,
+      totals = totalsOf(view),
+      countedFrom = view.countedFrom,
+    },
   ) => {
     const isNew = view.stateEnd === 0;
     view.stateEnd = await publisher.publish({
@@ -179,7 +213,13 @@ export const createQueueStreams = ({
       payload,
     });
     view.chains.set(kind, { end, storedThrough, totals: totals ?? undefined });
-    onAcked({ seq: end, subject, queue: view, first: headers["Svc-First-Sequence"] ?? "", last: lastSequence });
+    onAcked({
+      seq: end,
+      subject,
+      queue: view,
+      first: headers["Svc-First-Sequence"] ?? "",
+      last: lastSequence,
+    });
   };
 
   return {
@@ -201,14 +241,17 @@ export const createQueueStreams = ({
         countedFrom: parseCountStarts(state?.header.get("Svc-Counted-From") ?? ""),
         isOwn: false,
       };
-      const known = kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);
+      const known =
+        kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);
       await Promise.all(known.map((kind) => loadEnd(view, kind)));
       moveToState(view, BigInt(state?.header.get("Svc-Cursor") || 0));
       return view;
     },
     async findChains(view) {
       const kinds = await findKinds(view.subjects);
-      await Promise.all(kinds.filter((kind) => !view.chains.has(kind)).map((kind) => loadEnd(view, kind)));
+      await Promise.all(
+        kinds.filter((kind) => !view.chains.has(kind)).map((kind) => loadEnd(view, kind)),
+      );
     },
     async declare(view, chains) {
       const known = view.chains.size;
@@ -220,7 +263,13 @@ export const createQueueStreams = ({
       const headers = blockHeaders(view, block, receivedAt, codec);
       const before = totalsOf(view);
       const totals = before && addTotals(before, added);
-      await extend(view, chain, { storedThrough: run.lastSequence, cursor, totals, headers, payload: data });
+      await extend(view, chain, {
+        storedThrough: run.lastSequence,
+        cursor,
+        totals,
+        headers,
+        payload: data,
+      });
       view.cursor = cursor;
     },
     writeState,
@@ -233,10 +282,19 @@ export const createQueueStreams = ({
         for (let attempt = 1; ; attempt++) {
           try {
             for (let times = 0; times < 2; times++) {
-              const headers = { "Svc-Fence": view.session, "Svc-Fence-After": String(state.last_seq) };
+              const headers = {
+                "Svc-Fence": view.session,
+                "Svc-Fence-After": String(state.last_seq),
+              };
               const { storedThrough } = chainOf(view, kind);
               const { cursor } = view;
-              await extend(view, kind, { storedThrough, cursor, totals: totalsOf(view), headers, payload: empty });
+              await extend(view, kind, {
+                storedThrough,
+                cursor,
+                totals: totalsOf(view),
+                headers,
+                payload: empty,
+              });
             }
             await readBetween(view, kind, state.last_seq, chainOf(view, kind).end);
             break;

@@ -1,7 +1,11 @@
 /** A queue as a core last read or wrote it in JetStream; `queue-streams.ts` reads and writes it. */
 import type { StoredMsg } from "@nats-io/jetstream";
 import { noCounts, type RangeCounts } from "../../domain/telemetry/decide-account.ts";
-import { type CountStart, highestTotals, parseTotals } from "../../domain/telemetry/stream-range.ts";
+import {
+  type CountStart,
+  highestTotals,
+  parseTotals,
+} from "../../domain/telemetry/stream-range.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
 import { type FrameToCommit, queueKey } from "../../store/ingest/decide-frames.ts";
 import { type Loss, sequencesOf } from "../queue-events.ts";
@@ -47,19 +51,30 @@ const otherKind = "other";
 export const emptyChain: Chain = { end: 0, storedThrough: 0n, totals: undefined };
 
 /** Returns the chain of a kind. */
-export const chainOf = ({ chains }: QueueView, kind: string): Chain => chains.get(kind) ?? emptyChain;
+export const chainOf = ({ chains }: QueueView, kind: string): Chain =>
+  chains.get(kind) ?? emptyChain;
 
 /** Returns what became of a queue's sequences up to its cursor; null where an earlier version has counted nothing. */
-export const totalsOf = ({ chains, stateEnd, stateTotals, countedFrom }: QueueView): RangeCounts | null => {
+export const totalsOf = ({
+  chains,
+  stateEnd,
+  stateTotals,
+  countedFrom,
+}: QueueView): RangeCounts | null => {
   const start = countedFrom.at(-1)?.through ?? 0n;
-  const ends = [...chains.values()].filter(({ end, storedThrough }) => end > 0 && storedThrough > start);
+  const ends = [...chains.values()].filter(
+    ({ end, storedThrough }) => end > 0 && storedThrough > start,
+  );
   if (stateTotals === undefined) return stateEnd === 0 && ends.length === 0 ? noCounts : null;
   const newest = ends.reduce<Chain | undefined>(
     (last, chain) => (last && last.end > chain.end ? last : chain),
     undefined,
   );
   if (newest && newest.totals === undefined) return null;
-  return ends.reduce((totals, chain) => (chain.totals ? highestTotals(totals, chain.totals) : totals), stateTotals);
+  return ends.reduce(
+    (totals, chain) => (chain.totals ? highestTotals(totals, chain.totals) : totals),
+    stateTotals,
+  );
 };
 
 /** Returns what a frame makes of the sequences above `above` through `through`, of which `stored` are stored. */
@@ -90,14 +105,22 @@ export const restartOf = (
   if (before === null) {
     const stored = highestStored(view);
     const through = lost && lost.through > stored ? lost.through : stored;
-    return { totals: noCounts, countedFrom: [{ from: 1n, through, isLost: false, totals: noCounts }] };
+    return {
+      totals: noCounts,
+      countedFrom: [{ from: 1n, through, isLost: false, totals: noCounts }],
+    };
   }
   if (lost === undefined) return undefined;
   // Unless another sink has some of it, or it expired.
   const isLost = recorded?.from === lost.from;
   const totals = isLost ? { ...before, lost: before.lost + sequencesOf(lost) } : before;
-  const earlier = view.countedFrom.filter(({ through }) => through < lost.from).slice(1 - countStartsMax);
-  return { totals, countedFrom: [...earlier, { from: lost.from, through: lost.through, isLost, totals }] };
+  const earlier = view.countedFrom
+    .filter(({ through }) => through < lost.from)
+    .slice(1 - countStartsMax);
+  return {
+    totals,
+    countedFrom: [...earlier, { from: lost.from, through: lost.through, isLost, totals }],
+  };
 };
 
 /** Moves the view to a message of a chain. One of an earlier version is one envelope, and has no last sequence. */
@@ -123,7 +146,10 @@ export const moveToState = (view: QueueView, cursor: bigint): void => {
   const { chains, stateTotals, countedFrom } = view;
   const ends = [...chains.values()].filter(({ end }) => end > 0);
   const start = { through: 0n, totals: noCounts, ...countedFrom.at(-1) };
-  const counted = ends.reduce((totals, end) => highestTotals(totals, end.totals ?? noCounts), start.totals);
+  const counted = ends.reduce(
+    (totals, end) => highestTotals(totals, end.totals ?? noCounts),
+    start.totals,
+  );
   // Retention deletes the newest message last.
   const isCounted = ends.length > 0 && ends.every(({ totals }) => totals !== undefined);
   const isAhead = stateTotals !== undefined && isCounted && stateTotals.stored > counted.stored;
@@ -133,7 +159,11 @@ export const moveToState = (view: QueueView, cursor: bigint): void => {
 };
 
 /** Returns how the envelopes of a kind are named in their subject, if those before it are, too. */
-export const nameChains = ({ chains }: { chains: ReadonlyMap<string, unknown> }): ((kind: string) => string) => {
+export const nameChains = ({
+  chains,
+}: {
+  chains: ReadonlyMap<string, unknown>;
+}): ((kind: string) => string) => {
   const named = new Set(chains.keys());
   return (kind) => {
     const chain = named.has(kind) || named.size < kindsMax ? kind : otherKind;
@@ -144,7 +174,10 @@ export const nameChains = ({ chains }: { chains: ReadonlyMap<string, unknown> })
 
 /** Returns the highest sequence that is stored of a queue: above the cursor where a frame is stored in part. */
 export const highestStored = ({ cursor, chains }: Pick<QueueView, "cursor" | "chains">): bigint =>
-  [...chains.values()].reduce((highest, { storedThrough: last }) => (last > highest ? last : highest), cursor);
+  [...chains.values()].reduce(
+    (highest, { storedThrough: last }) => (last > highest ? last : highest),
+    cursor,
+  );
 
 /** The key of a queue in the maps of this core. */
 export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(hostId, queueId);
@@ -154,14 +187,21 @@ export const storedOf = ({ cursor, chains }: QueueView): bigint =>
   [...chains.values()].reduce((sum, { storedThrough }) => sum + storedThrough, cursor);
 
 /** Returns why nothing of a frame is stored, as `commitFrames` decides it. */
-export const refusalOf = (view: QueueView, frame: FrameToCommit): "sequence_gap" | "session_superseded" | undefined => {
+export const refusalOf = (
+  view: QueueView,
+  frame: FrameToCommit,
+): "sequence_gap" | "session_superseded" | undefined => {
   if (frame.previousSequence > view.cursor) return "sequence_gap";
   if (frame.sessionId === undefined || view.session === frame.sessionId.toHex()) return undefined;
   return view.session === "" ? "sequence_gap" : "session_superseded";
 };
 
 /** Whether retention explains that the streams know less of a queue than its sender: it has stored nothing for so long. */
-export const hasExpired = ({ chains, stateAt }: QueueView, { maxAgeSeconds }: StreamSettings, now: number): boolean =>
+export const hasExpired = (
+  { chains, stateAt }: QueueView,
+  { maxAgeSeconds }: StreamSettings,
+  now: number,
+): boolean =>
   maxAgeSeconds > 0 &&
   [...chains.values()].every(({ end }) => end === 0) &&
   stateAt > 0 &&

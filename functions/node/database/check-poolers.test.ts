@@ -41,14 +41,21 @@ const prepare = async (url: string, sessionUrl?: string) => {
     databaseUrl: new Secret(url),
     databaseSessionUrl: sessionUrl === undefined ? null : new Secret(sessionUrl),
   });
-  const outcome = await prepareDatabase(servers, { tenantId: testTenantId, clock: systemClock, log }).then(
+  const outcome = await prepareDatabase(servers, {
+    tenantId: testTenantId,
+    clock: systemClock,
+    log,
+  }).then(
     () => "prepared",
     (error: unknown) => {
       if (!(error instanceof ConfigError)) throw error;
       return error.faults.map(({ variable, message }) => `${variable} ${message}`).join();
     },
   );
-  return { outcome, warnings: log.lines.filter(({ level }) => level === "warn").map(({ message }) => message) };
+  return {
+    outcome,
+    warnings: log.lines.filter(({ level }) => level === "warn").map(({ message }) => message),
+  };
 };
 const through = (mode: PoolMode, to = database): string => poolers[mode].url(to.url);
 
@@ -59,7 +66,9 @@ describe.skipIf(!canStart)("the poolers that core starts behind", () => {
 
   it("D9: requires SVC_DATABASE_SESSION_URL behind PgBouncer in transaction mode", async () => {
     const { outcome } = await prepare(through("transaction"));
-    expect(outcome).toMatch(/^SVC_DATABASE_SESSION_URL is required: SVC_DATABASE_URL leads to .* transaction mode/);
+    expect(outcome).toMatch(
+      /^SVC_DATABASE_SESSION_URL is required: SVC_DATABASE_URL leads to .* transaction mode/,
+    );
   });
 
   it("D9: refuses PgBouncer in statement mode, also beside a session URL", async () => {
@@ -71,13 +80,17 @@ describe.skipIf(!canStart)("the poolers that core starts behind", () => {
   it("D9: refuses a session URL that keeps no session", async () => {
     for (const mode of ["transaction", "statement"] as const) {
       const { outcome } = await prepare(through("transaction"), through(mode));
-      expect(outcome).toMatch(/^SVC_DATABASE_SESSION_URL leads to a pooler in transaction or statement mode/);
+      expect(outcome).toMatch(
+        /^SVC_DATABASE_SESSION_URL leads to a pooler in transaction or statement mode/,
+      );
     }
   });
 
   it("D9: refuses a session URL of another database", async () => {
     const { outcome } = await prepare(through("transaction"), other.url);
-    expect(outcome).toBe("SVC_DATABASE_SESSION_URL leads to another database than SVC_DATABASE_URL");
+    expect(outcome).toBe(
+      "SVC_DATABASE_SESSION_URL leads to another database than SVC_DATABASE_URL",
+    );
   });
 
   it("D9: names the variable whose role or database the server or the pooler does not know", async () => {
@@ -86,7 +99,9 @@ describe.skipIf(!canStart)("the poolers that core starts behind", () => {
       "SVC_DATABASE_SESSION_URL names a database that does not exist",
     );
     const nobody = through("session").replace("//postgres@", "//nobody@");
-    expect((await prepare(nobody)).outcome).toMatch(/^SVC_DATABASE_URL has a role or a password that the pooler/);
+    expect((await prepare(nobody)).outcome).toMatch(
+      /^SVC_DATABASE_URL has a role or a password that the pooler/,
+    );
     const unknown = through("session").replace(/[^/]*$/, "nowhere");
     expect((await prepare(unknown)).outcome).toMatch(/^SVC_DATABASE_URL names .*database/);
     expect((await prepare(`${through("session")}?search_path=public`)).outcome).toMatch(
@@ -127,6 +142,8 @@ describe.skipIf(!canStart)("the poolers that core starts behind", () => {
       await change(outcome.replace(/^.*?: /, ""));
     }
     expect((await prepare(through("transaction"), database.url)).outcome).toBe("prepared");
-    await change(`alter database ${name} reset all; alter role postgres in database ${name} reset all`);
+    await change(
+      `alter database ${name} reset all; alter role postgres in database ${name} reset all`,
+    );
   });
 });

@@ -13,9 +13,13 @@ import { findPoolerMode, type PoolerMode } from "./pooler-mode.ts";
  * Throws `ConfigError`, with the variable to set or to change, when a pooler is in the way of what core does there: LISTEN, advisory locks,
  * prepared statements and COPY need a session, everything else a transaction. Also when the two URLs lead to different databases.
  */
-export const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, "warn">): Promise<void> => {
+export const checkPoolers = async (
+  { requests, sessions }: CoreServers,
+  log: Pick<Log, "warn">,
+): Promise<void> => {
   const [url, mode] = await naming(requests.variable, () => locatePooler(requests));
-  if (mode === "statement") reject("SVC_DATABASE_URL", "leads to a pooler in statement mode: core needs transactions");
+  if (mode === "statement")
+    reject("SVC_DATABASE_URL", "leads to a pooler in statement mode: core needs transactions");
   if (sessions.variable === "SVC_DATABASE_URL") {
     if (mode === "transaction")
       reject(
@@ -26,11 +30,17 @@ export const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pic
   }
   const [sessionUrl, sessionMode] = await naming(sessions.variable, () => locatePooler(sessions));
   if (sessionMode !== "session")
-    reject("SVC_DATABASE_SESSION_URL", `leads to a pooler in transaction or statement mode; ${remedy}`);
+    reject(
+      "SVC_DATABASE_SESSION_URL",
+      `leads to a pooler in transaction or statement mode; ${remedy}`,
+    );
   if (!(await isSameDatabase(url, sessionUrl)))
     reject("SVC_DATABASE_SESSION_URL", "leads to another database than SVC_DATABASE_URL");
   if (!(await hasStatementTimeout(url)))
-    log.warn({}, "the role of SVC_DATABASE_URL has no statement_timeout: see docs/database-poolers.md");
+    log.warn(
+      {},
+      "the role of SVC_DATABASE_URL has no statement_timeout: see docs/database-poolers.md",
+    );
 };
 
 /** Throws `ConfigError`, with the command that mends it, for what core cannot use and cannot set itself. For a start, before it migrates. */
@@ -40,12 +50,16 @@ export const checkSettings = async ({ requests, sessions }: CoreServers): Promis
       // Behind a pooler in transaction mode nothing may be left in a session.
       const setup = variable === sessions.variable ? setForSession(callDeadlineMs.api) : "";
       const statements = `${setup}; ${selectFaults}`;
-      const [found] = await withClient(await servers.locate(), (client) => lastResult(client, statements));
+      const [found] = await withClient(await servers.locate(), (client) =>
+        lastResult(client, statements),
+      );
       if (found !== undefined) reject(variable, `leads to ${found.fault}`);
     });
 };
 
-const locatePooler = async ({ servers }: NamedServers): Promise<[url: string, mode: PoolerMode]> => {
+const locatePooler = async ({
+  servers,
+}: NamedServers): Promise<[url: string, mode: PoolerMode]> => {
   const url = await servers.locate();
   return [url, await findPoolerMode(url)];
 };
@@ -85,7 +99,10 @@ const hasStatementTimeout = (url: string): Promise<boolean> =>
     return rows[0]?.statement_timeout !== "0";
   });
 
-const withClient = async <Result>(url: string, work: (client: Client) => Promise<Result>): Promise<Result> => {
+const withClient = async <Result>(
+  url: string,
+  work: (client: Client) => Promise<Result>,
+): Promise<Result> => {
   const client = await openCopyClient(url);
   try {
     return await work(client);

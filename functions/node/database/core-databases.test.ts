@@ -12,8 +12,12 @@ it("D8: looks up certificates while requests have all of their connections, so t
   const config = { databaseUrl: new Secret(database.url), databaseSessionUrl: null };
   const { requests, certificates, close } = openCoreDatabases(createCoreServers(config), untraced);
   const end = Promise.withResolvers<void>();
-  const held = Array.from({ length: connectionsMaxDefault }, () => requests.db.transaction(() => end.promise));
-  expect(await findEndedCertificates(certificates.db, undefined)).toMatchObject({ ended: undefined });
+  const held = Array.from({ length: connectionsMaxDefault }, () =>
+    requests.db.transaction(() => end.promise),
+  );
+  expect(await findEndedCertificates(certificates.db, undefined)).toMatchObject({
+    ended: undefined,
+  });
   end.resolve();
   await Promise.all(held);
   await close(0);

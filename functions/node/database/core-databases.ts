@@ -23,7 +23,10 @@ export interface CoreDatabases {
 }
 
 /** Opens core's pools; they connect with their first statement. Behind a pooler in transaction mode only `listen` keeps a session. */
-export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, tracer: Tracer): CoreDatabases => {
+export const openCoreDatabases = (
+  { requests: at, sessions }: CoreServers,
+  tracer: Tracer,
+): CoreDatabases => {
   const pooled = sessions !== at;
   const requests = connectDatabase({ ...at, pooled, tracer });
   const heartbeats = connectDatabase({
@@ -33,8 +36,18 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
     connectionsMax: poolConnections.heartbeats,
     plansByIndex: true,
   });
-  const certificates = connectDatabase({ ...at, pooled, tracer, connectionsMax: poolConnections.certificates });
-  const reports = connectDatabase({ ...at, pooled, tracer, connectionsMax: poolConnections.reports });
+  const certificates = connectDatabase({
+    ...at,
+    pooled,
+    tracer,
+    connectionsMax: poolConnections.certificates,
+  });
+  const reports = connectDatabase({
+    ...at,
+    pooled,
+    tracer,
+    connectionsMax: poolConnections.reports,
+  });
   const jobs = connectDatabase({
     ...at,
     pooled,

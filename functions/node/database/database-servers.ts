@@ -97,7 +97,11 @@ export const createDatabaseServers = (
 const targetOf = (url: string) => {
   const { hostname, port } = new URL(url);
   const host = decodeURIComponent(hostname).replace(/^\[|\]$/g, "");
-  return { host: [host], port: [Number(port)], path: host.startsWith("/") && (`${host}/.s.PGSQL.${port}` as const) };
+  return {
+    host: [host],
+    port: [Number(port)],
+    path: host.startsWith("/") && (`${host}/.s.PGSQL.${port}` as const),
+  };
 };
 
 const findWritable = async (urls: readonly string[]): Promise<string> => {
@@ -105,7 +109,9 @@ const findWritable = async (urls: readonly string[]): Promise<string> => {
   for (const url of urls) {
     try {
       if (await isWritable(url)) return url;
-      fault ??= Object.assign(new Error("no server of the URL accepts writes"), { code: "SERVER_REFUSED" });
+      fault ??= Object.assign(new Error("no server of the URL accepts writes"), {
+        code: "SERVER_REFUSED",
+      });
     } catch (cause) {
       fault = cause;
     }

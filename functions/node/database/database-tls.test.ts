@@ -5,7 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import { createLabPki, type LabPki } from "../../../scripts/lab/ca/pki.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../../scripts/postgres/embedded-postgres.ts";
 import { connectDatabase } from "../../store/database/database.ts";
 import { destroyClient, openCopyClient } from "../../store/ingest/copy-transaction.ts";
 import { createDatabaseServers } from "./database-servers.ts";
@@ -20,7 +23,8 @@ beforeAll(async () => {
   await copyFile(pki.ingest.certFile, files.cert);
   await copyFile(pki.ingest.keyFile, files.key);
   // The server runs as another user, which must own its key.
-  if (process.getuid?.() === 0) for (const path of [dir, ...Object.values(files)]) await chown(path, 65534, 65534);
+  if (process.getuid?.() === 0)
+    for (const path of [dir, ...Object.values(files)]) await chown(path, 65534, 65534);
   server = await startEmbeddedPostgres({
     tcp: true,
     settings: { ssl: "on", ssl_cert_file: files.cert, ssl_key_file: files.key },
@@ -40,7 +44,9 @@ const connect = async (host: string, parameters: Record<string, string>) => {
   const url = `postgres://postgres:${own.password}@${host.replaceAll("PORT", own.port)}/postgres?${query}`;
   const servers = createDatabaseServers(url);
   const { sql, close } = connectDatabase({ url, servers });
-  const pool = await sql.unsafe<{ ssl: boolean }[]>(isEncrypted).then(([row]) => row?.ssl, errorCode);
+  const pool = await sql
+    .unsafe<{ ssl: boolean }[]>(isEncrypted)
+    .then(([row]) => row?.ssl, errorCode);
   await close(0);
   await expect.poll(servers.count).toBe(0);
   const copy = await servers
@@ -61,7 +67,10 @@ const encrypted = { pool: true, copy: true };
 describe("TLS to the database, by both drivers", () => {
   it("is off without sslmode", async () => {
     expect(await connect("localhost:PORT", {})).toEqual({ pool: false, copy: false });
-    expect(await connect("localhost:PORT", { sslmode: "disable" })).toEqual({ pool: false, copy: false });
+    expect(await connect("localhost:PORT", { sslmode: "disable" })).toEqual({
+      pool: false,
+      copy: false,
+    });
   });
 
   it("encrypts with sslmode=require, whoever the server is", async () => {
@@ -82,11 +91,20 @@ describe("TLS to the database, by both drivers", () => {
 
   it("refuses a server of another CA with verify-ca and verify-full", async () => {
     for (const sslmode of ["verify-ca", "verify-full"]) {
-      const { pool, copy } = await connect("localhost:PORT", { sslmode, sslrootcert: pki.enrollmentCa.certFile });
-      expect([pool, copy]).toEqual([expect.stringMatching(/CERT|SIGNATURE/), expect.stringMatching(/CERT|SIGNATURE/)]);
+      const { pool, copy } = await connect("localhost:PORT", {
+        sslmode,
+        sslrootcert: pki.enrollmentCa.certFile,
+      });
+      expect([pool, copy]).toEqual([
+        expect.stringMatching(/CERT|SIGNATURE/),
+        expect.stringMatching(/CERT|SIGNATURE/),
+      ]);
     }
     const { pool, copy } = await connect("localhost:PORT", { sslmode: "verify-full" });
-    expect([pool, copy]).toEqual([expect.stringMatching(/CERT|SIGNATURE/), expect.stringMatching(/CERT|SIGNATURE/)]);
+    expect([pool, copy]).toEqual([
+      expect.stringMatching(/CERT|SIGNATURE/),
+      expect.stringMatching(/CERT|SIGNATURE/),
+    ]);
   });
 
   it("verifies the server in use, of several", async () => {

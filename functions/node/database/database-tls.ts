@@ -16,7 +16,10 @@ export const readDatabaseTls = (url: string, variable: string): ConnectionOption
       return readPem(path).toString("utf8");
     } catch (cause) {
       throw new ConfigError([
-        { variable, message: `has a file in ${parameter} that cannot be used: ${fileFault(cause)}` },
+        {
+          variable,
+          message: `has a file in ${parameter} that cannot be used: ${fileFault(cause)}`,
+        },
       ]);
     }
   };

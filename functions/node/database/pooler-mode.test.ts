@@ -1,6 +1,10 @@
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "../../../tests/support/database.ts";
-import { canStartPgBouncer, type PoolMode, startPgBouncer } from "../../../tests/support/pgbouncer.ts";
+import {
+  canStartPgBouncer,
+  type PoolMode,
+  startPgBouncer,
+} from "../../../tests/support/pgbouncer.ts";
 import { findPoolerMode } from "./pooler-mode.ts";
 
 const canStart = await canStartPgBouncer();

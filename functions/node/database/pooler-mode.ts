@@ -21,7 +21,8 @@ export const findPoolerMode = async (url: string): Promise<PoolerMode> => {
     for (let count = 0; count < 2; count++) clients.push(await openCopyClient(url));
     const [first, second] = clients as [Client, Client];
     const process = await backendOf(first);
-    if (process === announced(first) && (await backendOf(second)) === announced(second)) return "session";
+    if (process === announced(first) && (await backendOf(second)) === announced(second))
+      return "session";
     if (!(await allowsTransactions(url))) return "statement";
     return (await keepProcesses(first, second)) ? "session" : "transaction";
   } finally {
@@ -67,7 +68,8 @@ const allowsTransactions = async (url: string): Promise<boolean> => {
 };
 
 /** The process that the server named when the connection was opened, for cancelling; a pooler names one of its own. */
-const announced = (client: Client): number | null => (client as Client & { processID: number | null }).processID;
+const announced = (client: Client): number | null =>
+  (client as Client & { processID: number | null }).processID;
 
 const backendOf = async (client: Client): Promise<number> =>
   (await client.query<{ pid: number }>("select pg_backend_pid() as pid")).rows[0]?.pid ?? 0;

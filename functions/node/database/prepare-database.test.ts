@@ -14,7 +14,10 @@ import { prepareDatabase } from "./prepare-database.ts";
 const database = await createTestDatabase();
 afterAll(() => database.drop());
 
-const prepare = async (url: string, { clock = systemClock, log = createTestLog() } = {}): Promise<string> => {
+const prepare = async (
+  url: string,
+  { clock = systemClock, log = createTestLog() } = {},
+): Promise<string> => {
   const servers = createCoreServers({ databaseUrl: new Secret(url), databaseSessionUrl: null });
   const options = { tenantId: testTenantId, clock, log };
   return prepareDatabase(servers, options).then(
@@ -41,9 +44,15 @@ describe("prepareDatabase", () => {
     const role = `role_${crypto.randomUUID().replaceAll("-", "")}`;
     await sql.unsafe(`create role ${role} login`);
     await sql`drop table schema_definition`;
-    expect(await prepare(urlOf((url) => (url.username = role)))).toMatch(/SVC_DATABASE_URL.*names a role that may not/);
-    expect(await prepare(urlOf((url) => (url.pathname = "/nowhere")))).toMatch(/SVC_DATABASE_URL.*does not exist/);
-    expect(await prepare(urlOf((url) => (url.username = "nobody_here")))).toMatch(/SVC_DATABASE_URL.*does not admit/);
+    expect(await prepare(urlOf((url) => (url.username = role)))).toMatch(
+      /SVC_DATABASE_URL.*names a role that may not/,
+    );
+    expect(await prepare(urlOf((url) => (url.pathname = "/nowhere")))).toMatch(
+      /SVC_DATABASE_URL.*does not exist/,
+    );
+    expect(await prepare(urlOf((url) => (url.username = "nobody_here")))).toMatch(
+      /SVC_DATABASE_URL.*does not admit/,
+    );
     await sql.unsafe(`drop role ${role}`);
   });
 
@@ -76,8 +85,13 @@ describe("prepareDatabase", () => {
     });
     await reading.promise;
     // The minute has passed once an attempt has seen who it waited for.
-    const isNamed = () => log.lines.some(({ fields }) => JSON.stringify(fields).includes("nightly report"));
-    const late = { ...systemClock, sleep: async () => undefined, monotonic: () => (isNamed() ? 61_000 : 0) };
+    const isNamed = () =>
+      log.lines.some(({ fields }) => JSON.stringify(fields).includes("nightly report"));
+    const late = {
+      ...systemClock,
+      sleep: async () => undefined,
+      monotonic: () => (isNamed() ? 61_000 : 0),
+    };
     const refusal: Error = await prepare(other.url, { clock: late, log }).catch((error) => error);
     expect(refusal.message).toMatch(
       new RegExp(
@@ -91,7 +105,9 @@ describe("prepareDatabase", () => {
       ended.resolve();
       await reader;
     };
-    expect(await prepare(other.url, { clock: { ...systemClock, sleep: end }, log: again })).toBe("prepared");
+    expect(await prepare(other.url, { clock: { ...systemClock, sleep: end }, log: again })).toBe(
+      "prepared",
+    );
     expect(again.lines.map(({ message }) => message)).toEqual([
       "another transaction uses a table that the migration changes; trying again",
       "database migrated",
@@ -105,30 +121,46 @@ describe("prepareDatabase", () => {
       [1, 2, 0].map((pid) => ({ ...blocker, pid })),
       {},
     );
-    expect(describeBlockers(blocked)).toContain("select pg_terminate_backend(1), pg_terminate_backend(2), or start");
+    expect(describeBlockers(blocked)).toContain(
+      "select pg_terminate_backend(1), pg_terminate_backend(2), or start",
+    );
   });
 
   it.each([
-    ["another encoding than UTF8", "encoding 'LATIN1' locale 'C'", "", /^create database .* encoding 'UTF8'$/],
+    [
+      "another encoding than UTF8",
+      "encoding 'LATIN1' locale 'C'",
+      "",
+      /^create database .* encoding 'UTF8'$/,
+    ],
     ["a missing schema public", "", "drop schema public", /^create schema public/],
-    ["sessions that only read", "", "alter database NAME set default_transaction_read_only = on", /^alter role/],
-  ])("D10: refuses %s before the first migration, with the command that mends it", async (_, options, change, mend) => {
-    const { sql } = database.connect();
-    const name = `${new URL(database.url).pathname.slice(1)}_other`;
-    await sql.unsafe(`create database ${name} template template0 ${options}`);
-    const url = urlOf((to) => (to.pathname = `/${name}`));
-    const other = connectDatabase({ url, writes: false });
-    await other.sql.unsafe(change.replace("NAME", name));
-    const [, command = ""] = /SVC_DATABASE_URL: leads to [^:]*: (.*)$/.exec(await prepare(url)) ?? [];
-    expect(command).toMatch(mend);
-    expect(await other.sql`select from pg_class where relname = 'schema_migration'`).toEqual([]);
-    if (!command.startsWith("create database")) {
-      await other.sql.unsafe(command);
-      expect(await prepare(url)).toBe("prepared");
-    }
-    await other.close();
-    await sql.unsafe(`drop database ${name} with (force)`);
-  });
+    [
+      "sessions that only read",
+      "",
+      "alter database NAME set default_transaction_read_only = on",
+      /^alter role/,
+    ],
+  ])(
+    "D10: refuses %s before the first migration, with the command that mends it",
+    async (_, options, change, mend) => {
+      const { sql } = database.connect();
+      const name = `${new URL(database.url).pathname.slice(1)}_other`;
+      await sql.unsafe(`create database ${name} template template0 ${options}`);
+      const url = urlOf((to) => (to.pathname = `/${name}`));
+      const other = connectDatabase({ url, writes: false });
+      await other.sql.unsafe(change.replace("NAME", name));
+      const [, command = ""] =
+        /SVC_DATABASE_URL: leads to [^:]*: (.*)$/.exec(await prepare(url)) ?? [];
+      expect(command).toMatch(mend);
+      expect(await other.sql`select from pg_class where relname = 'schema_migration'`).toEqual([]);
+      if (!command.startsWith("create database")) {
+        await other.sql.unsafe(command);
+        expect(await prepare(url)).toBe("prepared");
+      }
+      await other.close();
+      await sql.unsafe(`drop database ${name} with (force)`);
+    },
+  );
 
   it("D9: refuses a pooler in transaction mode", async () => {
     const { hostname, port, pathname } = new URL(database.url);
@@ -137,7 +169,9 @@ describe("prepareDatabase", () => {
     const { sql } = database.connect();
     await sql`create function public.pg_backend_pid() returns int language sql as 'select 4711'`;
     const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}?options=${encodeURIComponent("-csearch_path=public,pg_catalog")}`;
-    expect(await prepare(url)).toMatch(/SVC_DATABASE_SESSION_URL: is required.*pooler in transaction mode/);
+    expect(await prepare(url)).toMatch(
+      /SVC_DATABASE_SESSION_URL: is required.*pooler in transaction mode/,
+    );
     await sql`drop function public.pg_backend_pid`;
     await proxy.close();
   });

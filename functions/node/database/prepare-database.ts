@@ -57,7 +57,8 @@ export const untilAvailable = async <Result>(
     } catch (err) {
       if (databaseProblem(err)?.code !== "database_unavailable") throw err;
       if (clock.monotonic() > deadline) throw startFault(err, variable);
-      if (err instanceof MigrationBlocked) log.warn({ err, blockers: err.blockers }, `${err.message}; trying again`);
+      if (err instanceof MigrationBlocked)
+        log.warn({ err, blockers: err.blockers }, `${err.message}; trying again`);
       else log.warn({ err }, "the database is not available yet");
       await clock.sleep(retryDelayMs);
     }
@@ -79,7 +80,11 @@ export const withDatabaseFaults = async <Result>(
 /** The message of an error may hold the URL; its code does not. */
 const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
   if (err instanceof MigrationBlocked)
-    return new StartFault(`${variable}: ${err.message}, for a minute: ${describeBlockers(err)}`, { cause: err });
+    return new StartFault(`${variable}: ${err.message}, for a minute: ${describeBlockers(err)}`, {
+      cause: err,
+    });
   const code = errorCode(databaseProblem(err)?.options.cause);
-  return new StartFault(`${variable}: the database is not available${code ? ` (${code})` : ""}`, { cause: err });
+  return new StartFault(`${variable}: the database is not available${code ? ` (${code})` : ""}`, {
+    cause: err,
+  });
 };

@@ -43,7 +43,12 @@ describe("bytes that are not an HTTP request", () => {
       "400 Bad Request",
       "malformed_request",
     ],
-    ["a target that is none", "GET http://[x/ HTTP/1.1\r\nHost: a\r\n\r\n", "400 Bad Request", "malformed_request"],
+    [
+      "a target that is none",
+      "GET http://[x/ HTTP/1.1\r\nHost: a\r\n\r\n",
+      "400 Bad Request",
+      "malformed_request",
+    ],
     [
       "headers over 32 KiB",
       `GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(33_000)}\r\n\r\n`,
@@ -80,18 +85,21 @@ describe("bytes that are not an HTTP request", () => {
   it.each([
     ["", ""],
     [", though another waits behind it", "GET /waits HTTP/1.1\r\nHost: a\r\n\r\n"],
-  ])("writes nothing into a response in progress%s, and affects no other connection", async (_, next) => {
-    const socket = connect(listener.port, "127.0.0.1");
-    socket.write(`GET /slow HTTP/1.1\r\nHost: a\r\n\r\n${next}`);
-    let received = "";
-    socket.on("data", (chunk) => {
-      received += chunk;
-    });
-    socket.on("error", () => undefined);
-    while (!received.includes("half")) await once(socket, "data");
-    socket.write("hello\r\n\r\n");
-    await once(socket, "close");
-    expect(received).toMatch(/half\r\n$/);
-    expect(await (await fetch(`http://127.0.0.1:${listener.port}/`)).text()).toBe("fine");
-  });
+  ])(
+    "writes nothing into a response in progress%s, and affects no other connection",
+    async (_, next) => {
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.write(`GET /slow HTTP/1.1\r\nHost: a\r\n\r\n${next}`);
+      let received = "";
+      socket.on("data", (chunk) => {
+        received += chunk;
+      });
+      socket.on("error", () => undefined);
+      while (!received.includes("half")) await once(socket, "data");
+      socket.write("hello\r\n\r\n");
+      await once(socket, "close");
+      expect(received).toMatch(/half\r\n$/);
+      expect(await (await fetch(`http://127.0.0.1:${listener.port}/`)).text()).toBe("fine");
+    },
+  );
 });

@@ -9,7 +9,10 @@ import { type UnreadableRequest, unreadableAnswer } from "../../../kit/problem-d
 /** A server that speaks HTTP/1.1: plain, or over TLS beside HTTP/2. */
 interface Http1Server {
   on(event: "clientError", listener: (error: Error, socket: Socket) => void): unknown;
-  on(event: "request", listener: (request: IncomingMessage, response: ServerResponse) => void): unknown;
+  on(
+    event: "request",
+    listener: (request: IncomingMessage, response: ServerResponse) => void,
+  ): unknown;
 }
 
 /**
@@ -40,7 +43,9 @@ export const answerUnreadable = (server: Http1Server): void => {
     response.once("close", () => open.delete(response));
   });
   server.on("clientError", (error, socket) => {
-    const isSending = [...(answers.get(socket) ?? [])].some((answer) => answer.headersSent && !answer.writableFinished);
+    const isSending = [...(answers.get(socket) ?? [])].some(
+      (answer) => answer.headersSent && !answer.writableFinished,
+    );
     if (!socket.writable || isSending || isUnfinishedHandshake(socket)) {
       socket.destroy();
       return;

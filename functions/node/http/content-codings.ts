@@ -12,11 +12,13 @@ const through = (body: ReadableStream<Uint8Array>, coder: Duplex) =>
 export const contentCodings: readonly ContentCoding[] = [
   {
     name: "zstd",
-    compress: (body) => through(body, createZstdCompress({ params: { [constants.ZSTD_c_compressionLevel]: 1 } })),
+    compress: (body) =>
+      through(body, createZstdCompress({ params: { [constants.ZSTD_c_compressionLevel]: 1 } })),
   },
   {
     name: "br",
-    compress: (body) => through(body, createBrotliCompress({ params: { [constants.BROTLI_PARAM_QUALITY]: 3 } })),
+    compress: (body) =>
+      through(body, createBrotliCompress({ params: { [constants.BROTLI_PARAM_QUALITY]: 3 } })),
   },
   { name: "gzip", compress: (body) => through(body, createGzip({ level: 5 })) },
 ];

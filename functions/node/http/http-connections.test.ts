@@ -72,7 +72,10 @@ describe("connections of the HTTP listener", () => {
     const head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     const tiny = await open(port, `${head}${"1\r\na\r\n".repeat(10_000)}`);
     expect(answersIn(await tiny.text)).toBe(0);
-    const small = await open(port, `${head}${`40\r\n${"a".repeat(64)}\r\n`.repeat(2_000)}0\r\n\r\n`);
+    const small = await open(
+      port,
+      `${head}${`40\r\n${"a".repeat(64)}\r\n`.repeat(2_000)}0\r\n\r\n`,
+    );
     await once(small.socket, "data");
     small.socket.end();
     expect(answersIn(await small.text)).toBe(1);
@@ -84,9 +87,11 @@ describe("connections of the HTTP listener", () => {
     const headers = await open(port, "GET / HTTP/1.1\r\nX-A: a");
     const body = await open(port, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
     for (const stalled of [silent, headers, body]) {
-      expect(await (await fetch(`http://127.0.0.1:${port}/`, { headers: { Connection: "close" } })).text()).toBe(
-        "fine",
-      );
+      expect(
+        await (
+          await fetch(`http://127.0.0.1:${port}/`, { headers: { Connection: "close" } })
+        ).text(),
+      ).toBe("fine");
       expect(await stalled.text).toBe("");
       await open(port, "");
     }

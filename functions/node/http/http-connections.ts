@@ -95,7 +95,8 @@ export const serveConnections = (
     const { current } = connection;
     if (current !== undefined) {
       if (++connection.pipelined > pipelinedMax) socket.destroy();
-      else if (connection.pipelined === 1) current.response.once("close", () => socket.destroySoon());
+      else if (connection.pipelined === 1)
+        current.response.once("close", () => socket.destroySoon());
       return;
     }
     connection.current = { request, response };

@@ -16,15 +16,25 @@ describe("the HTTP listener", () => {
     await listener.close(0);
   });
 
-  it.each(["1.0", "1.1"])("W1: serves requests of HTTP/%s whatever their Host is, or without one", async (version) => {
-    const listener = await listenHttp(app, { port: 0, host: "127.0.0.1" });
-    for (const host of ["", "Host:\r\n", "Host: [x\r\n", "Host: x:99999\r\n", "Host: ::1:8443\r\n", "Host: a b\r\n"]) {
-      const socket = connect(listener.port, "127.0.0.1");
-      socket.write(`GET / HTTP/${version}\r\n${host}Connection: close\r\n\r\n`);
-      expect(await text(socket)).toMatch(/^HTTP\/1.1 200 OK\r\n.*fine$/s);
-    }
-    await listener.close(0);
-  });
+  it.each(["1.0", "1.1"])(
+    "W1: serves requests of HTTP/%s whatever their Host is, or without one",
+    async (version) => {
+      const listener = await listenHttp(app, { port: 0, host: "127.0.0.1" });
+      for (const host of [
+        "",
+        "Host:\r\n",
+        "Host: [x\r\n",
+        "Host: x:99999\r\n",
+        "Host: ::1:8443\r\n",
+        "Host: a b\r\n",
+      ]) {
+        const socket = connect(listener.port, "127.0.0.1");
+        socket.write(`GET / HTTP/${version}\r\n${host}Connection: close\r\n\r\n`);
+        expect(await text(socket)).toMatch(/^HTTP\/1.1 200 OK\r\n.*fine$/s);
+      }
+      await listener.close(0);
+    },
+  );
 
   it("answers on every interface without a configured address", async () => {
     const listener = await listenHttp(app, { port: 0, host: null });

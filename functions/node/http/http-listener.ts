@@ -18,7 +18,11 @@ export interface Listener {
 /** Returns the peer of a request on the plain HTTP listener, which has no TLS and so never a client certificate. */
 export const httpPeerOf = (c: HttpContext): Peer => {
   const { incoming } = c.env as { incoming: IncomingMessage };
-  return { remoteAddress: incoming.socket.remoteAddress ?? "", certificate: null, listener: "http" };
+  return {
+    remoteAddress: incoming.socket.remoteAddress ?? "",
+    certificate: null,
+    listener: "http",
+  };
 };
 
 /** A connection on which nothing has been sent or received for this time ends; a stream of events sends a comment in less. */

@@ -36,7 +36,10 @@ export const connectNats = async <Prepared>(
       await connection?.close().catch(() => undefined);
       if (!isPassing(err)) throw err;
       if (clock.monotonic() > deadline)
-        throw new StartFault(`SVC_NATS_URLS: JetStream is not available (${(err as Error).message})`, { cause: err });
+        throw new StartFault(
+          `SVC_NATS_URLS: JetStream is not available (${(err as Error).message})`,
+          { cause: err },
+        );
       log.warn({ err }, "JetStream is not available yet");
       await clock.sleep(retryDelayMs);
     }
@@ -45,14 +48,18 @@ export const connectNats = async <Prepared>(
 
 /** Failures of a cluster that starts, elects, or is not there: errors of the client and of the operating system. */
 const isPassing = (error: unknown): boolean =>
-  error instanceof Error && !["ConfigError", "AuthorizationError", "InvalidArgumentError"].includes(error.name);
+  error instanceof Error &&
+  !["ConfigError", "AuthorizationError", "InvalidArgumentError"].includes(error.name);
 
 /** Returns the options of a connection, with the files that the configuration names. Throws `ConfigError` for one that cannot be read. */
 export const readNatsOptions = async (config: NatsConfig): Promise<NodeConnectionOptions> => {
   const { servers, isEncrypted, caFile, credentialsFile } = config;
-  const ca = caFile && (await withConfigError("SVC_NATS_CA_FILE", () => readTrustedFile(caFile).toString("utf8")));
+  const ca =
+    caFile &&
+    (await withConfigError("SVC_NATS_CA_FILE", () => readTrustedFile(caFile).toString("utf8")));
   const credentials =
-    credentialsFile && (await withConfigError("SVC_NATS_CREDENTIALS_FILE", () => readKeyFile(credentialsFile)));
+    credentialsFile &&
+    (await withConfigError("SVC_NATS_CREDENTIALS_FILE", () => readKeyFile(credentialsFile)));
   return {
     servers: [...servers],
     // A server that is stopped, but not down, is left within 6 s.

@@ -69,7 +69,9 @@ describe("TLS handshakes that do not end", () => {
   it("refuses an address that starts handshakes faster than its rate", async () => {
     let now = 0;
     const clock = { monotonic: () => now };
-    const test = await startTestIngest({ listener: { clock, handshakes: { burst: 5, perSecond: 1 } } });
+    const test = await startTestIngest({
+      listener: { clock, handshakes: { burst: 5, perSecond: 1 } },
+    });
     for (let index = 0; index < 5; index++) await connectBare(test);
     await (await connectBare(test)).closed;
     now += 1_000;

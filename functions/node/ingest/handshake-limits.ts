@@ -61,7 +61,11 @@ export const limitHandshakes = (
     limits,
     clock,
     log,
-  }: { limits: HandshakeLimits; clock: Pick<Clock, "monotonic">; log: { warn(fields: object, message: string): void } },
+  }: {
+    limits: HandshakeLimits;
+    clock: Pick<Clock, "monotonic">;
+    log: { warn(fields: object, message: string): void };
+  },
 ): Connections => {
   const { timeoutMs, unfinishedMax, burst, perSecond } = limits;
   const gate = createHandshakeGate(limits);
@@ -72,7 +76,8 @@ export const limitHandshakes = (
   const unfinished = new Map<string, { socket: Socket; finish(): void }>();
 
   const warn = ({ remoteAddress }: Socket, key: string, reason: string): void => {
-    if (warnings.take(key)) log.warn({ remote_address: remoteAddress, reason }, "connection refused");
+    if (warnings.take(key))
+      log.warn({ remote_address: remoteAddress, reason }, "connection refused");
   };
   const startTls = server.listeners("connection");
   server.removeAllListeners("connection");
@@ -113,7 +118,9 @@ export const limitHandshakes = (
       finish();
     });
   });
-  server.on("secureConnection", (socket: TLSSocket) => unfinished.get(connectionId(socket))?.finish());
+  server.on("secureConnection", (socket: TLSSocket) =>
+    unfinished.get(connectionId(socket))?.finish(),
+  );
   return {
     destroyUnfinished() {
       for (const { socket } of unfinished.values()) socket.destroy();

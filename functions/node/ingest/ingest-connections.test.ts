@@ -2,13 +2,20 @@ import { once } from "node:events";
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { json } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { startTestIngest, type TestClient, type TestIngest } from "../../../tests/support/ingest.ts";
+import {
+  startTestIngest,
+  type TestClient,
+  type TestIngest,
+} from "../../../tests/support/ingest.ts";
 import { connectRaw, postHeaders, resetStream } from "../../../tests/support/raw-http2.ts";
 
 const heartbeat = "/v1/collector/heartbeat";
 const managementPaths = new Set([heartbeat]);
 /** Reads bodies as the management routes do. */
-const app = { fetch: async (request: Request) => Response.json({ bytes: (await request.arrayBuffer()).byteLength }) };
+const app = {
+  fetch: async (request: Request) =>
+    Response.json({ bytes: (await request.arrayBuffer()).byteLength }),
+};
 const active = {
   certificateId: "certificate",
   identityId: "identity",
@@ -27,7 +34,11 @@ afterEach(async () => {
 });
 
 /** Starts a listener that finds `state` for each certificate. */
-const start = async (listener: object = {}, state: object | null = active, requireEnrollment = false) => {
+const start = async (
+  listener: object = {},
+  state: object | null = active,
+  requireEnrollment = false,
+) => {
   refusals = [];
   const certificates = {
     find: async (fingerprints: readonly string[]) =>
@@ -52,7 +63,10 @@ const open = async (certificate: TestClient): Promise<ClientHttp2Session> => {
 /** Headers of requests beside method and path. */
 let headers: Record<string, string>;
 const begin = (session: ClientHttp2Session, path = heartbeat): ClientHttp2Stream => {
-  const stream = session.request({ ":method": "POST", ":path": path, ...headers }, { endStream: false });
+  const stream = session.request(
+    { ":method": "POST", ":path": path, ...headers },
+    { endStream: false },
+  );
   stream.on("error", () => undefined);
   stream.write(Buffer.alloc(1_000));
   return stream;
@@ -88,17 +102,24 @@ describe.each([
     [{ ...active, status: "revoked" }, "certificate_revoked"],
     [{ ...active, status: "replaced" }, "certificate_replaced"],
     [{ ...active, identityRevoked: true }, "identity_revoked"],
-  ])("rejects a management request by the certificate's row before its body: %o", async (state, code) => {
-    for (const requireEnrollment of [false, true]) {
-      await start({}, state, requireEnrollment);
-      const held = begin(await open(await test.client({})));
-      expect(await answer(held)).toMatchObject({ status: 401, code });
-      const fields = { remote_address: "127.0.0.1", reason: code, host_id: "spiffe://fleet.test/host-1" };
-      const line = { level: "warn", message: "connection rejected", fields };
-      if (requireEnrollment) expect(test.log.lines).toContainEqual(line);
-      if (!requireEnrollment) await test.close();
-    }
-  });
+  ])(
+    "rejects a management request by the certificate's row before its body: %o",
+    async (state, code) => {
+      for (const requireEnrollment of [false, true]) {
+        await start({}, state, requireEnrollment);
+        const held = begin(await open(await test.client({})));
+        expect(await answer(held)).toMatchObject({ status: 401, code });
+        const fields = {
+          remote_address: "127.0.0.1",
+          reason: code,
+          host_id: "spiffe://fleet.test/host-1",
+        };
+        const line = { level: "warn", message: "connection rejected", fields };
+        if (requireEnrollment) expect(test.log.lines).toContainEqual(line);
+        if (!requireEnrollment) await test.close();
+      }
+    },
+  );
 
   it("records a connection with an expired certificate as the last auth failure of its identity, if core has issued it", async () => {
     for (const state of [null, active]) {
@@ -107,7 +128,9 @@ describe.each([
       const refused = begin(await open(expired));
       expect(await answer(refused)).toMatchObject({ status: 401, code: "certificate_expired" });
       const failure = { identity: "spiffe://fleet.test/host-1", reason: "certificate_expired" };
-      await expect.poll(() => refusals).toEqual(state ? [{ ...failure, certificateId: "certificate" }] : []);
+      await expect
+        .poll(() => refusals)
+        .toEqual(state ? [{ ...failure, certificateId: "certificate" }] : []);
       if (state === null) await test.close();
     }
   });
@@ -166,7 +189,8 @@ describe.each([
     await start({ clock, callers: { faultsBurst: 20, faultsPerSecond: 1 } });
     const certificate = await test.client({});
     const { socket, closed } = await connectRaw(test, certificate);
-    for (let id = 1; id < 100; id += 2) socket.write(Buffer.concat([postHeaders(id, heartbeat), resetStream(id)]));
+    for (let id = 1; id < 100; id += 2)
+      socket.write(Buffer.concat([postHeaders(id, heartbeat), resetStream(id)]));
     await closed;
     await (await connectRaw(test, certificate)).closed;
     now += 60_000;

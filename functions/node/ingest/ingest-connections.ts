@@ -99,7 +99,11 @@ export const createIngestConnections = (needs: {
   const connections = createSlots(limits.connectionsOfIdentityMax);
   const calls = createSlots(limits.callsOfIdentityMax);
   const refusedSlots = createSlots(refusedOfAddressMax);
-  const faults = createTokenBuckets({ burst: limits.faultsBurst, perSecond: limits.faultsPerSecond, clock });
+  const faults = createTokenBuckets({
+    burst: limits.faultsBurst,
+    perSecond: limits.faultsPerSecond,
+    clock,
+  });
   const warnings = createTokenBuckets({ burst: 3, perSecond: 1 / 60, clock });
   const open = new Set<{ check(now: number): void; ping(): void; owner: string }>();
   const nextChecked = createTurns(open, checkParts);
@@ -185,11 +189,15 @@ export const createIngestConnections = (needs: {
       }
 
       const tooManyCalls = () =>
-        new Problem("too_many_streams", { detail: `an identity may have ${limits.callsOfIdentityMax} open streams` });
+        new Problem("too_many_streams", {
+          detail: `an identity may have ${limits.callsOfIdentityMax} open streams`,
+        });
       const verified = fault === undefined ? peer : null;
       return {
         peer: verified,
-        bindings: { peer: { remoteAddress: address, certificate: verified?.der ?? null, listener: "ingest" } },
+        bindings: {
+          peer: { remoteAddress: address, certificate: verified?.der ?? null, listener: "ingest" },
+        },
         rowFault: () => rowFault,
         enter() {
           lastCallAt = clock.monotonic();
@@ -271,12 +279,21 @@ const readPeer = (socket: TLSSocket, remoteAddress: string): PeerRead => {
   if (socket.authorized) return { peer };
   const reason = String(socket.authorizationError ?? "unknown");
   if (reason === expiredReason)
-    return { peer: null, fault: { problem: new Problem("certificate_expired"), reason }, expired: peer.caller };
-  const problem = new Problem("certificate_unknown", { detail: "The certificate does not chain to the client CA" });
+    return {
+      peer: null,
+      fault: { problem: new Problem("certificate_expired"), reason },
+      expired: peer.caller,
+    };
+  const problem = new Problem("certificate_unknown", {
+    detail: "The certificate does not chain to the client CA",
+  });
   return { peer: null, fault: { problem, reason } };
 };
 
-const readCaller = (certificate: X509Certificate, connection: CallerConnection): CallerCertificate => ({
+const readCaller = (
+  certificate: X509Certificate,
+  connection: CallerConnection,
+): CallerCertificate => ({
   identity: identityOfCertificate(connection.der),
   fingerprintSha256: createHash("sha256").update(connection.der).digest("hex"),
   notAfter: certificate.validToDate.getTime(),

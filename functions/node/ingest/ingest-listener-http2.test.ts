@@ -11,7 +11,12 @@ import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { countCpuMilliseconds } from "../../../tests/support/cpu-time.ts";
 import { frame, newQueue, testHost } from "../../../tests/support/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../../../tests/support/grpc-client.ts";
-import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../../tests/support/ingest.ts";
+import {
+  ingestPaths,
+  startTestIngest,
+  type TestClient,
+  type TestIngest,
+} from "../../../tests/support/ingest.ts";
 import {
   connectRaw,
   dataFrames,
@@ -52,7 +57,11 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     return client;
   };
   /** Posts bytes to a method; returns headers, trailers and body, as any of them can carry the error. */
-  const post = async (certificate: TestClient, headers: Record<string, string>, body: Uint8Array) => {
+  const post = async (
+    certificate: TestClient,
+    headers: Record<string, string>,
+    body: Uint8Array,
+  ) => {
     const client = await session(certificate);
     const stream = client.request({ ":method": "POST", te: "trailers", ...headers });
     const received: Record<string, unknown> = {};
@@ -64,7 +73,10 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     stream.end(body);
     await once(stream, "close");
     client.destroy();
-    return { ...received, body: Buffer.concat(chunks).toString("latin1") } as Record<string, unknown> & {
+    return { ...received, body: Buffer.concat(chunks).toString("latin1") } as Record<
+      string,
+      unknown
+    > & {
       body: string;
     };
   };
@@ -84,7 +96,9 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       const read = (message: unknown) => {
         unsubscribe(name, read);
         const { stream } = message as { stream: { session: { socket: object } } };
-        const { _tlsOptions } = stream.session.socket as { _tlsOptions: { ALPNProtocols: Uint8Array } };
+        const { _tlsOptions } = stream.session.socket as {
+          _tlsOptions: { ALPNProtocols: Uint8Array };
+        };
         resolve(_tlsOptions.ALPNProtocols.buffer.byteLength);
       };
       subscribe(name, read);
@@ -98,7 +112,12 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   it("G8: counts unfinished Submit calls as streams of their identity, and serves other identities", async () => {
     const client = await session(await test.client({ uri: "spiffe://fleet.test/hoarder" }));
     const begin = () => {
-      const stream = client.request({ ":method": "POST", te: "trailers", ...grpc, ...method("Submit") });
+      const stream = client.request({
+        ":method": "POST",
+        te: "trailers",
+        ...grpc,
+        ...method("Submit"),
+      });
       stream.on("error", () => undefined);
       stream.write(enveloped(Buffer.alloc(500_000), 0, 900_000));
       return stream;
@@ -107,7 +126,9 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     await expect.poll(() => test.ingest.gauges().openStreams).toBe(8);
     const [headers] = await once(begin().resume(), "response");
     expect(details(headers)).toContain("too_many_streams");
-    expect((await submit(connect(await test.client({})), frame(newQueue(), 1, 1))).error).toBeUndefined();
+    expect(
+      (await submit(connect(await test.client({})), frame(newQueue(), 1, 1))).error,
+    ).toBeUndefined();
     for (const stream of half) stream.close(8);
     await expect.poll(() => test.ingest.gauges().openStreams).toBe(0);
     client.destroy();
@@ -119,10 +140,16 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       const clock = createTestClock();
       const own = await startTestIngest({ needs: { fastPath, clock } });
       const client = await session(await own.client({}), own);
-      const stream = client.request({ ":method": "POST", te: "trailers", ...grpc, ...method(name) });
+      const stream = client.request({
+        ":method": "POST",
+        te: "trailers",
+        ...grpc,
+        ...method(name),
+      });
       stream.on("error", () => undefined);
       const received: Record<string, unknown> = {};
-      for (const event of ["response", "trailers"]) stream.on(event, (headers) => Object.assign(received, headers));
+      for (const event of ["response", "trailers"])
+        stream.on(event, (headers) => Object.assign(received, headers));
       stream.resume();
       stream.write(enveloped(Buffer.alloc(500_000), 0, 900_000));
       await expect.poll(() => own.ingest.gauges().inFlightBytes).toBe(500_005);
@@ -147,7 +174,9 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       }),
     );
     const messages = rejectedFrames(testHost, { frames: 5, envelopes: 1_000 });
-    socket.write(Buffer.concat([postHeaders(1, method("Forward")[":path"], grpc), ...dataFrames(1, messages)]));
+    socket.write(
+      Buffer.concat([postHeaders(1, method("Forward")[":path"], grpc), ...dataFrames(1, messages)]),
+    );
     // The window has room for the first ack.
     await expect.poll(() => own.ingest.gauges().inFlightBytes).toBeGreaterThanOrEqual(4_000 * 256);
     // CANCEL
@@ -164,7 +193,11 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     const before = process.memoryUsage().rss;
     const gzip = { "grpc-encoding": "gzip" };
     for (const name of ["Forward", "Submit"]) {
-      const bombed = await post(certificate, { ...method(name), ...grpc, ...gzip }, enveloped(bomb, 1));
+      const bombed = await post(
+        certificate,
+        { ...method(name), ...grpc, ...gzip },
+        enveloped(bomb, 1),
+      );
       expect(bombed).toMatchObject({ "grpc-status": "8" });
       expect(details(bombed)).toContain("frame_too_large");
       const promised = await post(
@@ -182,14 +215,19 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     const certificate = await test.client({});
     const empty = Buffer.alloc(900_000, Buffer.of(0x22, 0));
     // A frame of 900,000 bytes, field 2 of ForwardRequest or 1 of SubmitRequest.
-    const framed = (field: number) => Buffer.concat([Buffer.of((field << 3) | 2, 0xa0, 0xf7, 0x36), empty]);
+    const framed = (field: number) =>
+      Buffer.concat([Buffer.of((field << 3) | 2, 0xa0, 0xf7, 0x36), empty]);
     const json = Buffer.from(`{"frame":{"envelopes":[${"{},".repeat(250_000)}{}]}}`);
     const sent: [name: string, headers: Record<string, string>, body: Buffer][] = [
       ["Submit", grpc, enveloped(framed(1))],
       ["Submit", { ...grpc, "grpc-encoding": "gzip" }, enveloped(gzipSync(framed(1)), 1)],
       ["Submit", { "content-type": "application/grpc-web+proto" }, enveloped(framed(1))],
       ["Submit", { "content-type": "application/proto" }, framed(1)],
-      ["Submit", { "content-type": "application/proto", "content-encoding": "gzip" }, gzipSync(framed(1))],
+      [
+        "Submit",
+        { "content-type": "application/proto", "content-encoding": "gzip" },
+        gzipSync(framed(1)),
+      ],
       ["Submit", { "content-type": "application/json" }, json],
       ["Submit", { "content-type": "application/JSON" }, json],
       [
@@ -214,7 +252,11 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     const taken = await post(
       certificate,
       { ...method("Submit"), "content-type": "application/json", "content-encoding": "gzip" },
-      gzipSync(JSON.stringify({ frame: { hostId: testHost, queueId: newQueue().toString("base64"), envelopes: [] } })),
+      gzipSync(
+        JSON.stringify({
+          frame: { hostId: testHost, queueId: newQueue().toString("base64"), envelopes: [] },
+        }),
+      ),
     );
     expect(JSON.parse(taken.body)).toMatchObject({ ack: {} });
   });
@@ -227,10 +269,14 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
         "grpc-status": "3",
       });
     const brotli = { "grpc-encoding": "br" };
-    expect(await post(certificate, { ...method("Submit"), ...grpc, ...brotli }, enveloped(junk, 1))).toMatchObject({
+    expect(
+      await post(certificate, { ...method("Submit"), ...grpc, ...brotli }, enveloped(junk, 1)),
+    ).toMatchObject({
       "grpc-status": "12",
     });
-    expect(await post(certificate, { ...method("Submit"), "content-type": "text/html" }, junk)).toMatchObject({
+    expect(
+      await post(certificate, { ...method("Submit"), "content-type": "text/html" }, junk),
+    ).toMatchObject({
       ":status": 415,
     });
     expect((await submit(connect(certificate), frame(newQueue(), 1, 1))).error).toBeUndefined();
@@ -251,7 +297,11 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     expect(webAnswer.body + JSON.stringify(webAnswer)).toMatch(/grpc-status"?:\s*"?7/);
     const queueId = newQueue();
     const good = {
-      frame: { hostId: testHost, queueId: queueId.toString("base64"), envelopes: [{ sequence: 1, kind: "log_line" }] },
+      frame: {
+        hostId: testHost,
+        queueId: queueId.toString("base64"),
+        envelopes: [{ sequence: 1, kind: "log_line" }],
+      },
     };
     const taken = await post(certificate, connectJson, Buffer.from(JSON.stringify(good)));
     expect(JSON.parse(taken.body)).toMatchObject({ ack: { ackedThrough: "1" } });
@@ -262,7 +312,8 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
 
   it("G3: answers bytes that are no SubmitRequest, and text that is not UTF-8, with INVALID_ARGUMENT and its reason", async () => {
     const certificate = await test.client({});
-    const text = (field: number, value: Buffer) => Buffer.concat([Buffer.of((field << 3) | 2, value.length), value]);
+    const text = (field: number, value: Buffer) =>
+      Buffer.concat([Buffer.of((field << 3) | 2, value.length), value]);
     const invalid = [Buffer.from("ffff", "hex"), text(1, text(1, Buffer.of(0xc3, 0x28)))];
     for (const bytes of invalid) {
       for (const type of ["application/grpc", "application/grpc-web+proto", "application/proto"]) {
@@ -270,9 +321,15 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
         const answer = await post(certificate, { ...method("Submit"), "content-type": type }, body);
         const shown = `${JSON.stringify(answer)}${details(answer)}`;
         expect(shown).toMatch(/grpc-status"?: ?"?3|invalid_argument/);
-        expect(shown).toMatch(/frame_invalid|not(%20| )(a(%20| )SubmitRequest|plain(%20| )protobuf)/);
+        expect(shown).toMatch(
+          /frame_invalid|not(%20| )(a(%20| )SubmitRequest|plain(%20| )protobuf)/,
+        );
       }
-      const forwarded = await post(certificate, { ...method("Forward"), ...grpc }, enveloped(bytes));
+      const forwarded = await post(
+        certificate,
+        { ...method("Forward"), ...grpc },
+        enveloped(bytes),
+      );
       expect(forwarded["grpc-status"]).toBe("3");
       expect(details(forwarded)).toContain("frame_invalid");
     }
@@ -281,7 +338,11 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   it("answers an unknown method of gRPC with UNIMPLEMENTED and its reason", async () => {
     const certificate = await test.client({});
     for (const path of ["/svc.ingest.v1.IngestService/Nothing", "/other.Service/Method"]) {
-      const answer = await post(certificate, { ":path": path, ...grpc }, enveloped(Buffer.alloc(0)));
+      const answer = await post(
+        certificate,
+        { ":path": path, ...grpc },
+        enveloped(Buffer.alloc(0)),
+      );
       expect(answer["grpc-status"]).toBe("12");
       expect(details(answer)).toContain("method_unknown");
     }
@@ -289,8 +350,16 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
 
   it("P6: serves management paths with the TLS certificate over HTTP/2 and HTTP/1.1", async () => {
     const certificate = await test.client({});
-    const expected = { path: "/v1/collector/heartbeat", listener: "ingest", certificate: certificate.der.toHex() };
-    const http2 = await post(certificate, { ":path": "/v1/collector/heartbeat" }, Buffer.from("{}"));
+    const expected = {
+      path: "/v1/collector/heartbeat",
+      listener: "ingest",
+      certificate: certificate.der.toHex(),
+    };
+    const http2 = await post(
+      certificate,
+      { ":path": "/v1/collector/heartbeat" },
+      Buffer.from("{}"),
+    );
     expect(JSON.parse(http2.body)).toEqual(expected);
     const request = requestHttps({
       host: "localhost",
@@ -315,10 +384,22 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       const named = authority === undefined ? {} : { ":authority": authority };
       const json = "application/json";
       const sent = [
-        await post(certificate, { ...method("Submit"), ...grpc, ...named }, enveloped(Buffer.alloc(0))),
+        await post(
+          certificate,
+          { ...method("Submit"), ...grpc, ...named },
+          enveloped(Buffer.alloc(0)),
+        ),
         await post(certificate, { ...method("Forward"), ...grpc, ...named }, Buffer.alloc(0)),
-        await post(certificate, { ...method("Submit"), "content-type": json, ...named }, Buffer.from("{}")),
-        await post(certificate, { ":path": "/v1/collector/heartbeat", ...named }, Buffer.from("{}")),
+        await post(
+          certificate,
+          { ...method("Submit"), "content-type": json, ...named },
+          Buffer.from("{}"),
+        ),
+        await post(
+          certificate,
+          { ":path": "/v1/collector/heartbeat", ...named },
+          Buffer.from("{}"),
+        ),
       ];
       expect(sent.map((answer) => [answer[":status"], answer["grpc-status"]])).toEqual([
         [200, "3"],
@@ -328,12 +409,21 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       ]);
       const host = authority === undefined ? "" : `Host: ${authority}\r\n`;
       for (const path of [method("Submit")[":path"], "/v1/collector/heartbeat"]) {
-        const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
+        const socket = connectTls({
+          host: "localhost",
+          port: test.port,
+          ca: test.caPem,
+          ...certificate,
+        });
         await once(socket, "secureConnect");
-        socket.write(`POST ${path} HTTP/1.1\r\n${host}Content-Type: ${json}\r\nContent-Length: 2\r\n\r\n{}`);
+        socket.write(
+          `POST ${path} HTTP/1.1\r\n${host}Content-Type: ${json}\r\nContent-Length: 2\r\n\r\n{}`,
+        );
         const [answer] = await once(socket, "data");
         socket.destroy();
-        expect(String(answer)).toMatch(path.startsWith("/v1/") ? /^HTTP\/1.1 200/ : /"code":"invalid_argument"/);
+        expect(String(answer)).toMatch(
+          path.startsWith("/v1/") ? /^HTTP\/1.1 200/ : /"code":"invalid_argument"/,
+        );
       }
     },
   );
@@ -342,7 +432,11 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     const certificate = await test.client({});
     const headers = { ":path": "/grpc.health.v1.Health/Check", "content-type": "application/json" };
     const check = async (service: string) => {
-      const { body, ":status": status } = await post(certificate, headers, Buffer.from(JSON.stringify({ service })));
+      const { body, ":status": status } = await post(
+        certificate,
+        headers,
+        Buffer.from(JSON.stringify({ service })),
+      );
       return [status, JSON.parse(body)];
     };
     expect(await check("")).toEqual([200, { status: "SERVING" }]);
@@ -359,7 +453,13 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     await writeFile(test.files.serverKeyFile, key);
     await test.tls.check();
     const cipherOf = (ciphers: string) => {
-      const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, maxVersion: "TLSv1.2", ciphers });
+      const socket = connectTls({
+        host: "localhost",
+        port: test.port,
+        ca: test.caPem,
+        maxVersion: "TLSv1.2",
+        ciphers,
+      });
       onTestFinished(() => void socket.destroy());
       return once(socket, "secureConnect").then(
         () => socket.getCipher().name,
@@ -372,9 +472,16 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
 
   it("keeps an idle HTTP/1.1 connection as long as an HTTP/2 one", async () => {
     const certificate = await test.client({});
-    const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
+    const socket = connectTls({
+      host: "localhost",
+      port: test.port,
+      ca: test.caPem,
+      ...certificate,
+    });
     await once(socket, "secureConnect");
-    socket.write("POST /v1/collector/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}");
+    socket.write(
+      "POST /v1/collector/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
+    );
     const [answer] = await once(socket, "data");
     socket.destroy();
     expect(String(answer)).toContain(`\r\nKeep-Alive: timeout=${callerLimits.idleMs / 1000}\r\n`);
@@ -383,7 +490,12 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   it("answers an invalid HTTP/1.1 request with a problem document", async () => {
     const certificate = await test.client({});
     for (const bytes of ["hello\r\n\r\n", "GET http://[x/ HTTP/1.1\r\nHost: a\r\n\r\n"]) {
-      const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
+      const socket = connectTls({
+        host: "localhost",
+        port: test.port,
+        ca: test.caPem,
+        ...certificate,
+      });
       await once(socket, "secureConnect");
       socket.write(bytes);
       const answer = await text(socket);
@@ -403,7 +515,10 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       for (let id = 1; id < 20_000 && !socket.destroyed; id += 200) {
         const burst: Buffer[] = [];
         for (let each = id; each < id + 200; each += 2, streams++)
-          burst.push(postHeaders(each, "/svc.ingest.v1.IngestService/Forward", grpc), resetStream(each));
+          burst.push(
+            postHeaders(each, "/svc.ingest.v1.IngestService/Forward", grpc),
+            resetStream(each),
+          );
         if (!socket.write(Buffer.concat(burst)))
           await Promise.race([once(socket, "drain").catch(() => undefined), closed]);
         await new Promise((resolve) => setImmediate(resolve));
@@ -435,7 +550,10 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
 
   it("resets the stream of a sender that continues after its rejection", async () => {
     const client = await session(await test.client({}));
-    const stream = client.request({ ":method": "POST", ...method("Forward"), ...grpc }, { endStream: false });
+    const stream = client.request(
+      { ":method": "POST", ...method("Forward"), ...grpc },
+      { endStream: false },
+    );
     stream.on("error", () => undefined);
     stream.resume();
     let ended: unknown;

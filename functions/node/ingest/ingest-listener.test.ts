@@ -9,7 +9,12 @@ import {
   openForward,
   submit,
 } from "../../../tests/support/grpc-client.ts";
-import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../../tests/support/ingest.ts";
+import {
+  ingestPaths,
+  startTestIngest,
+  type TestClient,
+  type TestIngest,
+} from "../../../tests/support/ingest.ts";
 import { type FoundEnvelope, findStored } from "../../../tests/support/stored-envelopes.ts";
 
 let test: TestIngest;
@@ -21,11 +26,13 @@ const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient
 };
 
 /** Returns the payloads stored of a queue, in order. */
-const stored = async (queue: Buffer): Promise<string[]> => (await storedOf(queue)).map(({ text }) => text);
+const stored = async (queue: Buffer): Promise<string[]> =>
+  (await storedOf(queue)).map(({ text }) => text);
 const storedOf = async (queue: Buffer): Promise<FoundEnvelope[]> =>
   (await findStored(test.connection.sql)).filter((found) => found.queue === queue.toString("hex"));
 
-const lines = (count: number): string[] => Array.from({ length: count }, (_, index) => `line ${index + 1}`);
+const lines = (count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `line ${index + 1}`);
 
 describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fastPath }) => {
   beforeAll(async () => {
@@ -44,9 +51,17 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
       { frame: { ...frame(queue, 6, 5) } },
     ]);
     expect(first.error).toBeUndefined();
-    expect(first.messages.map(({ opened, ack }) => opened?.cursor ?? ack?.acked_through)).toEqual(["0", "3", "5", "5"]);
+    expect(first.messages.map(({ opened, ack }) => opened?.cursor ?? ack?.acked_through)).toEqual([
+      "0",
+      "3",
+      "5",
+      "5",
+    ]);
     const second = await forwardAll(client, [open(queue), { frame: frame(queue, 4, 6) }]);
-    expect(second.messages.map(({ opened, ack }) => opened?.cursor ?? ack?.acked_through)).toEqual(["5", "6"]);
+    expect(second.messages.map(({ opened, ack }) => opened?.cursor ?? ack?.acked_through)).toEqual([
+      "5",
+      "6",
+    ]);
     expect((await submit(client, frame(queue, 6, 7))).messages[0]?.ack?.acked_through).toBe("7");
     expect(await stored(queue)).toEqual(lines(7));
     const [row] = await storedOf(queue);
@@ -70,7 +85,11 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
       { frame: frame(queue, 6, 6) },
     ]);
     expect(messages.at(-1)?.ack?.acked_through).toBe("2");
-    expect(error).toEqual({ code: status.FAILED_PRECONDITION, reason: "sequence_gap", cursor: "2" });
+    expect(error).toEqual({
+      code: status.FAILED_PRECONDITION,
+      reason: "sequence_gap",
+      cursor: "2",
+    });
     expect(await stored(queue)).toEqual(lines(2));
   });
 
@@ -96,9 +115,9 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     const refusal = { code: status.PERMISSION_DENIED, reason: "host_identity_mismatch" };
     const other = "spiffe://fleet.test/host-2";
     expect((await forwardAll(client, [open(queue, other)])).error).toMatchObject(refusal);
-    expect((await forwardAll(client, [open(queue), { frame: frame(queue, 1, 2, other) }])).error).toMatchObject(
-      refusal,
-    );
+    expect(
+      (await forwardAll(client, [open(queue), { frame: frame(queue, 1, 2, other) }])).error,
+    ).toMatchObject(refusal);
     for (const claim of [other, testHost.toUpperCase(), `${testHost}.`, ""])
       expect((await submit(client, frame(queue, 1, 2, claim))).error).toMatchObject(refusal);
     const long = await submit(client, frame(queue, 1, 2, "x".repeat(300)));
@@ -108,12 +127,24 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
 
   it("G6: accepts a certificate with a single SAN, of DNS or URI, and never a common name", async () => {
     const queue = newQueue();
-    const dns = connect(await test.client({ names: [{ type: "dns", value: "Host-1.example.test" }] }));
+    const dns = connect(
+      await test.client({ names: [{ type: "dns", value: "Host-1.example.test" }] }),
+    );
     expect((await submit(dns, frame(queue, 1, 1, "Host-1.example.test"))).error).toBeUndefined();
     for (const options of [
       { names: [], subject: `CN=${testHost}` },
-      { names: [{ type: "url", value: testHost } as const, { type: "url", value: `${testHost}0` } as const] },
-      { names: [{ type: "url", value: testHost } as const, { type: "ip", value: "127.0.0.1" } as const] },
+      {
+        names: [
+          { type: "url", value: testHost } as const,
+          { type: "url", value: `${testHost}0` } as const,
+        ],
+      },
+      {
+        names: [
+          { type: "url", value: testHost } as const,
+          { type: "ip", value: "127.0.0.1" } as const,
+        ],
+      },
       { names: [{ type: "email", value: "host@fleet.test" } as const] },
     ]) {
       const client = connect(await test.client(options));
@@ -130,7 +161,11 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     await other.close();
     const expired = await test.client({ notAfter: new Date(Date.now() - 60_000) });
     const refusals = [
-      { certificate: undefined, reason: "client_certificate_required", logged: "client_certificate_required" },
+      {
+        certificate: undefined,
+        reason: "client_certificate_required",
+        logged: "client_certificate_required",
+      },
       { certificate: stranger, reason: "certificate_unknown", logged: "CERT_SIGNATURE_FAILURE" },
       { certificate: expired, reason: "certificate_expired", logged: "CERT_HAS_EXPIRED" },
     ];
@@ -139,7 +174,11 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
       expect((await submit(connect(certificate), frame(queue, 1, 1))).error).toMatchObject(refusal);
       expect((await forwardAll(connect(certificate), [open(queue)])).error).toMatchObject(refusal);
       const fields = { remote_address: "127.0.0.1", reason: logged };
-      expect(test.log.lines).toContainEqual({ level: "warn", message: "connection rejected", fields });
+      expect(test.log.lines).toContainEqual({
+        level: "warn",
+        message: "connection rejected",
+        fields,
+      });
     }
     expect(await stored(queue)).toEqual([]);
   });
@@ -148,7 +187,9 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     const client = connect(await test.client({}));
     const queue = newQueue();
     const invalid = { code: status.INVALID_ARGUMENT, reason: "frame_invalid" };
-    expect((await forwardAll(client, [{ frame: frame(queue, 1, 1) }])).error).toMatchObject(invalid);
+    expect((await forwardAll(client, [{ frame: frame(queue, 1, 1) }])).error).toMatchObject(
+      invalid,
+    );
     expect((await forwardAll(client, [open(queue), open(queue)])).error).toMatchObject(invalid);
     expect((await forwardAll(client, [{}])).error).toMatchObject(invalid);
     expect((await forwardAll(client, [open(Buffer.alloc(15))])).error).toMatchObject(invalid);
@@ -184,13 +225,18 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     const first = open(queue, "spiffe://fleet.test/greedy");
     const one = connect(certificate);
     const other = connect(certificate);
-    const streams = Array.from({ length: 8 }, (_, index) => openForward(index % 2 === 0 ? one : other));
+    const streams = Array.from({ length: 8 }, (_, index) =>
+      openForward(index % 2 === 0 ? one : other),
+    );
     for (const { call } of streams) {
       call.write(first);
       await once(call, "data");
     }
     const ninth = await forwardAll(one, [first]);
-    expect(ninth.error).toMatchObject({ code: status.RESOURCE_EXHAUSTED, reason: "too_many_streams" });
+    expect(ninth.error).toMatchObject({
+      code: status.RESOURCE_EXHAUSTED,
+      reason: "too_many_streams",
+    });
     expect((await forwardAll(connect(await test.client({})), [open(queue)])).error).toBeUndefined();
     streams[0]?.call.end();
     await streams[0]?.ended;

@@ -28,11 +28,20 @@ import { toConnectError } from "../../ingest/connect-error.ts";
 import { directBodiesKey } from "../../ingest/direct-bodies.ts";
 import type { IngestRoutes } from "../../ingest/service.ts";
 import { Problem } from "../../problems.ts";
-import { answerAdapterError, answerUnreadable, requestAuthority } from "../http/answer-unreadable.ts";
+import {
+  answerAdapterError,
+  answerUnreadable,
+  requestAuthority,
+} from "../http/answer-unreadable.ts";
 import type { Reloaded } from "../reload-files.ts";
 import type { TlsMaterial } from "../tls-files.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
-import { type CallerLimits, type Connection, callerLimits, createIngestConnections } from "./ingest-connections.ts";
+import {
+  type CallerLimits,
+  type Connection,
+  callerLimits,
+  createIngestConnections,
+} from "./ingest-connections.ts";
 import { bodiesOf, endWithResponse, isReset, resetStalled } from "./ingest-streams.ts";
 import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
@@ -84,7 +93,9 @@ const bodyTimeoutMsDefault = 15_000;
 const checkMs = 1_000;
 
 /** Starts listening. Rejects when the address is not available. */
-export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
+export const startIngestListener = async (
+  options: IngestListenerOptions,
+): Promise<IngestListener> => {
   const { ingest, app, clock, log } = options;
   const limits = { ...callerLimits, ...options.callers };
   const sessions = new Map<ServerHttp2Session, Connection>();
@@ -144,15 +155,17 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     fallback(request, response) {
       const exchange = { request, response } as Exchange;
       if (isGrpc(exchange)) return refuse(exchange, new Problem("method_unknown"));
-      void management(request as IncomingMessage, response as ServerResponse).catch((err: unknown) =>
-        log.warn({ err }, "a management request ended early"),
+      void management(request as IncomingMessage, response as ServerResponse).catch(
+        (err: unknown) => log.warn({ err }, "a management request ended early"),
       );
     },
   });
   const refuse = (exchange: Exchange, problem: Problem): void => {
     const connection = connectionOf(exchange.request);
     // Management requests answer 401 with the codes that are PERMISSION_DENIED at ingest.
-    const isRow = options.managementPaths.has(pathOf(exchange.request)) && problem.code === connection?.rowFault();
+    const isRow =
+      options.managementPaths.has(pathOf(exchange.request)) &&
+      problem.code === connection?.rowFault();
     const shown = isRow ? new Problem(problem.code, { kind: "unauthenticated" }) : problem;
     refuseCall(exchange, shown, ingest.refused(shown));
     connection?.reject();
@@ -173,7 +186,9 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     return undefined;
   };
   const begin = (arrival: Arrival, connection: Connection): void => {
-    const rejected = options.managementPaths.has(arrival.path) ? beginManagement(arrival, connection) : undefined;
+    const rejected = options.managementPaths.has(arrival.path)
+      ? beginManagement(arrival, connection)
+      : undefined;
     if (rejected) refuse(arrival.exchange(), rejected);
     else arrival.serve();
   };
@@ -194,7 +209,11 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       else begin(arrival, connection);
     });
   };
-  const sockets = limitHandshakes(server, { limits: { ...handshakeLimits, ...options.handshakes }, clock, log });
+  const sockets = limitHandshakes(server, {
+    limits: { ...handshakeLimits, ...options.handshakes },
+    clock,
+    log,
+  });
   const stalled = resetStalled(options.stalledMs ?? 30_000);
   answerUnreadable(server);
   containFailures(server, ingest.refused);
@@ -301,12 +320,17 @@ const createLimitedGzip = (): typeof compressionGzip => {
       if (running < inflatedAtOnceMax) running += 1;
       else await new Promise<void>((resolve) => waiting.push(resolve));
       try {
-        const length = new DataView(bytes.buffer, bytes.byteOffset + Math.max(0, bytes.length - 4)).getUint32(0, true);
+        const length = new DataView(
+          bytes.buffer,
+          bytes.byteOffset + Math.max(0, bytes.length - 4),
+        ).getUint32(0, true);
         const chunkSize = Math.max(inflateChunkBytes, Math.min(length, readMaxBytes) + 1);
         return await inflate(bytes, { maxOutputLength: readMaxBytes, chunkSize });
       } catch (cause) {
         const tooLarge = errorCode(cause) === "ERR_BUFFER_TOO_LARGE";
-        throw toConnectError(new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }));
+        throw toConnectError(
+          new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }),
+        );
       } finally {
         const next = waiting.shift();
         if (next === undefined) running -= 1;

@@ -10,7 +10,8 @@ const silentChecksMax = 2;
 const stalledChecks = 10;
 
 /** Whether the client has reset a stream, or given it up with its connection. */
-export const isReset = (stream: ServerHttp2Stream): boolean => stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+export const isReset = (stream: ServerHttp2Stream): boolean =>
+  stream.rstCode !== constants.NGHTTP2_NO_ERROR;
 
 /** Resets streams whose client does not read the answers, but answers pings: they would be held for ever. */
 export const resetStalled = (stalledMs: number) => {
@@ -86,7 +87,10 @@ export const pingOrDestroy = (session: ServerHttp2Session, timeoutMs: number): v
 };
 
 /** Returns a function that returns the next of `parts` parts of a set, of equal size. Each pass contains every item that stays. */
-export const createTurns = <Item>(items: Pick<ReadonlySet<Item>, "size" | "keys">, parts: number): (() => Item[]) => {
+export const createTurns = <Item>(
+  items: Pick<ReadonlySet<Item>, "size" | "keys">,
+  parts: number,
+): (() => Item[]) => {
   let left = 0;
   let visited = 0;
   let turn = items.keys();

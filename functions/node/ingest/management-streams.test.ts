@@ -17,14 +17,23 @@ const start = async () => {
   const certificates = {
     find: async (fingerprints: readonly string[]) =>
       new Map(
-        fingerprints.map((each) => [each, { status: "active", identityRevoked: false, used: true, identityId: "i" }]),
+        fingerprints.map((each) => [
+          each,
+          { status: "active", identityRevoked: false, used: true, identityId: "i" },
+        ]),
       ),
   };
   test = await startTestIngest({
     needs: { certificates: certificates as never },
-    listener: { app: { fetch: (request, env) => fetch(request, env) }, managementPaths: new Set([path]) },
+    listener: {
+      app: { fetch: (request, env) => fetch(request, env) },
+      managementPaths: new Set([path]),
+    },
   });
-  const session = connect(`https://localhost:${test.port}`, { ca: test.caPem, ...(await test.client({})) });
+  const session = connect(`https://localhost:${test.port}`, {
+    ca: test.caPem,
+    ...(await test.client({})),
+  });
   closing.push(session);
   session.on("error", () => undefined);
   return (headers: Record<string, string>) => {
@@ -45,7 +54,10 @@ describe("management requests over HTTP/2", () => {
       const text = new TextDecoder().decode(await request.arrayBuffer());
       const { method, url, signal } = request;
       const body = { method, url, headers, text, aborted: signal.aborted, env };
-      return Response.json(body, { status: 201, headers: { "X-Request-Id": "one", "Retry-After": "7" } });
+      return Response.json(body, {
+        status: 201,
+        headers: { "X-Request-Id": "one", "Retry-After": "7" },
+      });
     };
     const answers = await Promise.all(
       forms.map(async (headers) => {
@@ -58,21 +70,27 @@ describe("management requests over HTTP/2", () => {
     );
     expect(answers[0]).toMatchObject({
       received: { ":status": 201, "x-request-id": "one", "retry-after": "7" },
-      body: { text: "hello there", env: { peer: { remoteAddress: "127.0.0.1", listener: "ingest" } } },
+      body: {
+        text: "hello there",
+        env: { peer: { remoteAddress: "127.0.0.1", listener: "ingest" } },
+      },
     });
     expect(answers[0]).toEqual(answers[1]);
   });
 
-  it.each(forms)("answer, then reset the sender of a body that the app does not read: %o", async (headers) => {
-    const post = await start();
-    fetch = async () => Response.json({}, { status: 401 });
-    const stream = post({ ...headers, "content-length": "1000000" });
-    stream.write(Buffer.alloc(1_000));
-    const [received] = await once(stream, "response");
-    expect(received[":status"]).toBe(401);
-    await once(stream.resume(), "close");
-    expect(stream.rstCode).toBe(0);
-  });
+  it.each(forms)(
+    "answer, then reset the sender of a body that the app does not read: %o",
+    async (headers) => {
+      const post = await start();
+      fetch = async () => Response.json({}, { status: 401 });
+      const stream = post({ ...headers, "content-length": "1000000" });
+      stream.write(Buffer.alloc(1_000));
+      const [received] = await once(stream, "response");
+      expect(received[":status"]).toBe(401);
+      await once(stream.resume(), "close");
+      expect(stream.rstCode).toBe(0);
+    },
+  );
 
   it.each(forms)("end when the app fails, without its reason: %o", async (headers) => {
     const post = await start();

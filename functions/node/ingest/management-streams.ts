@@ -66,7 +66,11 @@ export const arrivalOfStream = (app: App, request: StreamedRequest, env: object)
 };
 
 /** Passes a request to an app and sends the response. Resets a stream whose body the app has not read. Never rejects. */
-const serve = async (app: App, { stream, headers }: StreamedRequest, env: object): Promise<void> => {
+const serve = async (
+  app: App,
+  { stream, headers }: StreamedRequest,
+  env: object,
+): Promise<void> => {
   try {
     // It has what the routes read.
     const request = new StreamRequest(stream, headers) as unknown as Request;
@@ -89,7 +93,9 @@ const resetUnread = (stream: ServerHttp2Stream): void => {
   });
 };
 
-class StreamRequest implements Pick<Request, "method" | "url" | "headers" | "signal" | "arrayBuffer"> {
+class StreamRequest
+  implements Pick<Request, "method" | "url" | "headers" | "signal" | "arrayBuffer">
+{
   readonly method = "POST";
   readonly url: string;
   readonly #stream: ServerHttp2Stream;

@@ -26,7 +26,11 @@ export const checkSinkFiles = async ({ sink }: Pick<IngestConfig, "sink">): Prom
 /** Opens the sink that the configuration names. The client of NATS is loaded only for its own. */
 export const openSink = async (
   config: IngestConfig,
-  { metrics, log, ...needs }: Omit<PostgresSinkNeeds, "observe" | "log" | "codec"> & { metrics: Metrics; log: Log },
+  {
+    metrics,
+    log,
+    ...needs
+  }: Omit<PostgresSinkNeeds, "observe" | "log" | "codec"> & { metrics: Metrics; log: Log },
 ): Promise<OpenedSink> => {
   const { sink: settings, payloadBytesMax } = config;
   const shared = { ...needs, log, codec: zstdCodec, observe: metrics.observeIngest };
@@ -37,7 +41,13 @@ export const openSink = async (
   const observe = { ...metrics.observeIngest, ...metrics.observePublishes() };
   const connectCommitter = async () => openCommitClient(await needs.databaseUrl());
   return connectNats(settings, { clock: needs.clock, log }, async (connection) => {
-    const sink = await createNatsSink({ ...shared, connection, settings, observe, connectCommitter });
+    const sink = await createNatsSink({
+      ...shared,
+      connection,
+      settings,
+      observe,
+      connectCommitter,
+    });
     metrics.gauge(
       "core_ingest_nats_publishes_waiting",
       "Messages that wait for the stream's acknowledgement",
@@ -48,7 +58,8 @@ export const openSink = async (
       "How long the oldest of these messages has waited",
       () => sink.waiting().seconds,
     );
-    const messageBytesMax = (connection.info?.max_payload ?? payloadBytesMax) - envelopeBytesReserved;
+    const messageBytesMax =
+      (connection.info?.max_payload ?? payloadBytesMax) - envelopeBytesReserved;
     if (messageBytesMax < payloadBytesMax)
       log.warn(
         { max_payload: connection.info?.max_payload, payload_bytes_max: messageBytesMax },

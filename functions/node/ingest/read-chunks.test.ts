@@ -55,7 +55,10 @@ it("ends or rejects at once for a stream that ended or closed before its reader 
   empty.read(0);
   closed.destroy();
   await expect.poll(() => empty.readableEnded && closed.closed).toBe(true);
-  expect(await readChunks(empty)[Symbol.asyncIterator]().next()).toEqual({ done: true, value: undefined });
+  expect(await readChunks(empty)[Symbol.asyncIterator]().next()).toEqual({
+    done: true,
+    value: undefined,
+  });
   await expect(readChunks(closed)[Symbol.asyncIterator]().next()).rejects.toThrow("before its end");
 });
 

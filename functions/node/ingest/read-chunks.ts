@@ -33,7 +33,8 @@ export const readChunks = (stream: Readable): AsyncIterable<Bytes> => ({
       if (unreadBytes >= unreadBytesMax) stream.pause();
     });
     const ended = () => finish(async () => ({ done: true, value: undefined }));
-    const closed = () => finish(() => Promise.reject(new Error("the stream closed before its end")));
+    const closed = () =>
+      finish(() => Promise.reject(new Error("the stream closed before its end")));
     stream.once("end", ended);
     stream.once("error", (cause) => finish(() => Promise.reject(cause)));
     stream.once("close", closed);

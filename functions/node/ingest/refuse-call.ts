@@ -1,6 +1,11 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { constants, type Http2ServerRequest, type Http2ServerResponse, type ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Stream,
+} from "node:http2";
 import type { ConnectError } from "@connectrpc/connect";
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
@@ -14,14 +19,16 @@ export interface Exchange {
 }
 
 /** Whether a request speaks gRPC or gRPC-Web. */
-export const isGrpc = ({ request }: Exchange): boolean => /^application\/grpc\b/i.test(typeOf(request));
+export const isGrpc = ({ request }: Exchange): boolean =>
+  /^application\/grpc\b/i.test(typeOf(request));
 
 /** Whether a request speaks any protocol of Connect. */
 const isRpc = (exchange: Exchange): boolean =>
   isGrpc(exchange) || /^\/[\w.]+\.[A-Z]\w*\/[A-Z]\w*$/.test(pathOf(exchange.request));
 
 /** Returns the path of a request, without its query. */
-export const pathOf = (request: Exchange["request"]): string => (request.url ?? "").split("?", 2)[0] ?? "";
+export const pathOf = (request: Exchange["request"]): string =>
+  (request.url ?? "").split("?", 2)[0] ?? "";
 
 const typeOf = ({ headers }: Exchange["request"]): string => String(headers["content-type"] ?? "");
 
@@ -44,9 +51,15 @@ export const refuseCall = (exchange: Exchange, problem: Problem, refusal: Connec
     resetUnread(stream);
     return;
   }
-  const { status, headers, body } = isRpc(exchange) ? connectAnswer(refusal) : problemAnswer(problem);
+  const { status, headers, body } = isRpc(exchange)
+    ? connectAnswer(refusal)
+    : problemAnswer(problem);
   const connection = "stream" in request ? {} : { Connection: "close" };
-  (response as ServerResponse).writeHead(status, { ...headers, ...connection, "Content-Length": String(body.length) });
+  (response as ServerResponse).writeHead(status, {
+    ...headers,
+    ...connection,
+    "Content-Length": String(body.length),
+  });
   (response as ServerResponse).end(body);
   if ("stream" in request) {
     const { stream } = request;
@@ -70,6 +83,12 @@ const problemAnswer = (problem: Problem) => {
   const { title, action } = problemCatalog[problem.code];
   const status = transportStatus[problem.kind].http;
   const requestId = randomUUID();
-  const { body, headers } = problemDocument(problem, { status, title, action, requestId, challenge: "" });
+  const { body, headers } = problemDocument(problem, {
+    status,
+    title,
+    action,
+    requestId,
+    challenge: "",
+  });
   return { status, headers: { ...headers, "X-Request-Id": requestId }, body: Buffer.from(body) };
 };

@@ -41,7 +41,11 @@ export const zstdCodec: BlockCodec = {
     if ((statedBytes(data) ?? rawBytes) !== rawBytes) return null;
     try {
       // With room for one byte more than allowed, the whole fits one chunk.
-      const options = { maxOutputLength: Math.max(1, rawBytes), chunkSize: Math.max(64, rawBytes + 1), info: true };
+      const options = {
+        maxOutputLength: Math.max(1, rawBytes),
+        chunkSize: Math.max(64, rawBytes + 1),
+        info: true,
+      };
       const { buffer, engine } = zstdDecompressSync(data, options) as unknown as Inflated;
       const bytes = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.length);
       // Node ignores what follows the frame.

@@ -11,10 +11,18 @@ export const findAppliedSet = (db: Executor, name: string): Promise<AppliedSetRo
   firstRow(db.select().from(appliedSet).where(eq(appliedSet.name, name)));
 
 /** Writes the row of the revision after `before`, 0 for none. Returns false if the set has another revision. */
-export const replaceAppliedSet = async (tx: Executor, before: number, row: AppliedSetRow): Promise<boolean> => {
+export const replaceAppliedSet = async (
+  tx: Executor,
+  before: number,
+  row: AppliedSetRow,
+): Promise<boolean> => {
   const written =
     before === 0
-      ? await tx.insert(appliedSet).values(row).onConflictDoNothing().returning({ name: appliedSet.name })
+      ? await tx
+          .insert(appliedSet)
+          .values(row)
+          .onConflictDoNothing()
+          .returning({ name: appliedSet.name })
       : await tx
           .update(appliedSet)
           .set(row)

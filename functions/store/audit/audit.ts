@@ -1,5 +1,10 @@
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
-import { auditChain, auditEvent, auditPending, auditVerification } from "../../../drizzle/schema/audit.ts";
+import {
+  auditChain,
+  auditEvent,
+  auditPending,
+  auditVerification,
+} from "../../../drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
 import { anyOf, firstRow } from "../database/query-parts.ts";
@@ -8,7 +13,10 @@ import { anyOf, firstRow } from "../database/query-parts.ts";
 export type AuditEventRow = typeof auditEvent.$inferInsert;
 
 /** Inserts events, in the transaction of the change; the appender links them into the hash chain afterwards. */
-export const insertAuditEvents = async (db: Executor, rows: readonly AuditEventRow[]): Promise<void> => {
+export const insertAuditEvents = async (
+  db: Executor,
+  rows: readonly AuditEventRow[],
+): Promise<void> => {
   const pending = rows.map(({ id }) => ({ eventId: id }));
   await Promise.all([insertRows(db, auditEvent, rows), insertRows(db, auditPending, pending)]);
 };
@@ -21,7 +29,13 @@ export const hasAuditEventSince = async (
   const rows = await db
     .select({ id: auditEvent.id })
     .from(auditEvent)
-    .where(and(eq(auditEvent.targetId, targetId), eq(auditEvent.action, action), gt(auditEvent.occurredAt, since)))
+    .where(
+      and(
+        eq(auditEvent.targetId, targetId),
+        eq(auditEvent.action, action),
+        gt(auditEvent.occurredAt, since),
+      ),
+    )
     .limit(1);
   return rows.length > 0;
 };
@@ -46,7 +60,10 @@ export const findPendingEvents = (db: Executor, limit: number) =>
 export const insertLinks = async (db: Executor, links: readonly AuditLink[]): Promise<void> => {
   const eventIds = links.map((link) => link.eventId);
   const chained = db.delete(auditPending).where(anyOf(auditPending.eventId, eventIds));
-  await Promise.all([insertRows(db, auditChain, links), chained.prepare("delete_pending").execute()]);
+  await Promise.all([
+    insertRows(db, auditChain, links),
+    chained.prepare("delete_pending").execute(),
+  ]);
 };
 
 /** Finds the links after `seq` with their events, in order. A deleted event is null. */
@@ -68,7 +85,11 @@ export const findLink = (db: Executor, seq: number): Promise<AuditLink | undefin
 
 /** Counts the events that are not chained yet, up to `max`. */
 export const countPendingEvents = async (db: Executor, max: number): Promise<number> => {
-  const pending = db.select({ id: auditPending.eventId }).from(auditPending).limit(max).as("pending");
+  const pending = db
+    .select({ id: auditPending.eventId })
+    .from(auditPending)
+    .limit(max)
+    .as("pending");
   const [row] = await db.select({ events: count() }).from(pending);
   return row?.events ?? 0;
 };
@@ -97,7 +118,10 @@ export const tryLockVerification = async (
 };
 
 /** Stores what has been verified. */
-export const updateVerification = async (db: Executor, row: AuditVerificationRow): Promise<void> => {
+export const updateVerification = async (
+  db: Executor,
+  row: AuditVerificationRow,
+): Promise<void> => {
   await db.update(auditVerification).set(row);
 };
 

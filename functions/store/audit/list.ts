@@ -1,4 +1,16 @@
-import { type AnyColumn, and, desc, eq, gte, inArray, lt, ne, or, type SQL, sql } from "drizzle-orm";
+import {
+  type AnyColumn,
+  and,
+  desc,
+  eq,
+  gte,
+  inArray,
+  lt,
+  ne,
+  or,
+  type SQL,
+  sql,
+} from "drizzle-orm";
 import { auditChain, auditEvent } from "../../../drizzle/schema/audit.ts";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
 import type { Executor } from "../database/database.ts";
@@ -65,7 +77,9 @@ export const listAuditEvents = async (
 };
 
 /** An event of a list, with its link. */
-export type ListedAuditEvent = typeof auditEvent.$inferSelect & { link: typeof auditChain.$inferSelect | null };
+export type ListedAuditEvent = typeof auditEvent.$inferSelect & {
+  link: typeof auditChain.$inferSelect | null;
+};
 
 const findPageIds = async (db: Executor, given: AuditFilter, { after, limit }: PageRequest) => {
   const filter = await withoutNotActions(db, given);
@@ -73,7 +87,8 @@ const findPageIds = async (db: Executor, given: AuditFilter, { after, limit }: P
   const range = rangeOf(filter, after);
   const rest = and(...conditionsOf(others)) ?? sql`true`;
   const newest = (count: number) => newestIds(streams, range, rest, count);
-  const found = async (query: SQL): Promise<string[]> => (await db.execute<{ id: string }>(query)).map(({ id }) => id);
+  const found = async (query: SQL): Promise<string[]> =>
+    (await db.execute<{ id: string }>(query)).map(({ id }) => id);
   const pageOfIds = (ids: string[]) => ({
     ids: ids.slice(0, limit),
     next: ids.length > limit ? (ids[limit - 1] ?? null) : null,
@@ -93,10 +108,14 @@ const findPageIds = async (db: Executor, given: AuditFilter, { after, limit }: P
 };
 
 /** Returns the filter with the actions that remain in place of those that it excludes: a range of the index for each, as for any other. */
-const withoutNotActions = async (db: Executor, { notActions, ...filter }: AuditFilter): Promise<AuditFilter> => {
+const withoutNotActions = async (
+  db: Executor,
+  { notActions, ...filter }: AuditFilter,
+): Promise<AuditFilter> => {
   if (notActions === undefined) return filter;
   const actions =
-    filter.actions ?? (await db.execute<{ action: string }>(actionsIn("any"))).map(({ action }) => action);
+    filter.actions ??
+    (await db.execute<{ action: string }>(actionsIn("any"))).map(({ action }) => action);
   return { ...filter, actions: actions.filter((action) => !notActions.includes(action)) };
 };
 
@@ -114,10 +133,14 @@ const streamsOf = (filter: AuditFilter): { streams?: readonly Stream[]; others: 
   if (actor !== undefined) {
     const { actor: _, actions: __, ...others } = filter;
     const columns = [auditEvent.actorId, auditEvent.actorDisplay];
-    return { streams: columns.map((column) => ({ column, values: [actor], actions: actions ?? "any" })), others };
+    return {
+      streams: columns.map((column) => ({ column, values: [actor], actions: actions ?? "any" })),
+      others,
+    };
   }
   // The planner finds the partial index of failures by itself.
-  if (actions === undefined || actions.length === 0 || outcome === "failure") return { others: filter };
+  if (actions === undefined || actions.length === 0 || outcome === "failure")
+    return { others: filter };
   const { actions: _, ...others } = filter;
   return { streams: [{ column: auditEvent.action, values: actions }], others };
 };
@@ -132,7 +155,12 @@ interface IdRange {
  * Returns the query of the newest `limit` ids of all streams together; each is read to `limit` of its own at most. A stream is a range of
  * its index, which alone has that order: with an equality, the planner would at times read all events from the newest.
  */
-const newestIds = (streams: readonly Stream[] | undefined, { low, high }: IdRange, rest: SQL, limit: number): SQL => {
+const newestIds = (
+  streams: readonly Stream[] | undefined,
+  { low, high }: IdRange,
+  rest: SQL,
+  limit: number,
+): SQL => {
   const { id } = auditEvent;
   if (streams === undefined)
     return sql`select ${id} from ${auditEvent} where ${id} >= ${low}::uuid and ${id} < ${high}::uuid and ${rest}
@@ -141,7 +169,8 @@ const newestIds = (streams: readonly Stream[] | undefined, { low, high }: IdRang
     const columns = actions === undefined ? sql`${column}` : sql`${column}, ${auditEvent.action}`;
     const keys = actions === undefined ? sql`value` : sql`value, kind.action`;
     const kinds = actions === undefined ? sql`` : sql`cross join (${actionsIn(actions)}) kind`;
-    const order = actions === undefined ? sql`${column} desc` : sql`${column} desc, ${auditEvent.action} desc`;
+    const order =
+      actions === undefined ? sql`${column} desc` : sql`${column} desc, ${auditEvent.action} desc`;
     return sql`select newest.id from unnest(${arrayLiteral(values)}::text[]) value ${kinds} cross join lateral (
       select ${id} from ${auditEvent}
       where (${columns}, ${id}) >= (${keys}, ${low}::uuid) and (${columns}, ${id}) < (${keys}, ${high}::uuid) and ${rest}
@@ -165,19 +194,36 @@ const actionsIn = (actions: readonly string[] | "any"): SQL =>
 
 /** Returns the ids that events of a filter's time can have, below `after`. */
 const rangeOf = ({ since, until }: AuditFilter, after: string | null): IdRange => {
-  const low = since ? firstIdAt(since.getTime() - idSlackMs) : "00000000-0000-0000-0000-000000000000";
-  const end = until ? firstIdAt(until.getTime() + idSlackMs) : "ffffffff-ffff-ffff-ffff-ffffffffffff";
+  const low = since
+    ? firstIdAt(since.getTime() - idSlackMs)
+    : "00000000-0000-0000-0000-000000000000";
+  const end = until
+    ? firstIdAt(until.getTime() + idSlackMs)
+    : "ffffffff-ffff-ffff-ffff-ffffffffffff";
   return { low, high: after !== null && after < end ? after : end };
 };
 
 /** Returns the conditions of a filter without `about`, which always decides the streams. */
-const conditionsOf = ({ actions, actor, notActor, outcome, ...more }: AuditFilter): (SQL | undefined)[] => [
+const conditionsOf = ({
+  actions,
+  actor,
+  notActor,
+  outcome,
+  ...more
+}: AuditFilter): (SQL | undefined)[] => [
   more.reason === undefined ? undefined : eq(auditEvent.reason, more.reason),
   actions && inArray(auditEvent.action, [...actions]),
-  actor === undefined ? undefined : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
-  notActor === undefined ? undefined : and(ne(auditEvent.actorId, notActor), ne(auditEvent.actorDisplay, notActor)),
+  actor === undefined
+    ? undefined
+    : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
+  notActor === undefined
+    ? undefined
+    : and(ne(auditEvent.actorId, notActor), ne(auditEvent.actorDisplay, notActor)),
   // Written as a literal, so that the planner recognises the partial index.
-  outcome && (outcome === "failure" ? sql`${auditEvent.outcome} = 'failure'` : eq(auditEvent.outcome, outcome)),
+  outcome &&
+    (outcome === "failure"
+      ? sql`${auditEvent.outcome} = 'failure'`
+      : eq(auditEvent.outcome, outcome)),
   more.since && gte(auditEvent.occurredAt, more.since),
   more.until && lt(auditEvent.occurredAt, more.until),
 ];
@@ -188,7 +234,9 @@ const firstIdAt = (milliseconds: number): string => {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-7000-8000-000000000000`;
 };
 
-const contains = (text: string): SQL => sql`concat_ws(' ', ${auditEvent.actorDisplay}, ${auditEvent.targetId},
+const contains = (
+  text: string,
+): SQL => sql`concat_ws(' ', ${auditEvent.actorDisplay}, ${auditEvent.targetId},
   ${auditEvent.reasonCode}, ${auditEvent.reason}, ${auditEvent.remoteAddr}, ${auditEvent.requestId},
   ${auditEvent.details}) ilike ${substring(text)}`;
 
@@ -202,7 +250,10 @@ export const findCollectorEvents = async (
     .select({ id: certificate.id })
     .from(certificate)
     .where(eq(certificate.identityId, identityId));
-  const about: AuditSubject = { targetIds: [identityId, ...certificates.map(({ id }) => id)], actorIds: [] };
+  const about: AuditSubject = {
+    targetIds: [identityId, ...certificates.map(({ id }) => id)],
+    actorIds: [],
+  };
   return (await listAuditEvents(db, { about, until }, { after: null, limit })).rows;
 };
 

@@ -16,10 +16,15 @@ export interface RecordName {
 }
 
 /** Finds the names of records by their ids, whatever their type; an unknown id has none. */
-export const findRecordNames = async (db: Executor, ids: readonly string[]): Promise<RecordName[]> => {
+export const findRecordNames = async (
+  db: Executor,
+  ids: readonly string[],
+): Promise<RecordName[]> => {
   if (ids.length === 0) return [];
   const among = sql`any(${arrayLiteral(ids)}::uuid[])`;
-  const rows = await db.execute<Omit<RecordName, "identityId"> & { identity_id: string | null }>(sql`
+  const rows = await db.execute<
+    Omit<RecordName, "identityId"> & { identity_id: string | null }
+  >(sql`
     select id, 'collector_identity' as type, identity as name, null as detail, id as identity_id
       from collector_identity where id = ${among}
     union all select c.id, 'certificate', c.serial_number, i.identity, i.id

@@ -17,12 +17,24 @@ export const refusalKeyText = ({ addressKey, reasonCode, targetId }: RefusalKey)
 /** Finds the counts that these addresses have in a minute, and how many counts the minute has: at most `countsMax`. */
 export const findRefusalKeys = async (
   db: Executor,
-  { action, minuteStartedAt, addressKeys }: { action: string; minuteStartedAt: Date; addressKeys: readonly string[] },
+  {
+    action,
+    minuteStartedAt,
+    addressKeys,
+  }: { action: string; minuteStartedAt: Date; addressKeys: readonly string[] },
   countsMax: number,
 ): Promise<{ known: Set<string>; counts: number }> => {
   const { addressKey, reasonCode, targetId } = refusalCount;
-  const inMinute = and(eq(refusalCount.action, action), eq(refusalCount.minuteStartedAt, minuteStartedAt));
-  const counted = db.select({ one: sql`1` }).from(refusalCount).where(inMinute).limit(countsMax).as("counted");
+  const inMinute = and(
+    eq(refusalCount.action, action),
+    eq(refusalCount.minuteStartedAt, minuteStartedAt),
+  );
+  const counted = db
+    .select({ one: sql`1` })
+    .from(refusalCount)
+    .where(inMinute)
+    .limit(countsMax)
+    .as("counted");
   const [known, [row]] = await Promise.all([
     db
       .select({ addressKey, reasonCode, targetId })
@@ -37,7 +49,10 @@ export const findRefusalKeys = async (
  * Adds refusals of one action and minute to their counts, which stay locked until the transaction ends. Returns which counts began. Locks
  * in the order of keys, so that two cores cannot deadlock.
  */
-export const addRefusalCounts = async (db: Executor, rows: readonly RefusalCountRow[]): Promise<Set<string>> => {
+export const addRefusalCounts = async (
+  db: Executor,
+  rows: readonly RefusalCountRow[],
+): Promise<Set<string>> => {
   const { refusals, lastAt } = refusalCount;
   const ordered = rows.toSorted((a, b) => (refusalKeyText(a) < refusalKeyText(b) ? -1 : 1));
   const stored = await insertRows(
@@ -48,12 +63,20 @@ export const addRefusalCounts = async (db: Executor, rows: readonly RefusalCount
       set refusals = ${refusals} + excluded.refusals, last_at = greatest(${lastAt}, excluded.last_at)
       returning address_key as "addressKey", reason_code as "reasonCode", target_id as "targetId", refusals`,
   );
-  const totals = new Map(stored.map((row) => [refusalKeyText(row as unknown as RefusalKey), Number(row.refusals)]));
-  return new Set(ordered.filter((row) => totals.get(refusalKeyText(row)) === row.refusals).map(refusalKeyText));
+  const totals = new Map(
+    stored.map((row) => [refusalKeyText(row as unknown as RefusalKey), Number(row.refusals)]),
+  );
+  return new Set(
+    ordered.filter((row) => totals.get(refusalKeyText(row)) === row.refusals).map(refusalKeyText),
+  );
 };
 
 /** Deletes and returns at most `limit` counts of minutes that began before `before`. Skips those that another core has locked. */
-export const deleteRefusalCounts = async (db: Executor, before: Date, limit: number): Promise<RefusalCountRow[]> => {
+export const deleteRefusalCounts = async (
+  db: Executor,
+  before: Date,
+  limit: number,
+): Promise<RefusalCountRow[]> => {
   const due = db
     .select({ ctid: sql`ctid` })
     .from(refusalCount)

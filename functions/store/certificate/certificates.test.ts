@@ -48,7 +48,9 @@ describe("findEndedCertificates", () => {
     const after = await findEndedCertificates(test.db, before.read);
     expect(after.ended).toContain(slow.fingerprint);
     expect(after.ended).not.toContain(working.fingerprint);
-    expect((await findEndedCertificates(test.db, { ...after.read, server: "another" })).ended).toBeUndefined();
+    expect(
+      (await findEndedCertificates(test.db, { ...after.read, server: "another" })).ended,
+    ).toBeUndefined();
   });
 
   it("leaves out what came with a dump, whose transactions were another server's", async () => {
@@ -58,7 +60,9 @@ describe("findEndedCertificates", () => {
     await test.db.transaction(async (tx) => {
       // As COPY writes it: no trigger runs, and the row names a transaction that is not its own.
       await tx.execute(sql`set local session_replication_role = replica`);
-      await tx.execute(sql`update certificate set ended_xid = ended_xid + 1000000 where id = ${host.certificateId}`);
+      await tx.execute(
+        sql`update certificate set ended_xid = ended_xid + 1000000 where id = ${host.certificateId}`,
+      );
     });
     expect((await findEndedCertificates(test.db, read)).ended).not.toContain(host.fingerprint);
   });

@@ -1,5 +1,9 @@
 import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne, sql } from "drizzle-orm";
-import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../../drizzle/schema/certificate.ts";
+import {
+  certificate,
+  collectorIdentity,
+  type StoredCertificateStatus,
+} from "../../../drizzle/schema/certificate.ts";
 import type { Executor } from "../database/database.ts";
 import { defineStatement, insertRows } from "../database/execute-prepared.ts";
 import {
@@ -34,15 +38,24 @@ export const findCertificate = (db: Executor, id: string): Promise<CertificateRo
   firstRow(db.select().from(certificate).where(eq(certificate.id, id)));
 
 /** Inserts certificates; none of them may have a row. */
-export const insertCertificates = async (db: Executor, rows: readonly CertificateRow[]): Promise<void> => {
+export const insertCertificates = async (
+  db: Executor,
+  rows: readonly CertificateRow[],
+): Promise<void> => {
   await insertRows(db, certificate, rows);
 };
 
 /** Returns those of the fingerprints (lowercase hex) that have a row. */
-export const findFingerprints = async (db: Executor, fingerprints: readonly string[]): Promise<Set<string>> => {
+export const findFingerprints = async (
+  db: Executor,
+  fingerprints: readonly string[],
+): Promise<Set<string>> => {
   const { fingerprintSha256 } = certificate;
   const wanted = fingerprints.map((fingerprint) => Uint8Array.fromHex(fingerprint));
-  const found = db.select({ fingerprintSha256 }).from(certificate).where(anyOf(fingerprintSha256, wanted));
+  const found = db
+    .select({ fingerprintSha256 })
+    .from(certificate)
+    .where(anyOf(fingerprintSha256, wanted));
   const rows = await found.prepare("find_fingerprints").execute();
   return new Set(rows.map((row) => row.fingerprintSha256.toHex()));
 };
@@ -50,7 +63,11 @@ export const findFingerprints = async (db: Executor, fingerprints: readonly stri
 /** Finds the active certificates issued for these tokens and keys after `since`, newest first: their responses may have been lost. */
 export const findEnrolledCertificates = (
   db: Executor,
-  { tokenIds, keys, since }: { tokenIds: readonly string[]; keys: readonly Uint8Array[]; since: Date },
+  {
+    tokenIds,
+    keys,
+    since,
+  }: { tokenIds: readonly string[]; keys: readonly Uint8Array[]; since: Date },
 ): Promise<CertificateRow[]> =>
   db
     .select()
@@ -68,7 +85,11 @@ export const findEnrolledCertificates = (
     .execute();
 
 /** Returns the ids of those of the identities, by name, that have an active certificate unexpired at `now`. */
-export const findIdentitiesInUse = async (db: Executor, names: readonly string[], now: Date): Promise<Set<string>> => {
+export const findIdentitiesInUse = async (
+  db: Executor,
+  names: readonly string[],
+  now: Date,
+): Promise<Set<string>> => {
   const { identityId, status, notAfter } = certificate;
   const found = db
     .select({ identityId })
@@ -80,19 +101,35 @@ export const findIdentitiesInUse = async (db: Executor, names: readonly string[]
 };
 
 /** Finds the active certificates of an identity that are unexpired at `now`. */
-export const findActiveCertificates = (db: Executor, identityId: string, now: Date): Promise<CertificateRow[]> =>
+export const findActiveCertificates = (
+  db: Executor,
+  identityId: string,
+  now: Date,
+): Promise<CertificateRow[]> =>
   db
     .select()
     .from(certificate)
     .where(
-      and(eq(certificate.identityId, identityId), eq(certificate.status, "active"), gt(certificate.notAfter, now)),
+      and(
+        eq(certificate.identityId, identityId),
+        eq(certificate.status, "active"),
+        gt(certificate.notAfter, now),
+      ),
     );
 
 /** Makes the renewal of an identity's certificates in use overdue at `at`, whatever jitter its collector adds. */
-export const updateRenewalDue = async (db: Executor, identityId: string, at: Date): Promise<void> => {
+export const updateRenewalDue = async (
+  db: Executor,
+  identityId: string,
+  at: Date,
+): Promise<void> => {
   const { renewAfter, notAfter, issuedAt, status, firstUsedAt } = certificate;
   const due = sql`least(${renewAfter}, ${at.toISOString()}::timestamptz - (${notAfter} - ${issuedAt}) / 10 - interval '1 second')`;
-  const isInUse = and(eq(certificate.identityId, identityId), eq(status, "active"), isNotNull(firstUsedAt));
+  const isInUse = and(
+    eq(certificate.identityId, identityId),
+    eq(status, "active"),
+    isNotNull(firstUsedAt),
+  );
   await db.update(certificate).set({ renewAfter: due }).where(isInUse);
 };
 
@@ -124,7 +161,11 @@ export const updateIdentityCertificatesRevoked = async (
 };
 
 /** Revokes a certificate and its unused successors. Returns their ids. */
-export const updateCertificateRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<string[]> => {
+export const updateCertificateRevoked = async (
+  db: Executor,
+  id: string,
+  revokedAt: Date,
+): Promise<string[]> => {
   const rows = await db
     .update(certificate)
     .set({ status: "revoked", revokedAt })
@@ -133,7 +174,13 @@ export const updateCertificateRevoked = async (db: Executor, id: string, revoked
   const successors = await db
     .update(certificate)
     .set({ status: "revoked", revokedAt })
-    .where(and(eq(certificate.predecessorId, id), isNull(certificate.firstUsedAt), eq(certificate.status, "active")))
+    .where(
+      and(
+        eq(certificate.predecessorId, id),
+        isNull(certificate.firstUsedAt),
+        eq(certificate.status, "active"),
+      ),
+    )
     .returning({ id: certificate.id });
   return [...rows, ...successors].map((row) => row.id);
 };
@@ -145,9 +192,15 @@ export interface Succession {
 }
 
 /** Stores the first use of those of the certificates that were not used before. Returns those of them that renewed another. */
-export const updateFirstUsed = async (db: Executor, ids: readonly string[], at: Date): Promise<Succession[]> => {
+export const updateFirstUsed = async (
+  db: Executor,
+  ids: readonly string[],
+  at: Date,
+): Promise<Succession[]> => {
   const rows = await setFirstUsed(db, { ids: arrayLiteral(ids), at: at.toISOString() });
-  return rows.flatMap(({ id, predecessorId }) => (predecessorId === null ? [] : [{ id, predecessorId }]));
+  return rows.flatMap(({ id, predecessorId }) =>
+    predecessorId === null ? [] : [{ id, predecessorId }],
+  );
 };
 
 const setFirstUsed = defineStatement<{ id: string; predecessorId: string | null }>(
@@ -165,14 +218,25 @@ export const listRenewalTimes = async (
   const rows = await db
     .select({ issuedAt })
     .from(certificate)
-    .where(and(eq(ofIdentity, identityId), isNotNull(predecessorId), gt(issuedAt, since), lte(issuedAt, until)))
+    .where(
+      and(
+        eq(ofIdentity, identityId),
+        isNotNull(predecessorId),
+        gt(issuedAt, since),
+        lte(issuedAt, until),
+      ),
+    )
     .orderBy(desc(issuedAt))
     .limit(limit);
   return rows.map((row) => row.issuedAt);
 };
 
 /** Marks active certificates replaced; a revoked one stays revoked. */
-export const updateReplaced = async (db: Executor, ids: readonly string[], replacedAt: Date): Promise<void> => {
+export const updateReplaced = async (
+  db: Executor,
+  ids: readonly string[],
+  replacedAt: Date,
+): Promise<void> => {
   const { id, status } = certificate;
   const replaced = db
     .update(certificate)
@@ -182,7 +246,10 @@ export const updateReplaced = async (db: Executor, ids: readonly string[], repla
 };
 
 /** Finds the active, unused successor of a certificate. */
-export const findUnusedSuccessor = (db: Executor, predecessorId: string): Promise<CertificateRow | undefined> =>
+export const findUnusedSuccessor = (
+  db: Executor,
+  predecessorId: string,
+): Promise<CertificateRow | undefined> =>
   firstRow(
     db
       .select()
@@ -202,8 +269,13 @@ export const listCertificates = async (
   identityId: string,
   page: PageRequest,
 ): Promise<Paged<CertificateRow>> => {
-  const { where, orderBy, limit } = pageOf(certificate.id, page, [eq(certificate.identityId, identityId)]);
-  return paged(await db.select().from(certificate).where(where).orderBy(orderBy).limit(limit), page);
+  const { where, orderBy, limit } = pageOf(certificate.id, page, [
+    eq(certificate.identityId, identityId),
+  ]);
+  return paged(
+    await db.select().from(certificate).where(where).orderBy(orderBy).limit(limit),
+    page,
+  );
 };
 
 /** The state that decides, besides the dates, whether a certificate may be used. */
@@ -241,7 +313,13 @@ export const findCertificateStates = async (
   return new Map(
     rows.map(({ fingerprint, certificateId, identityId, status, revokedAt, firstUsedAt }) => [
       new Uint8Array(fingerprint).toHex(),
-      { certificateId, identityId, status, identityRevoked: revokedAt !== null, used: firstUsedAt !== null },
+      {
+        certificateId,
+        identityId,
+        status,
+        identityRevoked: revokedAt !== null,
+        used: firstUsedAt !== null,
+      },
     ]),
   );
 };
@@ -264,19 +342,27 @@ export const findEndedCertificates = async (
   const { fingerprintSha256, endedXid } = certificate;
   // A row that came with a dump has been written by another transaction than the one that it names.
   const isEndedSince = sql`${endedXid} >= ${since?.xid ?? null}::bigint and certificate.xmin::text::bigint = (${endedXid} & 4294967295)`;
-  const [row] = await db.execute<EndsRead & { ended: string[] | null } & Record<string, unknown>>(sql`
+  const [row] = await db.execute<
+    EndsRead & { ended: string[] | null } & Record<string, unknown>
+  >(sql`
     select pg_snapshot_xmin(pg_current_snapshot())::text as xid, pg_postmaster_start_time()::text as server,
       (select array_agg(encode(${fingerprintSha256}, 'hex')) from ${certificate} where ${isEndedSince}) as ended`);
   if (row === undefined) throw new Error("a row without a table is missing");
   const { xid, server, ended } = row;
-  return { read: { xid, server }, ended: server === since?.server ? new Set(ended ?? []) : undefined };
+  return {
+    read: { xid, server },
+    ended: server === since?.server ? new Set(ended ?? []) : undefined,
+  };
 };
 
 /**
  * Returns whether each of these certificates, by SHA-256 fingerprint (lowercase hex, none twice), is active and its identity not revoked:
  * one row, because a core that starts has thousands of streams soon.
  */
-export const areCertificatesActive = async (db: Executor, fingerprints: readonly string[]): Promise<boolean> => {
+export const areCertificatesActive = async (
+  db: Executor,
+  fingerprints: readonly string[],
+): Promise<boolean> => {
   const [row] = await db
     .select({ active: count() })
     .from(certificate)

@@ -1,6 +1,10 @@
 import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
-import { bootstrapToken, enrollmentPolicy, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
+import {
+  bootstrapToken,
+  enrollmentPolicy,
+  enrollmentReservation,
+} from "../../../drizzle/schema/enrollment.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { countEnrolledSince, countTowardsHourlyLimits } from "./identities.ts";
@@ -16,17 +20,25 @@ describe("countTowardsHourlyLimits", () => {
     await db.update(bootstrapToken).set({ expiresAt: new Date(clock.now() + 2 * hourMs) });
     const { policyId: unlimited } = await createTestToken(test);
     const limit = (maxEnrollmentsPerHour: number) =>
-      db.update(enrollmentPolicy).set({ maxEnrollmentsPerHour }).where(eq(enrollmentPolicy.id, policyId));
+      db
+        .update(enrollmentPolicy)
+        .set({ maxEnrollmentsPerHour })
+        .where(eq(enrollmentPolicy.id, policyId));
     const count = async (more: number) => {
       const since = new Date(clock.now() - hourMs);
       const policyIds = [policyId, unlimited];
       const counted = await countTowardsHourlyLimits(db, { policyIds, more }, since);
       expect(counted.has(unlimited)).toBe(false);
-      return { counted: counted.get(policyId), exact: await countEnrolledSince(db, policyId, since) };
+      return {
+        counted: counted.get(policyId),
+        exact: await countEnrolledSince(db, policyId, since),
+      };
     };
-    for (const name of ["a", "b"]) await enrollTestCollector(test, { token, deviceId: `early-${name}` });
+    for (const name of ["a", "b"])
+      await enrollTestCollector(test, { token, deviceId: `early-${name}` });
     await clock.advance(hourMs);
-    for (const name of ["a", "b", "c"]) await enrollTestCollector(test, { token, deviceId: `late-${name}` });
+    for (const name of ["a", "b", "c"])
+      await enrollTestCollector(test, { token, deviceId: `late-${name}` });
 
     // Five have enrolled in all, three of them in the past hour.
     await limit(6);

@@ -24,12 +24,23 @@ export type EnrolledIdentity = Omit<IdentityRow, "reportedLabels" | "labelSetId"
  * Finds an identity by name and locks its row until the transaction ends. Foreign keys do not wait for the lock: heartbeats refer to the
  * row meanwhile.
  */
-export const lockIdentityByName = (db: Executor, identity: string): Promise<IdentityRow | undefined> =>
-  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)).for("no key update"));
+export const lockIdentityByName = (
+  db: Executor,
+  identity: string,
+): Promise<IdentityRow | undefined> =>
+  firstRow(
+    db
+      .select()
+      .from(collectorIdentity)
+      .where(eq(collectorIdentity.identity, identity))
+      .for("no key update"),
+  );
 
 /** Finds an identity and locks its row until the transaction ends. Lock it before any of its certificates, always in this order. */
 export const lockIdentity = (db: Executor, id: string): Promise<IdentityRow | undefined> =>
-  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update"));
+  firstRow(
+    db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update"),
+  );
 
 /** Locks identities until the transaction ends, in the order of their ids. */
 export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
@@ -46,13 +57,21 @@ export const lockIdentitiesByName = async (
   names: readonly string[],
 ): Promise<Map<string, IdentityRow>> => {
   const { id, identity } = collectorIdentity;
-  const found = db.select().from(collectorIdentity).where(anyOf(identity, names)).orderBy(id).for("no key update");
+  const found = db
+    .select()
+    .from(collectorIdentity)
+    .where(anyOf(identity, names))
+    .orderBy(id)
+    .for("no key update");
   const rows = await found.prepare("lock_identities").execute();
   return new Map(rows.map((row) => [row.identity, row]));
 };
 
 /** Inserts identities. */
-export const insertIdentities = async (db: Executor, rows: readonly EnrolledIdentity[]): Promise<void> => {
+export const insertIdentities = async (
+  db: Executor,
+  rows: readonly EnrolledIdentity[],
+): Promise<void> => {
   await insertRows(db, collectorIdentity, rows);
 };
 
@@ -60,7 +79,10 @@ export const insertIdentities = async (db: Executor, rows: readonly EnrolledIden
 export const updateIdentityReenrolled = async (
   db: Executor,
   id: string,
-  about: Pick<IdentityRow, "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion" | "attestation">,
+  about: Pick<
+    IdentityRow,
+    "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion" | "attestation"
+  >,
 ): Promise<void> => {
   const { policyId, tokenId, hostname, platform, collectorVersion, attestation } = about;
   const set = { policyId, tokenId, hostname, platform, collectorVersion, attestation };
@@ -68,12 +90,20 @@ export const updateIdentityReenrolled = async (
 };
 
 /** Marks an identity revoked. */
-export const updateIdentityRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<void> => {
+export const updateIdentityRevoked = async (
+  db: Executor,
+  id: string,
+  revokedAt: Date,
+): Promise<void> => {
   await db.update(collectorIdentity).set({ revokedAt }).where(eq(collectorIdentity.id, id));
 };
 
 /** Counts the identities that first enrolled under a policy after `since`. */
-export const countEnrolledSince = async (db: Executor, policyId: string, since: Date): Promise<number> => {
+export const countEnrolledSince = async (
+  db: Executor,
+  policyId: string,
+  since: Date,
+): Promise<number> => {
   const [row] = await db
     .select({ enrolled: count() })
     .from(collectorIdentity)
@@ -109,7 +139,10 @@ export const findIdentity = (db: Executor, id: string): Promise<IdentityRow | un
   firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)));
 
 /** Finds an identity by name. */
-export const findIdentityByName = (db: Executor, identity: string): Promise<IdentityRow | undefined> =>
+export const findIdentityByName = (
+  db: Executor,
+  identity: string,
+): Promise<IdentityRow | undefined> =>
   firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)));
 
 /**
@@ -125,7 +158,11 @@ export const updateReportedLabels = async (
 };
 
 /** Stores the version with which a collector renewed. */
-export const updateCollectorVersion = async (db: Executor, id: string, collectorVersion: string): Promise<void> => {
+export const updateCollectorVersion = async (
+  db: Executor,
+  id: string,
+  collectorVersion: string,
+): Promise<void> => {
   await db.update(collectorIdentity).set({ collectorVersion }).where(eq(collectorIdentity.id, id));
 };
 
@@ -145,14 +182,18 @@ export const listIdentities = async (
   page: PageRequest,
 ): Promise<Paged<IdentityRow>> => {
   const { identity, deviceId, hostname, revokedAt } = collectorIdentity;
-  const matches = (pattern: string) => or(ilike(identity, pattern), ilike(deviceId, pattern), ilike(hostname, pattern));
+  const matches = (pattern: string) =>
+    or(ilike(identity, pattern), ilike(deviceId, pattern), ilike(hostname, pattern));
   const { where, orderBy, limit } = pageOf(collectorIdentity.id, page, [
     text === undefined ? undefined : matches(substring(text)),
     status && (status === "active" ? isNull(revokedAt) : isNotNull(revokedAt)),
     policyId === undefined ? undefined : eq(collectorIdentity.policyId, policyId),
     tokenId === undefined ? undefined : eq(collectorIdentity.tokenId, tokenId),
   ]);
-  return paged(await db.select().from(collectorIdentity).where(where).orderBy(orderBy).limit(limit), page);
+  return paged(
+    await db.select().from(collectorIdentity).where(where).orderBy(orderBy).limit(limit),
+    page,
+  );
 };
 
 /** Stores an auth failure unless the identity has one from after `due`. Returns the identity's id if it stored one. */
@@ -164,7 +205,12 @@ export const updateAuthFailure = async (
   const [row] = await db
     .update(collectorIdentity)
     .set({ lastAuthFailureAt: at, lastAuthFailureReason: reason })
-    .where(and(eq(collectorIdentity.identity, identity), or(isNull(lastAuthFailureAt), lte(lastAuthFailureAt, due))))
+    .where(
+      and(
+        eq(collectorIdentity.identity, identity),
+        or(isNull(lastAuthFailureAt), lte(lastAuthFailureAt, due)),
+      ),
+    )
     .returning({ id: collectorIdentity.id });
   return row?.id;
 };
@@ -189,7 +235,12 @@ export const notifyRevocation = async (db: Executor, identity: string): Promise<
 export const directiveChannel = "svc_directive";
 
 /** What a host is told to do, by its signed requests. */
-export const directiveActions = ["config_assigned", "renew_now", "report_now", "send_diag"] as const;
+export const directiveActions = [
+  "config_assigned",
+  "renew_now",
+  "report_now",
+  "send_diag",
+] as const;
 
 /** A directive to some hosts. */
 export interface HostDirective {
@@ -207,7 +258,8 @@ const hostsMax = 200;
 const hostsOfSecond = 1_000;
 
 /** Returns in how much time so many hosts should act. A single one acts at once. */
-export const spreadOf = (hosts: number): number => (hosts <= 1 ? 0 : Math.ceil((hosts * 1_000) / hostsOfSecond));
+export const spreadOf = (hosts: number): number =>
+  hosts <= 1 ? 0 : Math.ceil((hosts * 1_000) / hostsOfSecond);
 
 /** Sends a directive to hosts once the transaction has committed. One that is lost costs nothing: the next heartbeat brings the same. */
 export const notifyHosts = async (
@@ -216,7 +268,9 @@ export const notifyHosts = async (
 ): Promise<void> => {
   for (let at = 0; at < identityIds.length; at += hostsMax) {
     const hosts = identityIds.slice(at, at + hostsMax).join();
-    const payload = [action, spreadMs, hosts, ...(requestId === undefined ? [] : [requestId])].join(" ");
+    const payload = [action, spreadMs, hosts, ...(requestId === undefined ? [] : [requestId])].join(
+      " ",
+    );
     await db.execute(sql`select pg_notify(${directiveChannel}, ${payload})`);
   }
 };
@@ -228,8 +282,14 @@ export const readDirective = (payload: string): HostDirective | undefined => {
   const [action, spread, ids, requestId] = payload.split(" ");
   const known = directiveActions.find((name) => name === action);
   const spreadMs = Number(spread);
-  if (known === undefined || !ids || !Number.isSafeInteger(spreadMs) || spreadMs < 0) return undefined;
+  if (known === undefined || !ids || !Number.isSafeInteger(spreadMs) || spreadMs < 0)
+    return undefined;
   if ((known === "send_diag") !== (requestId !== undefined)) return undefined;
   const identityIds = ids.split(",");
-  return { action: known, spreadMs: Math.min(spreadMs, spreadMsMax), identityIds, ...(requestId ? { requestId } : {}) };
+  return {
+    action: known,
+    spreadMs: Math.min(spreadMs, spreadMsMax),
+    identityIds,
+    ...(requestId ? { requestId } : {}),
+  };
 };

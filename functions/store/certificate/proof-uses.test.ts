@@ -18,7 +18,11 @@ describe("useProof", () => {
     const host = await enrollTestCollector(test, { token, deviceId: `raced-${isLater}` });
     const [row] = await db.select().from(certificate).where(eq(certificate.id, host.certificateId));
     const now = clock.now();
-    const use = { fingerprintSha256: row?.fingerprintSha256.toHex() ?? "", sentAt: now, expired: false };
+    const use = {
+      fingerprintSha256: row?.fingerprintSha256.toHex() ?? "",
+      sentAt: now,
+      expired: false,
+    };
     if (isLater) await useProof(db, "renew", { ...use, sentAt: now - 1 }, { now: () => now });
 
     const firstHasRun = Promise.withResolvers<void>();
@@ -31,7 +35,8 @@ describe("useProof", () => {
     });
     await firstHasRun.promise;
     const loser = useProof(db, "renew", use, { now: () => now });
-    const waiting = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    const waiting =
+      "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     await expect.poll(async () => (await db.execute(waiting)).length).toBe(1);
     mayCommit.resolve();
     expect((await winner).outcome).toBe("admitted");
@@ -44,8 +49,16 @@ describe("useProof", () => {
     const fingerprintSha256 = row?.fingerprintSha256.toHex() ?? "";
     const now = clock.now();
     const use = async (sentAt: number, at: number) =>
-      (await useProof(db, "renew", { fingerprintSha256, sentAt, expired: false }, { now: () => at })).outcome;
-    for (let sent = 0; sent < 6; sent++) expect(await use(now + sent, now + 3_600_000)).toBe("admitted");
+      (
+        await useProof(
+          db,
+          "renew",
+          { fingerprintSha256, sentAt, expired: false },
+          { now: () => at },
+        )
+      ).outcome;
+    for (let sent = 0; sent < 6; sent++)
+      expect(await use(now + sent, now + 3_600_000)).toBe("admitted");
     expect(await use(now + 6, now + 3_600_000)).toBe("rate_limited");
     expect(await use(now + 6, now)).toBe("admitted");
   });

@@ -81,7 +81,10 @@ export const plausibleUntil = (clock: Pick<Clock, "now" | "machineNow">): number
  * of certificates, so that statements cannot deadlock. Looks up each row by its key, whatever the planner knows of the tables: by LATERAL
  * with a limit, so that no other plan is possible.
  */
-export const decideProofs = (purpose: ProofPurpose, { at, plausibleUntil, spacedSince }: ProofTimes): SQL =>
+export const decideProofs = (
+  purpose: ProofPurpose,
+  { at, plausibleUntil, spacedSince }: ProofTimes,
+): SQL =>
   sql`known as (
     select input.*, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use, i.reported_labels, i.enrolled_at,
       c.renew_after, c.not_after, c.issued_at, u.last_sent_at as newest_sent_at,
@@ -128,14 +131,20 @@ export interface CertificateDecision {
   certificateId: string | null;
   identityId: string | null;
   /** As `decideProofs` decides, except for the expiry. */
-  outcome: Extract<AdmissionOutcome, "admitted" | `${string}_${"unknown" | "revoked" | "replaced"}`>;
+  outcome: Extract<
+    AdmissionOutcome,
+    "admitted" | `${string}_${"unknown" | "revoked" | "replaced"}`
+  >;
   /** `renew_after`, plus the jitter of a tenth of the lifetime that collectors add, has passed. */
   renewNow: boolean;
 }
 
 /** Prepares the statement that decides on certificates by SHA-256 fingerprint (lowercase hex), in their order. */
 export const prepareCertificateDecisions = (db: Executor) => {
-  const run = prepareStatement<CertificateDecision & Record<string, unknown>>(db, decideCertificates);
+  const run = prepareStatement<CertificateDecision & Record<string, unknown>>(
+    db,
+    decideCertificates,
+  );
   return (fingerprints: readonly string[], now: number): Promise<readonly CertificateDecision[]> =>
     run({ fingerprints: JSON.stringify(fingerprints), at: new Date(now).toISOString() });
 };
@@ -192,7 +201,10 @@ export const useProof = async (
  * Counts the newest requests of predecessors as their successors', so that a renewal does not reset the rate limit; renewals themselves
  * are limited by what core has issued. Call it once for each successor, at its first use: from then on core rejects the predecessor.
  */
-export const inheritProofUses = async (db: Executor, successions: readonly Succession[]): Promise<void> => {
+export const inheritProofUses = async (
+  db: Executor,
+  successions: readonly Succession[],
+): Promise<void> => {
   const pairs = JSON.stringify(successions);
   await db.execute(sql`
     insert into proof_use as u (certificate_id, purpose, last_sent_at, recent_at)

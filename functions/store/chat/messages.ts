@@ -14,14 +14,21 @@ export const insertChatMessages = async (
 };
 
 /** Finds a message. */
-export const findChatMessage = async (db: Executor, id: string): Promise<ChatMessageRow | undefined> => {
+export const findChatMessage = async (
+  db: Executor,
+  id: string,
+): Promise<ChatMessageRow | undefined> => {
   const [row] = await db.select().from(chatMessage).where(eq(chatMessage.id, id));
   return row;
 };
 
 /** Returns the messages of a conversation, oldest first. */
 export const listChatMessages = (db: Executor, sessionId: string): Promise<ChatMessageRow[]> =>
-  db.select().from(chatMessage).where(eq(chatMessage.sessionId, sessionId)).orderBy(chatMessage.position);
+  db
+    .select()
+    .from(chatMessage)
+    .where(eq(chatMessage.sessionId, sessionId))
+    .orderBy(chatMessage.position);
 
 /** Returns the newest messages of a conversation, oldest first. */
 export const listNewestChatMessages = async (

@@ -9,16 +9,26 @@ export type ChatReceiptRow = typeof chatReceipt.$inferSelect;
 export type ChatReceiptKeyRow = typeof chatReceiptKey.$inferSelect;
 
 /** Inserts receipts. */
-export const insertChatReceipts = async (db: Executor, rows: readonly ChatReceiptRow[]): Promise<void> => {
+export const insertChatReceipts = async (
+  db: Executor,
+  rows: readonly ChatReceiptRow[],
+): Promise<void> => {
   await db.insert(chatReceipt).values([...rows]);
 };
 
 /** Returns the receipts of a conversation in the order of the chain. */
 export const listChatReceipts = (db: Executor, sessionId: string): Promise<ChatReceiptRow[]> =>
-  db.select().from(chatReceipt).where(eq(chatReceipt.sessionId, sessionId)).orderBy(chatReceipt.seq);
+  db
+    .select()
+    .from(chatReceipt)
+    .where(eq(chatReceipt.sessionId, sessionId))
+    .orderBy(chatReceipt.seq);
 
 /** Stores a public key unless its id is known. Returns the key that has the id. */
-export const keepChatReceiptKey = async (db: Executor, row: ChatReceiptKeyRow): Promise<ChatReceiptKeyRow> => {
+export const keepChatReceiptKey = async (
+  db: Executor,
+  row: ChatReceiptKeyRow,
+): Promise<ChatReceiptKeyRow> => {
   await db.insert(chatReceiptKey).values(row).onConflictDoNothing();
   const [kept] = await db.select().from(chatReceiptKey).where(eq(chatReceiptKey.keyId, row.keyId));
   return kept ?? row;

@@ -19,13 +19,19 @@ const leaseEnd = sql`clock_timestamp() + interval '6 seconds'`;
 const isExpired = sql<boolean>`coalesce(${chatSession.turnExpiresAt} < clock_timestamp(), false)`;
 
 /** Inserts a conversation. */
-export const insertChatSession = async (db: Executor, row: typeof chatSession.$inferInsert): Promise<void> => {
+export const insertChatSession = async (
+  db: Executor,
+  row: typeof chatSession.$inferInsert,
+): Promise<void> => {
   await db.insert(chatSession).values(row);
 };
 
 /** Counts the conversations of a person. */
 export const countChatSessions = async (db: Executor, userId: string): Promise<number> => {
-  const [row] = await db.select({ count: count() }).from(chatSession).where(eq(chatSession.userId, userId));
+  const [row] = await db
+    .select({ count: count() })
+    .from(chatSession)
+    .where(eq(chatSession.userId, userId));
   return row?.count ?? 0;
 };
 
@@ -42,7 +48,10 @@ export const findChatSession = async (
 };
 
 /** Locks a conversation until the transaction ends. */
-export const lockChatSession = async (db: Executor, id: string): Promise<LockedChatSession | undefined> => {
+export const lockChatSession = async (
+  db: Executor,
+  id: string,
+): Promise<LockedChatSession | undefined> => {
   const [row] = await db
     .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
     .from(chatSession)
@@ -67,7 +76,10 @@ export const listChatSessions = async (
         eq(chatSession.userId, userId),
         after === null
           ? undefined
-          : or(lt(chatSession.updatedAt, updatedAt), and(eq(chatSession.updatedAt, updatedAt), lt(chatSession.id, id))),
+          : or(
+              lt(chatSession.updatedAt, updatedAt),
+              and(eq(chatSession.updatedAt, updatedAt), lt(chatSession.id, id)),
+            ),
       ),
     )
     .orderBy(desc(chatSession.updatedAt), desc(chatSession.id))
@@ -81,7 +93,12 @@ export const listChatSessions = async (
 export const updateChatSession = async (
   db: Executor,
   id: string,
-  change: Partial<Pick<ChatSessionRow, "title" | "updatedAt" | "messageCount" | "receiptCount" | "lastReceiptSha256">>,
+  change: Partial<
+    Pick<
+      ChatSessionRow,
+      "title" | "updatedAt" | "messageCount" | "receiptCount" | "lastReceiptSha256"
+    >
+  >,
 ): Promise<void> => {
   await db.update(chatSession).set(change).where(eq(chatSession.id, id));
 };
@@ -100,7 +117,10 @@ export const deleteChatSession = async (
 
 /** Gives a turn the lease of its conversation. */
 export const leaseTurn = async (db: Executor, id: string, turnId: string): Promise<void> => {
-  await db.update(chatSession).set({ turnId, turnExpiresAt: leaseEnd }).where(eq(chatSession.id, id));
+  await db
+    .update(chatSession)
+    .set({ turnId, turnExpiresAt: leaseEnd })
+    .where(eq(chatSession.id, id));
 };
 
 /** Renews the lease of a turn. Returns false when the turn was closed, or its conversation deleted. */
@@ -118,7 +138,10 @@ export const renewTurn = async (
 
 /** Ends the turn of a conversation. */
 export const releaseTurn = async (db: Executor, id: string): Promise<void> => {
-  await db.update(chatSession).set({ turnId: null, turnExpiresAt: null }).where(eq(chatSession.id, id));
+  await db
+    .update(chatSession)
+    .set({ turnId: null, turnExpiresAt: null })
+    .where(eq(chatSession.id, id));
 };
 
 /** Finds conversations whose turn has an expired lease. */

@@ -77,7 +77,11 @@ export const findOpenHours = async (
 };
 
 /** Finds hours that were not delivered, of rows whose accounts every export has now passed. */
-export const findDeliveredHours = async (db: Executor, below: bigint, rowsMax: number): Promise<HostHour[]> => {
+export const findDeliveredHours = async (
+  db: Executor,
+  below: bigint,
+  rowsMax: number,
+): Promise<HostHour[]> => {
   const rows = await db.execute<{ host_id: string; day: number; undelivered: number }>(sql`
     select host_id, day, undelivered from completeness_day
     where undelivered <> 0 and xid < ${String(below)}::bigint order by day limit ${rowsMax}`);
@@ -107,7 +111,10 @@ export const saveDays = async (tx: Executor, rows: readonly DayRow[]): Promise<v
 };
 
 /** Adds to the hosts of each state, by the start of the hour: also nothing, as the row shows that states of its hour changed. */
-export const addHourCounts = async (tx: Executor, changes: ReadonlyMap<number, readonly number[]>): Promise<void> => {
+export const addHourCounts = async (
+  tx: Executor,
+  changes: ReadonlyMap<number, readonly number[]>,
+): Promise<void> => {
   for (const [hourMs, counts] of [...changes].sort(([a], [b]) => a - b)) {
     const sums = counts.map(
       (count, index) => sql`completeness_hour.hosts[${sql.raw(String(index + 1))}] + ${count}::int`,
@@ -131,8 +138,13 @@ export interface SettlingProgress {
 const leaseSeconds = 60;
 
 /** Takes the right to settle hours, or extends it; null while another core has it. */
-export const claimSettling = async (db: Executor, owner: string): Promise<SettlingProgress | null> => {
-  await db.execute(sql`insert into completeness_progress (singleton) values (true) on conflict do nothing`);
+export const claimSettling = async (
+  db: Executor,
+  owner: string,
+): Promise<SettlingProgress | null> => {
+  await db.execute(
+    sql`insert into completeness_progress (singleton) values (true) on conflict do nothing`,
+  );
   const [row] = await db.execute<
     Record<"hour" | "received_before" | "delivered_stream" | "delivered_through", string | null>
   >(sql`

@@ -11,7 +11,10 @@ afterAll(() => test.close());
 const { db, clock } = test;
 const first = clock.now() - (clock.now() % dayMs) - 4 * dayMs;
 // Names whose order by bytes is not that of UTF-16 units, and one host that has no hour of most states.
-const hosts = Array.from({ length: 40 }, (_, at) => `${["a", "é", "\u{1f600}", "\u{ffee}"][at % 4]}-${at}`);
+const hosts = Array.from(
+  { length: 40 },
+  (_, at) => `${["a", "é", "\u{1f600}", "\u{ffee}"][at % 4]}-${at}`,
+);
 
 const settle = (hours: readonly (readonly [host: string, hour: number, state: HourState])[]) =>
   db.transaction((tx) =>
@@ -41,7 +44,11 @@ await settle(
 );
 
 const columns = createHourColumns({ db, clock });
-const range = (from: number, to: number) => ({ fromMs: first + from * hourMs, toMs: first + to * hourMs, host: null });
+const range = (from: number, to: number) => ({
+  fromMs: first + from * hourMs,
+  toMs: first + to * hourMs,
+  host: null,
+});
 const filters: HourFilter[] = [
   { ...range(0, 96), states: ["complete"] },
   { ...range(17, 61), states: ["complete", "short"] },
@@ -61,7 +68,8 @@ const pagesOf = async (filter: HourFilter, from?: HourColumns): Promise<unknown[
   return pages;
 };
 const expectSame = async () => {
-  for (const filter of filters) expect(await pagesOf(filter, columns)).toEqual(await pagesOf(filter));
+  for (const filter of filters)
+    expect(await pagesOf(filter, columns)).toEqual(await pagesOf(filter));
 };
 
 describe("the hours in core's memory", () => {

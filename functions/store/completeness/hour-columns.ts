@@ -19,7 +19,10 @@ export interface HourColumns {
    * Returns a page of the hosts with hours that match, those with the most first; undefined while the days are being loaded, which begins with
    * the first call. `host` of the filter must be null.
    */
-  find(filter: HourFilter, page: { after: MatchingHost | null; limit: number }): Promise<MatchingPage | undefined>;
+  find(
+    filter: HourFilter,
+    page: { after: MatchingHost | null; limit: number },
+  ): Promise<MatchingPage | undefined>;
 }
 
 /** The rows of a day. */
@@ -56,7 +59,10 @@ export const createHourColumns = ({
   const loadDay = async (day: number, version: string): Promise<void> => {
     const [row] = await db.execute<{ hosts: string[] | null; states: Uint8Array | null }>(sql`
       select json_agg(host_id) as hosts, string_agg(states, ''::bytea) as states from completeness_day where day = ${day}::int`);
-    const places = Uint32Array.from(row?.hosts ?? [], (host) => index.placeOf(host) ?? index.add(host, host));
+    const places = Uint32Array.from(
+      row?.hosts ?? [],
+      (host) => index.placeOf(host) ?? index.add(host, host),
+    );
     // A copy: the driver's bytes may begin at any place of their buffer.
     const words = new Uint32Array(new Uint8Array(row?.states ?? []).buffer);
     days.set(day, { version, places, words });
@@ -76,7 +82,9 @@ export const createHourColumns = ({
         from completeness_hour where hour >= ${timestampAt(start)} and hour < ${timestampAt(end)} group by 1`);
       const versions = new Map(rows.map(({ day, version }) => [day, version]));
       for (let day = from; day <= to; day++) if (!versions.has(day)) days.delete(day);
-      const due = new Map([...versions].filter(([day, version]) => days.get(day)?.version !== version));
+      const due = new Map(
+        [...versions].filter(([day, version]) => days.get(day)?.version !== version),
+      );
       if (due.size <= awaitedDaysMax) await loadDays(due);
       // A failure shows in the call after this one.
       else
@@ -102,7 +110,8 @@ export const createHourColumns = ({
       const isFirst = usedAt === undefined;
       usedAt = clock.monotonic();
       if (isFirst) freeWhenIdle().catch(() => undefined);
-      if (loading || !(await refresh({ from: dayAt(filter.fromMs), to: dayAt(filter.toMs - 1) }))) return undefined;
+      if (loading || !(await refresh({ from: dayAt(filter.fromMs), to: dayAt(filter.toMs - 1) })))
+        return undefined;
       return firstOf(index, countHours(days, filter, index.ids.length), page);
     },
   };
@@ -131,7 +140,8 @@ const countHours = (
       if (counted < 0 || !areEqual(words, counted, row)) {
         counted = row;
         count = 0;
-        for (let at = row * 24 + first; at < row * 24 + until; at++) count += matches[bytes[at] as number] as number;
+        for (let at = row * 24 + first; at < row * 24 + until; at++)
+          count += matches[bytes[at] as number] as number;
       }
       const place = places[row] as number;
       counts[place] = (counts[place] as number) + count;

@@ -21,7 +21,9 @@ export interface HostHour {
 }
 
 const milliseconds = (column: string) =>
-  sql.raw(`case when isfinite(${column}) then (extract(epoch from ${column}) * 1000)::bigint::text end`);
+  sql.raw(
+    `case when isfinite(${column}) then (extract(epoch from ${column}) * 1000)::bigint::text end`,
+  );
 const numberOf = (text: string | null): number | null => (text === null ? null : Number(text));
 const timeOf = (ms: number): string => new Date(ms).toISOString();
 
@@ -65,7 +67,15 @@ type QueueRow = [
   through: string | null,
 ];
 
-const queueOf = ([queueId, firstSeen, ended, ending, sendsAccounts, from, through]: QueueRow): QueueFacts => ({
+const queueOf = ([
+  queueId,
+  firstSeen,
+  ended,
+  ending,
+  sendsAccounts,
+  from,
+  through,
+]: QueueRow): QueueFacts => ({
   queueId,
   fromMs: Number(from ?? firstSeen),
   endMs: numberOf(ended),
@@ -79,7 +89,10 @@ const queueOf = ([queueId, firstSeen, ended, ending, sendsAccounts, from, throug
  * as its last account was ahead. A host whose queues core does not know by name, as before this version or behind a stream, has one with all its
  * accounts, without an id.
  */
-export const findHostFacts = async (db: Executor, hosts: readonly string[]): Promise<Map<string, HostFacts>> => {
+export const findHostFacts = async (
+  db: Executor,
+  hosts: readonly string[],
+): Promise<Map<string, HostFacts>> => {
   const rows = await db.execute<
     Record<"host" | "enrolled" | "revoked" | "spoke" | "first" | "last" | "queues", string | null>
   >(sql`
@@ -117,7 +130,8 @@ export const findHostFacts = async (db: Executor, hosts: readonly string[]): Pro
         enrolledMs: numberOf(enrolled),
         revokedMs: numberOf(revoked),
         lastSeenMs: numberOf(spoke),
-        queues: queues === null && first !== null ? [anyQueue(Number(first), numberOf(last))] : known,
+        queues:
+          queues === null && first !== null ? [anyQueue(Number(first), numberOf(last))] : known,
       };
       return [facts.host, facts];
     }),
@@ -217,11 +231,16 @@ export const findHostAccounts = async (
   return rows.map(accountOf);
 };
 
-const accountOf = (row: AccountRow): HourAccount => withLosses(storedOf(row), lostRangesOf(row.lost_ranges));
+const accountOf = (row: AccountRow): HourAccount =>
+  withLosses(storedOf(row), lostRangesOf(row.lost_ranges));
 
 const lostRangesOf = (text: string | null): Parameters<typeof withLosses>[1] => {
   const rows: [from: string, through: string, isOwn: boolean][] = JSON.parse(text ?? "[]");
-  return rows.map(([from, through, isOwn]) => ({ from: BigInt(from), through: BigInt(through), isOwn }));
+  return rows.map(([from, through, isOwn]) => ({
+    from: BigInt(from),
+    through: BigInt(through),
+    isOwn,
+  }));
 };
 
 const storedOf = (row: AccountRow): HourAccount => ({
@@ -240,7 +259,8 @@ const storedOf = (row: AccountRow): HourAccount => ({
   isChecked: row.is_checked,
   sink: row.sink,
   xid: BigInt(row.xid),
-  streamEnd: row.stream === null ? null : { stream: row.stream, sequence: BigInt(row.stream_end ?? 0) },
+  streamEnd:
+    row.stream === null ? null : { stream: row.stream, sequence: BigInt(row.stream_end ?? 0) },
   accepted: Number(row.accepted),
   stored: Number(row.stored),
   rejected: Number(row.rejected),
@@ -266,7 +286,12 @@ const belowAll = -(2n ** 62n);
 /** Lists the exports. A position of another server, as in a dump, has passed nothing until it is adopted. */
 export const listExports = async (db: Executor): Promise<NamedExport[]> => {
   const { systemIdentifier, databaseOid } = await readDatabaseIdentity(db);
-  const rows = await db.execute<{ name: string; stream: string | null; position: string; elsewhere: boolean }>(sql`
+  const rows = await db.execute<{
+    name: string;
+    stream: string | null;
+    position: string;
+    elsewhere: boolean;
+  }>(sql`
     select name, stream, position::text, stream is null and (position > pg_snapshot_xmax(pg_current_snapshot())::text::bigint
       or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false)) as elsewhere
     from export_position order by name collate "C"`);
@@ -289,8 +314,12 @@ export const deleteOldAccounts = async (db: Executor, before: Date): Promise<voi
     delete from ingest_account old where received_at < ${before.toISOString()}::timestamptz and exists (
       select 1 from ingest_account newer where newer.host_id = old.host_id and newer.queue_id = old.queue_id
         and newer.number > old.number and newer.refused is null)`);
-  await db.execute(sql`delete from export_rejection where last_at < ${before.toISOString()}::timestamptz`);
-  await db.execute(sql`delete from ingest_lost_range where recorded_at < ${before.toISOString()}::timestamptz`);
+  await db.execute(
+    sql`delete from export_rejection where last_at < ${before.toISOString()}::timestamptz`,
+  );
+  await db.execute(
+    sql`delete from ingest_lost_range where recorded_at < ${before.toISOString()}::timestamptz`,
+  );
 };
 
 /** Finds the hours before `endMs` that accounts touch which were received since `since`, and the time to go on from if there are more. */
@@ -305,14 +334,20 @@ export const findLateHours = async (
       ${milliseconds("received_at")} as received_ms, is_stopped
     from ingest_account where received_at >= ${since.toISOString()}::timestamptz and from_at < ${timeOf(endMs)}::timestamptz
     order by received_at limit ${limit}`);
-  const hours = rows.flatMap(({ host_id: host, from_ms: from, to_ms: to, is_stopped: isStopped }) => {
-    const first = Math.floor(Number(from) / hourLengthMs) * hourLengthMs;
-    const end = Math.min(endMs, isStopped ? Number(to) : first + hourLengthMs);
-    const found: HostHour[] = [];
-    for (let hourMs = Math.max(first, endMs - hoursMax * hourLengthMs); hourMs < end; hourMs += hourLengthMs)
-      found.push({ host, hourMs });
-    return found;
-  });
+  const hours = rows.flatMap(
+    ({ host_id: host, from_ms: from, to_ms: to, is_stopped: isStopped }) => {
+      const first = Math.floor(Number(from) / hourLengthMs) * hourLengthMs;
+      const end = Math.min(endMs, isStopped ? Number(to) : first + hourLengthMs);
+      const found: HostHour[] = [];
+      for (
+        let hourMs = Math.max(first, endMs - hoursMax * hourLengthMs);
+        hourMs < end;
+        hourMs += hourLengthMs
+      )
+        found.push({ host, hourMs });
+      return found;
+    },
+  );
   const last = rows.length === limit ? rows.at(-1) : undefined;
   return { hours, next: last === undefined ? null : new Date(Number(last.received_ms)) };
 };

@@ -19,7 +19,9 @@ export type HeadRow = typeof completenessHead.$inferSelect;
 
 /** Finds the newest statement. */
 export const findLastStatement = (db: Executor): Promise<StatementRow | undefined> =>
-  firstRow(db.select().from(completenessStatement).orderBy(desc(completenessStatement.hour)).limit(1));
+  firstRow(
+    db.select().from(completenessStatement).orderBy(desc(completenessStatement.hour)).limit(1),
+  );
 
 /** Finds the first hour that has a statement. */
 export const findFirstHour = async (db: Executor): Promise<Date | undefined> => {
@@ -55,7 +57,9 @@ export const lockWriter = async (tx: Executor, owner: string): Promise<boolean> 
 
 /** Gives the right to write up. */
 export const releaseWriter = async (db: Executor, owner: string): Promise<void> => {
-  await db.execute(sql`update completeness_writer set until = '-infinity' where owner = ${owner}::uuid`);
+  await db.execute(
+    sql`update completeness_writer set until = '-infinity' where owner = ${owner}::uuid`,
+  );
 };
 
 /** Inserts lines of a statement. */
@@ -87,9 +91,15 @@ export const deleteOldLines = async (db: Executor, before: Date): Promise<Date |
 };
 
 /** Appends a statement and its entry to the log. */
-export const insertStatement = async (tx: Executor, row: StatementRow, entry: { text: string; hash: Uint8Array }) => {
+export const insertStatement = async (
+  tx: Executor,
+  row: StatementRow,
+  entry: { text: string; hash: Uint8Array },
+) => {
   await tx.insert(completenessStatement).values(row);
-  await tx.insert(completenessLog).values({ index: row.entryIndex, entry: entry.text, hash: entry.hash });
+  await tx
+    .insert(completenessLog)
+    .values({ index: row.entryIndex, entry: entry.text, hash: entry.hash });
 };
 
 /** Returns the hashes of the first `size` entries of the log; of all without it. */
@@ -103,7 +113,11 @@ export const listLogHashes = async (db: Executor, size?: number): Promise<Uint8A
 };
 
 /** Returns entries of the log from `from` on. */
-export const listLogEntries = async (db: Executor, from: number, limit: number): Promise<string[]> => {
+export const listLogEntries = async (
+  db: Executor,
+  from: number,
+  limit: number,
+): Promise<string[]> => {
   const rows = await db
     .select({ entry: completenessLog.entry })
     .from(completenessLog)

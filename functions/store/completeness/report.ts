@@ -61,7 +61,8 @@ const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
 };
 
 const areUsual = (states: readonly HourState[]): boolean =>
-  states.length === incompleteStates.length && states.every((state) => incompleteStates.includes(state));
+  states.length === incompleteStates.length &&
+  states.every((state) => incompleteStates.includes(state));
 
 /**
  * Finds a page of hosts with hours that match, those with the most first. Of states that need nobody most days have some: then `columns`
@@ -75,13 +76,16 @@ export const findMatchingHosts = async (
 ): Promise<MatchingPage> => {
   const { fromMs, toMs, states, host } = filter;
   const where = [sql`day between ${dayAt(fromMs)}::int and ${dayAt(toMs - 1)}::int`];
-  if (states.every((state) => incompleteStates.includes(state))) where.push(sql`incomplete_hours > 0`);
+  if (states.every((state) => incompleteStates.includes(state)))
+    where.push(sql`incomplete_hours > 0`);
   else if (columns && host === null) {
     const page = await columns.find(filter, { after, limit });
     if (page) return page;
   }
   if (host !== null)
-    where.push(sql`host_id in (select ${host} union all select identity from fleet_host where device_id = ${host})`);
+    where.push(
+      sql`host_id in (select ${host} union all select identity from fleet_host where device_id = ${host})`,
+    );
   const beyond =
     after === null
       ? sql`true`
@@ -94,7 +98,11 @@ export const findMatchingHosts = async (
     select host_id, hours, (select count(*) from found)::text as total from found where ${beyond}
     order by hours desc, host_id limit ${limit + 1}`);
   const page = rows.slice(0, limit).map(({ host_id, hours }) => ({ host: host_id, hours }));
-  return { rows: page, total: Number(rows[0]?.total ?? 0), next: rows.length > limit ? (page.at(-1) ?? null) : null };
+  return {
+    rows: page,
+    total: Number(rows[0]?.total ?? 0),
+    next: rows.length > limit ? (page.at(-1) ?? null) : null,
+  };
 };
 
 /** How many hosts have which state in an hour. */
@@ -104,13 +112,19 @@ export interface FleetHourCounts {
 }
 
 /** Finds the counts of settled hours, the oldest first. */
-export const findHourCounts = async (db: Executor, { fromMs, toMs }: HourRange): Promise<FleetHourCounts[]> => {
+export const findHourCounts = async (
+  db: Executor,
+  { fromMs, toMs }: HourRange,
+): Promise<FleetHourCounts[]> => {
   const rows = await db.execute<{ hour: string; hosts: string }>(sql`
     select hour, array_to_json(hosts)::text as hosts from completeness_hour
     where hour >= ${timestampAt(new Date(fromMs))} and hour < ${timestampAt(new Date(toMs))} order by hour`);
   return rows.map(({ hour, hosts }) => {
     const counts = JSON.parse(hosts) as number[];
-    return { hourMs: Date.parse(hour), hosts: new Map(hourStates.map((state, index) => [state, counts[index] ?? 0])) };
+    return {
+      hourMs: Date.parse(hour),
+      hosts: new Map(hourStates.map((state, index) => [state, counts[index] ?? 0])),
+    };
   });
 };
 
@@ -130,15 +144,30 @@ export const findEnrolledHosts = async (
   by: { identities: readonly string[] } | { identityId: string },
 ): Promise<Map<string, EnrolledHost>> => {
   const condition =
-    "identities" in by ? sql`identity = any(${arrayLiteral(by.identities)}::text[])` : sql`id = ${by.identityId}::uuid`;
+    "identities" in by
+      ? sql`identity = any(${arrayLiteral(by.identities)}::text[])`
+      : sql`id = ${by.identityId}::uuid`;
   const rows = await db.execute<
     Record<"identity" | "id" | "device_id" | "enrolled_at", string> & { revoked_at: string | null }
-  >(sql`select identity, id, device_id, enrolled_at, revoked_at from collector_identity where ${condition}`);
+  >(
+    sql`select identity, id, device_id, enrolled_at, revoked_at from collector_identity where ${condition}`,
+  );
   return new Map(
-    rows.map(({ identity, id: identityId, device_id: deviceId, enrolled_at: enrolled, revoked_at: revoked }) => {
-      const revokedMs = revoked === null ? Number.POSITIVE_INFINITY : Date.parse(revoked);
-      return [identity, { identity, identityId, deviceId, enrolledMs: Date.parse(enrolled), revokedMs }];
-    }),
+    rows.map(
+      ({
+        identity,
+        id: identityId,
+        device_id: deviceId,
+        enrolled_at: enrolled,
+        revoked_at: revoked,
+      }) => {
+        const revokedMs = revoked === null ? Number.POSITIVE_INFINITY : Date.parse(revoked);
+        return [
+          identity,
+          { identity, identityId, deviceId, enrolledMs: Date.parse(enrolled), revokedMs },
+        ];
+      },
+    ),
   );
 };
 
@@ -151,7 +180,10 @@ export const findHostNamed = async (db: Executor, name: string): Promise<string>
 };
 
 /** Finds the identity of a host by its id. */
-export const findIdentityOf = async (db: Executor, identityId: string): Promise<string | undefined> => {
+export const findIdentityOf = async (
+  db: Executor,
+  identityId: string,
+): Promise<string | undefined> => {
   const [row] = await db.execute<{ identity: string }>(
     sql`select identity from collector_identity where id = ${identityId}::uuid`,
   );

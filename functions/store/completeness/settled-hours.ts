@@ -113,7 +113,13 @@ export const findChangedAccounts = async (
 /** Finds accounts of hours before `hour` whose ranges a stream has behind `from`, through `through`, in its order. */
 export const findDeliveredInStream = async (
   db: Executor,
-  { stream, from, through, hour, limit }: { stream: string; from: bigint; through: bigint; hour: Date; limit: number },
+  {
+    stream,
+    from,
+    through,
+    hour,
+    limit,
+  }: { stream: string; from: bigint; through: bigint; hour: Date; limit: number },
 ): Promise<SettlingAccount[]> => {
   const rows = await db.execute<SettlingRow>(sql`
     select ${columns} from ingest_account
@@ -125,6 +131,8 @@ export const findDeliveredInStream = async (
 
 /** Returns the transaction id below which no transaction runs any more. */
 export const findOldestXid = async (db: Executor): Promise<bigint> => {
-  const [row] = await db.execute<{ xid: string }>(sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`);
+  const [row] = await db.execute<{ xid: string }>(
+    sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`,
+  );
   return BigInt(row?.xid ?? 0);
 };

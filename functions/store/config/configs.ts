@@ -17,7 +17,10 @@ export const findConfig = (db: Executor, id: string): Promise<ConfigRow | undefi
   firstRow(db.select().from(collectorConfig).where(eq(collectorConfig.id, id)));
 
 /** Finds the hashes of configs by their ids. */
-export const findConfigHashes = async (db: Executor, ids: readonly string[]): Promise<ReadonlyMap<string, string>> => {
+export const findConfigHashes = async (
+  db: Executor,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string>> => {
   if (ids.length === 0) return new Map();
   const { id, configHash } = collectorConfig;
   const rows = await db
@@ -28,7 +31,10 @@ export const findConfigHashes = async (db: Executor, ids: readonly string[]): Pr
 };
 
 /** Finds the newest config with this hash. */
-export const findNewestConfigByHash = (db: Executor, configHash: string): Promise<ConfigRow | undefined> =>
+export const findNewestConfigByHash = (
+  db: Executor,
+  configHash: string,
+): Promise<ConfigRow | undefined> =>
   firstRow(
     db
       .select()
@@ -48,7 +54,10 @@ export interface CurrentAssignment {
 }
 
 /** Finds the desired config of an identity. */
-export const findCurrentAssignment = (db: Executor, identityId: string): Promise<CurrentAssignment | undefined> =>
+export const findCurrentAssignment = (
+  db: Executor,
+  identityId: string,
+): Promise<CurrentAssignment | undefined> =>
   firstRow(
     db
       .select({
@@ -66,7 +75,10 @@ export const findCurrentAssignment = (db: Executor, identityId: string): Promise
 export type AssignmentRow = typeof configAssignment.$inferSelect;
 
 /** Finds the open assignment of an identity. Lock the identity before you change it. */
-export const findOpenAssignment = (db: Executor, identityId: string): Promise<AssignmentRow | undefined> =>
+export const findOpenAssignment = (
+  db: Executor,
+  identityId: string,
+): Promise<AssignmentRow | undefined> =>
   firstRow(
     db
       .select()
@@ -97,7 +109,11 @@ export const findPreviousConfigId = async (
 };
 
 /** Ends the open assignment of an identity. Returns false if there is none. */
-export const endAssignment = async (db: Executor, identityId: string, endedAt: Date): Promise<boolean> => {
+export const endAssignment = async (
+  db: Executor,
+  identityId: string,
+  endedAt: Date,
+): Promise<boolean> => {
   const rows = await db
     .update(configAssignment)
     .set({ endedAt })
@@ -112,7 +128,10 @@ export const insertAssignment = async (db: Executor, row: AssignmentRow): Promis
 };
 
 /** Finds the last known good hash in the newest heartbeat of an identity; null if it has none. */
-export const findLastKnownGoodHash = async (db: Executor, identityId: string): Promise<string | null> => {
+export const findLastKnownGoodHash = async (
+  db: Executor,
+  identityId: string,
+): Promise<string | null> => {
   const [row] = await db
     .select({ hash: collectorHealth.lastKnownGoodConfigHash })
     .from(collectorHealth)

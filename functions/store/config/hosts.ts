@@ -2,7 +2,13 @@ import { type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../../drizzle/schema/config.ts";
 import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, type Paged, type PageRequest, paged, substring } from "../database/query-parts.ts";
+import {
+  arrayLiteral,
+  type Paged,
+  type PageRequest,
+  paged,
+  substring,
+} from "../database/query-parts.ts";
 import { appliedAt, type CountingRules, hashKey, isCounted, progressOf } from "../fleet/rows.ts";
 
 /** The hosts of one config hash. Revoked hosts count in none. */
@@ -66,7 +72,8 @@ export const countProgress = async (
         silentRunning: before.silentRunning + (runsDesired && step === "silent" ? hosts : 0),
         appliedAt: laterOf(before.appliedAt, applied_at),
       }));
-    if (running !== null && !runsDesired) change(running, (before) => ({ undesired: before.undesired + hosts }));
+    if (running !== null && !runsDesired)
+      change(running, (before) => ({ undesired: before.undesired + hosts }));
   }
   return (hash) => counts.get(hash) ?? noHosts;
 };
@@ -107,9 +114,12 @@ export const listConfigs = async (
 ): Promise<Paged<ListedConfigRow>> => {
   const where = [sql`true`];
   if (text !== undefined)
-    where.push(sql`(c.name ilike ${substring(text)} or starts_with(c.config_hash, ${text.toLowerCase()}))`);
+    where.push(
+      sql`(c.name ilike ${substring(text)} or starts_with(c.config_hash, ${text.toLowerCase()}))`,
+    );
   if (after !== null) where.push(sql`c.id < ${after}::uuid`);
-  const rows = await db.execute<ConfigQueryRow>(sql`select ${configColumns} from ${collectorConfig} c ${publisher}
+  const rows =
+    await db.execute<ConfigQueryRow>(sql`select ${configColumns} from ${collectorConfig} c ${publisher}
     where ${sql.join(where, sql` and `)} order by c.id desc limit ${limit + 1}`);
   return paged(rows.map(listed), { after, limit });
 };
@@ -138,7 +148,12 @@ export const findUnstoredHashes = async (
   rules: CountingRules,
   limit: number,
 ): Promise<{ rows: UnstoredHash[]; hashes: number }> => {
-  const rows = await db.execute<{ hash: string; running: number; last_at: string | null; hashes: number }>(sql`
+  const rows = await db.execute<{
+    hash: string;
+    running: number;
+    last_at: string | null;
+    hashes: number;
+  }>(sql`
     select encode(running_config, 'hex') as hash, running, last_at, (count(*) over ())::int as hashes
     from (
       select running_config, count(*)::int as running, nullif(max(last_heartbeat_at), '-infinity') as last_at
@@ -211,7 +226,8 @@ export const listAssignments = async (
   { after, limit }: PageRequest,
 ): Promise<Paged<AssignmentListRow>> => {
   const where: SQL[] = [sql`a.config_id = ${configId}::uuid`];
-  if (current !== undefined) where.push(current ? sql`a.ended_at is null` : sql`a.ended_at is not null`);
+  if (current !== undefined)
+    where.push(current ? sql`a.ended_at is null` : sql`a.ended_at is not null`);
   if (assignedBy !== undefined) where.push(sql`a.assigned_by = ${assignedBy}::uuid`);
   if (since !== undefined) where.push(sql`a.assigned_at >= ${since.toISOString()}::timestamptz`);
   if (until !== undefined) where.push(sql`a.assigned_at < ${until.toISOString()}::timestamptz`);

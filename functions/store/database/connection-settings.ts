@@ -1,4 +1,8 @@
-import { type DatabaseTls, splitDatabaseUrl, withoutTlsParameters } from "../../../kit/database-url.ts";
+import {
+  type DatabaseTls,
+  splitDatabaseUrl,
+  withoutTlsParameters,
+} from "../../../kit/database-url.ts";
 import type { DatabaseOptions } from "./database.ts";
 import type { ConnectionOptions } from "./pool/connection.ts";
 import { startupSettings } from "./session-settings.ts";
@@ -34,13 +38,18 @@ export const connectionSettings = ({
 };
 
 const tlsWithoutFiles = (tls: DatabaseTls | undefined) =>
-  tls === undefined ? false : tls.mode === "require" ? ("require" as const) : ("verify-full" as const);
+  tls === undefined
+    ? false
+    : tls.mode === "require"
+      ? ("require" as const)
+      : ("verify-full" as const);
 
 /** In both forms, since no statement outside of a transaction can set `bytea_output` behind a pooler. postgres.js reads hex alone. */
 const bytea = {
   to: 17,
   from: [17],
-  serialize: (bytes: Uint8Array | string) => `\\x${Buffer.from(bytes as Uint8Array).toString("hex")}`,
+  serialize: (bytes: Uint8Array | string) =>
+    `\\x${Buffer.from(bytes as Uint8Array).toString("hex")}`,
   parse: (text: string): Uint8Array =>
     text.startsWith("\\x")
       ? Buffer.from(text.slice(2), "hex")

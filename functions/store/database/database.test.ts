@@ -61,7 +61,9 @@ describe("connectDatabase", () => {
       openSocket: openDatabaseSocket,
     });
     for (let attempt = 0; attempt < 5; attempt++)
-      expect(databaseProblem(await failure(unavailable.db.execute(text`select 1`)))?.code).toBe("database_unavailable");
+      expect(databaseProblem(await failure(unavailable.db.execute(text`select 1`)))?.code).toBe(
+        "database_unavailable",
+      );
     await unavailable.close(0);
   });
 
@@ -89,10 +91,12 @@ describe("connectDatabase", () => {
       "validation_failed",
     );
     const json = JSON.stringify({ a: nul });
-    expect(databaseProblem(await failure(db.execute(text`select ${json}::text::jsonb`)))?.code).toBe(
-      "validation_failed",
+    expect(
+      databaseProblem(await failure(db.execute(text`select ${json}::text::jsonb`)))?.code,
+    ).toBe("validation_failed");
+    const missing = await failure(
+      db.execute(text`insert into ${enrollmentPolicy} (id) values (gen_random_uuid())`),
     );
-    const missing = await failure(db.execute(text`insert into ${enrollmentPolicy} (id) values (gen_random_uuid())`));
     expect(databaseProblem(missing)).toBeUndefined();
   });
 });
@@ -191,10 +195,13 @@ describe("deadlines", () => {
     const { proxy, sql, close } = await proxied();
     const { hostname, port } = new URL(database.url);
     proxy.target("/nowhere");
-    for (let attempt = 0; attempt < 20; attempt++) expect(await codeOf(sql`select 1`)).toBe("database_unavailable");
+    for (let attempt = 0; attempt < 20; attempt++)
+      expect(await codeOf(sql`select 1`)).toBe("database_unavailable");
     proxy.target(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
     const startedAt = performance.now();
-    await expect.poll(() => sql`select 1 as one`.catch(() => null), { interval: 10 }).not.toBeNull();
+    await expect
+      .poll(() => sql`select 1 as one`.catch(() => null), { interval: 10 })
+      .not.toBeNull();
     // Without a limit the pauses would have doubled to hours.
     expect(performance.now() - startedAt).toBeLessThan(10_000);
     await close();
@@ -208,7 +215,9 @@ describe("deadlines", () => {
     const rollback = Buffer.from("C\0\0\0\x0dROLLBACK\0");
     proxy.rewrite((bytes) => {
       const at = bytes.indexOf(commit);
-      return at < 0 ? bytes : Buffer.concat([bytes.subarray(0, at), rollback, bytes.subarray(at + commit.length)]);
+      return at < 0
+        ? bytes
+        : Buffer.concat([bytes.subarray(0, at), rollback, bytes.subarray(at + commit.length)]);
     });
     const error = await failure(sql.begin((tx) => tx`select 1`));
     expect(error).toMatchObject({ code: "NOT_COMMITTED" });
@@ -219,7 +228,11 @@ describe("deadlines", () => {
   });
 
   it("D9: sets the timeouts of a transaction in it, and leaves nothing in the session, for a pooler", async () => {
-    const { sql, db, close } = connectDatabase({ url: database.url, connectionsMax: 1, pooled: true });
+    const { sql, db, close } = connectDatabase({
+      url: database.url,
+      connectionsMax: 1,
+      pooled: true,
+    });
     const timeouts = `select setting from pg_settings where name in ('statement_timeout', 'lock_timeout') order by name`;
     const within = await sql.begin((tx) => tx.unsafe(timeouts));
     expect(within.map(({ setting }) => setting)).toEqual(["4000", "4500"]);
@@ -260,7 +273,9 @@ describe("deadlines", () => {
     const own = await createTestDatabase();
     const name = new URL(own.url).pathname.slice(1);
     const servers = createDatabaseServers(own.url);
-    const [one, other] = [1, 2].map(() => connectDatabase({ url: own.url, servers, connectionsMax: 2 }));
+    const [one, other] = [1, 2].map(() =>
+      connectDatabase({ url: own.url, servers, connectionsMax: 2 }),
+    );
     if (!one || !other) return expect.fail();
     const { sql: outside } = database.connect();
     const write = (sql: typeof outside) => sql`create table if not exists written (x int)`;
@@ -272,7 +287,8 @@ describe("deadlines", () => {
       expect(databaseProblem(await failure(write(sql)))?.code).toBe("database_unavailable");
       expect(await databaseCheck(db).find()).toEqual({
         status: "not_ready",
-        detail: "the server accepts no writes: it is a standby, or default_transaction_read_only is on",
+        detail:
+          "the server accepts no writes: it is a standby, or default_transaction_read_only is on",
       });
     }
     await outside.unsafe(`alter database ${name} reset default_transaction_read_only`);
@@ -285,7 +301,9 @@ describe("deadlines", () => {
       )
       .toBe(true);
     // 25006 alone, from a server that does not report its settings.
-    const refused = failure(one.sql.begin("read only", (tx) => write(tx as unknown as typeof outside)));
+    const refused = failure(
+      one.sql.begin("read only", (tx) => write(tx as unknown as typeof outside)),
+    );
     expect(await refused).toMatchObject({ code: "25006" });
     await expect.poll(servers.count).toBe(0);
     await Promise.all([one.close(), other.close()]);
@@ -297,12 +315,18 @@ describe("a transaction whose connection dies", () => {
   const cutAt = async (statement: string): Promise<void> => {
     const { sql } = database.connect();
     const cut = async () =>
-      (await sql`select pg_terminate_backend(pid) from pg_stat_activity where query like ${`${statement}%`}`).length;
+      (
+        await sql`select pg_terminate_backend(pid) from pg_stat_activity where query like ${`${statement}%`}`
+      ).length;
     await expect.poll(cut).toBe(1);
   };
 
   it("D1: rejects, does not end the process, and its only connection works again", async () => {
-    const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
+    const { sql, close } = connectDatabase({
+      url: database.url,
+      connectionsMax: 1,
+      openSocket: openDatabaseSocket,
+    });
     for (let round = 0; round < 3; round++) {
       const dying = failure(
         sql.begin(async (transaction) => {
@@ -317,7 +341,11 @@ describe("a transaction whose connection dies", () => {
   });
 
   it("D1: its remaining statements never run inside the next transaction of that connection", async () => {
-    const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
+    const { sql, close } = connectDatabase({
+      url: database.url,
+      connectionsMax: 1,
+      openSocket: openDatabaseSocket,
+    });
     await sql`create table written (by_whom text)`;
     const died = Promise.withResolvers<void>();
     const dying = failure(

@@ -1,12 +1,20 @@
 import type { PgDatabase } from "drizzle-orm/pg-core";
-import { drizzle, type PostgresJsDatabase, type PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
+import {
+  drizzle,
+  type PostgresJsDatabase,
+  type PostgresJsQueryResultHKT,
+} from "drizzle-orm/postgres-js";
 import postgres, { type Sql } from "postgres";
 import { deployment } from "../../../drizzle/schema/deployment.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import type { Tracer } from "../../../kit/tracing/tracer.ts";
 import { callDeadlineMs, connectionsMaxDefault, waitingMax } from "./call-limits.ts";
 import { connectionSettings } from "./connection-settings.ts";
-import { type ConnectionPool, createConnectionPool, type DropConnections } from "./pool/connection-pool.ts";
+import {
+  type ConnectionPool,
+  createConnectionPool,
+  type DropConnections,
+} from "./pool/connection-pool.ts";
 import type { OpenSocket } from "./pool/single-socket.ts";
 import { createSqlClient, type SqlClient } from "./pool/sql-client.ts";
 import { setForSession, setForTransaction, setTimeouts } from "./session-settings.ts";
@@ -90,7 +98,10 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     refusesServer: options.writes === false ? () => false : acceptsNoWrites,
     // A call that is late says nothing about connections that answered while it ran: closing these would cost a slow server more.
     onFault: (cause) =>
-      (servers?.leave ?? pool.drop)(cause, concernsServer(errorCode(cause)) ? undefined : deadlineMs / 2),
+      (servers?.leave ?? pool.drop)(
+        cause,
+        concernsServer(errorCode(cause)) ? undefined : deadlineMs / 2,
+      ),
   });
   const leave = servers?.join(pool);
   // One: postgres.js makes all of its connections at once.
@@ -114,7 +125,8 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
 };
 
 /** Short, since core is unavailable until a server that restarted is asked again. */
-const backoffMs = (failures: number): number => (0.5 + Math.random() / 2) * Math.min(20 * 2 ** failures, 250);
+const backoffMs = (failures: number): number =>
+  (0.5 + Math.random() / 2) * Math.min(20 * 2 ** failures, 250);
 
 /** Random, so that connections that were opened together are not replaced together. */
 const lifetimeMs = (): number => (30 + Math.random() * 30) * 60_000;
@@ -123,12 +135,17 @@ const readOnlyTransaction = "25006";
 /** The server reports both when a connection opens, and again when they change. */
 const acceptsNoWrites = (parameters: Readonly<Record<string, string>>): boolean =>
   parameters.in_hot_standby === "on" || parameters.default_transaction_read_only === "on";
-const concernsServer = (code: string | undefined): boolean => code === readOnlyTransaction || code === "SERVER_REFUSED";
+const concernsServer = (code: string | undefined): boolean =>
+  code === readOnlyTransaction || code === "SERVER_REFUSED";
 
 const byIndex = "set enable_seqscan = off; set plan_cache_mode = force_generic_plan";
 
 /** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
-export const claimDeployment = async (db: Executor, tenantId: string, now: Date): Promise<string> => {
+export const claimDeployment = async (
+  db: Executor,
+  tenantId: string,
+  now: Date,
+): Promise<string> => {
   await db.insert(deployment).values({ tenantId, createdAt: now }).onConflictDoNothing();
   const [row] = await db.select().from(deployment);
   return row?.tenantId ?? tenantId;

@@ -16,17 +16,24 @@ export const executePrepared = <Row>(db: Executor, statement: SQL): Promise<read
 type Values = Readonly<Record<string, unknown>>;
 
 /** Returns a function that runs a statement as `executePrepared` does, with the values of its placeholders: its text is built once. */
-export const defineStatement = <Row>(statement: SQL): ((db: Executor, values: Values) => Promise<readonly Row[]>) => {
+export const defineStatement = <Row>(
+  statement: SQL,
+): ((db: Executor, values: Values) => Promise<readonly Row[]>) => {
   let query: ReturnType<PgDialect["sqlToQuery"]> | undefined;
   return async (db, values) => {
     query ??= dialect.sqlToQuery(statement);
     // The only use of what drizzle does not document; database.test.ts fails when it changes.
-    return (await db._.session.prepareQuery(query, undefined, "prepared", false).execute(values)) as Row[];
+    return (await db._.session
+      .prepareQuery(query, undefined, "prepared", false)
+      .execute(values)) as Row[];
   };
 };
 
 /** Returns the same for one connection or pool. */
-export const prepareStatement = <Row>(db: Executor, statement: SQL): ((values: Values) => Promise<readonly Row[]>) => {
+export const prepareStatement = <Row>(
+  db: Executor,
+  statement: SQL,
+): ((values: Values) => Promise<readonly Row[]>) => {
   const run = defineStatement<Row>(statement);
   return (values) => run(db, values);
 };
@@ -69,7 +76,9 @@ export const insertRows = async <Table extends PgTable>(
 };
 
 /** The columns of a table, and the statement that inserts them up to its rows: the same at each call. */
-const insertOf = (table: PgTable): { keys: readonly { key: string; name: string }[]; head: SQL } => {
+const insertOf = (
+  table: PgTable,
+): { keys: readonly { key: string; name: string }[]; head: SQL } => {
   const known = inserts.get(table);
   if (known !== undefined) return known;
   const keys = Object.entries(getTableColumns(table)).map(([key, { name }]) => ({ key, name }));
@@ -86,4 +95,5 @@ const insertOf = (table: PgTable): { keys: readonly { key: string; name: string 
 const inserts = new WeakMap<PgTable, ReturnType<typeof insertOf>>();
 
 /** Returns a value as JSON for its column's text input; JSON itself writes dates. */
-const wireOf = (value: unknown): unknown => (value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null));
+const wireOf = (value: unknown): unknown =>
+  value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null);

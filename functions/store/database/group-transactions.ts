@@ -6,7 +6,8 @@ import { canRetryIndividually } from "./problem.ts";
 /** Bounds the calls that wait for a shared transaction or statement. */
 export const tooManyWaiting = {
   max: 1_000,
-  full: () => Object.assign(new Error("too many calls wait for a transaction"), { code: "TOO_MANY_WAITING" }),
+  full: () =>
+    Object.assign(new Error("too many calls wait for a transaction"), { code: "TOO_MANY_WAITING" }),
 };
 
 /**

@@ -11,11 +11,19 @@ it("Q12: a recovery from the archive has another timeline at once, a copy anothe
   const postgres = await startEmbeddedPostgres({ durable: false });
   onTestFinished(() => postgres.stop("immediate"));
   const read = async (url: string): Promise<ServerIdentity> => {
-    const { db, close } = connectDatabase({ url, connectionsMax: 1, openSocket: openDatabaseSocket });
+    const { db, close } = connectDatabase({
+      url,
+      connectionsMax: 1,
+      openSocket: openDatabaseSocket,
+    });
     return readDatabaseIdentity(db).finally(() => close(1));
   };
   const run = async (statement: string): Promise<void> => {
-    const { sql, close } = connectDatabase({ url: postgres.url(), connectionsMax: 1, openSocket: openDatabaseSocket });
+    const { sql, close } = connectDatabase({
+      url: postgres.url(),
+      connectionsMax: 1,
+      openSocket: openDatabaseSocket,
+    });
     await sql.unsafe(statement).finally(() => close(1));
   };
   const before = await read(postgres.url());
@@ -27,7 +35,10 @@ it("Q12: a recovery from the archive has another timeline at once, a copy anothe
   });
   await run("create database copy template postgres");
   const copy = await read(postgres.url("copy"));
-  expect(copy).toEqual({ ...before, databaseOid: expect.not.stringMatching(`^${before.databaseOid}$`) });
+  expect(copy).toEqual({
+    ...before,
+    databaseOid: expect.not.stringMatching(`^${before.databaseOid}$`),
+  });
 
   const backup = join(tmpdir(), `identity-${crypto.randomUUID()}`);
   await takeBaseBackup(postgres, backup, {
@@ -38,7 +49,11 @@ it("Q12: a recovery from the archive has another timeline at once, a copy anothe
   await postgres.restart({
     whileStopped: (dataDir) => restoreBaseBackup(backup, dataDir),
   });
-  const { db, close } = connectDatabase({ url: postgres.url(), connectionsMax: 1, openSocket: openDatabaseSocket });
+  const { db, close } = connectDatabase({
+    url: postgres.url(),
+    connectionsMax: 1,
+    openSocket: openDatabaseSocket,
+  });
   onTestFinished(() => close(1));
   await expect
     .poll(() => readDatabaseIdentity(db).catch(() => null))
@@ -48,7 +63,13 @@ it("Q12: a recovery from the archive has another timeline at once, a copy anothe
       startedAt: expect.not.stringMatching(`^${before.startedAt}$`),
     });
 
-  await run("create role unprivileged login; revoke execute on function pg_control_system() from public");
+  await run(
+    "create role unprivileged login; revoke execute on function pg_control_system() from public",
+  );
   const url = Object.assign(new URL(postgres.url()), { username: "unprivileged" }).href;
-  expect(await read(url)).toMatchObject({ systemIdentifier: null, databaseOid: before.databaseOid, timeline: null });
+  expect(await read(url)).toMatchObject({
+    systemIdentifier: null,
+    databaseOid: before.databaseOid,
+    timeline: null,
+  });
 });

@@ -39,7 +39,12 @@ export const readDatabaseIdentity = async (db: Executor): Promise<ServerIdentity
       );
     });
   if (row === undefined) throw new Error("the server returned no row");
-  return { systemIdentifier: row.system, databaseOid: row.oid, timeline: row.timeline, startedAt: row.started };
+  return {
+    systemIdentifier: row.system,
+    databaseOid: row.oid,
+    timeline: row.timeline,
+    startedAt: row.started,
+  };
 };
 
 type IdentityRow = { system: string | null; oid: string; timeline: number | null; started: string };
@@ -52,4 +57,5 @@ export const serverCheck = ({ timeline, startedAt }: ServerIdentity) => ({
 });
 
 const isPrivilege = (error: unknown): boolean =>
-  error instanceof Error && (errorCode(error) === insufficientPrivilege || isPrivilege(error.cause));
+  error instanceof Error &&
+  (errorCode(error) === insufficientPrivilege || isPrivilege(error.cause));

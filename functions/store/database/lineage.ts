@@ -20,7 +20,9 @@ export interface LineageState {
 }
 
 /** Finds the lineage, undefined in a database that no core with lineages has used, and the number of directory syncs and pushes. */
-export const findLineage = async (db: Executor): Promise<{ lineage: FoundLineage | undefined; syncs: number }> => {
+export const findLineage = async (
+  db: Executor,
+): Promise<{ lineage: FoundLineage | undefined; syncs: number }> => {
   const [row] = await db.select({ syncs: directorySync.syncs }).from(directorySync);
   const [found] = await db
     .select({

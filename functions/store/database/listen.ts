@@ -21,7 +21,10 @@ const retryDelayMs = 250;
  * Listens on channels, on one connection of its own, and on a new one whenever that closes. Each is called whenever a connection begins to
  * listen too: some notifications may have been missed before.
  */
-export const listen = ({ url, servers }: { url: string; servers: SharedServers }, channels: Channels): Subscription => {
+export const listen = (
+  { url, servers }: { url: string; servers: SharedServers },
+  channels: Channels,
+): Subscription => {
   const { settings, ...at } = connectionSettings({ url, servers });
   let fail: (cause: Error) => void = () => undefined;
   let isConnected = false;
@@ -42,9 +45,14 @@ export const listen = ({ url, servers }: { url: string; servers: SharedServers }
       void client.end({ timeout: 0 });
       if (!isClosed) retry = setTimeout(() => void connect().catch(() => undefined), retryDelayMs);
     });
-    const timer = setTimeout(() => failed.reject(connectionError("DEADLINE_EXCEEDED")), callDeadlineMs.api);
+    const timer = setTimeout(
+      () => failed.reject(connectionError("DEADLINE_EXCEEDED")),
+      callDeadlineMs.api,
+    );
     const listening = Promise.all(
-      Object.entries(channels).map(([channel, notify]) => client.listen(channel, notify, () => notify())),
+      Object.entries(channels).map(([channel, notify]) =>
+        client.listen(channel, notify, () => notify()),
+      ),
     ).then(() => undefined);
     listening.catch(failed.reject);
     await Promise.race([listening, failed.promise]).finally(() => clearTimeout(timer));

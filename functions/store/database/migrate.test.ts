@@ -4,7 +4,13 @@ import { readCatalog } from "../../../tests/support/schema-catalog.ts";
 import { openDatabaseSocket } from "../../node/database/database-socket.ts";
 import { readMigrations } from "../../node/read-migrations.ts";
 import { connectDatabase } from "./database.ts";
-import { migrate, pendingMigrations, type SchemaFiles, SchemaMismatch, type SqlFile } from "./migrate.ts";
+import {
+  migrate,
+  pendingMigrations,
+  type SchemaFiles,
+  SchemaMismatch,
+  type SqlFile,
+} from "./migrate.ts";
 import { databaseProblem, isLockTimeout } from "./problem.ts";
 
 const databases: TestDatabase[] = [];
@@ -26,7 +32,11 @@ const file = (name: string, text: string): SqlFile => ({ name, sha256: text, tex
 const files = (
   migrations: readonly SqlFile[],
   definitions: readonly SqlFile[] = [],
-  { revision = 1, edits = "", version = "0.3.0" }: { revision?: number; edits?: string; version?: string } = {},
+  {
+    revision = 1,
+    edits = "",
+    version = "0.3.0",
+  }: { revision?: number; edits?: string; version?: string } = {},
 ): SchemaFiles => ({
   migrations,
   baselineEdits: { ...file("0000_edits", edits), from: ["earlier"] },
@@ -36,10 +46,12 @@ const files = (
   recompute: null,
   lockedFirst: [],
 });
-const namesOf = (schema: SchemaFiles) => [...schema.migrations, ...schema.definitions].map(({ name }) => name);
+const namesOf = (schema: SchemaFiles) =>
+  [...schema.migrations, ...schema.definitions].map(({ name }) => name);
 
 const baseline = file("0000", "create table a (x int)");
-const view = (text: string) => file("answer", `create or replace view answer as select ${text} as answer`);
+const view = (text: string) =>
+  file("answer", `create or replace view answer as select ${text} as answer`);
 
 describe("migrate", () => {
   it("D4: four migrators at once apply everything once", async () => {
@@ -47,7 +59,9 @@ describe("migrate", () => {
     const schema = await readMigrations();
     expect(schema.migrations.length).toBeGreaterThan(0);
     expect(schema.definitions.length).toBeGreaterThan(0);
-    const reports = await Promise.all(Array.from({ length: 4 }, () => migrate(database.connect().sql, schema)));
+    const reports = await Promise.all(
+      Array.from({ length: 4 }, () => migrate(database.connect().sql, schema)),
+    );
     expect(reports.flatMap(({ applied }) => applied)).toEqual(namesOf(schema));
     expect(await pendingMigrations(database.connect().sql, schema)).toEqual([]);
   });
@@ -55,8 +69,13 @@ describe("migrate", () => {
   it("D4: a migrator killed in the middle changes nothing, and the next one applies everything", async () => {
     const database = await emptyDatabase();
     const { sql } = database.connect();
-    const second = (pause: string) => file("0001", `create table b (x int); ${pause} create table c (x int)`);
-    const victim = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
+    const second = (pause: string) =>
+      file("0001", `create table b (x int); ${pause} create table c (x int)`);
+    const victim = connectDatabase({
+      url: database.url,
+      connectionsMax: 1,
+      openSocket: openDatabaseSocket,
+    });
     const killed = migrate(victim.sql, files([baseline, second("select pg_sleep(30);")])).then(
       () => "done",
       (err: unknown) => databaseProblem(err)?.code,
@@ -70,7 +89,9 @@ describe("migrate", () => {
       .toBe(1);
     expect(await killed).toBe("database_unavailable");
     await victim.close(0);
-    expect(await sql`select relname from pg_class where relnamespace = 'public'::regnamespace`).toEqual([]);
+    expect(
+      await sql`select relname from pg_class where relnamespace = 'public'::regnamespace`,
+    ).toEqual([]);
     const whole = files([baseline, second("")]);
     expect(await pendingMigrations(sql, whole)).toEqual(["0000", "0001"]);
     expect(await migrate(sql, whole)).toEqual({ applied: ["0000", "0001"] });
@@ -103,7 +124,9 @@ describe("migrate", () => {
     expect(await migrate(sql, present)).toEqual({ applied: ["0000_edits", "0001", "answer"] });
     expect(await migrate(sql, present)).toEqual({ applied: [] });
     expect(await migrate(sql, previous)).toEqual({ applied: [] });
-    expect(await sql`select x, answer from a right join answer on true`).toEqual([{ x: null, answer: 2 }]);
+    expect(await sql`select x, answer from a right join answer on true`).toEqual([
+      { x: null, answer: 2 },
+    ]);
   });
 
   it("carries a database of the previous text of this repository's baseline over", async () => {
@@ -112,13 +135,21 @@ describe("migrate", () => {
     const { sql } = (await emptyDatabase()).connect();
     const schema = await readMigrations();
     const [first, ...later] = schema.migrations;
-    await migrate(sql, { ...schema, migrations: first ? [first] : [], definitions: [], recompute: null });
+    await migrate(sql, {
+      ...schema,
+      migrations: first ? [first] : [],
+      definitions: [],
+      recompute: null,
+    });
     // As commit 2e2363a made it: no table of exports, and none of ended sessions.
     await sql`drop table ended_web_session, export_position, export_dead_letter`;
     await sql`delete from schema_migration where name like 'definitions_%'`;
     await sql`update schema_migration set sha256 = 'e3ad64b8fa7c57acf7b81f38cb12bdd19cae463ba2400313e14b1ffa3c1de92d'`;
     expect(await migrate(sql, schema)).toEqual({
-      applied: ["0000_baseline_edits", ...[...later, ...schema.definitions].map(({ name }) => name)],
+      applied: [
+        "0000_baseline_edits",
+        ...[...later, ...schema.definitions].map(({ name }) => name),
+      ],
     });
     expect(await readCatalog(sql)).toEqual(await readCatalog(fresh.connect().sql));
   });
@@ -206,7 +237,9 @@ describe("migrate", () => {
     await migrate(sql, next("1.0.0", 4));
     expect(await migrate(sql, next("0.5.0", 3))).toEqual({ applied: [] });
     await migrate(sql, next("1.1.0", 5));
-    await expect(migrate(sql, next("0.5.0", 3))).rejects.toThrow("was migrated by version 1.1, and 0.5.0 serves");
+    await expect(migrate(sql, next("0.5.0", 3))).rejects.toThrow(
+      "was migrated by version 1.1, and 0.5.0 serves",
+    );
     expect(await sql`select answer from answer`).toEqual([{ answer: 5 }]);
   });
 
@@ -214,7 +247,10 @@ describe("migrate", () => {
     const database = await emptyDatabase();
     const { sql } = database.connect();
     await migrate(sql, files([baseline], [view("1")]));
-    const changing = files([baseline, file("0001", "create table b (); alter table a add column y int")], [view("1")]);
+    const changing = files(
+      [baseline, file("0001", "create table b (); alter table a add column y int")],
+      [view("1")],
+    );
     await sql.begin(async (reader) => {
       await reader`lock table a in access share mode`;
       await expect(migrate(database.connect().sql, changing)).rejects.toSatisfy(isLockTimeout);
@@ -227,7 +263,10 @@ describe("migrate", () => {
     const { sql } = (await emptyDatabase()).connect();
     const tables = file("0000", "create table first (); create table other ()");
     await migrate(sql, files([tables]));
-    const change = file("0001", "alter table other add column x int; alter table first add column x int");
+    const change = file(
+      "0001",
+      "alter table other add column x int; alter table first add column x int",
+    );
     let migrated: Promise<unknown> | undefined;
     await sql.begin(async (commit) => {
       await commit`lock table first in row exclusive mode`;
@@ -296,6 +335,8 @@ describe("migrate", () => {
     const one = await createTestDatabase();
     databases.push(one);
     expect(one.url).toContain(inject("database").prefix);
-    expect(await one.connect().sql`select count(*)::int as rows from ingest_envelope`).toEqual([{ rows: 0 }]);
+    expect(await one.connect().sql`select count(*)::int as rows from ingest_envelope`).toEqual([
+      { rows: 0 },
+    ]);
   });
 });

@@ -66,7 +66,9 @@ const lockTimeoutMs = 500;
  * transaction uses a table that it has to change: then it may be called again.
  */
 export const migrate = async (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> => {
-  const { applied, isNewest } = await namingBlockers(sql, (takesLocksAs) => applyPending(sql, files, takesLocksAs));
+  const { applied, isNewest } = await namingBlockers(sql, (takesLocksAs) =>
+    applyPending(sql, files, takesLocksAs),
+  );
   if (isNewest && files.recompute !== null) await recompute(sql, files.recompute);
   return { applied };
 };
@@ -95,7 +97,10 @@ const applyPending = (
     for (const table of ["schema_migration", "schema_definition"])
       await transaction`create table if not exists ${transaction(table)} (
         name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
-    const { migrations, definitions, isNewest } = pendingFiles(await readRecords(transaction), files);
+    const { migrations, definitions, isNewest } = pendingFiles(
+      await readRecords(transaction),
+      files,
+    );
     if (migrations.length + definitions.length > 0) {
       const [own] = await transaction<{ pid: number }[]>`select pg_backend_pid() as pid`;
       if (own !== undefined) takesLocksAs(own.pid);
@@ -110,10 +115,14 @@ const applyPending = (
       await transaction`insert into schema_definition ${transaction({ name, sha256 })}
         on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`;
     }
-    if (definitions.length > 0) await transaction`delete from schema_definition where name = ${recomputed}`;
+    if (definitions.length > 0)
+      await transaction`delete from schema_definition where name = ${recomputed}`;
     // Migrations to cores that do not know them, those that know no revisions included: they leave the definitions alone.
     if (definitions.length > 0)
-      for (const name of [revisionName(files), `${versionPrefix}${minorOf(files.version).join(".")}`])
+      for (const name of [
+        revisionName(files),
+        `${versionPrefix}${minorOf(files.version).join(".")}`,
+      ])
         await transaction`insert into schema_migration ${transaction({ name, sha256: "" })} on conflict do nothing`;
     return { applied: [...migrations, ...definitions].map(({ name }) => name), isNewest };
   }) as Promise<MigrationReport & { isNewest: boolean }>;
@@ -121,7 +130,9 @@ const applyPending = (
 /** Locks the first of the tables that exists. */
 const lockExisting = async (transaction: SqlRunner, tables: readonly string[]): Promise<void> => {
   for (const table of tables) {
-    const [known] = await transaction<{ exists: boolean }[]>`select to_regclass(${table}) is not null as exists`;
+    const [known] = await transaction<
+      { exists: boolean }[]
+    >`select to_regclass(${table}) is not null as exists`;
     if (!known?.exists) continue;
     await transaction`lock table ${transaction(table)} in access exclusive mode`;
     return;
@@ -130,8 +141,12 @@ const lockExisting = async (transaction: SqlRunner, tables: readonly string[]): 
 
 /** Returns the names of what `migrate` would apply. Throws `SchemaMismatch` where `migrate` does. */
 export const pendingMigrations = async (sql: SqlClient, files: SchemaFiles): Promise<string[]> => {
-  const [tables] = await sql<{ present: boolean }[]>`select to_regclass('schema_definition') is not null as present`;
-  const records = tables?.present ? await readRecords(sql) : { migrations: new Map(), definitions: new Map() };
+  const [tables] = await sql<
+    { present: boolean }[]
+  >`select to_regclass('schema_definition') is not null as present`;
+  const records = tables?.present
+    ? await readRecords(sql)
+    : { migrations: new Map(), definitions: new Map() };
   const { migrations, definitions } = pendingFiles(records, files);
   return [...migrations, ...definitions].map(({ name }) => name);
 };
@@ -150,14 +165,18 @@ const readRecords = async (sql: SqlClient | SqlRunner): Promise<SchemaRecords> =
   return { migrations: digestsOf(migrations), definitions: digestsOf(definitions) };
 };
 
-const digestsOf = (files: readonly SqlFile[]) => new Map(files.map(({ name, sha256 }) => [name, sha256]));
+const digestsOf = (files: readonly SqlFile[]) =>
+  new Map(files.map(({ name, sha256 }) => [name, sha256]));
 
 const apply = async (transaction: SqlRunner, name: string, text: string): Promise<void> => {
   try {
     await transaction.unsafe(text);
   } catch (cause) {
-    if (!(cause instanceof Error) || databaseProblem(cause)?.code === "database_unavailable") throw cause;
-    throw new SchemaMismatch(`${name} cannot be applied to this database: ${cause.message}`, { cause });
+    if (!(cause instanceof Error) || databaseProblem(cause)?.code === "database_unavailable")
+      throw cause;
+    throw new SchemaMismatch(`${name} cannot be applied to this database: ${cause.message}`, {
+      cause,
+    });
   }
 };
 
@@ -175,7 +194,9 @@ const pendingFiles = (
   const own = migrationsFor(applied, files);
   const edited = own.find(({ name, sha256 }) => (applied.get(name) ?? sha256) !== sha256);
   if (edited !== undefined)
-    throw new SchemaMismatch(`this database has a text of ${edited.name} that no version upgrades: ${exported}`);
+    throw new SchemaMismatch(
+      `this database has a text of ${edited.name} that no version upgrades: ${exported}`,
+    );
   const pending = own.filter(({ name }) => !applied.has(name));
   const later = laterMigrations(applied, files);
   const breaking = later.find((name) => name.endsWith("_breaking"));
@@ -191,17 +212,23 @@ const pendingFiles = (
   const isChanged =
     !applied.has(revisionName(files)) ||
     files.definitions.some(({ name, sha256 }) => records.definitions.get(name) !== sha256);
-  const definitions = later.length === 0 && (isChanged || pending.length > 0) ? files.definitions : [];
+  const definitions =
+    later.length === 0 && (isChanged || pending.length > 0) ? files.definitions : [];
   return { migrations: pending, definitions, isNewest: later.length === 0 };
 };
 
 /** Returns the migrations that bring this database to the present schema: those of an empty one, unless its baseline is an earlier text. */
-const migrationsFor = (applied: SchemaRecords["migrations"], files: SchemaFiles): readonly SqlFile[] => {
+const migrationsFor = (
+  applied: SchemaRecords["migrations"],
+  files: SchemaFiles,
+): readonly SqlFile[] => {
   const [baseline, ...rest] = files.migrations;
   if (baseline === undefined || applied.size === 0) return files.migrations;
   const sha256 = applied.get(baseline.name);
   if (sha256 === undefined)
-    throw new SchemaMismatch(`this database was made before ${baseline.name} and cannot be upgraded: ${exported}`);
+    throw new SchemaMismatch(
+      `this database was made before ${baseline.name} and cannot be upgraded: ${exported}`,
+    );
   const isEarlier = files.baselineEdits.from.includes(sha256);
   return isEarlier ? [{ ...baseline, sha256 }, files.baselineEdits, ...rest] : files.migrations;
 };
@@ -214,7 +241,9 @@ const refuseDistant = (applied: SchemaRecords["migrations"], { version }: Schema
       ? otherMinor <= minor + 1
       : otherMajor < major || (otherMajor === major + 1 && otherMinor === 0);
   const names = [...applied.keys()].filter((name) => name.startsWith(versionPrefix));
-  const distant = names.map((name) => name.slice(versionPrefix.length)).find((name) => !isServed(minorOf(name)));
+  const distant = names
+    .map((name) => name.slice(versionPrefix.length))
+    .find((name) => !isServed(minorOf(name)));
   if (distant !== undefined)
     throw new SchemaMismatch(
       `this database was migrated by version ${distant}, and ${version} serves on the schema of the next minor version at most: ` +
@@ -233,7 +262,10 @@ const minorOf = (version: string): [number, number] => {
 const laterMigrations = (applied: SchemaRecords["migrations"], files: SchemaFiles): string[] => {
   const known = new Set([...files.migrations, files.baselineEdits].map(({ name }) => name));
   return [...applied.keys()]
-    .filter((name) => !known.has(name) && !name.startsWith(versionPrefix) && !isKnownRevision(name, files))
+    .filter(
+      (name) =>
+        !known.has(name) && !name.startsWith(versionPrefix) && !isKnownRevision(name, files),
+    )
     .sort();
 };
 

@@ -82,7 +82,9 @@ export const describeBlockers = ({ blockers }: MigrationBlocked): string => {
   if (first === undefined) return "end it, or start again once it has ended";
   const pids = blockers.map(({ pid }) => pid).filter((pid) => pid > 0);
   const way =
-    pids.length > 0 ? `select pg_terminate_backend(${pids.join("), pg_terminate_backend(")})` : "rollback prepared";
+    pids.length > 0
+      ? `select pg_terminate_backend(${pids.join("), pg_terminate_backend(")})`
+      : "rollback prepared";
   return `${blockers.map(describe).join(", ")}: end it with ${way}, or start again once it has ended`;
 };
 

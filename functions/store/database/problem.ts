@@ -35,7 +35,8 @@ const connectionCodes = new Set([
 const unavailableStates = /^(08|40|53|57|58)|^(25006|55P03)$/;
 
 /** pg reports a lost connection and a connect timeout without a code. */
-const connectionMessages = /^(Connection terminated|timeout expired|Client has encountered a connection error)/;
+const connectionMessages =
+  /^(Connection terminated|timeout expired|Client has encountered a connection error)/;
 
 /** Text that PostgreSQL cannot store: NUL bytes, or \u0000 inside JSON (D6). */
 const untranslatableStates = new Set(["22021", "22P05"]);
@@ -45,7 +46,11 @@ const untranslatableStates = new Set(["22021", "22P05"]);
  * text, otherwise undefined (a bug of core: `internal`). Follows the causes that drizzle wraps.
  */
 export const databaseProblem = (error: unknown): Problem | undefined => {
-  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++) {
+  for (
+    let cause = error, depth = 0;
+    cause instanceof Error && depth < 5;
+    cause = cause.cause, depth++
+  ) {
     if (cause instanceof Problem) return undefined;
     const code = "code" in cause ? cause.code : undefined;
     if (typeof code !== "string") {
@@ -54,7 +59,8 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
     }
     const isSqlState = code.length === 5 && "severity" in cause;
     if (connectionCodes.has(code)) return unavailable(cause);
-    if (isSqlState && (unavailableStates.test(code) || endsConnection(cause))) return unavailable(cause);
+    if (isSqlState && (unavailableStates.test(code) || endsConnection(cause)))
+      return unavailable(cause);
     if (isSqlState && untranslatableStates.has(code))
       return new Problem("validation_failed", {
         detail: "a text value holds a character that cannot be stored",
@@ -68,7 +74,8 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
 const endsConnection = (cause: Error): boolean =>
   "severity" in cause && (cause.severity === "FATAL" || cause.severity === "PANIC");
 
-const unavailable = (cause: Error): Problem => new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
+const unavailable = (cause: Error): Problem =>
+  new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
 
 /**
  * Returns whether items that failed in a shared transaction should be retried individually: always, unless the database is unavailable.
@@ -83,7 +90,11 @@ const isTransactionRollback = (error: unknown): boolean => hasState(error, /^40.
 export const isLockTimeout = (error: unknown): boolean => hasState(error, /^55P03$/);
 
 const hasState = (error: unknown, states: RegExp): boolean => {
-  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++)
+  for (
+    let cause = error, depth = 0;
+    cause instanceof Error && depth < 5;
+    cause = cause.cause, depth++
+  )
     if ("severity" in cause && "code" in cause && states.test(String(cause.code))) return true;
   return false;
 };

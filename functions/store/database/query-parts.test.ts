@@ -34,7 +34,11 @@ describe("insertRows and anyOf", () => {
     }));
     await insertRows(db, auditEvent, rows);
     expect(await db.select().from(auditEvent).orderBy(auditEvent.id)).toEqual(rows);
-    const found = await db.select().from(auditEvent).where(anyOf(auditEvent.targetId, awkward)).orderBy(auditEvent.id);
+    const found = await db
+      .select()
+      .from(auditEvent)
+      .where(anyOf(auditEvent.targetId, awkward))
+      .orderBy(auditEvent.id);
     expect(found.map(({ targetId }) => targetId)).toEqual(awkward);
     expect(await db.select().from(auditEvent).where(anyOf(auditEvent.targetId, []))).toEqual([]);
   });

@@ -19,7 +19,8 @@ const elementOf = (value: string | Uint8Array): string =>
   typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : `"\\\\x${value.toHex()}"`;
 
 /** Returns the first row of a query; undefined without one. */
-export const firstRow = async <Row>(query: PromiseLike<readonly Row[]>): Promise<Row | undefined> => (await query)[0];
+export const firstRow = async <Row>(query: PromiseLike<readonly Row[]>): Promise<Row | undefined> =>
+  (await query)[0];
 
 /** Returns the LIKE pattern that matches `text` anywhere; `%`, `_` and `\` in it match themselves. */
 export const substring = (text: string): string => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
@@ -37,14 +38,21 @@ export interface Paged<Row> {
 }
 
 /** Returns the parts of a query for one page and one more row, which `paged` removes. */
-export const pageOf = (id: AnyPgColumn, { after, limit }: PageRequest, where: readonly (SQL | undefined)[]) => ({
+export const pageOf = (
+  id: AnyPgColumn,
+  { after, limit }: PageRequest,
+  where: readonly (SQL | undefined)[],
+) => ({
   where: and(...where, after === null ? undefined : lt(id, after)),
   orderBy: desc(id),
   limit: limit + 1,
 });
 
 /** Returns the page of the rows that a query with `pageOf` returned. */
-export const paged = <Row extends { id: string }>(rows: Row[], { limit }: PageRequest): Paged<Row> => ({
+export const paged = <Row extends { id: string }>(
+  rows: Row[],
+  { limit }: PageRequest,
+): Paged<Row> => ({
   rows: rows.slice(0, limit),
   next: rows.length > limit ? (rows[limit - 1]?.id ?? null) : null,
 });

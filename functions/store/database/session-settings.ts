@@ -5,7 +5,11 @@
  */
 
 /** For the startup message; drivers send `client_encoding`. In full, as the server reports them: a pooler compares the texts. */
-export const startupSettings = { DateStyle: "ISO, MDY", TimeZone: "UTC", standard_conforming_strings: "on" };
+export const startupSettings = {
+  DateStyle: "ISO, MDY",
+  TimeZone: "UTC",
+  standard_conforming_strings: "on",
+};
 
 /**
  * With those of the startup message, which pg cannot send. Parallel workers would cost a scan of the fleet half as much CPU again, and take it
@@ -22,7 +26,10 @@ const settings = {
   jit: "off",
 };
 
-const assign = (scope: "session" | "local", values: Readonly<Record<string, string | number>>): string =>
+const assign = (
+  scope: "session" | "local",
+  values: Readonly<Record<string, string | number>>,
+): string =>
   Object.entries(values)
     .map(([name, value]) => `set ${scope} ${name} = '${value}'`)
     .join("; ");
@@ -30,7 +37,11 @@ const assign = (scope: "session" | "local", values: Readonly<Record<string, stri
 /** Statements that set the settings of a transaction. */
 export const setForTransaction = assign("local", settings);
 
-const sessionSettings = { ...settings, default_transaction_isolation: "read committed", idle_session_timeout: 0 };
+const sessionSettings = {
+  ...settings,
+  default_transaction_isolation: "read committed",
+  idle_session_timeout: 0,
+};
 
 /** Returns statements that set the settings of a session, and its timeouts. `transaction_timeout` is unknown before PostgreSQL 17. */
 export const setForSession = (deadlineMs: number): string => `

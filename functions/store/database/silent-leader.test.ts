@@ -43,7 +43,11 @@ describe("a core that becomes unreachable while it runs a job", () => {
         await never;
       })
       .catch(() => undefined);
-    const lock = createDirectoryLock({ url, servers: createDatabaseServers(url), clock: systemClock });
+    const lock = createDirectoryLock({
+      url,
+      servers: createDatabaseServers(url),
+      clock: systemClock,
+    });
     void lock(() => {
       underLock.resolve();
       return never;

@@ -8,7 +8,8 @@ export const textArray = (values: readonly string[]): string =>
   literal(`{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`);
 
 /** Returns integers as the literal of an array. */
-export const numberArray = (values: readonly (bigint | number)[]): string => `'{${values.join(",")}}'`;
+export const numberArray = (values: readonly (bigint | number)[]): string =>
+  `'{${values.join(",")}}'`;
 
 /** Returns a timestamp, in milliseconds since the Unix epoch, as a literal. */
 export const timestampLiteral = (ms: number): string => `'${new Date(ms).toISOString()}'`;

@@ -5,7 +5,10 @@ import type { StatementSpan } from "./pool/statement.ts";
  * Begins a span for a statement of the operation that is being recorded, and returns its text with that span as a comment
  * (`/*traceparent='…'*\/`), so that pg_stat_activity and PostgreSQL's log name the request. Undefined for other operations.
  */
-export const traceStatement = (tracer: Tracer, text: string): { text: string; span: StatementSpan } | undefined => {
+export const traceStatement = (
+  tracer: Tracer,
+  text: string,
+): { text: string; span: StatementSpan } | undefined => {
   const span = tracer.start({
     name: verbOf(text),
     kind: "client",

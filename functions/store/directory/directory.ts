@@ -1,5 +1,10 @@
 import { and, count, eq, gt, lt, sql } from "drizzle-orm";
-import { authenticationIdentity, directorySync, type PersonStatus, person } from "../../../drizzle/schema/operator.ts";
+import {
+  authenticationIdentity,
+  directorySync,
+  type PersonStatus,
+  person,
+} from "../../../drizzle/schema/operator.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
 import { anyOf, firstRow } from "../database/query-parts.ts";
@@ -25,7 +30,10 @@ export const lockDirectorySync = async (tx: Executor): Promise<DirectorySync | u
 
 /** Replaces the result of the newest sync. */
 export const saveDirectorySync = async (tx: Executor, row: DirectorySync): Promise<void> => {
-  await tx.insert(directorySync).values(row).onConflictDoUpdate({ target: directorySync.singleton, set: row });
+  await tx
+    .insert(directorySync)
+    .values(row)
+    .onConflictDoUpdate({ target: directorySync.singleton, set: row });
 };
 
 /**
@@ -57,7 +65,12 @@ export const findPeopleOfSubjects = (tx: Executor, tenantId: string, subjects: r
     .select(knownPerson)
     .from(authenticationIdentity)
     .innerJoin(person, eq(person.userId, authenticationIdentity.userId))
-    .where(and(eq(authenticationIdentity.tenantId, tenantId), anyOf(authenticationIdentity.subject, subjects)));
+    .where(
+      and(
+        eq(authenticationIdentity.tenantId, tenantId),
+        anyOf(authenticationIdentity.subject, subjects),
+      ),
+    );
 
 const findPeopleAfter = (tx: Executor, tenantId: string, userId: string | undefined) =>
   tx
@@ -65,7 +78,10 @@ const findPeopleAfter = (tx: Executor, tenantId: string, userId: string | undefi
     .from(person)
     .leftJoin(
       authenticationIdentity,
-      and(eq(authenticationIdentity.userId, person.userId), eq(authenticationIdentity.tenantId, tenantId)),
+      and(
+        eq(authenticationIdentity.userId, person.userId),
+        eq(authenticationIdentity.tenantId, tenantId),
+      ),
     )
     .where(userId === undefined ? undefined : gt(person.userId, userId))
     .orderBy(person.userId)
@@ -141,4 +157,5 @@ export const countPeople = async (db: Database): Promise<PeopleCounts> => {
   };
 };
 
-const holding = (scope: string) => sql<number>`count(*) filter (where ${scope} = any(${person.scopes}))::int`;
+const holding = (scope: string) =>
+  sql<number>`count(*) filter (where ${scope} = any(${person.scopes}))::int`;

@@ -1,5 +1,9 @@
 import { and, count, eq, gt, inArray, lt, lte, or, sql } from "drizzle-orm";
-import { enrollmentFailure, enrollmentRefusal, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
+import {
+  enrollmentFailure,
+  enrollmentRefusal,
+  enrollmentReservation,
+} from "../../../drizzle/schema/enrollment.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
 import { anyOf } from "../database/query-parts.ts";
@@ -21,7 +25,10 @@ export const lockReservations = async (
   now: Date,
 ): Promise<void> => {
   const { id, policyId, identity, expiresAt } = enrollmentReservation;
-  const expired = and(or(anyOf(policyId, policyIds), anyOf(identity, identities)), lte(expiresAt, now));
+  const expired = and(
+    or(anyOf(policyId, policyIds), anyOf(identity, identities)),
+    lte(expiresAt, now),
+  );
   const found = db
     .select({ id })
     .from(enrollmentReservation)
@@ -45,7 +52,10 @@ export const deleteExpiredReservations = async (
  * Inserts reservations, each of another identity, except where the identity has one. Returns the ids of the inserted ones. Inserts in the
  * order of identities, because requests under different policies share no other lock and could deadlock here.
  */
-export const insertReservations = async (db: Executor, rows: readonly ReservationRow[]): Promise<Set<string>> => {
+export const insertReservations = async (
+  db: Executor,
+  rows: readonly ReservationRow[],
+): Promise<Set<string>> => {
   const tail = sql`on conflict do nothing returning id`;
   const ordered = rows.toSorted((a, b) => (a.identity < b.identity ? -1 : 1));
   const inserted = await insertRows(db, enrollmentReservation, ordered, tail);
@@ -53,7 +63,10 @@ export const insertReservations = async (db: Executor, rows: readonly Reservatio
 };
 
 /** Deletes reservations. Returns the ids of those that still existed. */
-export const deleteReservations = async (db: Executor, ids: readonly string[]): Promise<Set<string>> => {
+export const deleteReservations = async (
+  db: Executor,
+  ids: readonly string[],
+): Promise<Set<string>> => {
   const { id } = enrollmentReservation;
   const deleted = db.delete(enrollmentReservation).where(anyOf(id, ids)).returning({ id });
   const rows = await deleted.prepare("delete_reservations").execute();
@@ -61,7 +74,11 @@ export const deleteReservations = async (db: Executor, ids: readonly string[]): 
 };
 
 /** Returns those of the identities that have a reservation at `now`. */
-export const findReserved = async (db: Executor, identities: readonly string[], now: Date): Promise<Set<string>> => {
+export const findReserved = async (
+  db: Executor,
+  identities: readonly string[],
+  now: Date,
+): Promise<Set<string>> => {
   const { identity, expiresAt } = enrollmentReservation;
   const valid = and(anyOf(identity, identities), gt(expiresAt, now));
   const found = db.select({ identity }).from(enrollmentReservation).where(valid);
@@ -111,7 +128,12 @@ export const insertFailures = async (
   const addressKeys = [...new Set(rows.map(({ addressKey }) => addressKey))];
   await db
     .delete(enrollmentFailure)
-    .where(and(anyOf(enrollmentFailure.addressKey, addressKeys), lt(enrollmentFailure.occurredAt, forgetBefore)));
+    .where(
+      and(
+        anyOf(enrollmentFailure.addressKey, addressKeys),
+        lt(enrollmentFailure.occurredAt, forgetBefore),
+      ),
+    );
   await insertRows(db, enrollmentFailure, rows);
 };
 
@@ -134,7 +156,12 @@ export const findRefusalCounts = async (
 ): Promise<{ known: Set<string>; counts: number }> => {
   const { addressKey } = enrollmentRefusal;
   const inMinute = eq(enrollmentRefusal.minuteStartedAt, minuteStartedAt);
-  const counted = db.select({ one: sql`1` }).from(enrollmentRefusal).where(inMinute).limit(countsMax).as("counted");
+  const counted = db
+    .select({ one: sql`1` })
+    .from(enrollmentRefusal)
+    .where(inMinute)
+    .limit(countsMax)
+    .as("counted");
   const [known, [row]] = await Promise.all([
     db
       .selectDistinct({ addressKey })
@@ -149,9 +176,13 @@ export const findRefusalCounts = async (
  * Adds rejected enrollments to their counts, which stay locked until the transaction ends. Returns which of them began a count: the first
  * of an address, minute and reason. Locks in the order of addresses and reasons, so that two cores cannot deadlock.
  */
-export const addRefusals = async (db: Executor, rows: readonly RefusalRow[]): Promise<RefusalRow[]> => {
+export const addRefusals = async (
+  db: Executor,
+  rows: readonly RefusalRow[],
+): Promise<RefusalRow[]> => {
   const { refusals, lastAt } = enrollmentRefusal;
-  const orderOf = ({ addressKey, reason }: { addressKey: string; reason: string }) => `${addressKey} ${reason}`;
+  const orderOf = ({ addressKey, reason }: { addressKey: string; reason: string }) =>
+    `${addressKey} ${reason}`;
   const ordered = rows.toSorted((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
   const counted = await insertRows(
     db,
@@ -162,13 +193,20 @@ export const addRefusals = async (db: Executor, rows: readonly RefusalRow[]): Pr
       returning address_key, reason, refusals`,
   );
   const totals = new Map(
-    counted.map((row) => [orderOf({ addressKey: String(row.address_key), reason: String(row.reason) }), row.refusals]),
+    counted.map((row) => [
+      orderOf({ addressKey: String(row.address_key), reason: String(row.reason) }),
+      row.refusals,
+    ]),
   );
   return ordered.filter((row) => Number(totals.get(orderOf(row))) === row.refusals);
 };
 
 /** Deletes and returns at most `limit` counts of minutes that began before `before`. Skips those that another core has locked. */
-export const deleteRefusals = async (db: Executor, before: Date, limit: number): Promise<RefusalRow[]> => {
+export const deleteRefusals = async (
+  db: Executor,
+  before: Date,
+  limit: number,
+): Promise<RefusalRow[]> => {
   const due = db
     .select({ ctid: sql`ctid` })
     .from(enrollmentRefusal)

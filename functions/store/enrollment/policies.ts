@@ -6,28 +6,59 @@ import type { Executor } from "../database/database.ts";
 import { executePrepared } from "../database/execute-prepared.ts";
 import { tooManyWaiting } from "../database/group-transactions.ts";
 import { canRetryIndividually } from "../database/problem.ts";
-import { anyOf, arrayLiteral, firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import {
+  anyOf,
+  arrayLiteral,
+  firstRow,
+  type Paged,
+  type PageRequest,
+  paged,
+  pageOf,
+} from "../database/query-parts.ts";
 
 /** An enrollment policy's row. */
 export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
 
 /** Inserts a policy. Returns undefined if its name is taken. */
-export const insertPolicy = (db: Executor, row: typeof enrollmentPolicy.$inferInsert): Promise<PolicyRow | undefined> =>
-  firstRow(db.insert(enrollmentPolicy).values(row).onConflictDoNothing({ target: enrollmentPolicy.name }).returning());
+export const insertPolicy = (
+  db: Executor,
+  row: typeof enrollmentPolicy.$inferInsert,
+): Promise<PolicyRow | undefined> =>
+  firstRow(
+    db
+      .insert(enrollmentPolicy)
+      .values(row)
+      .onConflictDoNothing({ target: enrollmentPolicy.name })
+      .returning(),
+  );
 
 /** Finds a policy and locks its row until the transaction ends. Limits, freezing and issuing are decided under this lock. */
 export const lockPolicy = (db: Executor, id: string): Promise<PolicyRow | undefined> =>
-  firstRow(db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("no key update"));
+  firstRow(
+    db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("no key update"),
+  );
 
 /** Marks a policy frozen. */
-export const updatePolicyFrozen = async (db: Executor, id: string, frozenAt: Date): Promise<void> => {
+export const updatePolicyFrozen = async (
+  db: Executor,
+  id: string,
+  frozenAt: Date,
+): Promise<void> => {
   await db.update(enrollmentPolicy).set({ frozenAt }).where(eq(enrollmentPolicy.id, id));
 };
 
 /** Finds policies and locks them in the order of their ids, so that groups cannot deadlock. */
-export const lockPolicies = async (db: Executor, ids: readonly string[]): Promise<Map<string, PolicyRow>> => {
+export const lockPolicies = async (
+  db: Executor,
+  ids: readonly string[],
+): Promise<Map<string, PolicyRow>> => {
   const { id } = enrollmentPolicy;
-  const found = db.select().from(enrollmentPolicy).where(anyOf(id, ids)).orderBy(id).for("no key update");
+  const found = db
+    .select()
+    .from(enrollmentPolicy)
+    .where(anyOf(id, ids))
+    .orderBy(id)
+    .for("no key update");
   const rows = await found.prepare("lock_policies").execute();
   return new Map(rows.map((row) => [row.id, row]));
 };
@@ -46,17 +77,24 @@ export const addEnrollments = async (
 };
 
 /** A policy that admits service account tokens. */
-export type WorkloadPolicy = Pick<PolicyRow, "id" | "createdBy"> & { workload: NonNullable<PolicyRow["workload"]> };
+export type WorkloadPolicy = Pick<PolicyRow, "id" | "createdBy"> & {
+  workload: NonNullable<PolicyRow["workload"]>;
+};
 
 /** Finds the policies that trust an issuer: oldest first, those that are frozen last. */
-export const findWorkloadPolicies = async (db: Executor, issuer: string): Promise<WorkloadPolicy[]> => {
+export const findWorkloadPolicies = async (
+  db: Executor,
+  issuer: string,
+): Promise<WorkloadPolicy[]> => {
   const { id, createdBy, workload, frozenAt } = enrollmentPolicy;
   const rows = await db
     .select({ id, createdBy, workload })
     .from(enrollmentPolicy)
     .where(sql`${workload}->>'issuer' = ${issuer}`)
     .orderBy(sql`${frozenAt} is not null`, id);
-  return rows.flatMap(({ workload: terms, ...row }) => (terms === null ? [] : [{ ...row, workload: terms }]));
+  return rows.flatMap(({ workload: terms, ...row }) =>
+    terms === null ? [] : [{ ...row, workload: terms }],
+  );
 };
 
 /** Finds a policy. */
@@ -67,17 +105,30 @@ export const findPolicy = (db: Executor, id: string): Promise<PolicyRow | undefi
 export type TokenRow = typeof bootstrapToken.$inferSelect;
 
 /** Inserts a token. */
-export const insertToken = async (db: Executor, row: typeof bootstrapToken.$inferInsert): Promise<void> => {
+export const insertToken = async (
+  db: Executor,
+  row: typeof bootstrapToken.$inferInsert,
+): Promise<void> => {
   await db.insert(bootstrapToken).values(row);
 };
 
 /** Inserts the token that a service account token enrolls with, unless it is known. */
-export const insertAttestedToken = async (db: Executor, row: typeof bootstrapToken.$inferInsert): Promise<void> => {
-  await db.insert(bootstrapToken).values(row).onConflictDoNothing({ target: bootstrapToken.tokenSha256 });
+export const insertAttestedToken = async (
+  db: Executor,
+  row: typeof bootstrapToken.$inferInsert,
+): Promise<void> => {
+  await db
+    .insert(bootstrapToken)
+    .values(row)
+    .onConflictDoNothing({ target: bootstrapToken.tokenSha256 });
 };
 
 /** Deletes up to `limit` service account tokens that expired before `before` and enrolled no host. */
-export const deleteUnusedAttested = async (db: Executor, before: Date, limit: number): Promise<void> => {
+export const deleteUnusedAttested = async (
+  db: Executor,
+  before: Date,
+  limit: number,
+): Promise<void> => {
   const { id, attestation, useCount, expiresAt } = bootstrapToken;
   const isReserved = sql`exists (select from enrollment_reservation r where r.token_id = ${id})`;
   const unused = db
@@ -114,7 +165,9 @@ export interface PresentedToken {
  * Creates a function that finds the token with a hash (lowercase hex), and its policy. Concurrent calls share statements (see
  * `groupCalls`), those with one hash a result.
  */
-export const createTokenFinder = (db: Executor): ((tokenSha256: string) => Promise<PresentedToken | undefined>) => {
+export const createTokenFinder = (
+  db: Executor,
+): ((tokenSha256: string) => Promise<PresentedToken | undefined>) => {
   const keyOf = (tokenSha256: string) => tokenSha256;
   const find = groupCalls<string, PresentedToken | undefined>({
     run: (hashes) => findTokensByHash(db, hashes),
@@ -159,8 +212,10 @@ const termsOf = (row: TermsRow): TokenTerms => ({
 });
 
 /** Finds the token with a hash as it is now, where `createTokenFinder` may share an earlier look-up. */
-export const findPresentedToken = async (db: Executor, tokenSha256: string): Promise<PresentedToken | undefined> =>
-  (await findTokensByHash(db, [tokenSha256]))[0];
+export const findPresentedToken = async (
+  db: Executor,
+  tokenSha256: string,
+): Promise<PresentedToken | undefined> => (await findTokensByHash(db, [tokenSha256]))[0];
 
 const findTokensByHash = async (
   db: Executor,
@@ -180,7 +235,10 @@ const findTokensByHash = async (
       const frozenAt = row.frozen === null ? null : new Date(row.frozen);
       return [
         row.sha256,
-        { token: termsOf(row), policy: { id: row.policy_id, allowedSourceCidrs: row.policy_cidrs, frozenAt } },
+        {
+          token: termsOf(row),
+          policy: { id: row.policy_id, allowedSourceCidrs: row.policy_cidrs, frozenAt },
+        },
       ];
     }),
   );
@@ -199,7 +257,10 @@ export const findTokenOfPolicy = async (
   policyId: string,
   tokenSha256: Uint8Array,
 ): Promise<TokenRow | undefined> => {
-  const isIt = and(eq(bootstrapToken.tokenSha256, tokenSha256), eq(bootstrapToken.policyId, policyId));
+  const isIt = and(
+    eq(bootstrapToken.tokenSha256, tokenSha256),
+    eq(bootstrapToken.policyId, policyId),
+  );
   return firstRow(db.select().from(bootstrapToken).where(isIt));
 };
 
@@ -208,7 +269,11 @@ export const lockToken = (db: Executor, id: string): Promise<TokenRow | undefine
   firstRow(db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("no key update"));
 
 /** Marks a token revoked. */
-export const updateTokenRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<void> => {
+export const updateTokenRevoked = async (
+  db: Executor,
+  id: string,
+  revokedAt: Date,
+): Promise<void> => {
   await db.update(bootstrapToken).set({ revokedAt }).where(eq(bootstrapToken.id, id));
 };
 
@@ -236,7 +301,11 @@ export interface TokenUses {
 }
 
 /** Adds to the counts of uses and stores the last ones. Lock the tokens first. */
-export const addTokenUses = async (db: Executor, uses: readonly TokenUses[], at: Date): Promise<void> => {
+export const addTokenUses = async (
+  db: Executor,
+  uses: readonly TokenUses[],
+  at: Date,
+): Promise<void> => {
   if (uses.length === 0) return;
   await executePrepared(
     db,
@@ -247,10 +316,17 @@ export const addTokenUses = async (db: Executor, uses: readonly TokenUses[], at:
 };
 
 /** Returns one page of the bootstrap tokens of a policy. */
-export const listTokens = async (db: Executor, policyId: string, page: PageRequest): Promise<Paged<TokenRow>> => {
+export const listTokens = async (
+  db: Executor,
+  policyId: string,
+  page: PageRequest,
+): Promise<Paged<TokenRow>> => {
   const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [
     eq(bootstrapToken.policyId, policyId),
     isNull(bootstrapToken.attestation),
   ]);
-  return paged(await db.select().from(bootstrapToken).where(where).orderBy(orderBy).limit(limit), page);
+  return paged(
+    await db.select().from(bootstrapToken).where(where).orderBy(orderBy).limit(limit),
+    page,
+  );
 };

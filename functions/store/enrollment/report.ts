@@ -1,7 +1,12 @@
 import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
 import { person } from "../../../drizzle/schema/operator.ts";
-import { type PolicyState, policyStates, type TokenState, tokenStates } from "../../../proto/operator/enrollment.ts";
+import {
+  type PolicyState,
+  policyStates,
+  type TokenState,
+  tokenStates,
+} from "../../../proto/operator/enrollment.ts";
 import type { Executor } from "../database/database.ts";
 import {
   anyOf,
@@ -41,7 +46,12 @@ const countTokens = async (
     })
     .from(bootstrapToken)
     .innerJoin(enrollmentPolicy, eq(enrollmentPolicy.id, bootstrapToken.policyId))
-    .where(and(isNull(bootstrapToken.attestation), policyIds && anyOf(bootstrapToken.policyId, policyIds)))
+    .where(
+      and(
+        isNull(bootstrapToken.attestation),
+        policyIds && anyOf(bootstrapToken.policyId, policyIds),
+      ),
+    )
     .groupBy(sql`1`, sql`2`);
   const counts = new Map<string, TokenCounts>();
   for (const { policyId, state, tokens } of rows)
@@ -71,7 +81,9 @@ export const listPolicies = async (
 ): Promise<Paged<ListedPolicyRow>> => {
   const { where, orderBy, limit } = pageOf(enrollmentPolicy.id, page, [
     state &&
-      (state === "frozen" ? sql`${enrollmentPolicy.frozenAt} is not null` : sql`${enrollmentPolicy.frozenAt} is null`),
+      (state === "frozen"
+        ? sql`${enrollmentPolicy.frozenAt} is not null`
+        : sql`${enrollmentPolicy.frozenAt} is null`),
     text === undefined ? undefined : sql`${enrollmentPolicy.name} ilike ${substring(text)}`,
   ]);
   const found = await db
@@ -183,12 +195,12 @@ export const countEnrollment = async (
     ),
     countTokens(db, now),
   ]);
-  const sum = (state: TokenState) => [...byPolicy.values()].reduce((total, counts) => total + counts[state], 0);
+  const sum = (state: TokenState) =>
+    [...byPolicy.values()].reduce((total, counts) => total + counts[state], 0);
   return {
-    policies: Object.fromEntries(policyStates.map((state) => [state, policies?.[state] ?? 0])) as Record<
-      PolicyState,
-      number
-    >,
+    policies: Object.fromEntries(
+      policyStates.map((state) => [state, policies?.[state] ?? 0]),
+    ) as Record<PolicyState, number>,
     tokens: Object.fromEntries(tokenStates.map((state) => [state, sum(state)])) as TokenCounts,
   };
 };

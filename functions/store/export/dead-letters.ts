@@ -60,7 +60,9 @@ export const addHostLosses = async (
   dropped: readonly ExportDeadLetter[],
 ): Promise<void> => {
   // In one order, so that exports cannot deadlock.
-  const hosts = [...Map.groupBy(dropped, ({ envelope }) => envelope.hostId)].sort(([a], [b]) => (a < b ? -1 : 1));
+  const hosts = [...Map.groupBy(dropped, ({ envelope }) => envelope.hostId)].sort(([a], [b]) =>
+    a < b ? -1 : 1,
+  );
   for (const [hostId, letters] of hosts)
     await tx
       .insert(exportHostLoss)
@@ -94,7 +96,10 @@ export const findHostLosses = (db: Executor, identityId: string): Promise<HostLo
     .orderBy(exportHostLoss.name);
 
 /** Returns how many dead letters of an export each host has. */
-export const countDeadLetters = async (db: Executor, name: string): Promise<Map<string, number>> => {
+export const countDeadLetters = async (
+  db: Executor,
+  name: string,
+): Promise<Map<string, number>> => {
   const rows = await db
     .select({ hostId: exportDeadLetter.hostId, letters: sql<string>`count(*)` })
     .from(exportDeadLetter)
@@ -115,7 +120,10 @@ export const countSendingHosts = async (db: Executor): Promise<number> => {
 const pageRows = 20;
 
 /** Yields the dead letters of an export, the oldest first, a page at a time; also while the pages before are deleted. */
-export async function* readDeadLetters(db: Database, name: string): AsyncGenerator<StoredDeadLetter[]> {
+export async function* readDeadLetters(
+  db: Database,
+  name: string,
+): AsyncGenerator<StoredDeadLetter[]> {
   for (let after = 0; ; ) {
     const page = await db
       .select()
@@ -150,19 +158,30 @@ export const envelopeOf = (letter: StoredDeadLetter): StoredEnvelope => {
 export const deleteDeadLetters = async (
   db: Database,
   name: string,
-  { letters, partial }: { letters: readonly StoredDeadLetter[]; partial: readonly RejectedEnvelope[] },
+  {
+    letters,
+    partial,
+  }: { letters: readonly StoredDeadLetter[]; partial: readonly RejectedEnvelope[] },
 ): Promise<void> => {
   if (letters.length === 0) return;
   await db.transaction(async (tx) => {
     const ids = letters.map(({ id }) => id);
     await tx.delete(exportDeadLetter).where(inArray(exportDeadLetter.id, ids));
-    const taken = letters.map((envelope) => ({ envelope, items: envelope.rejectedItems ?? undefined }));
+    const taken = letters.map((envelope) => ({
+      envelope,
+      items: envelope.rejectedItems ?? undefined,
+    }));
     await takeRejections(tx, name, taken);
     await addRejections(tx, name, partial);
   });
 };
 
 /** Notes that a backend rejected a dead letter again, and why. */
-export const noteRejection = async (db: Database, id: number, reason: string, failedAt: Date): Promise<void> => {
+export const noteRejection = async (
+  db: Database,
+  id: number,
+  reason: string,
+  failedAt: Date,
+): Promise<void> => {
   await db.update(exportDeadLetter).set({ reason, failedAt }).where(eq(exportDeadLetter.id, id));
 };

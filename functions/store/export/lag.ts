@@ -37,7 +37,13 @@ export const findExportLags = async (db: Database): Promise<ExportLag[]> => {
   const lags: ExportLag[] = [];
   for (const row of rows) {
     const { name, is_running: isRunning, dead_letters, last_error: lastError } = row;
-    lags.push({ name, isRunning, deadLetters: Number(dead_letters), lastError, ...(await pendingOf(db, row)) });
+    lags.push({
+      name,
+      isRunning,
+      deadLetters: Number(dead_letters),
+      lastError,
+      ...(await pendingOf(db, row)),
+    });
   }
   return lags;
 };
@@ -53,7 +59,11 @@ type ExportRow = Record<"name" | "position" | "dead_letters" | "position_age", s
 const pendingOf = async (db: Database, row: ExportRow): Promise<PendingEnvelopes> => {
   if (row.stream === null) return countPending(db, row);
   const envelopes = Number(row.stream_pending ?? 0);
-  return { envelopes, unaccounted: 0, ageSeconds: envelopes > 0 ? Math.max(0, Number(row.position_age)) : 0 };
+  return {
+    envelopes,
+    unaccounted: 0,
+    ageSeconds: envelopes > 0 ? Math.max(0, Number(row.position_age)) : 0,
+  };
 };
 
 type PendingEnvelopes = Pick<ExportLag, "envelopes" | "unaccounted" | "ageSeconds">;
@@ -76,7 +86,12 @@ const countPending = (
   db.transaction(async (tx) => {
     await tx.execute(sql`set local enable_seqscan = off`);
     // One statement, so one snapshot: a commit in between would be counted by one of the two alone.
-    const [counted] = await tx.execute<{ rows: string; count: string; age: string | null; missing: string | null }>(sql`
+    const [counted] = await tx.execute<{
+      rows: string;
+      count: string;
+      age: string | null;
+      missing: string | null;
+    }>(sql`
       select rows, count, age, (select ${storedTotal} - stored_before - passed - lost - count from export_position
         where name = ${name} and position = ${position}::bigint) as missing
       from (select count(*) as rows, coalesce(sum(envelopes), 0)::bigint as count,
@@ -91,7 +106,8 @@ const countPending = (
     const [explained] = await tx.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
       sql`explain (format json) ${pendingFrom(position)}`,
     );
-    const estimate = (explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0) * (envelopes / countedMax);
+    const estimate =
+      (explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0) * (envelopes / countedMax);
     return { envelopes: Math.max(envelopes, Math.round(estimate)), unaccounted: 0, ageSeconds };
   });
 
@@ -142,7 +158,10 @@ export const noteStreamLag = async (
   db: Executor,
   lag: { name: string; stream: string; position: bigint; pending: number; oldestAt: number | null },
 ): Promise<void> => {
-  const at = lag.oldestAt === null ? sql`position_at` : sql`${new Date(lag.oldestAt).toISOString()}::timestamptz`;
+  const at =
+    lag.oldestAt === null
+      ? sql`position_at`
+      : sql`${new Date(lag.oldestAt).toISOString()}::timestamptz`;
   await db.execute(sql`
     update export_position set stream_pending = ${lag.pending}::bigint, position_at = ${at}
     where name = ${lag.name} and stream = ${lag.stream} and position = ${lag.position.toString()}::bigint

@@ -34,7 +34,9 @@ const countEnvelopes = async (db: Database, envelopes: string, behind: string): 
     const [counted] = await db.transaction(async (tx) => {
       await tx.execute(sql`set local statement_timeout = '4s'`);
       await tx.execute(sql`set local enable_seqscan = off`);
-      return tx.execute<{ count: string }>(sql.raw(`select coalesce(sum(${envelopes}), 0) as count ${behind}`));
+      return tx.execute<{ count: string }>(
+        sql.raw(`select coalesce(sum(${envelopes}), 0) as count ${behind}`),
+      );
     });
     return Number(counted?.count ?? 0);
   } catch {
@@ -46,12 +48,19 @@ const countEnvelopes = async (db: Database, envelopes: string, behind: string): 
         `select coalesce(avg(some), 0) as average from (select ${envelopes} as some ${behind} limit 1000) as sample`,
       ),
     );
-    return Math.round((explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0) * Number(sample?.average ?? 0));
+    return Math.round(
+      (explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0) * Number(sample?.average ?? 0),
+    );
   }
 };
 
 /** Adds envelopes that retention deletes before an export had them to its count of lost ones. */
-export const addLostEnvelopes = async (tx: Executor, lost: Readonly<Record<string, number>>): Promise<void> => {
+export const addLostEnvelopes = async (
+  tx: Executor,
+  lost: Readonly<Record<string, number>>,
+): Promise<void> => {
   for (const [name, count] of Object.entries(lost))
-    await tx.execute(sql`update export_position set lost = lost + ${count}::bigint where name = ${name}`);
+    await tx.execute(
+      sql`update export_position set lost = lost + ${count}::bigint where name = ${name}`,
+    );
 };

@@ -1,6 +1,11 @@
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
-import { currentTimeline, readDatabaseIdentity, type ServerIdentity, serverStart } from "../database/identity.ts";
+import {
+  currentTimeline,
+  readDatabaseIdentity,
+  type ServerIdentity,
+  serverStart,
+} from "../database/identity.ts";
 import { addHostLosses, type ExportDeadLetter, insertDeadLetters } from "./dead-letters.ts";
 import { addRejections, type RejectedEnvelope } from "./rejections.ts";
 
@@ -44,7 +49,11 @@ const leaseUntil = sql`clock_timestamp() + make_interval(secs => ${exportLeaseMs
  * Creates the position of an export unless there is one: before all stored envelopes, or behind all that were stored
  * before the oldest transaction that is still open began.
  */
-export const createExportPosition = async (db: Database, name: string, start: "oldest" | "now"): Promise<void> => {
+export const createExportPosition = async (
+  db: Database,
+  name: string,
+  start: "oldest" | "now",
+): Promise<void> => {
   // Rows that came with a dump are below all ids (renumber-envelopes.ts).
   const position =
     start === "now"
@@ -121,7 +130,14 @@ export const acquireExportLease = async (
     return { lease: null, heldUntil: held?.until };
   }
   const { epoch, stream, timeline } = row;
-  const lease: ExportLease = { name, owner, epoch, stream, position: BigInt(row.position), identity: null };
+  const lease: ExportLease = {
+    name,
+    owner,
+    epoch,
+    stream,
+    position: BigInt(row.position),
+    identity: null,
+  };
   if (stream !== null) return { lease, leftTimeline: null };
   lease.identity = identity;
   const elsewhere = elsewhereOf(row, identity);
@@ -132,7 +148,8 @@ export const acquireExportLease = async (
   await db.execute(sql`
     update export_position set system_identifier = ${identity.systemIdentifier}, database_oid = ${identity.databaseOid},
       timeline = ${identity.timeline} where ${isHeld(lease)}`);
-  const hasMoved = timeline !== null && identity.timeline !== null && timeline !== identity.timeline;
+  const hasMoved =
+    timeline !== null && identity.timeline !== null && timeline !== identity.timeline;
   return { lease, leftTimeline: hasMoved ? timeline : null };
 };
 
@@ -155,7 +172,11 @@ type AcquiredRow = {
 
 /** Returns where a position is from, if not from this database; its timeline may differ, since a copy has the position of its rows. */
 const elsewhereOf = (row: AcquiredRow, identity: ServerIdentity): string | undefined => {
-  if (row.system !== null && identity.systemIdentifier !== null && row.system !== identity.systemIdentifier)
+  if (
+    row.system !== null &&
+    identity.systemIdentifier !== null &&
+    row.system !== identity.systemIdentifier
+  )
     return "is one of another server";
   if (row.oid !== null && row.oid !== identity.databaseOid) return "is one of another database";
   return row.ahead ? "is ahead of this server" : undefined;
@@ -168,14 +189,20 @@ const elsewhereOf = (row: AcquiredRow, identity: ServerIdentity): string | undef
 const isOn = (identity: ServerIdentity | null) => {
   if (identity === null) return sql`true`;
   const isStarted = sql`${serverStart} = ${identity.startedAt}`;
-  return identity.timeline === null ? isStarted : sql`${isStarted} and ${currentTimeline} = ${identity.timeline}`;
+  return identity.timeline === null
+    ? isStarted
+    : sql`${isStarted} and ${currentTimeline} = ${identity.timeline}`;
 };
 
 const isHeld = ({ name, owner, epoch, identity }: ExportLease) =>
   sql`name = ${name} and owner = ${owner} and epoch = ${epoch} and ${isOn(identity)}`;
 
 /** Extends a lease and stores why requests fail at present. Throws `ExportLeaseLost`. */
-export const renewExportLease = async (db: Executor, lease: ExportLease, lastError: string | null): Promise<void> => {
+export const renewExportLease = async (
+  db: Executor,
+  lease: ExportLease,
+  lastError: string | null,
+): Promise<void> => {
   const rows = await db.execute(sql`
     update export_position set lease_until = ${leaseUntil}, last_error = ${lastError}, updated_at = clock_timestamp()
     where ${isHeld(lease)} returning name`);
@@ -184,7 +211,9 @@ export const renewExportLease = async (db: Executor, lease: ExportLease, lastErr
 
 /** Gives a lease up, so that another process need not wait for its end. */
 export const releaseExportLease = async (db: Executor, lease: ExportLease): Promise<void> => {
-  await db.execute(sql`update export_position set owner = null where ${isHeld({ ...lease, identity: null })}`);
+  await db.execute(
+    sql`update export_position set owner = null where ${isHeld({ ...lease, identity: null })}`,
+  );
 };
 
 /** The new position of an export, and its counts since the one before. */
@@ -210,10 +239,28 @@ export interface ExportProgress {
  * another process took the lease, or the database is not where this process left it, as after a failover. The position comes last: its row
  * is locked for a moment only, however many letters there are, so the lease can be renewed meanwhile.
  */
-export const moveExportPosition = async (db: Database, lease: ExportLease, progress: ExportProgress): Promise<void> => {
-  const { position, positionAt, passed, exported, rejectedItems, deadLetters, dropped, partial, lost = 0 } = progress;
-  const at = positionAt === undefined ? sql`position_at` : sql`${new Date(positionAt).toISOString()}::timestamptz`;
-  const isReached = lease.stream === null ? sql`${position.toString()}::bigint <= ${nextXid}` : sql`true`;
+export const moveExportPosition = async (
+  db: Database,
+  lease: ExportLease,
+  progress: ExportProgress,
+): Promise<void> => {
+  const {
+    position,
+    positionAt,
+    passed,
+    exported,
+    rejectedItems,
+    deadLetters,
+    dropped,
+    partial,
+    lost = 0,
+  } = progress;
+  const at =
+    positionAt === undefined
+      ? sql`position_at`
+      : sql`${new Date(positionAt).toISOString()}::timestamptz`;
+  const isReached =
+    lease.stream === null ? sql`${position.toString()}::bigint <= ${nextXid}` : sql`true`;
   await db.transaction(async (tx) => {
     await insertDeadLetters(tx, lease.name, deadLetters);
     await addHostLosses(tx, lease.name, dropped);
@@ -223,7 +270,8 @@ export const moveExportPosition = async (db: Database, lease: ExportLease, progr
         passed = passed + ${passed}::bigint, exported = exported + ${exported}::bigint,
         rejected_items = rejected_items + ${rejectedItems}::bigint, lost = lost + ${lost}::bigint, updated_at = clock_timestamp()
       where ${isHeld(lease)} and position = ${lease.position.toString()}::bigint and ${isReached} returning name`);
-    if (rows.length === 0) throw new ExportLeaseLost("the position is not where this process left it");
+    if (rows.length === 0)
+      throw new ExportLeaseLost("the position is not where this process left it");
   });
   Object.assign(lease, { position });
 };
@@ -234,9 +282,13 @@ const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
  * Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline, and once
  * the server was started anew.
  */
-export const readHorizon = async (db: Executor, { identity }: Pick<ExportLease, "identity">): Promise<bigint> => {
+export const readHorizon = async (
+  db: Executor,
+  { identity }: Pick<ExportLease, "identity">,
+): Promise<bigint> => {
   const [row] = await db.execute<{ horizon: string }>(sql`
     select pg_snapshot_xmin(pg_current_snapshot())::text as horizon where ${isOn(identity)}`);
-  if (row === undefined) throw new ExportLeaseLost("the server is on another timeline, or was started anew");
+  if (row === undefined)
+    throw new ExportLeaseLost("the server is on another timeline, or was started anew");
   return BigInt(row.horizon);
 };

@@ -46,7 +46,8 @@ export const readEnvelopes = (
     client.query(copyOut(range, codec, resolve, reject));
   });
 
-const columns = "host_id, queue_id, first_sequence, last_sequence, envelopes, received_at, raw_bytes, encoding, data";
+const columns =
+  "host_id, queue_id, first_sequence, last_sequence, envelopes, received_at, raw_bytes, encoding, data";
 
 const copyBlocks = ({ from, to }: EnvelopeRange): string =>
   `copy (select ${columns} from ingest_block where xid >= ${from} and xid < ${to}) to stdout with (format binary)`;
@@ -64,7 +65,8 @@ const copyOut = (
   let areRows = false;
   let failure: unknown;
   return {
-    submit: (connection: Connection) => connection.query(`${copyBlocks(range)}; ${copyRows(range)}`),
+    submit: (connection: Connection) =>
+      connection.query(`${copyBlocks(range)}; ${copyRows(range)}`),
     // PostgreSQL sends each row as one message; the first begins with the format's header.
     handleCopyData({ chunk }: { chunk: Buffer }, connection: Connection) {
       if (isTooLarge || failure !== undefined) return;
@@ -89,7 +91,8 @@ const copyOut = (
       areRows = true;
     },
     handleError: (cause: Error) => reject(cause),
-    handleReadyForQuery: () => (failure === undefined ? resolve({ envelopes, damaged }) : reject(failure)),
+    handleReadyForQuery: () =>
+      failure === undefined ? resolve({ envelopes, damaged }) : reject(failure),
     handleRowDescription: () => undefined,
     handleDataRow: () => undefined,
     handleEmptyQuery: () => undefined,
@@ -123,7 +126,10 @@ const readBlock = (
   const encoding = fields.integer();
   const data = fields.bytes();
   try {
-    return { bytes: rawBytes, envelopes: readStoredBlock({ ...place, rawBytes, encoding, data }, codec) };
+    return {
+      bytes: rawBytes,
+      envelopes: readStoredBlock({ ...place, rawBytes, encoding, data }, codec),
+    };
   } catch (cause) {
     if (!(cause instanceof BlockCorrupt)) throw cause;
     damaged.push(place);

@@ -16,7 +16,8 @@ export interface RejectedEnvelope {
  * collector sends it first: so the range is known also while the envelope's own account has not come.
  */
 const rangesOf = (rejected: readonly RejectedEnvelope[]): SQL => {
-  const all = (of: (one: RejectedEnvelope) => string | Uint8Array) => arrayLiteral(rejected.map(of));
+  const all = (of: (one: RejectedEnvelope) => string | Uint8Array) =>
+    arrayLiteral(rejected.map(of));
   return sql`
     select r.host, r.queue, coalesce(before.last_sequence, 0) as after_sequence, sum(r.envelopes) as envelopes, sum(r.items) as items
     from unnest(${all(({ envelope }) => envelope.hostId)}::text[], ${all(({ envelope }) => envelope.queueId)}::bytea[],

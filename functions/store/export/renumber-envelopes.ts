@@ -36,7 +36,9 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
       or (database_oid is null and ${copied} > 0))`;
     const [top] = await tx.execute<{ highest: string }>(sql`
       select coalesce(max(position), 0)::text as highest from export_position where ${isElsewhere}`);
-    const shift = [BigInt(found?.highest ?? -1), BigInt(top?.highest ?? 0)].reduce((a, b) => (a > b ? a : b)) + 1n;
+    const shift =
+      [BigInt(found?.highest ?? -1), BigInt(top?.highest ?? 0)].reduce((a, b) => (a > b ? a : b)) +
+      1n;
     const moved = await tx.execute<{ name: string }>(sql`
       update export_position set position = position - ${String(shift)}::bigint, owner = null, stored_before = null,
         system_identifier = ${systemIdentifier}, database_oid = ${databaseOid}, timeline = ${timeline}

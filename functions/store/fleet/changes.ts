@@ -57,7 +57,8 @@ export const findChangesOfHour = async (
 ): Promise<{ found: FoundChange[]; count: number }> => {
   const from = new Date(hour * hourMs);
   const rows = await db.execute<
-    Omit<FoundChange, "beganAt" | "endedAt"> & Record<"beganAt" | "endedAt", string> & { count: number }
+    Omit<FoundChange, "beganAt" | "endedAt"> &
+      Record<"beganAt" | "endedAt", string> & { count: number }
   >(sql`
     select f.*, o.id as "openId", (count(*) over ())::int as count from (
       select kind, name, from_value as "fromValue", to_value as "toValue", min(at) as "beganAt", max(at) as "endedAt",
@@ -81,13 +82,19 @@ export const findChangesOfHour = async (
 /** Returns the last hour that was searched. Forgets those after `hour`, of a clock that was ahead. */
 export const findLastHour = async (db: Executor, hour: number): Promise<number | undefined> => {
   await db.delete(fleetChangeHour).where(gt(fleetChangeHour.hour, hour));
-  const [row] = await db.execute<{ hour: number | null }>(sql`select max(hour) as hour from fleet_change_hour`);
+  const [row] = await db.execute<{ hour: number | null }>(
+    sql`select max(hour) as hour from fleet_change_hour`,
+  );
   return row?.hour ?? undefined;
 };
 
 /** Begins to search an hour. Returns false if a core has searched it; waits for one that is about to. */
 export const beginHour = async (tx: Executor, hour: number): Promise<boolean> => {
-  const begun = await tx.insert(fleetChangeHour).values({ hour, refused: 0 }).onConflictDoNothing().returning();
+  const begun = await tx
+    .insert(fleetChangeHour)
+    .values({ hour, refused: 0 })
+    .onConflictDoNothing()
+    .returning();
   return begun.length > 0;
 };
 
@@ -146,7 +153,11 @@ export const storeComparison = (
 ): Promise<void> =>
   db.transaction(async (tx) => {
     const isOpen = and(eq(fleetChange.id, id), isNull(fleetChange.comparison));
-    const locked = await tx.select().from(fleetChange).where(isOpen).for("update", { skipLocked: true });
+    const locked = await tx
+      .select()
+      .from(fleetChange)
+      .where(isOpen)
+      .for("update", { skipLocked: true });
     if (locked.length > 0)
       await tx
         .update(fleetChange)
@@ -157,7 +168,10 @@ export const storeComparison = (
 /** Returns one page of the changes, newest first. */
 export const listChanges = async (db: Executor, page: PageRequest): Promise<Paged<ChangeRow>> => {
   const { where, orderBy, limit } = pageOf(fleetChange.id, page, []);
-  return paged(await db.select().from(fleetChange).where(where).orderBy(orderBy).limit(limit), page);
+  return paged(
+    await db.select().from(fleetChange).where(where).orderBy(orderBy).limit(limit),
+    page,
+  );
 };
 
 /**

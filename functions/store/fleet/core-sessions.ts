@@ -38,7 +38,9 @@ export const extendSession = async (
   // One core at a time, so that cores that come back together record one outage.
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('core_session'))`);
   const at = timestampAt(until);
-  await tx.execute(sql`update core_session set received_until = ${at} where received_until > ${at}`);
+  await tx.execute(
+    sql`update core_session set received_until = ${at} where received_until > ${at}`,
+  );
   await tx.execute(
     sql`delete from core_outage where ended_at > ${at} or ended_at < ${at} - interval '1 day' * ${outageDaysMax}::int`,
   );
@@ -74,7 +76,10 @@ const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
 const isGap = (from: Date, until: Date): boolean => until.getTime() - from.getTime() > gapMsMin;
 
 /** Finds the outages that had begun at a past time, the oldest first: the last one has no end if it lasted then. */
-export const findOutagesAt = async (db: Executor, at: Date): Promise<Omit<Outage, "countedFrom">[]> => {
+export const findOutagesAt = async (
+  db: Executor,
+  at: Date,
+): Promise<Omit<Outage, "countedFrom">[]> => {
   const rows = await db.execute<{ began_at: string; ended_at: string | null }>(sql`
     select began_at, case when ended_at <= ${timestampAt(at)} then ended_at end as ended_at
     from core_outage where began_at <= ${timestampAt(at)} order by core_outage.ended_at desc limit ${outagesMax}`);
@@ -90,7 +95,10 @@ export const findOutagesAt = async (db: Executor, at: Date): Promise<Omit<Outage
  * Finds the newest outages until `now`, the oldest first. The last one has no end while no core has extended a session: when this core
  * has just resumed, it ends with the next extension. A session that goes on through one, by monotonic time, shows that only the clock skipped it.
  */
-export const findOutages = async (db: Executor, now: Date): Promise<Omit<Outage, "countedFrom">[]> => {
+export const findOutages = async (
+  db: Executor,
+  now: Date,
+): Promise<Omit<Outage, "countedFrom">[]> => {
   const rows = await db.execute<{ began_at: string; ended_at: string; is_clock_skip: boolean }>(sql`
       select began_at, ended_at, exists(
         select from core_session where started_at <= began_at and received_until >= ended_at) as is_clock_skip

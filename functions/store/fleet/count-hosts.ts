@@ -14,7 +14,9 @@ export const countHosts = async (
   columns?: FleetColumns,
 ): Promise<number> => {
   const narrowing = filters.filter((filter) => !selectsEveryHost(filter));
-  const predicates = (narrowing.length === 0 ? [{}] : narrowing).map((filter) => fleetPredicate(filter, rules));
+  const predicates = (narrowing.length === 0 ? [{}] : narrowing).map((filter) =>
+    fleetPredicate(filter, rules),
+  );
   const where = sql.join(predicates, sql` and `);
   const marked = await markHosts(db, columns, where);
   if (marked) return marked.places.length;

@@ -2,7 +2,13 @@ import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "../../../tests/support/database.ts";
-import { countedAfter, countedAfterColumn, countedBefore, type Outage, uncountedSeconds } from "./counted-time.ts";
+import {
+  countedAfter,
+  countedAfterColumn,
+  countedBefore,
+  type Outage,
+  uncountedSeconds,
+} from "./counted-time.ts";
 
 const database = await createTestDatabase();
 afterAll(() => database.drop());
@@ -15,7 +21,11 @@ const outage = (beganAt: number, endedAt: number, returnSeconds = 96): Outage =>
   endedAt: at(endedAt),
   countedFrom: at(endedAt + returnSeconds),
 });
-const ongoing = (beganAt: number): Outage => ({ beganAt: at(beganAt), endedAt: null, countedFrom: null });
+const ongoing = (beganAt: number): Outage => ({
+  beganAt: at(beganAt),
+  endedAt: null,
+  countedFrom: null,
+});
 
 it("counts no time in which core could not receive, nor in which hosts come back", () => {
   const outages = [outage(100, 180), outage(250, 270)];
@@ -30,7 +40,9 @@ it("counts no time in which core could not receive, nor in which hosts come back
 
 const seconds = fc.integer({ min: 0, max: 2_000 });
 const outagesArbitrary = fc
-  .array(fc.tuple(seconds, fc.integer({ min: 1, max: 300 }), fc.integer({ min: 0, max: 100 })), { maxLength: 5 })
+  .array(fc.tuple(seconds, fc.integer({ min: 1, max: 300 }), fc.integer({ min: 0, max: 100 })), {
+    maxLength: 5,
+  })
   .map((all) => all.map(([beganAt, length, back]) => outage(beganAt, beganAt + length, back)));
 
 it("decides with one timestamp for all hosts what it decides for each, in SQL as in TypeScript", async () => {

@@ -23,8 +23,13 @@ interface Span {
 /** The spans of outages in order, those that overlap as one. */
 const spansOf = (outages: readonly Outage[]): Span[] => {
   const spans: Span[] = [];
-  for (const { beganAt, countedFrom } of outages.toSorted((a, b) => a.beganAt.getTime() - b.beganAt.getTime())) {
-    const span = { from: beganAt.getTime(), until: countedFrom?.getTime() ?? Number.POSITIVE_INFINITY };
+  for (const { beganAt, countedFrom } of outages.toSorted(
+    (a, b) => a.beganAt.getTime() - b.beganAt.getTime(),
+  )) {
+    const span = {
+      from: beganAt.getTime(),
+      until: countedFrom?.getTime() ?? Number.POSITIVE_INFINITY,
+    };
     const last = spans.at(-1);
     if (last && span.from <= last.until) last.until = Math.max(last.until, span.until);
     else spans.push(span);
@@ -49,7 +54,8 @@ export const countedBefore = (at: Date, seconds: number, outages: readonly Outag
 /** Returns the timestamp at which `seconds` of counted time have passed since `at`; infinitely late during an outage. */
 export const countedAfter = (at: number, seconds: number, outages: readonly Outage[]): number => {
   let end = at + seconds * 1000;
-  for (const { from, until } of spansOf(outages)) if (end > from && until > at) end += until - Math.max(from, at);
+  for (const { from, until } of spansOf(outages))
+    if (end > from && until > at) end += until - Math.max(from, at);
   return end;
 };
 
@@ -69,11 +75,20 @@ export const isUncounted = (column: SQL, outages: readonly Outage[]): SQL => {
 };
 
 /** Returns `countedAfter` of a column: a case for each part of the time line in which it is a constant, or a constant delay. */
-export const countedAfterColumn = (column: SQL, seconds: number, outages: readonly Outage[]): SQL => {
+export const countedAfterColumn = (
+  column: SQL,
+  seconds: number,
+  outages: readonly Outage[],
+): SQL => {
   const spans = spansOf(outages);
-  const delayed = (ms: number): SQL => sql`${column} + ${sql.raw(`interval '${ms / 1000} seconds'`)}`;
+  const delayed = (ms: number): SQL =>
+    sql`${column} + ${sql.raw(`interval '${ms / 1000} seconds'`)}`;
   const borders = spans
-    .flatMap(({ from, until }) => [from, until, countedBefore(new Date(from), seconds, outages).getTime()])
+    .flatMap(({ from, until }) => [
+      from,
+      until,
+      countedBefore(new Date(from), seconds, outages).getTime(),
+    ])
     .filter(Number.isFinite)
     .toSorted((a, b) => a - b);
   const cases = borders.map((border, index) => {

@@ -34,13 +34,23 @@ export const findDiag = (
     db
       .select()
       .from(hostDiag)
-      .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), gt(hostDiag.requestedAt, after))),
+      .where(
+        and(
+          eq(hostDiag.id, id),
+          eq(hostDiag.identityId, identityId),
+          gt(hostDiag.requestedAt, after),
+        ),
+      ),
   );
 
 /** Stores the answer to a request that its host may still answer. Returns whether there was one. */
 export const updateDiagAnswered = async (
   db: Executor,
-  { id, identityId, ...answer }: Pick<DiagRow, "id" | "identityId" | "bundle" | "refusal"> & { answeredAt: Date },
+  {
+    id,
+    identityId,
+    ...answer
+  }: Pick<DiagRow, "id" | "identityId" | "bundle" | "refusal"> & { answeredAt: Date },
 ): Promise<boolean> => {
   const isOpen = and(isNull(hostDiag.answeredAt), gt(hostDiag.answerBy, answer.answeredAt));
   const updated = await db
@@ -53,4 +63,5 @@ export const updateDiagAnswered = async (
 
 /** Deletes the requests made before `before`, with their bundles. Returns how many. */
 export const deleteDiagsBefore = async (db: Executor, before: Date): Promise<number> =>
-  (await db.delete(hostDiag).where(lt(hostDiag.requestedAt, before)).returning({ id: hostDiag.id })).length;
+  (await db.delete(hostDiag).where(lt(hostDiag.requestedAt, before)).returning({ id: hostDiag.id }))
+    .length;

@@ -17,13 +17,15 @@ const unknownHosts = sql`select identity_id from fleet_host where exists (select
   except select identity_id from ${namedHosts}`;
 
 /** The host sends heartbeats or telemetry. */
-export const stillSends = (rules: FleetRules): SQL => sql`(${isActive(rules)} or ${forwardingIs("forwarding", rules)})`;
+export const stillSends = (rules: FleetRules): SQL =>
+  sql`(${isActive(rules)} or ${forwardingIs("forwarding", rules)})`;
 
 /** Returns the predicate that a host of the fleet has this status (`inventoryStatuses`). Never null. */
 export const inventoryPredicate = (status: EnrolledStatus, rules: FleetRules): SQL =>
   ({
     expected: () => sql`identity_id in (${expectedHosts})`,
-    unexpected: () => sql`(identity_id in (${unknownHosts}) and revoked_from > ${timestampAt(rules.now)})`,
+    unexpected: () =>
+      sql`(identity_id in (${unknownHosts}) and revoked_from > ${timestampAt(rules.now)})`,
     gone: () => sql`(identity_id in (${removedHosts}) and ${stillSends(rules)})`,
   })[status]();
 

@@ -1,7 +1,12 @@
 import { type SQL, sql } from "drizzle-orm";
 import { expiryDays, heartbeatAgeBounds } from "../../../proto/fleet-health/facets.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../../proto/fleet-health/vocabulary.ts";
+import {
+  type Drift,
+  driftKinds,
+  type ExportKind,
+  exportKinds,
+} from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { countMarks } from "./columns/column-loops.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
@@ -42,7 +47,10 @@ export const countFleet = async (
   const [{ facets, totals }, labels] = await Promise.all(
     marked
       ? [countMarked(marked, rules), countLabels(db, countLabelSets(marked))]
-      : [countBy(db, rules, where, { ...dimensions, ...bucketsOf(rules) }), countLabels(db, labelSetsOf(where, rules))],
+      : [
+          countBy(db, rules, where, { ...dimensions, ...bucketsOf(rules) }),
+          countLabels(db, labelSetsOf(where, rules)),
+        ],
   );
   const bounds = heartbeatAgeBounds.length;
   const { heartbeat_age: ages, expiry_day: days } = facets;
@@ -85,14 +93,18 @@ const bucketsOf = ({ now }: FleetRules) => {
 
 const countLabelSets = ({ numbers }: MarkedHosts): SQL => {
   const counts = countByNumber(numbers(sql`label_set_id`));
-  const [ids, hosts] = [[...counts.keys()], [...counts.values()]].map((each) => `{${each.join(",")}}`);
+  const [ids, hosts] = [[...counts.keys()], [...counts.values()]].map(
+    (each) => `{${each.join(",")}}`,
+  );
   return sql`select * from unnest(${ids}::int[], ${hosts}::int[]) as counted (label_set_id, hosts)`;
 };
 
 const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
   const { heartbeat_age, expiry_day } = bucketsOf(rules);
   const byBucket = (bucket: SQL) =>
-    new Map([...countByNumber(marked.numbers(bucket))].map(([at, count]) => [String(at), count] as const));
+    new Map(
+      [...countByNumber(marked.numbers(bucket))].map(([at, count]) => [String(at), count] as const),
+    );
   const exported = (kind: ExportKind) => countMarks(marked.mark(exportPredicate(kind, rules)));
   return {
     facets: {
@@ -121,17 +133,22 @@ const countBy = async <Name extends string>(
   rules: FleetRules,
   where: SQL,
   by: Record<Name, SQL>,
-): Promise<{ facets: Record<Name, Map<string, number>>; totals: Record<ExportKind | "total", number> }> => {
+): Promise<{
+  facets: Record<Name, Map<string, number>>;
+  totals: Record<ExportKind | "total", number>;
+}> => {
   const names = Object.keys(by) as Name[];
   const columns = names.map((name) => sql`${by[name]} as ${sql.identifier(name)}`);
   const identifiers = names.map((name) => sql.identifier(name));
   const exported = exportKinds.map(
-    (kind) => sql`count(*) filter (where ${exportPredicate(kind, rules)}) as ${sql.identifier(kind)}`,
+    (kind) =>
+      sql`count(*) filter (where ${exportPredicate(kind, rules)}) as ${sql.identifier(kind)}`,
   );
   const sums = (["total", ...exportKinds] as const).map(
     (name) => sql`coalesce(sum(${sql.identifier(name)}), 0)::int as ${sql.identifier(name)}`,
   );
-  type Counted = Record<string, string | number | null> & Record<ExportKind | "total" | "mask", number>;
+  type Counted = Record<string, string | number | null> &
+    Record<ExportKind | "total" | "mask", number>;
   const rows = await db.execute<Counted>(sql`
     select ${sql.join(identifiers, sql`, `)}, grouping(${sql.join(identifiers, sql`, `)}) as mask, ${sql.join(sums, sql`, `)}
     from (
@@ -143,7 +160,9 @@ const countBy = async <Name extends string>(
   const every = 2 ** names.length - 1;
   const counts = names.map((name, index) => {
     const own = every - 2 ** (names.length - 1 - index);
-    const values = rows.filter(({ mask }) => mask === own).map((row) => [String(row[name]), row.total] as const);
+    const values = rows
+      .filter(({ mask }) => mask === own)
+      .map((row) => [String(row[name]), row.total] as const);
     return [name, new Map(values)] as const;
   });
   const totals = rows.find(({ mask }) => mask === every);

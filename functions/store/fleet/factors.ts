@@ -64,22 +64,28 @@ export const countFactors = async (
   const predicate = fleetPredicate(filter, rules);
   const marked = await markHosts(db, columns, predicate);
   const isSelected = marked && isSelectedOf(marked);
-  const found = isSelected ? countInMemory(marked, isSelected) : await countInDatabase(db, rules, predicate);
+  const found = isSelected
+    ? countInMemory(marked, isSelected)
+    : await countInDatabase(db, rules, predicate);
   const { label: bySet, ...others } = found.byKind;
   const sources =
     isSelected && hostSources
       ? hostSources.count(marked.view, isSelected, rules.now)
       : await countSources(db, rules, predicate);
-  const [policies, labels] = await Promise.all([findPolicyNames(db, others.policy), countLabelPairs(db, bySet)]);
+  const [policies, labels] = await Promise.all([
+    findPolicyNames(db, others.policy),
+    countLabelPairs(db, bySet),
+  ]);
   const textOf = (kind: ColumnKind, value: string): string | undefined => {
     if (kind === "policy") return policies.get(value);
     return kind.endsWith("config") ? hashOf(value) : value || undefined;
   };
-  const counts: CountedFactor[] = (Object.entries(others) as [ColumnKind, ByValue][]).flatMap(([kind, byValue]) =>
-    [...byValue].flatMap(([value, count]) => {
-      const text = textOf(kind, value);
-      return text === undefined ? [] : [{ kind, value: text, ...count }];
-    }),
+  const counts: CountedFactor[] = (Object.entries(others) as [ColumnKind, ByValue][]).flatMap(
+    ([kind, byValue]) =>
+      [...byValue].flatMap(([value, count]) => {
+        const text = textOf(kind, value);
+        return text === undefined ? [] : [{ kind, value: text, ...count }];
+      }),
   );
   for (const [value, count] of sources ?? []) counts.push({ kind: "source", value, ...count });
   return { ...found, readsSources: sources === undefined, counts: [...counts, ...labels] };
@@ -112,12 +118,16 @@ const countInMemory = ({ view, places }: MarkedHosts, isSelected: Uint8Array): F
         all[value] = (all[value] as number) + 1;
       }
       return new Map(
-        names.flatMap((name, at) => (all[at] ? [[name, { selected: selected[at] as number, all: all[at] }]] : [])),
+        names.flatMap((name, at) =>
+          all[at] ? [[name, { selected: selected[at] as number, all: all[at] }]] : [],
+        ),
       );
     }
     const { values } = column as Extract<HostColumn, { kind: "numbers" | "keys" }>;
     const counts = countWords(values, isSelected);
-    return new Map(counts.map(({ place, selected, all }) => [String(values[place]), { selected, all }]));
+    return new Map(
+      counts.map(({ place, selected, all }) => [String(values[place]), { selected, all }]),
+    );
   };
   return { selected: places.length, all: view.count, byKind: eachKind(count) };
 };
@@ -137,7 +147,10 @@ interface CountedWords {
 const chainBits = 14;
 
 /** Counts values by their two words: a bigint for each host would be garbage, and slower to find. */
-const countWords = (values: Float64Array | BigInt64Array, isSelected: Uint8Array): CountedWords[] => {
+const countWords = (
+  values: Float64Array | BigInt64Array,
+  isSelected: Uint8Array,
+): CountedWords[] => {
   const words = new Int32Array(values.buffer, values.byteOffset, 2 * isSelected.length);
   const found: CountedWords[] = [];
   const chains = new Array<CountedWords | undefined>(2 ** chainBits).fill(undefined);
@@ -163,7 +176,12 @@ const countInDatabase = async (db: Executor, rules: FleetRules, predicate: SQL):
   const names = kinds.map((kind) => sql.identifier(columnsOf[kind]));
   const list = sql.join(names, sql`, `);
   const texts = names.map((name) => sql`${name}::text`);
-  const rows = await db.execute<{ others: number; value: string; selected: number; hosts: number }>(sql`
+  const rows = await db.execute<{
+    others: number;
+    value: string;
+    selected: number;
+    hosts: number;
+  }>(sql`
     select grouping(${list}) as others, coalesce(${sql.join(texts, sql`, `)}) as value,
       (count(*) filter (where is_selected))::int as selected, count(*)::int as hosts
     from (select ${list}, ${predicate} as is_selected from ${hostsOf(rules)} offset 0) host
@@ -176,7 +194,8 @@ const countInDatabase = async (db: Executor, rules: FleetRules, predicate: SQL):
     const bit = 1 << (kinds.length - 1 - kinds.indexOf(kind));
     return rows.filter(({ others }) => (others & bit) === 0);
   };
-  const sum = (name: "selected" | "hosts") => rowsOf("version").reduce((total, row) => total + row[name], 0);
+  const sum = (name: "selected" | "hosts") =>
+    rowsOf("version").reduce((total, row) => total + row[name], 0);
   const count = (kind: ColumnKind): ByValue =>
     new Map(rowsOf(kind).map(({ value, selected, hosts }) => [value, { selected, all: hosts }]));
   return { selected: sum("selected"), all: sum("hosts"), byKind: eachKind(count) };
@@ -189,7 +208,10 @@ const eachKind = (count: (kind: ColumnKind) => ByValue): Record<ColumnKind, ByVa
 const hashOf = (key: string): string | undefined =>
   key === "0" ? undefined : BigInt.asUintN(64, BigInt(key)).toString(16).padStart(16, "0");
 
-const findPolicyNames = async (db: Executor, byPolicy: ByValue): Promise<ReadonlyMap<string, string>> => {
+const findPolicyNames = async (
+  db: Executor,
+  byPolicy: ByValue,
+): Promise<ReadonlyMap<string, string>> => {
   const rows = await db.execute<{ id: string; name: string }>(
     sql`select id, name from enrollment_policy where id = any(${arrayLiteral([...byPolicy.keys()])}::uuid[])`,
   );

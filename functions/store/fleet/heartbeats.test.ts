@@ -70,11 +70,14 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
   const waiting = (count: number) =>
     expect
       .poll(
-        () => connection`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        () =>
+          connection`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
       )
       .toHaveLength(count);
   const lock = (tx: typeof db, host?: { id: string }) =>
-    tx.execute(sql`select from fleet_status where identity_id = ${host?.id}::uuid for no key update`);
+    tx.execute(
+      sql`select from fleet_status where identity_id = ${host?.id}::uuid for no key update`,
+    );
 
   const written: Promise<unknown>[] = [];
   let bulk: Promise<unknown> | undefined;
@@ -149,7 +152,9 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
         figures: { ...figures, droppedRecordsTotal: lost, lastAckAgeSeconds: null },
       });
   }
-  const plans = await core.sql<{ name: string; parameters: number; generic: number; statement: string }[]>`
+  const plans = await core.sql<
+    { name: string; parameters: number; generic: number; statement: string }[]
+  >`
     select name, statement, cardinality(parameter_types) as parameters, generic_plans::int as generic from pg_prepared_statements
     where statement like ${"%fleet_status%"} order by length(statement)`;
   const lookups: Record<string, string>[] = [];
@@ -170,7 +175,8 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
     for (const { Plan } of explained?.["QUERY PLAN"] ?? []) visit(Plan);
     lookups.push(found);
   }
-  const byKey = (key: string) => expect.stringMatching(new RegExp(`^Index (?:Only )?Scan: \\(+${key} = `));
+  const byKey = (key: string) =>
+    expect.stringMatching(new RegExp(`^Index (?:Only )?Scan: \\(+${key} = `));
   const stored = {
     fleet_status: byKey("identity_id"),
     collector_identity: byKey("id"),
@@ -192,6 +198,10 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
   expect(lookups).toContainEqual(assigned);
   expect(lookups).toContainEqual(decided);
   expect(lookups).toContainEqual(stored);
-  expect(lookups).toContainEqual({ ...stored, ...assigned, collector_health: byKey("identity_id") });
+  expect(lookups).toContainEqual({
+    ...stored,
+    ...assigned,
+    collector_health: byKey("identity_id"),
+  });
   await core.close();
 });

@@ -100,7 +100,8 @@ export const createHeartbeatWriter = (
   const runStore = prepareStatement(db, storeHeartbeats);
   const decide = groupCalls<HeartbeatWrite, RecordRow>({
     ...(pause ? { pause } : {}),
-    run: (writes) => run({ ...valuesOf(writes, clock, thresholds), by_core: core, ...repeatsFrom(hasOlderCore) }),
+    run: (writes) =>
+      run({ ...valuesOf(writes, clock, thresholds), by_core: core, ...repeatsFrom(hasOlderCore) }),
     keyOf: ({ identity }) => identity,
     concurrency: heartbeatStatementsMax,
     itemsMax: groupMax,
@@ -146,8 +147,9 @@ interface StoredReport extends HealthReport {
 }
 
 /** Returns the value that keeps a statement from recording a report as repeated while an older core runs. */
-export const repeatsFrom = (hasOlderCore: HeartbeatStore["hasOlderCore"]): { stale_before?: string } =>
-  hasOlderCore?.() ? { stale_before: "infinity" } : {};
+export const repeatsFrom = (
+  hasOlderCore: HeartbeatStore["hasOlderCore"],
+): { stale_before?: string } => (hasOlderCore?.() ? { stale_before: "infinity" } : {});
 
 /** Two boot ids that alternate within this time are a suspected clone. */
 const cloneWindowMs = 10 * 60_000;
@@ -173,7 +175,9 @@ const valuesOf = (
   stale_before: silenceValues(clock.now(), thresholds).stale_before,
   clone_since: new Date(clock.now() - cloneWindowMs).toISOString(),
   plausible_until: new Date(plausibleUntil(clock)).toISOString(),
-  spaced_since: new Date(clock.now() - spacingSecondsOf(thresholds.heartbeatIntervalSeconds) * 1000).toISOString(),
+  spaced_since: new Date(
+    clock.now() - spacingSecondsOf(thresholds.heartbeatIntervalSeconds) * 1000,
+  ).toISOString(),
 });
 
 const now = given("at", "timestamptz");

@@ -4,7 +4,13 @@ import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createTestDatabase } from "../../../tests/support/database.ts";
 import { updateReportedLabels } from "../certificate/identities.ts";
-import { deleteOldHistory, findHistoryStart, findThresholdsAt, hostsAt, recordThresholds } from "./history.ts";
+import {
+  deleteOldHistory,
+  findHistoryStart,
+  findThresholdsAt,
+  hostsAt,
+  recordThresholds,
+} from "./history.ts";
 import { deleteUnusedLabelSets } from "./host-labels.ts";
 import type { FleetThresholds } from "./rows.ts";
 
@@ -29,7 +35,9 @@ let id = "";
 beforeAll(async () => {
   await recordThresholds(db, thresholds, start);
   await seedFleet(db, { count: 3, now: start });
-  const [row] = await db.execute<{ id: string }>(sql`select identity_id as id from fleet_status order by 1 limit 1`);
+  const [row] = await db.execute<{ id: string }>(
+    sql`select identity_id as id from fleet_status order by 1 limit 1`,
+  );
   id = row?.id ?? "";
 });
 
@@ -51,11 +59,14 @@ it("has the facts before and after each change, to the millisecond", async () =>
   await report(after(120), "2.0.0");
   await report(after(180), "3.0.0");
   const versions = [];
-  for (const seconds of [0, 59.999, 60, 179.999, 180, 1000]) versions.push((await rowAt(after(seconds)))?.version);
+  for (const seconds of [0, 59.999, 60, 179.999, 180, 1000])
+    versions.push((await rowAt(after(seconds)))?.version);
   expect(versions).toEqual([versions[0], versions[0], "2.0.0", "2.0.0", "3.0.0", "3.0.0"]);
   expect(versions[0]).not.toBe("2.0.0");
   // Its first report, and two others: the repeated one wrote nothing.
-  expect(await db.execute(sql`select from fleet_history where identity_id = ${id}::uuid`)).toHaveLength(3);
+  expect(
+    await db.execute(sql`select from fleet_history where identity_id = ${id}::uuid`),
+  ).toHaveLength(3);
 });
 
 it("has the core and the subnet of each time", async () => {
@@ -72,7 +83,11 @@ it("has the core and the subnet of each time", async () => {
     );
     cores.push(`${row?.core} ${row?.subnet}`);
   }
-  expect(cores).toEqual([" ", ...Array(2).fill("core-1 10.1.2.0/24"), ...Array(2).fill("core-2 10.1.2.0/24")]);
+  expect(cores).toEqual([
+    " ",
+    ...Array(2).fill("core-1 10.1.2.0/24"),
+    ...Array(2).fill("core-2 10.1.2.0/24"),
+  ]);
 });
 
 it("has a silence of envelopes that was longer than the threshold, and none that was not", async () => {
@@ -86,7 +101,8 @@ it("has a silence of envelopes that was longer than the threshold, and none that
 });
 
 it("keeps the sets of labels that a host had, as long as its history", async () => {
-  const label = (value: string) => updateReportedLabels(db, { identityId: id, labels: { shift: value } });
+  const label = (value: string) =>
+    updateReportedLabels(db, { identityId: id, labels: { shift: value } });
   await report(after(1900), "3.0.0");
   await label("night");
   await report(after(2000), "3.0.0");
@@ -100,7 +116,9 @@ it("keeps the sets of labels that a host had, as long as its history", async () 
   expect(await labelsAt(after(2000))).toEqual([{ labels: { shift: "day" } }]);
   await deleteOldHistory(db, after(2001));
   expect(await deleteUnusedLabelSets(db)).toBeGreaterThan(0);
-  expect(await db.execute(sql`select from label_set where labels->>'shift' = 'night'`)).toHaveLength(0);
+  expect(
+    await db.execute(sql`select from label_set where labels->>'shift' = 'night'`),
+  ).toHaveLength(0);
 });
 
 it("has the thresholds of each time, a row for each change", async () => {
@@ -133,11 +151,15 @@ it("dates what operators do between heartbeats by their own times", async () => 
   await report(after(6000), "5.0.0");
   await db.execute(sql`insert into config_assignment (id, identity_id, config_id, assigned_at, assigned_by)
     select ${assignment}::uuid, ${id}::uuid, id, ${text(after(6100))}, ${id}::uuid from collector_config order by id limit 1`);
-  await db.execute(sql`update config_assignment set ended_at = ${text(after(6200))} where id = ${assignment}::uuid`);
+  await db.execute(
+    sql`update config_assignment set ended_at = ${text(after(6200))} where id = ${assignment}::uuid`,
+  );
   await db.execute(
     sql`update certificate set status = 'revoked', revoked_at = ${text(after(6300))} where identity_id = ${id}::uuid`,
   );
-  await db.execute(sql`update collector_identity set revoked_at = ${text(after(6400))} where id = ${id}::uuid`);
+  await db.execute(
+    sql`update collector_identity set revoked_at = ${text(after(6400))} where id = ${id}::uuid`,
+  );
   const seen = [];
   for (const seconds of [6099, 6100, 6199, 6200, 6299, 6300, 6399, 6400]) {
     const [row] =

@@ -111,13 +111,20 @@ export const connectionsBefore = (between: ChangedBetween): SQL => sql`(
   ) connections`;
 
 /** Returns the silences of heartbeats or envelopes that had begun at the first time, and ended by the other. */
-export const silencesBefore = (between: ChangedBetween, { areOfEnvelopes }: { areOfEnvelopes: boolean }): SQL => sql`(
+export const silencesBefore = (
+  between: ChangedBetween,
+  { areOfEnvelopes }: { areOfEnvelopes: boolean },
+): SQL => sql`(
     select identity_id, null as identity, queue_bytes, from_at as last_heartbeat_at, from_at as last_envelope_at from fleet_silence
     where ${endedBetween(between)} and from_at <= ${timestampAt(between.from)} and is_of_envelopes = ${sql.raw(String(areOfEnvelopes))}
   ) silences`;
 
 /** Counts the changes and ended silences of all hosts, `max` of each at most. */
-export const countChanges = async (db: Executor, between: ChangedBetween, max: number): Promise<number> => {
+export const countChanges = async (
+  db: Executor,
+  between: ChangedBetween,
+  max: number,
+): Promise<number> => {
   const counted = (table: string) =>
     sql`(select count(*) from (select from ${sql.identifier(table)} where ${endedBetween(between)} limit ${max}) ended)`;
   const [row] = await db.execute<{ count: number }>(
@@ -127,14 +134,21 @@ export const countChanges = async (db: Executor, between: ChangedBetween, max: n
 };
 
 /** Finds every version and platform of hosts of the past, by one pass over them. */
-export const findPastNames = async (db: Executor, hosts: SQL): Promise<{ versions: string[]; platforms: string[] }> => {
+export const findPastNames = async (
+  db: Executor,
+  hosts: SQL,
+): Promise<{ versions: string[]; platforms: string[] }> => {
   const [row] = await db.execute<Record<"versions" | "platforms", string[] | null>>(sql`
     select json_agg(distinct version) as versions, json_agg(distinct platform) as platforms from ${hosts}`);
   return { versions: row?.versions ?? [], platforms: row?.platforms ?? [] };
 };
 
 /** Stores the thresholds, if they differ from those before; the first ones begin history. */
-export const recordThresholds = async (db: Executor, thresholds: FleetThresholds, now: Date): Promise<void> => {
+export const recordThresholds = async (
+  db: Executor,
+  thresholds: FleetThresholds,
+  now: Date,
+): Promise<void> => {
   await db.execute(sql`
     insert into fleet_threshold (from_at, thresholds, forwarding_seconds)
     select ${timestampAt(now)}, ${JSON.stringify(thresholds)}::jsonb, ${thresholds.forwardingSeconds}::int
@@ -143,7 +157,10 @@ export const recordThresholds = async (db: Executor, thresholds: FleetThresholds
 };
 
 /** Finds the thresholds that decided on the states at a time; undefined before history begins. */
-export const findThresholdsAt = async (db: Executor, at: Date): Promise<FleetThresholds | undefined> => {
+export const findThresholdsAt = async (
+  db: Executor,
+  at: Date,
+): Promise<FleetThresholds | undefined> => {
   const [row] = await db.execute<{ thresholds: FleetThresholds }>(
     sql`select thresholds from fleet_threshold where from_at <= ${timestampAt(at)} order by from_at desc limit 1`,
   );
@@ -152,7 +169,9 @@ export const findThresholdsAt = async (db: Executor, at: Date): Promise<FleetThr
 
 /** Finds when history begins; null before the first thresholds are recorded. */
 export const findHistoryStart = async (db: Executor): Promise<Date | null> => {
-  const [row] = await db.execute<{ at: string | null }>(sql`select min(from_at) as at from fleet_threshold`);
+  const [row] = await db.execute<{ at: string | null }>(
+    sql`select min(from_at) as at from fleet_threshold`,
+  );
   return row?.at ? new Date(row.at) : null;
 };
 
@@ -174,7 +193,10 @@ export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<nu
     ["fleet_change_hour", sql`hour < ${Math.floor(keptFrom.getTime() / hourMs)}::int`],
     // One that others differ from is a day older than they at most.
     ["fleet_checkpoint", sql`at < ${timestampAt(keptFrom, -86_400)}`],
-    ["fleet_threshold", sql`from_at < (select max(from_at) from fleet_threshold where from_at <= ${from})`],
+    [
+      "fleet_threshold",
+      sql`from_at < (select max(from_at) from fleet_threshold where from_at <= ${from})`,
+    ],
   ] as const) {
     const rows = await db.execute(sql`delete from ${sql.identifier(table)}
       where ctid in (select ctid from ${sql.identifier(table)} where ${ended} limit ${deletedMax}) returning 1`);

@@ -18,7 +18,9 @@ export const hostFigures = (row: "f"): SQL =>
 
 /** Converts stored figures. */
 const readHostFigures = (stored: readonly number[]): HostFigures =>
-  Object.fromEntries(sampledFigures.map((name, index) => [name, Number(stored[index])])) as HostFigures;
+  Object.fromEntries(
+    sampledFigures.map((name, index) => [name, Number(stored[index])]),
+  ) as HostFigures;
 
 /** A host that something has changed, or one that it is compared with. Null: not known. */
 export interface FollowedHost {
@@ -42,7 +44,13 @@ export type FollowedRow = Omit<FollowedHost, "before" | "atChange" | "sinceThen"
   Record<string, unknown>;
 
 /** Converts a row. */
-export const followedHostOf = ({ before, at_change, since_then, figures, ...row }: FollowedRow): FollowedHost => {
+export const followedHostOf = ({
+  before,
+  at_change,
+  since_then,
+  figures,
+  ...row
+}: FollowedRow): FollowedHost => {
   const known = (stored: number[] | null) => stored && readHostFigures(stored);
   const { isControl, platform, version, labelSetId, isSilent, sent } = row;
   return {

@@ -17,11 +17,17 @@ const report = (
   on: Parameters<typeof updateReportedLabels>[0] = db,
 ) => updateReportedLabels(on, { identityId: identityId(n), labels });
 const setOf = async (n: number) =>
-  (await db.execute(sql`select label_set_id as id from fleet where identity_id = ${identityId(n)}::uuid`))[0]?.id;
+  (
+    await db.execute(
+      sql`select label_set_id as id from fleet where identity_id = ${identityId(n)}::uuid`,
+    )
+  )[0]?.id;
 const setsWith = async (key: string) =>
-  (await db.execute(sql`select labels from label_set where labels->>${key} is not null order by id`)).map(
-    ({ labels }) => labels,
-  );
+  (
+    await db.execute(
+      sql`select labels from label_set where labels->>${key} is not null order by id`,
+    )
+  ).map(({ labels }) => labels);
 
 describe("sets of labels", () => {
   it("are stored once, whatever the order of the keys, and each host refers to its own", async () => {

@@ -11,7 +11,11 @@ import { type FleetRules, hostsOf } from "./rows.ts";
 export type CountedSources = Map<string, { selected: number; all: number }>;
 
 /** Counts by a scan of the accounts, which takes a second for 100,000 hosts. */
-export const countSources = async (db: Executor, rules: FleetRules, predicate: SQL): Promise<CountedSources> => {
+export const countSources = async (
+  db: Executor,
+  rules: FleetRules,
+  predicate: SQL,
+): Promise<CountedSources> => {
   const rows = await db.execute<{ source: string; selected: number; hosts: number }>(sql`
     select source, (count(*) filter (where is_selected))::int as selected, count(*)::int as hosts
     from (select distinct host_id, source from volume_source v where ${ofRecentDays(sql`day`, rules.now)}) sent
@@ -46,7 +50,13 @@ const keptMs = 300_000;
 const daysMax = 2;
 
 /** Creates the sources, still unread. They are read again in time, and freed with the hosts that they are of. */
-export const createHostSources = ({ db, clock }: { db: Executor; clock: Pick<Clock, "monotonic"> }): HostSources => {
+export const createHostSources = ({
+  db,
+  clock,
+}: {
+  db: Executor;
+  clock: Pick<Clock, "monotonic">;
+}): HostSources => {
   const daysOfHosts = new WeakMap<ResidentHosts["ids"], Map<number, KnownDay>>();
   const find = (view: ResidentHosts, day: number): KnownDay => {
     const days = daysOfHosts.get(view.ids) ?? new Map<number, KnownDay>();
@@ -95,7 +105,10 @@ const countSets = ({ setOf, sets }: SourceSets, isSelected: Uint8Array): Counted
   for (const [set, sources] of sets.entries())
     for (const source of sources) {
       const sum = counted.get(source) ?? { selected: 0, all: 0 };
-      counted.set(source, { selected: sum.selected + (selected[set] as number), all: sum.all + (all[set] as number) });
+      counted.set(source, {
+        selected: sum.selected + (selected[set] as number),
+        all: sum.all + (all[set] as number),
+      });
     }
   return counted;
 };

@@ -36,7 +36,8 @@ const recordSeen = createSeenRecorder({ db }, clock, {
 const count = 24;
 await seedFleet(db, { count, now: new Date(clock.now()) });
 
-const idOf = (kind: string, n: number): string => `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
+const idOf = (kind: string, n: number): string =>
+  `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
 const identityOf = (n: number): string => idOf("8000", n);
 const list = (hosts: readonly number[]) =>
   sql.join(
@@ -129,12 +130,18 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
     const unused = await db.execute<{ id: string }>(
       sql`select id from certificate where identity_id = ${identityOf(n)}::uuid and first_used_at is null`,
     );
-    for (const { id } of unused) await markUsed({ db, clock }, [{ certificateId: id, identityId: identityOf(n) }]);
+    for (const { id } of unused)
+      await markUsed({ db, clock }, [{ certificateId: id, identityId: identityOf(n) }]);
   },
   revokeCertificate: ({ hosts: [n = 1] }) =>
     locked(n, (tx) => updateCertificateRevoked(tx, idOf("9000", n), new Date(clock.now()))),
   replace: ({ hosts: [n = 1] }) =>
-    locked(n, (tx) => updateActiveReplaced(tx, identityOf(n), { by: crypto.randomUUID(), at: new Date(clock.now()) })),
+    locked(n, (tx) =>
+      updateActiveReplaced(tx, identityOf(n), {
+        by: crypto.randomUUID(),
+        at: new Date(clock.now()),
+      }),
+    ),
   revoke: ({ hosts: [n = 1] }) =>
     locked(n, async (tx) => {
       await updateIdentityRevoked(tx, identityOf(n), new Date(clock.now()));
@@ -147,7 +154,11 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
         await lockIdentity(tx, identityOf(n));
         await endAssignment(tx, identityOf(n), new Date(clock.now()));
         if (value % 4 === 0) continue;
-        const ids = { id: crypto.randomUUID(), identityId: identityOf(n), configId: idOf("b000", value % 3) };
+        const ids = {
+          id: crypto.randomUUID(),
+          identityId: identityOf(n),
+          configId: idOf("b000", value % 3),
+        };
         await insertAssignment(tx, {
           ...ids,
           assignedAt: new Date(clock.now()),
@@ -156,7 +167,8 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
         });
       }
     }),
-  version: ({ hosts: [n = 1], value }) => locked(n, (tx) => updateCollectorVersion(tx, identityOf(n), `2.${value}.0`)),
+  version: ({ hosts: [n = 1], value }) =>
+    locked(n, (tx) => updateCollectorVersion(tx, identityOf(n), `2.${value}.0`)),
   labels: ({ hosts: [n = 1], value }) =>
     updateReportedLabels(db, {
       identityId: identityOf(n),
@@ -177,10 +189,17 @@ const change = fc.record({
 
 describe("fleet_host and fleet_status", () => {
   it("equal the view fleet_facts after any changes by several concurrent connections", async () => {
-    const property = fc.asyncProperty(fc.array(change, { minLength: 8, maxLength: 40 }), async (batch) => {
-      await Promise.all(batch.map(({ kind, ...what }) => changes[kind]?.({ ...what, value: Math.abs(what.value) })));
-      expect(await fleetDifferences(db)).toEqual([]);
-    });
+    const property = fc.asyncProperty(
+      fc.array(change, { minLength: 8, maxLength: 40 }),
+      async (batch) => {
+        await Promise.all(
+          batch.map(({ kind, ...what }) =>
+            changes[kind]?.({ ...what, value: Math.abs(what.value) }),
+          ),
+        );
+        expect(await fleetDifferences(db)).toEqual([]);
+      },
+    );
     await fc.assert(property, { numRuns: 12, seed: 20_261_120, endOnFailure: true });
     const [{ rows } = { rows: 0 }] = await db.execute<{ rows: number }>(
       sql`select count(*)::int as rows from fleet_host`,
@@ -233,20 +252,28 @@ describe("fleet_host and fleet_status", () => {
       );
       // drizzle sends a query only when `then` is called.
       changed = second
-        .execute(sql`update collector_identity set platform = 'other' where id = ${identityOf(1)}::uuid`)
+        .execute(
+          sql`update collector_identity set platform = 'other' where id = ${identityOf(1)}::uuid`,
+        )
         .then();
       const waiting = sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
       while ((await second.execute(waiting)).length === 0) await Promise.resolve();
     });
     await changed;
-    const [row] = await db.execute<{ at: string }>(sql`select last_heartbeat_at as at from fleet_status
+    const [row] = await db.execute<{
+      at: string;
+    }>(sql`select last_heartbeat_at as at from fleet_status
       where identity_id = ${identityOf(1)}::uuid`);
     expect(new Date(row?.at ?? "").getTime()).toBe(heartbeatAt);
   });
 
   it("are recomputed when a definition has changed", async () => {
-    await db.execute(sql`update fleet_host set platform = 'outdated' where identity_id = ${identityOf(2)}::uuid`);
-    await db.execute(sql`update fleet_status set platform = 'outdated' where identity_id = ${identityOf(3)}::uuid`);
+    await db.execute(
+      sql`update fleet_host set platform = 'outdated' where identity_id = ${identityOf(2)}::uuid`,
+    );
+    await db.execute(
+      sql`update fleet_status set platform = 'outdated' where identity_id = ${identityOf(3)}::uuid`,
+    );
     const schema = await readMigrations();
     const definitions = schema.definitions.map((file) => ({ ...file, sha256: "changed" }));
     await migrate(database.connect().sql, { ...schema, definitions });
@@ -280,7 +307,13 @@ describe("the drift of a host that runs its last known good config", () => {
       "on_last_known_good",
     ],
     ["refused, as it reports", "desired config: unknown key", "ab", true, "on_last_known_good"],
-    ["of another failure, by a heartbeat that reports an invalid config", "bad", "ab", false, "on_last_known_good"],
+    [
+      "of another failure, by a heartbeat that reports an invalid config",
+      "bad",
+      "ab",
+      false,
+      "on_last_known_good",
+    ],
     [
       "rolled back from an earlier config, and not on the new one yet",
       "desired config: rolled back: x",

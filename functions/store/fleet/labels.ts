@@ -24,7 +24,13 @@ export const labelSetsOf = (where: SQL, rules: Pick<FleetRules, "past">): SQL =>
 
 /** Counts hosts by label, from a statement that counts them by set. */
 export const countLabels = async (db: Executor, labelSets: SQL): Promise<LabelCounts> => {
-  const rows = await db.execute<{ key: string; value: string; hosts: number; key_hosts: number; keys: number }>(sql`
+  const rows = await db.execute<{
+    key: string;
+    value: string;
+    hosts: number;
+    key_hosts: number;
+    keys: number;
+  }>(sql`
     with counted as materialized (
       ${labelSets}
     ), by_value as (

@@ -34,7 +34,11 @@ import {
 import { platformsLike, versionsInRange, versionsLike } from "./versions.ts";
 
 /** Returns the WHERE clause of a filter; `withStates: false` ignores its states, as the summary does. */
-export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withStates = true } = {}): SQL => {
+export const fleetPredicate = (
+  filter: FleetFilter,
+  rules: FleetRules,
+  { withStates = true } = {},
+): SQL => {
   const parts = filterPartNames.flatMap((name): SQL[] => {
     const value = filter[name];
     if (value === undefined || (name === "states" && !withStates)) return [];
@@ -47,12 +51,15 @@ export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withSta
 };
 
 /** Returns the predicate of an export. */
-export const exportPredicate = (kind: ExportKind, rules: FleetRules): SQL => fleetPredicate(exportFilters[kind], rules);
+export const exportPredicate = (kind: ExportKind, rules: FleetRules): SQL =>
+  fleetPredicate(exportFilters[kind], rules);
 
 const positiveOf = new Map(
   filterPartNames.flatMap((name) => {
     const negated = negatedPart(name as PositivePart);
-    return negated === undefined ? [] : [[negated, name as PositivePart] as [FilterPart, PositivePart]];
+    return negated === undefined
+      ? []
+      : [[negated, name as PositivePart] as [FilterPart, PositivePart]];
   }),
 );
 
@@ -85,13 +92,17 @@ const alternatives: Alternatives = {
       wanted.flatMap((each) => versionsLike(each, versions)),
     ),
   ],
-  versionRange: (ranges, { versions }) => ranges.map((range) => oneOf(sql`version`, versionsInRange(range, versions))),
-  config: (prefixes) => prefixes.flatMap((prefix) => configColumns.map((column) => hashBegins(column, prefix))),
+  versionRange: (ranges, { versions }) =>
+    ranges.map((range) => oneOf(sql`version`, versionsInRange(range, versions))),
+  config: (prefixes) =>
+    prefixes.flatMap((prefix) => configColumns.map((column) => hashBegins(column, prefix))),
   label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
   core: (cores) => [oneOf(sql`core`, cores)],
   subnet: (subnets) => [oneOf(sql`subnet`, subnets)],
   // Decided once: a fleet has few policies.
-  policy: (names) => [sql`policy_id in (select id from enrollment_policy where ${oneOf(sql`name`, names)})`],
+  policy: (names) => [
+    sql`policy_id in (select id from enrollment_policy where ${oneOf(sql`name`, names)})`,
+  ],
   source: (sources, { now }) => [
     hasNamed(sql`identity in (select host_id collate "C" from volume_source
       where ${ofRecentDays(sql`day`, now)} and ${oneOf(sql`source`, sources)})`),
@@ -100,17 +111,23 @@ const alternatives: Alternatives = {
   desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
   runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
   progress: (kinds, rules) => kinds.map((progress) => progressPredicate(progress, rules)),
-  condition: (conditions, rules) => conditions.map((condition) => conditionPredicate(condition, rules)),
-  heartbeat: (kinds, rules) => kinds.map((kind) => (kind === "recent" ? isActive(rules) : sql`not ${hasHeartbeat}`)),
+  condition: (conditions, rules) =>
+    conditions.map((condition) => conditionPredicate(condition, rules)),
+  heartbeat: (kinds, rules) =>
+    kinds.map((kind) => (kind === "recent" ? isActive(rules) : sql`not ${hasHeartbeat}`)),
   forwarding: (kinds, rules) => kinds.map((kind) => forwardingIs(kind, rules)),
   forwarder: (kinds) =>
     kinds.map((kind) =>
-      kind === "connected" ? sql`forwarder_connected` : sql`(${hasHeartbeat} and not forwarder_connected)`,
+      kind === "connected"
+        ? sql`forwarder_connected`
+        : sql`(${hasHeartbeat} and not forwarder_connected)`,
     ),
   auth: (kinds, { now }) =>
     kinds.map((kind) => {
       const failed = sql`last_auth_failure_at >= ${timestampAt(now, -authFailureSeconds)}`;
-      return kind === "failed" ? failed : sql`(${failed} and last_auth_failure_at > last_heartbeat_at)`;
+      return kind === "failed"
+        ? failed
+        : sql`(${failed} and last_auth_failure_at > last_heartbeat_at)`;
     }),
   inventory: (statuses, rules) => statuses.map((status) => inventoryPredicate(status, rules)),
   budget: (_, { now }) => [
@@ -120,7 +137,9 @@ const alternatives: Alternatives = {
     sql`(${hasHeartbeat} and last_heartbeat_at < ${timestampAt(now, -age)})`,
   ],
   heartbeatWithinSeconds: (age, { now }) => [sql`last_heartbeat_at >= ${timestampAt(now, -age)}`],
-  envelopeOlderThanSeconds: (age, { now }) => [sql`(${hasForwarded} and not ${envelopeWithin(age, now)})`],
+  envelopeOlderThanSeconds: (age, { now }) => [
+    sql`(${hasForwarded} and not ${envelopeWithin(age, now)})`,
+  ],
   envelopeWithinSeconds: (age, { now }) => [envelopeWithin(age, now)],
   silentSince: (since) => [sql`(${hasForwarded} and last_envelope_at < ${since}::timestamptz)`],
   changedWithinSeconds: (within, rules) => changedWithin(within, rules),
@@ -139,10 +158,14 @@ const alternatives: Alternatives = {
         and certificate_not_after < ${to}::timestamptz)`;
     }),
   droppedMoreThan: (count) => [sql`lost_records > ${count}`],
-  queueAbovePercent: (percent) => [sql`(queue_bytes_max > 0 and queue_bytes * 100 > queue_bytes_max * ${percent})`],
+  queueAbovePercent: (percent) => [
+    sql`(queue_bytes_max > 0 and queue_bytes * 100 > queue_bytes_max * ${percent})`,
+  ],
   ...(Object.assign(
     {},
-    ...figureFilters.map(({ part, figure }) => ({ [part]: (bound: number) => [sql`${sql.raw(figure)} > ${bound}`] })),
+    ...figureFilters.map(({ part, figure }) => ({
+      [part]: (bound: number) => [sql`${sql.raw(figure)} > ${bound}`],
+    })),
   ) as Pick<Alternatives, FigureFilter["part"]>),
   // What it holds has come since its oldest record: the room that is left fills at that rate.
   queueFullWithinSeconds: (within, { thresholds }) => [
@@ -152,7 +175,8 @@ const alternatives: Alternatives = {
 };
 
 /** The host has such names: found by an index, and once for the statement, so that it reads the texts of no other host. */
-const hasNamed = (which: SQL): SQL => sql`identity_id in (select identity_id from fleet_host where ${which})`;
+const hasNamed = (which: SQL): SQL =>
+  sql`identity_id in (select identity_id from fleet_host where ${which})`;
 
 /** The accounts of hosts are counted by UTC day: those of the 24 hours before a time are among those of its day and of the day before. */
 export const ofRecentDays = (day: SQL, time: Date): SQL => {
@@ -163,7 +187,9 @@ export const ofRecentDays = (day: SQL, time: Date): SQL => {
 /** The host's label has one of these values. Decided once for each set of labels, of which a fleet has few. */
 const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): SQL => {
   const found = wanted.map(({ value }) =>
-    value === anyLabelValue ? sql`labels ? ${key}` : sql`labels @> ${JSON.stringify({ [key]: value })}::jsonb`,
+    value === anyLabelValue
+      ? sql`labels ? ${key}`
+      : sql`labels @> ${JSON.stringify({ [key]: value })}::jsonb`,
   );
   return sql`label_set_id in (select id from label_set where ${sql.join(found, sql` or `)})`;
 };
@@ -197,7 +223,10 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
   const earlier = { ...rules, now: new Date(now.getTime() - within * 1000) };
   return [
     ...recorded.map((column) => sql`${sql.identifier(column)} >= ${from}`),
-    ...due.map((column) => sql`(${sql.identifier(column)} >= ${from} and ${sql.identifier(column)} <= ${until})`),
+    ...due.map(
+      (column) =>
+        sql`(${sql.identifier(column)} >= ${from} and ${sql.identifier(column)} <= ${until})`,
+    ),
     sql`(last_heartbeat_at >= ${staleBefore(earlier)} and last_heartbeat_at < ${staleBefore(rules)})`,
   ];
 };
@@ -208,7 +237,8 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
  */
 const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
   const wanted = text.toLowerCase();
-  const found = (words: readonly string[]) => words.filter((word) => word.toLowerCase().includes(wanted));
+  const found = (words: readonly string[]) =>
+    words.filter((word) => word.toLowerCase().includes(wanted));
   const parts = [hasNamed(sql`search like lower(${substring(text)})`)];
   for (const [column, words] of [
     [sql`version`, found(versions)],
@@ -216,7 +246,8 @@ const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
   ] as const)
     if (words.length > 0) parts.push(oneOf(column, words));
   const id = idIn(wanted);
-  if (id !== undefined) parts.push(sql`identity_id = ${id}::uuid`, ownsCertificate(sql`id = ${id}::uuid`));
+  if (id !== undefined)
+    parts.push(sql`identity_id = ${id}::uuid`, ownsCertificate(sql`id = ${id}::uuid`));
   const digits = digitsIn(wanted);
   if (digits !== undefined)
     parts.push(
@@ -240,7 +271,8 @@ const idIn = (text: string): string | undefined =>
 /** Returns the hexadecimal digits of a serial number or a SHA-256 fingerprint, as `openssl x509` and browsers print them. */
 const digitsIn = (text: string): string | undefined => {
   const [, digits = ""] =
-    /^(?:serial(?: number)?[=:] ?|sha-?256[=:] ?|0x)?([0-9a-f]+(?:[: ][0-9a-f]+)*)$/.exec(text) ?? [];
+    /^(?:serial(?: number)?[=:] ?|sha-?256[=:] ?|0x)?([0-9a-f]+(?:[: ][0-9a-f]+)*)$/.exec(text) ??
+    [];
   const joined = digits.replace(/[: ]/g, "");
   return /^(?:[0-9a-f]{6,42}|[0-9a-f]{64})$/.test(joined) ? joined : undefined;
 };

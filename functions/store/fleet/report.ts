@@ -15,7 +15,11 @@ import {
   forwardings,
 } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Labels } from "../../../proto/labels.ts";
-import { everyNumber, type NumberColumn, sortedFigures } from "../../../proto/management/reported-numbers.ts";
+import {
+  everyNumber,
+  type NumberColumn,
+  sortedFigures,
+} from "../../../proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, firstRow } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
@@ -36,7 +40,8 @@ import {
   timestampAt,
 } from "./rows.ts";
 
-type FlagsAndNumbers = Record<`is_${FleetCondition}`, boolean> & Record<NumberColumn, string | null>;
+type FlagsAndNumbers = Record<`is_${FleetCondition}`, boolean> &
+  Record<NumberColumn, string | null>;
 
 /** A collector as the driver returns it: times as text, 64-bit integers as decimal strings. */
 export type FleetRow = FlagsAndNumbers & {
@@ -121,10 +126,9 @@ const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   last_heartbeat_at: { key: sql`last_heartbeat_at`, type: "timestamptz" },
   last_envelope_at: { key: sql`last_envelope_at`, type: "timestamptz" },
   certificate_not_after: { key: sql`certificate_not_after`, type: "timestamptz" },
-  ...(Object.fromEntries(sortedFigures.map((figure) => [figure, { key: sql.raw(figure), type: "bigint" }])) as Record<
-    (typeof sortedFigures)[number],
-    SortKey
-  >),
+  ...(Object.fromEntries(
+    sortedFigures.map((figure) => [figure, { key: sql.raw(figure), type: "bigint" }]),
+  ) as Record<(typeof sortedFigures)[number], SortKey>),
   day_bytes: {
     key: sql`coalesce((select v.day_bytes from host_volume v where v.host_id = identity), -1)`,
     type: "bigint",
@@ -180,11 +184,22 @@ export const findFleetPage = async (
   if (marked) {
     // The names of a host were found by the database just now.
     const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
-    const by = isUnique ? "identity" : { numbers: marked.numbers(key), areTimes: type === "timestamptz" };
+    const by = isUnique
+      ? "identity"
+      : { numbers: marked.numbers(key), areTimes: type === "timestamptz" };
     const { ids, next } = firstHosts(marked, by, { isDescending: order === "desc", limit, after });
     const from = sql`unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place)`;
     const stillHolds = sql`${fleetPredicate(changing, rules)} and ${kind ? exportPredicate(kind, rules) : sql`true`}`;
-    return { rows: await selectRows(db, rules, { from, orderBy: sql`place`, limit, key, holds: stillHolds }), next };
+    return {
+      rows: await selectRows(db, rules, {
+        from,
+        orderBy: sql`place`,
+        limit,
+        key,
+        holds: stillHolds,
+      }),
+      next,
+    };
   }
   let beyond: SQL | undefined;
   if (after) {
@@ -198,7 +213,9 @@ export const findFleetPage = async (
     // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice a row.
     from: sql`(select identity_id, ${joined?.key ?? key} as sort_key from ${hostsOf(rules)} ${joined?.join ?? sql``} where ${holds}
       ${isComputed ? sql`offset 0` : sql``}) keyed ${beyond ? sql`where ${beyond}` : sql``}`,
-    orderBy: isUnique ? sql`sort_key ${direction}` : sql`sort_key ${direction}, identity_id ${direction}`,
+    orderBy: isUnique
+      ? sql`sort_key ${direction}`
+      : sql`sort_key ${direction}, identity_id ${direction}`,
     limit: limit + 1,
     key,
   });
@@ -208,16 +225,26 @@ export const findFleetPage = async (
 };
 
 /** Finds a collector. */
-export const findFleetRow = async (db: Executor, rules: FleetRules, id: string): Promise<FleetRow | undefined> => {
+export const findFleetRow = async (
+  db: Executor,
+  rules: FleetRules,
+  id: string,
+): Promise<FleetRow | undefined> => {
   const from = sql`fleet_host where identity_id = ${id}::uuid`;
-  return firstRow(selectRows(db, rules, { from, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` }));
+  return firstRow(
+    selectRows(db, rules, { from, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` }),
+  );
 };
 
 /** Numbers of the last status, and those that the report alone has. */
 const figures = sql.raw(
-  everyNumber.flatMap(({ column, figure }) => (figure ? `nullif(${figure}, -1) as ${column}` : [])).join(", "),
+  everyNumber
+    .flatMap(({ column, figure }) => (figure ? `nullif(${figure}, -1) as ${column}` : []))
+    .join(", "),
 );
-const numbersOfReport = sql.raw(everyNumber.flatMap(({ column, figure }) => (figure ? [] : `h.${column}`)).join(", "));
+const numbersOfReport = sql.raw(
+  everyNumber.flatMap(({ column, figure }) => (figure ? [] : `h.${column}`)).join(", "),
+);
 
 /**
  * Selects ids from the narrow table first, so that a sort of the whole fleet uses as little memory as possible. Then looks up all columns
@@ -226,10 +253,17 @@ const numbersOfReport = sql.raw(everyNumber.flatMap(({ column, figure }) => (fig
 const selectRows = async (
   db: Executor,
   rules: FleetRules,
-  { from, orderBy, limit, key, holds = sql`true` }: { from: SQL; orderBy: SQL; limit: number; key: SQL; holds?: SQL },
+  {
+    from,
+    orderBy,
+    limit,
+    key,
+    holds = sql`true`,
+  }: { from: SQL; orderBy: SQL; limit: number; key: SQL; holds?: SQL },
 ): Promise<(FleetRow & { sort_value: string })[]> => {
   const flags = fleetConditions.map(
-    (condition) => sql`${conditionPredicate(condition, rules)} as ${sql.identifier(`is_${condition}`)}`,
+    (condition) =>
+      sql`${conditionPredicate(condition, rules)} as ${sql.identifier(`is_${condition}`)}`,
   );
   type Selected = Omit<FleetRow, "state" | "forwarding"> & {
     sort_value: string;
@@ -278,7 +312,8 @@ const selectRows = async (
   return rows.map((row) =>
     Object.assign(row, {
       state: stateAtIndex(row.state_index),
-      forwarding: row.forwarding_index === null ? null : (forwardings[row.forwarding_index] ?? null),
+      forwarding:
+        row.forwarding_index === null ? null : (forwardings[row.forwarding_index] ?? null),
     }),
   );
 };
@@ -292,7 +327,10 @@ export interface HostBackground extends Record<string, unknown> {
 }
 
 /** Finds the background of a host. */
-export const findHostBackground = (db: Executor, identityId: string): Promise<HostBackground | undefined> =>
+export const findHostBackground = (
+  db: Executor,
+  identityId: string,
+): Promise<HostBackground | undefined> =>
   firstRow(
     db.execute<HostBackground>(sql`
     select p.id as "policyId", p.name as "policyName", p.reenrollment, h.config_errors as "configErrors"

@@ -1,7 +1,11 @@
 /** Reports of hosts: what they hold, and what core stores and derives. */
 import { type SQL, sql } from "drizzle-orm";
 import { describeCondition, type HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
-import { type NumberColumn, type ReportedNumber, reportedNumbers } from "../../../proto/management/reported-numbers.ts";
+import {
+  type NumberColumn,
+  type ReportedNumber,
+  reportedNumbers,
+} from "../../../proto/management/reported-numbers.ts";
 import type { FleetThresholds } from "./rows.ts";
 
 /** A column of `collector_health` that a report fills. */
@@ -24,12 +28,28 @@ const otherColumns = {
   config_errors: { type: "text[]", from: ({ config }) => config.errors },
   running_config_hash: { type: "text", from: ({ config }) => config.running_config_hash },
   desired_config_hash: { type: "text", from: ({ config }) => config.desired_config_hash ?? null },
-  last_known_good_config_hash: { type: "text", from: ({ config }) => config.last_known_good_config_hash ?? null },
-  apply_desired_config: { type: "boolean", from: ({ config }) => config.apply_desired_config ?? null },
-  queue_at_risk: { type: "boolean", from: ({ queue, conditions }) => queue.at_risk || conditions.length > 0 },
-  reported_conditions: { type: "text[]", from: ({ conditions }) => conditions.map(describeCondition) },
+  last_known_good_config_hash: {
+    type: "text",
+    from: ({ config }) => config.last_known_good_config_hash ?? null,
+  },
+  apply_desired_config: {
+    type: "boolean",
+    from: ({ config }) => config.apply_desired_config ?? null,
+  },
+  queue_at_risk: {
+    type: "boolean",
+    from: ({ queue, conditions }) => queue.at_risk || conditions.length > 0,
+  },
+  reported_conditions: {
+    type: "text[]",
+    from: ({ conditions }) => conditions.map(describeCondition),
+  },
   forwarder_connected: { type: "boolean", from: ({ forwarder }) => forwarder.connected },
-  forwarder_last_ack_at: { type: "timestamptz", from: ({ forwarder }) => forwarder.last_ack_at, isFigure: true },
+  forwarder_last_ack_at: {
+    type: "timestamptz",
+    from: ({ forwarder }) => forwarder.last_ack_at,
+    isFigure: true,
+  },
   forwarder_last_error: { type: "text", from: ({ forwarder }) => forwarder.last_error },
   renewal_status: { type: "text", from: ({ renewal }) => renewal.status },
   renewal_last_attempt_at: { type: "timestamptz", from: ({ renewal }) => renewal.last_attempt_at },
@@ -47,12 +67,20 @@ export type HealthReport = Record<NumberColumn, number | null> & {
 
 const numbersOf = <Name extends string>(
   numbers: Readonly<Record<Name, ReportedNumber>>,
-  groupOf: (request: HeartbeatRequest) => Readonly<Record<NoInfer<Name>, number | null | undefined>> | undefined,
+  groupOf: (
+    request: HeartbeatRequest,
+  ) => Readonly<Record<NoInfer<Name>, number | null | undefined>> | undefined,
 ) =>
-  (Object.entries(numbers) as [Name, ReportedNumber][]).map(([name, { column, figure }]): [string, ReportedColumn] => [
-    column,
-    { type: "bigint", from: (request) => groupOf(request)?.[name] ?? null, isFigure: figure !== undefined },
-  ]);
+  (Object.entries(numbers) as [Name, ReportedNumber][]).map(
+    ([name, { column, figure }]): [string, ReportedColumn] => [
+      column,
+      {
+        type: "bigint",
+        from: (request) => groupOf(request)?.[name] ?? null,
+        isFigure: figure !== undefined,
+      },
+    ],
+  );
 
 const columns = [
   ...Object.entries<ReportedColumn>(otherColumns),
@@ -65,7 +93,9 @@ export const healthReportOf = (request: HeartbeatRequest): HealthReport =>
   Object.fromEntries(columns.map(([name, { from }]) => [name, from(request)])) as HealthReport;
 
 /** The reported columns with their types, for a recordset. */
-export const reportedTypes = sql.raw(columns.map(([name, { type }]) => `${name} ${type}`).join(", "));
+export const reportedTypes = sql.raw(
+  columns.map(([name, { type }]) => `${name} ${type}`).join(", "),
+);
 /** The names of the reported columns. */
 export const reportedNames: readonly ReportedName[] = columns.map(([name]) => name);
 const names = sql.raw(reportedNames.join(", "));
@@ -73,14 +103,19 @@ const assignments = sql.raw(reportedNames.map((name) => `${name} = excluded.${na
 
 /** Returns what of a report in `row` is not a figure. */
 export const withoutFigures = (row: string): SQL =>
-  sql.raw(`row(${columns.flatMap(([name, { isFigure }]) => (isFigure ? [] : `${row}.${name}`)).join(", ")})`);
+  sql.raw(
+    `row(${columns.flatMap(([name, { isFigure }]) => (isFigure ? [] : `${row}.${name}`)).join(", ")})`,
+  );
 
 /** Returns what core keeps of a digest that comes with a report: as much as tells a host's own reports apart. */
 export const digestKey = (digest: Uint8Array): bigint =>
   new DataView(digest.buffer, digest.byteOffset).getBigInt64(0) || 1n;
 
 /** When a host without heartbeats becomes stale: since the last one, or since its enrollment. */
-export type SilenceThresholds = Pick<FleetThresholds, "staleAfterSeconds" | "enrollingSeconds" | "returnSeconds">;
+export type SilenceThresholds = Pick<
+  FleetThresholds,
+  "staleAfterSeconds" | "enrollingSeconds" | "returnSeconds"
+>;
 
 const hasDropped = sql.raw(
   `(excluded.dropped_records_total > h.dropped_records_total or excluded.dead_letters > h.dead_letters
@@ -162,7 +197,15 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
 /** Returns a value of a statement by its name. */
 export const given = (
   name: string,
-  type: "text" | "timestamptz" | "int" | "json" | "text[]" | "uuid[]" | "timestamptz[]" | "bigint[]",
+  type:
+    | "text"
+    | "timestamptz"
+    | "int"
+    | "json"
+    | "text[]"
+    | "uuid[]"
+    | "timestamptz[]"
+    | "bigint[]",
 ): SQL => sql`${sql.placeholder(name)}::${sql.raw(type)}`;
 
 /** The core that receives what a statement records: the value `by_core`. */
@@ -202,4 +245,6 @@ export const assignedConfig = (identityId: SQL): SQL => sql`(
 
 /** Converts a row of `assignedConfig`. */
 export const desiredConfigOf = ({ config_id, config_hash }: AssignedRow): DesiredConfig | null =>
-  config_id === null || config_hash === null ? null : { configId: config_id, configHash: config_hash };
+  config_id === null || config_hash === null
+    ? null
+    : { configId: config_id, configHash: config_hash };

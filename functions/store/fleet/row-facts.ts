@@ -12,7 +12,8 @@ export interface RowFacts {
 }
 
 /** Returns the facts of the rows that rules decide on. */
-export const rowFactsOf = ({ past, now }: FleetRules): RowFacts => (past === undefined ? newestFacts : factsAt(now));
+export const rowFactsOf = ({ past, now }: FleetRules): RowFacts =>
+  past === undefined ? newestFacts : factsAt(now);
 
 const newestFacts: RowFacts = {
   ofHosts: sql`enrolled_at`,
@@ -26,7 +27,10 @@ const newestFacts: RowFacts = {
 /** Parts of the same statement: what core stored of the host on a day, and the budget that holds it, both as they are now. */
 export const volumeOfRow = ({ past, now }: FleetRules): { columns: SQL; join: SQL } =>
   past
-    ? { columns: sql`null::bigint as day_bytes, null::bigint as usual_bytes, null as hold`, join: sql`` }
+    ? {
+        columns: sql`null::bigint as day_bytes, null::bigint as usual_bytes, null as hold`,
+        join: sql``,
+      }
     : {
         columns: sql`v.day_bytes, v.usual_bytes, held.hold`,
         join: sql`left join lateral (select day_bytes, usual_bytes from host_volume where host_id = i.identity limit 1) v on true

@@ -40,13 +40,15 @@ export interface FleetRules {
 export const hostsOf = ({ past }: Pick<FleetRules, "past">): SQL => past ?? sql`fleet`;
 
 /** The timestamp `seconds` after `at`, as a constant of a statement. */
-export const timestampAt = (at: Date, seconds = 0): SQL => sql`${textAfter(at, seconds)}::timestamptz`;
+export const timestampAt = (at: Date, seconds = 0): SQL =>
+  sql`${textAfter(at, seconds)}::timestamptz`;
 
 /** The timestamps `seconds` after `at`, as an array. */
 export const timestampsAt = (at: Date, seconds: readonly number[]): SQL =>
   sql`${arrayLiteral(seconds.map((each) => textAfter(at, each)))}::timestamptz[]`;
 
-const textAfter = (at: Date, seconds: number): string => new Date(at.getTime() + seconds * 1000).toISOString();
+const textAfter = (at: Date, seconds: number): string =>
+  new Date(at.getTime() + seconds * 1000).toISOString();
 
 /** Returns the predicate that a column equals one of `values`. */
 export const oneOf = (column: SQL, values: readonly string[]): SQL =>
@@ -75,12 +77,14 @@ export const enrollingAfter = ({ now, thresholds, outages }: CountingRules): SQL
   timestampAt(countedBefore(now, thresholds.enrollingSeconds, outages));
 
 /** The last heartbeat is recent: the complement of `stale` for a host that has sent one. */
-export const heartbeatRecent = (rules: CountingRules): SQL => sql`last_heartbeat_at >= ${staleBefore(rules)}`;
+export const heartbeatRecent = (rules: CountingRules): SQL =>
+  sql`last_heartbeat_at >= ${staleBefore(rules)}`;
 
 const notRevoked = (rules: FleetRules): SQL => sql`not ${conditions.revoked(rules)}`;
 
 /** The host counts as active: not revoked, and its last heartbeat is recent. */
-export const isActive = (rules: FleetRules): SQL => sql`(${heartbeatRecent(rules)} and ${notRevoked(rules)})`;
+export const isActive = (rules: FleetRules): SQL =>
+  sql`(${heartbeatRecent(rules)} and ${notRevoked(rules)})`;
 
 /** Rows have the time of the last envelope to the second, so the threshold is compared to the second. */
 const forwardsFrom = ({ now, thresholds, outages }: FleetRules): SQL => {
@@ -101,7 +105,9 @@ export const forwardingIs = (kind: Forwarding, rules: FleetRules): SQL =>
 
 /** Returns how the host forwards as its index in `forwardings`; null when no kind applies. */
 export const forwardingIndex = (rules: FleetRules): SQL<number | null> => {
-  const cases = forwardings.map((kind, index) => sql`when ${forwardingIs(kind, rules)} then ${sql.raw(String(index))}`);
+  const cases = forwardings.map(
+    (kind, index) => sql`when ${forwardingIs(kind, rules)} then ${sql.raw(String(index))}`,
+  );
   return sql<number | null>`case ${sql.join(cases, sql` `)} end`;
 };
 
@@ -119,7 +125,8 @@ const conditions: Record<FleetCondition, (rules: FleetRules) => SQL> = {
 };
 
 /** Returns the predicate of a condition alone, independent of precedence. */
-export const conditionPredicate = (condition: FleetCondition, rules: FleetRules): SQL => conditions[condition](rules);
+export const conditionPredicate = (condition: FleetCondition, rules: FleetRules): SQL =>
+  conditions[condition](rules);
 
 /** Returns the state of a row as its index in `fleetStates`: the first condition that applies, or `healthy`. */
 export const stateIndex = (rules: FleetRules): SQL<number> => {
@@ -147,7 +154,9 @@ const ownTroubles: ReadonlySet<FleetCondition> = new Set([
  */
 export const stateIs = (state: FleetState, rules: FleetRules): SQL => {
   const index = fleetStates.indexOf(state);
-  const before = fleetConditions.slice(0, index).map((condition) => sql`not ${conditions[condition](rules)}`);
+  const before = fleetConditions
+    .slice(0, index)
+    .map((condition) => sql`not ${conditions[condition](rules)}`);
   if (state === "healthy") return sql`(${sql.join(before, sql` and `)})`;
   const indexed = ownTroubles.has(state) ? [sql`${troubledFrom} <= ${timestampAt(rules.now)}`] : [];
   return sql`(${sql.join([...indexed, conditions[state](rules), ...before], sql` and `)})`;
@@ -178,7 +187,8 @@ export const severityKey = (rules: FleetRules): SQL => {
 
 /** In hours, which PostgreSQL adds without a time zone. */
 const centuryHours = 876_600;
-const hoursOf = (severity: FleetSeverity): number => fleetSeverities.indexOf(severity) * centuryHours;
+const hoursOf = (severity: FleetSeverity): number =>
+  fleetSeverities.indexOf(severity) * centuryHours;
 
 /** Since when a condition applies, as the domain reports it. */
 const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
@@ -196,7 +206,8 @@ const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
 };
 
 /** Returns the predicate that a host counts in the progress of configs: it is not revoked. */
-export const isCounted = ({ now }: Pick<CountingRules, "now">): SQL => sql`revoked_from > ${timestampAt(now)}`;
+export const isCounted = ({ now }: Pick<CountingRules, "now">): SQL =>
+  sql`revoked_from > ${timestampAt(now)}`;
 
 /** Each applies to a host that is in none before it. */
 const steps: Record<ConfigProgress, (rules: CountingRules) => SQL> = {
@@ -217,7 +228,9 @@ export const progressPredicate = (progress: ConfigProgress, rules: CountingRules
 
 /** Returns the step as a value, for rows that `isCounted` and that have a desired config. */
 export const progressOf = (rules: CountingRules): SQL<ConfigProgress> => {
-  const cases = configProgress.map((step) => sql`when ${steps[step](rules)} then ${sql.raw(`'${step}'`)}`);
+  const cases = configProgress.map(
+    (step) => sql`when ${steps[step](rules)} then ${sql.raw(`'${step}'`)}`,
+  );
   return sql`case ${sql.join(cases, sql` `)} end`;
 };
 

@@ -20,7 +20,9 @@ const slotOf = (at: Date): Date => new Date(at.getTime() - (at.getTime() % sampl
 
 /** Whether the sample of these five minutes is still to be taken. */
 export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> => {
-  const rows = await db.execute(sql`select from fleet_sample where slot = ${timestampAt(slotOf(now))}`);
+  const rows = await db.execute(
+    sql`select from fleet_sample where slot = ${timestampAt(slotOf(now))}`,
+  );
   return rows.length === 0;
 };
 

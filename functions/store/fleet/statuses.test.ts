@@ -98,7 +98,10 @@ it("returns the assigned config, also of a host whose report is stored again", a
   for (const record of await Promise.all([recordSeen(seen(1)), recordSeen(seen(2, lost))]))
     expect(record).toEqual({
       outcome: "recorded",
-      desiredConfig: { configId: expect.any(String), configHash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+      desiredConfig: {
+        configId: expect.any(String),
+        configHash: expect.stringMatching(/^[0-9a-f]{64}$/),
+      },
     });
 });
 
@@ -125,7 +128,10 @@ it("needs the report again after a core that stores no digest has stored one", a
 
 it("keeps the newer of two statuses, whichever comes last", async () => {
   await recordSeen(seen(5));
-  const old = { seenAt: clock.now() - 5000, figures: { ...figures, queueBytes: 1, deadLetters: 9 } };
+  const old = {
+    seenAt: clock.now() - 5000,
+    figures: { ...figures, queueBytes: 1, deadLetters: 9 },
+  };
   expect(await recordSeen(seen(5, old))).toMatchObject({ outcome: "recorded" });
   expect(await rowOf(5)).toMatchObject({ at: clock.now(), queue_bytes: 4096, lost_records: 0 });
 });
@@ -133,7 +139,11 @@ it("keeps the newer of two statuses, whichever comes last", async () => {
 it("marks a host at risk while it loses records, and recovered with the first status without new losses", async () => {
   const lost = { ...figures, droppedRecordsTotal: 7 };
   await recordSeen(seen(6, { figures: lost }));
-  expect(await rowOf(6)).toMatchObject({ queue_at_risk: true, lost_records: 7, report_at: clock.now() });
+  expect(await rowOf(6)).toMatchObject({
+    queue_at_risk: true,
+    lost_records: 7,
+    report_at: clock.now(),
+  });
   await clock.advance(1000);
   await recordSeen(seen(6, { figures: lost }));
   expect(await rowOf(6)).toMatchObject({ queue_at_risk: false, report_at: clock.now() });
@@ -141,17 +151,29 @@ it("marks a host at risk while it loses records, and recovered with the first st
   expect(Date.parse(recovered_at ?? "")).toBe(clock.now());
   await clock.advance(1000);
   await recordSeen(seen(6, { figures: lost }));
-  expect(await rowOf(6)).toMatchObject({ at: clock.now(), report_at: clock.now() - 1000, recovered_at });
+  expect(await rowOf(6)).toMatchObject({
+    at: clock.now(),
+    report_at: clock.now() - 1000,
+    recovered_at,
+  });
 });
 
 it("keeps by which core and from where the host reports, and when that changed, for a report that is stored again too", async () => {
-  const [one, other] = ["core-1", "core-2"].map((core) => createSeenRecorder({ db, core }, clock, thresholds));
+  const [one, other] = ["core-1", "core-2"].map((core) =>
+    createSeenRecorder({ db, core }, clock, thresholds),
+  );
   const connectionOf = async () => {
-    const [row] = await db.execute(sql`select core, subnet from fleet_status where identity_id = ${ids[9]}::uuid`);
+    const [row] = await db.execute(
+      sql`select core, subnet from fleet_status where identity_id = ${ids[9]}::uuid`,
+    );
     const before = await db.execute<{ core: string; subnet: string; at: string }>(
       sql`select core, subnet, until_at as at from fleet_connection where identity_id = ${ids[9]}::uuid order by until_at`,
     );
-    return [...before.map(({ core, subnet, at }) => [core, subnet, Date.parse(at) - start]), row?.core, row?.subnet];
+    return [
+      ...before.map(({ core, subnet, at }) => [core, subnet, Date.parse(at) - start]),
+      row?.core,
+      row?.subnet,
+    ];
   };
   await one?.(seen(9));
   const start = clock.now();
@@ -187,7 +209,11 @@ it("dates the recovery of a host that was stale, by its last status", async () =
 
 it("stores the report of each status and heartbeat while a core of a previous version runs, which knows no others", async () => {
   let hasOlderCore = true;
-  const recordBoth = createSeenRecorder({ db, hasOlderCore: () => hasOlderCore }, clock, thresholds);
+  const recordBoth = createSeenRecorder(
+    { db, hasOlderCore: () => hasOlderCore },
+    clock,
+    thresholds,
+  );
   await recordBoth(seen(8));
   const envelopesAt = async () => {
     await db.execute(sql`update ingest_host set last_envelope_at = ${new Date(clock.now()).toISOString()}::timestamptz
@@ -212,13 +238,19 @@ it("stores the report of each status and heartbeat while a core of a previous ve
 });
 
 it("does not deadlock with other cores, in whatever order their statuses and envelopes arrive", async () => {
-  const cores = Array.from({ length: 3 }, () => createSeenRecorder({ db: database.connect().db }, clock, thresholds));
+  const cores = Array.from({ length: 3 }, () =>
+    createSeenRecorder({ db: database.connect().db }, clock, thresholds),
+  );
   for (let round = 0; round < 15; round++) {
     await clock.advance(1000);
     const at = new Date(clock.now()).toISOString();
     const turns = cores.flatMap((record, core) =>
       ids.map((_, index) =>
-        record(seen((index * (core + 3) + round) % ids.length, { figures: { ...figures, deadLetters: round % 4 } })),
+        record(
+          seen((index * (core + 3) + round) % ids.length, {
+            figures: { ...figures, deadLetters: round % 4 },
+          }),
+        ),
       ),
     );
     const envelopes =
@@ -227,7 +259,8 @@ it("does not deadlock with other cores, in whatever order their statuses and env
     for (const { outcome } of await Promise.all(turns)) expect(outcome).toBe("recorded");
     await envelopes;
   }
-  const [found] = await connection`select deadlocks::int from pg_stat_database where datname = current_database()`;
+  const [found] =
+    await connection`select deadlocks::int from pg_stat_database where datname = current_database()`;
   expect(found?.deadlocks).toBe(0);
   expect(await fleetDifferences(db)).toEqual([]);
 });

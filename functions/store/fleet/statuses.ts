@@ -3,7 +3,10 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../../kit/clock.ts";
 import { groupCalls } from "../../../kit/group-calls.ts";
 import { mapValues } from "../../../kit/map-values.ts";
-import { type ProcessFigures, reportedNumbers } from "../../../proto/management/reported-numbers.ts";
+import {
+  type ProcessFigures,
+  reportedNumbers,
+} from "../../../proto/management/reported-numbers.ts";
 import { prepareStatement } from "../database/execute-prepared.ts";
 import { canRetryIndividually, isLockTimeout } from "../database/problem.ts";
 import { type HeartbeatStore, repeatsFrom } from "./heartbeats.ts";
@@ -73,7 +76,14 @@ export const createSeenRecorder = (
     const keep = (rows: readonly SeenRow[]) => {
       for (const row of rows) recorded.set(row.identity_id, row);
     };
-    keep(await record({ ...arraysOf(seen), by_core: core, stale_before, ...repeatsFrom(hasOlderCore) }));
+    keep(
+      await record({
+        ...arraysOf(seen),
+        by_core: core,
+        stale_before,
+        ...repeatsFrom(hasOlderCore),
+      }),
+    );
     const others = seen.filter(({ identityId }) => !recorded.has(identityId));
     if (others.length > 0) keep(await store({ json: jsonOf(others), by_core: core, ...silence }));
     return seen.map(({ identityId }) => {
@@ -116,11 +126,17 @@ const values: Readonly<Record<string, StatusValue>> = {
   records: { type: "bigint", from: ({ figures }) => figures.queueRecords },
   oldest: { type: "bigint", from: ({ figures }) => figures.oldestRecordAgeSeconds },
   ack: { type: "bigint", from: ({ figures }) => figures.lastAckAgeSeconds },
-  lost: { type: "bigint", from: ({ figures }) => figures.droppedRecordsTotal + figures.deadLetters },
+  lost: {
+    type: "bigint",
+    from: ({ figures }) => figures.droppedRecordsTotal + figures.deadLetters,
+  },
   subnet: { type: "text", from: ({ subnet }) => subnet },
   ...mapValues(
     reportedNumbers.process,
-    ({ column }): StatusValue => ({ type: "bigint", from: ({ figures }) => figures.process[column] }),
+    ({ column }): StatusValue => ({
+      type: "bigint",
+      from: ({ figures }) => figures.process[column],
+    }),
   ),
 };
 /** Those with which a report is stored again, which has the losses one by one. */
@@ -136,7 +152,10 @@ const jsonOf = (seen: readonly SeenHost[]): string =>
 /** The values of statuses, each as an array of the database. */
 const arraysOf = (seen: readonly SeenHost[]): Record<string, string> =>
   mapValues(values, ({ type, from }) => {
-    const textOf = type === "text" ? (each: SeenHost) => `"${from(each)}"` : (each: SeenHost) => from(each) ?? "null";
+    const textOf =
+      type === "text"
+        ? (each: SeenHost) => `"${from(each)}"`
+        : (each: SeenHost) => from(each) ?? "null";
     return `{${seen.map(textOf).join(",")}}`;
   });
 

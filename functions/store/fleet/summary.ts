@@ -11,7 +11,14 @@ import type { Executor } from "../database/database.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate } from "./predicate.ts";
-import { type FleetRules, forwardingIs, hostsOf, isActive, stateAtIndex, stateIndex } from "./rows.ts";
+import {
+  type FleetRules,
+  forwardingIs,
+  hostsOf,
+  isActive,
+  stateAtIndex,
+  stateIndex,
+} from "./rows.ts";
 
 /** Counts over the fleet under a filter, ignoring its states. */
 export interface FleetSummary {
@@ -34,23 +41,36 @@ export const summarizeFleet = async (
   const where = fleetPredicate(filter, rules, { withStates: false });
   const marked = await markHosts(db, columns, where);
   const rows = marked ? countStates(marked, rules) : await selectStates(db, rules, where);
-  const total = (column: "enrolled" | "active" | Forwarding) => rows.reduce((sum, row) => sum + row[column], 0);
+  const total = (column: "enrolled" | "active" | Forwarding) =>
+    rows.reduce((sum, row) => sum + row[column], 0);
   return {
     enrolled: total("enrolled"),
     needsAttention: rows.reduce(
       (sum, row) =>
-        sum + (attentionStates.includes(stateAtIndex(row.state_index)) ? row.enrolled : row.stopped + row.never),
+        sum +
+        (attentionStates.includes(stateAtIndex(row.state_index))
+          ? row.enrolled
+          : row.stopped + row.never),
       0,
     ),
     activeRecentHeartbeats: total("active"),
-    byForwarding: { forwarding: total("forwarding"), stopped: total("stopped"), never: total("never") },
+    byForwarding: {
+      forwarding: total("forwarding"),
+      stopped: total("stopped"),
+      never: total("never"),
+    },
     byState: new Map(rows.map((row) => [stateAtIndex(row.state_index), row.enrolled])),
   };
 };
 
-const selectStates = (db: Executor, rules: FleetRules, where: SQL): Promise<readonly StateCounts[]> => {
+const selectStates = (
+  db: Executor,
+  rules: FleetRules,
+  where: SQL,
+): Promise<readonly StateCounts[]> => {
   const forwardingCounts = forwardings.map(
-    (kind) => sql`(count(*) filter (where ${forwardingIs(kind, rules)}))::int as ${sql.identifier(kind)}`,
+    (kind) =>
+      sql`(count(*) filter (where ${forwardingIs(kind, rules)}))::int as ${sql.identifier(kind)}`,
   );
   return db.execute<StateCounts>(sql`
     select ${stateIndex(rules)} as state_index, count(*)::int as enrolled,

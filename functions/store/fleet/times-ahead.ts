@@ -26,7 +26,11 @@ const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[
       "previous_boot_at",
     ],
   },
-  { table: "collector_identity", id: sql`id`, columns: ["enrolled_at", "revoked_at", "last_auth_failure_at"] },
+  {
+    table: "collector_identity",
+    id: sql`id`,
+    columns: ["enrolled_at", "revoked_at", "last_auth_failure_at"],
+  },
   // Also of those that have ended: a rollback goes to the config that was assigned last before.
   { table: "config_assignment", id: sql`identity_id`, columns: ["assigned_at", "ended_at"] },
   { table: "rollout_target", id: sql`identity_id`, columns: ["assigned_at", "applied_at"] },
@@ -58,17 +62,25 @@ export const correctHostTimes = async (
   const last = rows.at(-1)?.id;
   if (last === undefined) return undefined;
   const ids = arrayLiteral(rows.map(({ id }) => id));
-  await tx.execute(sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`);
+  await tx.execute(
+    sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`,
+  );
   for (const { table, id, columns } of timesOfHosts) {
     const names = columns.map((column) => sql.identifier(column));
     const found = sql`${id} = any(${ids}::uuid[]) and greatest(${sql.join(names, sql`, `)}) > ${limit}`;
-    await tx.execute(sql`select from ${sql.identifier(table)} where ${found} order by ${id} for no key update`);
+    await tx.execute(
+      sql`select from ${sql.identifier(table)} where ${found} order by ${id} for no key update`,
+    );
     const corrected = columns.map((column) => notAhead(column, now));
-    await tx.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)} where ${found}`);
+    await tx.execute(
+      sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)} where ${found}`,
+    );
   }
   const hosts = arrayLiteral(rows.map(({ identity }) => identity));
   const isAhead = sql`host_id = any(${hosts}::text[]) and last_envelope_at > ${limit}`;
-  await tx.execute(sql`select from ingest_host where ${isAhead} order by host_id for no key update`);
+  await tx.execute(
+    sql`select from ingest_host where ${isAhead} order by host_id for no key update`,
+  );
   await tx.execute(sql`update ingest_host set last_envelope_at = ${at} where ${isAhead}`);
   await tx.execute(
     sql`select from fleet_status where identity_id = any(${ids}::uuid[]) order by identity_id for no key update`,
@@ -158,7 +170,10 @@ export const correctHistory = async (db: Executor, now: Date): Promise<void> => 
     ["fleet_hour", sql`hour > ${hour}::int`],
     ["fleet_checkpoint", sql`at > ${limit}`],
     ["fleet_change", sql`ended_at > ${limit}`],
-    ["fleet_threshold", sql`from_at > ${limit} and from_at < (select max(from_at) from fleet_threshold)`],
+    [
+      "fleet_threshold",
+      sql`from_at > ${limit} and from_at < (select max(from_at) from fleet_threshold)`,
+    ],
   ] as const)
     await db.execute(sql`delete from ${sql.identifier(table)} where ${isAhead}`);
   await db.execute(sql`update fleet_threshold set from_at = ${at} where from_at > ${limit}`);

@@ -5,7 +5,9 @@ import { versionRangePattern } from "../../../proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
 
 /** Finds every version and platform of the fleet, each with one step through its index. */
-export const findFleetNames = async (db: Executor): Promise<{ versions: string[]; platforms: string[] }> => {
+export const findFleetNames = async (
+  db: Executor,
+): Promise<{ versions: string[]; platforms: string[] }> => {
   const distinct = (column: SQL) => sql`array(
     with recursive step as (
       (select ${column} as value from fleet order by 1 limit 1)
@@ -51,7 +53,8 @@ export const versionsLike = (pattern: string, versions: readonly string[]): stri
 const matchesParts = (text: string, [first = "", ...rest]: readonly string[]): boolean => {
   const last = rest.pop();
   if (last === undefined) return text === first;
-  if (!text.startsWith(first) || !text.endsWith(last) || text.length < first.length + last.length) return false;
+  if (!text.startsWith(first) || !text.endsWith(last) || text.length < first.length + last.length)
+    return false;
   let at = first.length;
   for (const part of rest) {
     const found = text.indexOf(part, at);
@@ -63,4 +66,7 @@ const matchesParts = (text: string, [first = "", ...rest]: readonly string[]): b
 
 /** Returns those of `platforms` that are this platform or, without a slash, of this operating system. */
 export const platformsLike = (wanted: string, platforms: readonly string[]): string[] =>
-  platforms.filter((platform) => platform === wanted || (!wanted.includes("/") && platform.startsWith(`${wanted}/`)));
+  platforms.filter(
+    (platform) =>
+      platform === wanted || (!wanted.includes("/") && platform.startsWith(`${wanted}/`)),
+  );

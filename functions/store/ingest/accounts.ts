@@ -59,11 +59,16 @@ export const lockForAccount = async (tx: Executor, queue: QueueName): Promise<Ac
 
 /** Locks the accounts of a queue that has no cursor in PostgreSQL until the transaction ends. */
 export const lockAccounts = async (tx: Executor, { hostId, queueId }: QueueName): Promise<void> => {
-  await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`account ${hostId} ${queueId.toHex()}`}, 0))`);
+  await tx.execute(
+    sql`select pg_advisory_xact_lock(hashtextextended(${`account ${hostId} ${queueId.toHex()}`}, 0))`,
+  );
 };
 
 /** Finds the account that the next one of a queue follows. */
-export const findLastAccount = (tx: Executor, { hostId, queueId }: QueueName): Promise<LastAccount | undefined> =>
+export const findLastAccount = (
+  tx: Executor,
+  { hostId, queueId }: QueueName,
+): Promise<LastAccount | undefined> =>
   firstRow(
     tx
       .select({
@@ -74,7 +79,11 @@ export const findLastAccount = (tx: Executor, { hostId, queueId }: QueueName): P
       })
       .from(ingestAccount)
       .where(
-        and(eq(ingestAccount.hostId, hostId), eq(ingestAccount.queueId, queueId), eq(ingestAccount.isLinked, true)),
+        and(
+          eq(ingestAccount.hostId, hostId),
+          eq(ingestAccount.queueId, queueId),
+          eq(ingestAccount.isLinked, true),
+        ),
       )
       .orderBy(desc(ingestAccount.number))
       .limit(1),
@@ -83,7 +92,12 @@ export const findLastAccount = (tx: Executor, { hostId, queueId }: QueueName): P
 /** Whether core has this account, of any number without one. */
 export const hasAccount = async (
   tx: Executor,
-  { hostId, queueId, number, sha256 }: Pick<AccountInsert, "hostId" | "queueId" | "sha256"> & { number?: bigint },
+  {
+    hostId,
+    queueId,
+    number,
+    sha256,
+  }: Pick<AccountInsert, "hostId" | "queueId" | "sha256"> & { number?: bigint },
 ): Promise<boolean> => {
   const rows = await tx
     .select({ number: ingestAccount.number })
@@ -168,5 +182,10 @@ export const findHostCertificate = (
       .select({ certificatePem: certificate.certificatePem, revokedAt: certificate.revokedAt })
       .from(certificate)
       .innerJoin(collectorIdentity, eq(collectorIdentity.id, certificate.identityId))
-      .where(and(eq(certificate.fingerprintSha256, fingerprintSha256), eq(collectorIdentity.identity, identity))),
+      .where(
+        and(
+          eq(certificate.fingerprintSha256, fingerprintSha256),
+          eq(collectorIdentity.identity, identity),
+        ),
+      ),
   );

@@ -49,6 +49,7 @@ export const encodeRun = (
   { bytes, compressed }: Pick<EnvelopeRun, "bytes" | "compressed">,
   codec: Pick<BlockCodec, "compress">,
 ): EncodedRun => {
-  if (compressed === undefined && bytes.length < compressedBytesMin) return { encoding: "none", data: bytes };
+  if (compressed === undefined && bytes.length < compressedBytesMin)
+    return { encoding: "none", data: bytes };
   return { encoding: "zstd", data: compressed ?? codec.compress(bytes) };
 };

@@ -42,13 +42,23 @@ const textOid = 25;
 export const copyData = 0x64;
 
 /** Encodes the CopyData message of a block. */
-export const encodeBlockRow = ({ hostId, queueId, receivedAt, run, digest, encoding, data }: EncodedBlock): Buffer => {
+export const encodeBlockRow = ({
+  hostId,
+  queueId,
+  receivedAt,
+  run,
+  digest,
+  encoding,
+  data,
+}: EncodedBlock): Buffer => {
   const { bytes, count, payloadBytes, observed } = run;
   const host = Buffer.from(hostId);
   const kinds = Array.from(run.kinds.keys(), (kind) => Buffer.from(kind));
   const kindsBytes = 20 + kinds.reduce((sum, kind) => sum + 4 + kind.length, 0);
   const fixedBytes = 5 + 2 + blockColumns.length * 4 + 5 * 8 + 3 * 4 + 2;
-  const row = Buffer.allocUnsafe(fixedBytes + host.length + queueId.length + kindsBytes + digest.length + data.length);
+  const row = Buffer.allocUnsafe(
+    fixedBytes + host.length + queueId.length + kindsBytes + digest.length + data.length,
+  );
   let at = 5;
   const int16 = (value: number) => (at = row.writeInt16BE(value, at));
   const int32 = (value: number) => (at = row.writeInt32BE(value, at));

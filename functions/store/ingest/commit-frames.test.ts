@@ -33,17 +33,18 @@ it("G5: two cores to which different queues of one batch are new do not deadlock
   const two = await connect();
   const three = await connect();
   const waiting = async (): Promise<number | null> => {
-    const text = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    const text =
+      "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     return (await three.query(text)).rowCount;
   };
   /** Inserts a queue in an open transaction, as a core does that then fails. */
   const insertQueue = async (hostId: string): Promise<Client> => {
     const other = await connect();
     await other.query("begin");
-    await other.query("insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values ($1, $2, 0, now())", [
-      hostId,
-      Buffer.from(queueId),
-    ]);
+    await other.query(
+      "insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values ($1, $2, 0, now())",
+      [hostId, Buffer.from(queueId)],
+    );
     return other;
   };
   const inserterOfA = await insertQueue("a");
@@ -69,7 +70,9 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
   const sha256 = (...parts: Uint8Array[]) => hash("sha256", Buffer.concat(parts), "buffer");
   const texts = ["one", "two", "three", "four"];
   const frames = texts.map((text, at): FrameToCommit => {
-    const run = testRun([{ sequence: BigInt(at + 1), kind: "log_line", payload: Buffer.from(text.repeat(at * 900)) }]);
+    const run = testRun([
+      { sequence: BigInt(at + 1), kind: "log_line", payload: Buffer.from(text.repeat(at * 900)) },
+    ]);
     return { ...frame("digests"), previousSequence: BigInt(at), lastSequence: BigInt(at + 1), run };
   });
   const needs = { codec: zstdCodec, now: () => 1_000 };
@@ -85,9 +88,13 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
     const block = { ...place, rawBytes, encoding, data, digest };
     expect(readCheckedBlock(block, zstdCodec)).not.toEqual([]);
     const damaged = Buffer.from(digest).fill(7, digest.length - 1);
-    expect(() => readCheckedBlock({ ...block, digest: damaged }, zstdCodec)).toThrow("another digest");
+    expect(() => readCheckedBlock({ ...block, digest: damaged }, zstdCodec)).toThrow(
+      "another digest",
+    );
   }
-  const cursor = await client.query("select range_digest from ingest_cursor where host_id = 'digests'");
+  const cursor = await client.query(
+    "select range_digest from ingest_cursor where host_id = 'digests'",
+  );
   const chain = rows.reduce((before, { digest }) => sha256(before, digest), Buffer.alloc(0));
   expect(cursor.rows[0]?.range_digest.toString("hex")).toBe(chain.toString("hex"));
   // As several blocks of a queue in one batch continue it.

@@ -117,8 +117,11 @@ export const commitFramesAhead = async (
   }: CommitNeeds & { expected: ReadonlyMap<string, bigint>; turn: Promise<unknown> | undefined },
 ): Promise<FrameOutcome[] | undefined> => {
   const queues = queuesIn(frames, expected);
-  const isOneSession = (frame: FrameToCommit) => isOfSession(frame, queues.get(queueKey(frame.hostId, frame.queueId)));
-  return frames.every(isOneSession) ? commitAt(client, frames, { ...needs, queues, turn }) : undefined;
+  const isOneSession = (frame: FrameToCommit) =>
+    isOfSession(frame, queues.get(queueKey(frame.hostId, frame.queueId)));
+  return frames.every(isOneSession)
+    ? commitAt(client, frames, { ...needs, queues, turn })
+    : undefined;
 };
 
 /** Commits frames if the queues are as expected; returns undefined, with nothing committed, when one is not. */
@@ -173,7 +176,8 @@ export const addStoredCounts = async (
   { hosts, hours, now }: { hosts: ReadonlyMap<string, number>; hours: HourCounts; now: number },
 ): Promise<void> => {
   const touched = [...Map.groupBy(hosts, ([, at]) => at)].map(
-    ([at, some]) => `execute touch_hosts(${textArray(some.map(([host]) => host))}, ${timestampLiteral(at)})`,
+    ([at, some]) =>
+      `execute touch_hosts(${textArray(some.map(([host]) => host))}, ${timestampLiteral(at)})`,
   );
   await client.query(["begin", ...touched, ...hours.statements(now), "commit"].join(";"));
 };
@@ -187,8 +191,10 @@ const unexpectedCursor = "IC001";
 
 const hasMoved = (queue: BatchQueue): boolean => queue.cursor > queue.initial || queue.isNew;
 
-const hostsOf = (queues: readonly BatchQueue[]): string => textArray(queues.map(({ hostId }) => hostId));
-const queuesOf = (queues: readonly BatchQueue[]): string => textArray(queues.map(({ queueHex }) => queueHex));
+const hostsOf = (queues: readonly BatchQueue[]): string =>
+  textArray(queues.map(({ hostId }) => hostId));
+const queuesOf = (queues: readonly BatchQueue[]): string =>
+  textArray(queues.map(({ queueHex }) => queueHex));
 
 /** Reads the queues of a batch, and inserts those that are new. */
 const findQueues = async (
@@ -203,11 +209,16 @@ const findQueues = async (
   setCursors(queues, found);
   const missing = all.filter(({ isNew }) => isNew);
   if (missing.length > 0)
-    await client.query(`execute insert_queues(${hostsOf(missing)}, ${queuesOf(missing)}, ${timestampLiteral(now)})`);
+    await client.query(
+      `execute insert_queues(${hostsOf(missing)}, ${queuesOf(missing)}, ${timestampLiteral(now)})`,
+    );
   return queues;
 };
 
-const setCursors = (queues: Map<string, BatchQueue>, rows: readonly Record<string, string>[]): void => {
+const setCursors = (
+  queues: Map<string, BatchQueue>,
+  rows: readonly Record<string, string>[],
+): void => {
   for (const { host_id, queue, cursor, session = "" } of rows) {
     const state = queues.get(`${host_id}\0${queue}`);
     if (state === undefined || cursor === undefined) continue;
@@ -236,18 +247,23 @@ const movesOf = (
   const steps: string[] = [];
   if (moved.length > 0) {
     const cursors = numberArray(moved.map(({ cursor }) => cursor));
-    const [stored, rejected, discarded] = (["stored", "rejected", "discarded"] as const).map((name) =>
-      numberArray(moved.map(({ counts }) => counts[name])),
+    const [stored, rejected, discarded] = (["stored", "rejected", "discarded"] as const).map(
+      (name) => numberArray(moved.map(({ counts }) => counts[name])),
     );
     const digests = digestsOf(blocks);
-    const added = textArray(moved.map(({ hostId, queueHex }) => digests.get(`${hostId}\0${queueHex}`) ?? ""));
+    const added = textArray(
+      moved.map(({ hostId, queueHex }) => digests.get(`${hostId}\0${queueHex}`) ?? ""),
+    );
     const counted = `${stored}, ${rejected}, ${discarded}, ${added}`;
     steps.push(
       `execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${timestampLiteral(now)}, ${counted})`,
     );
   }
-  const hosts = new Set(moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId));
-  if (hosts.size > 0) steps.push(`execute touch_hosts(${textArray([...hosts])}, ${timestampLiteral(now)})`);
+  const hosts = new Set(
+    moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId),
+  );
+  if (hosts.size > 0)
+    steps.push(`execute touch_hosts(${textArray([...hosts])}, ${timestampLiteral(now)})`);
   // A cursor that another batch has locked is in use, so not old: it is skipped, as waiting for it could deadlock.
   for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
     steps.push(`execute trim_queues(${literal(host)}, ${cursorsOfHostMax})`);

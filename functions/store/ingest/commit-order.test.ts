@@ -31,7 +31,8 @@ const readIds = async (client: Client, hostId: string): Promise<number[]> => {
   const { rows } = await client.query<{ xid: string }>(text, [hostId]);
   return rows.map(({ xid }) => Number(xid));
 };
-const isRising = (ids: readonly number[]) => ids.every((id, index) => index === 0 || id > (ids[index - 1] ?? 0));
+const isRising = (ids: readonly number[]) =>
+  ids.every((id, index) => index === 0 || id > (ids[index - 1] ?? 0));
 
 it("stores a batch again that copied its rows before the one that it follows", async () => {
   const one = await connect();
@@ -39,9 +40,14 @@ it("stores a batch again that copied its rows before the one that it follows", a
   await commitFrames(one, [frame("h", 1n)], needs);
   const turn = Promise.withResolvers<void>();
   const expected = new Map([[queueKey("h", queueId), 2n]]);
-  const ahead = commitFramesAhead(two, [frame("h", 3n)], { ...needs, expected, turn: turn.promise });
+  const ahead = commitFramesAhead(two, [frame("h", 3n)], {
+    ...needs,
+    expected,
+    turn: turn.promise,
+  });
   // Its transaction has an id once it has copied a row.
-  const copying = "select from pg_stat_activity where datname = current_database() and backend_xid is not null";
+  const copying =
+    "select from pg_stat_activity where datname = current_database() and backend_xid is not null";
   await expect.poll(async () => (await one.query(copying)).rowCount).toBe(1);
   await commitFrames(one, [frame("h", 2n)], needs);
   turn.resolve();
@@ -65,7 +71,8 @@ it.each(["known", "new"])(
     await two.query("select from ingest_cursor where host_id = $1 for update", [b]);
     const others = kind === "new" ? [frame(`d-${kind}`, 1n)] : [];
     const late = commitFrames(one, [frame(a, 2n), frame(b, 2n), frame(c, 3n), ...others], needs);
-    const waiting = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    const waiting =
+      "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     await expect.poll(async () => (await three.query(waiting)).rowCount).toBe(1);
     await commitFrames(three, [frame(c, 2n)], needs);
     await two.query("rollback");

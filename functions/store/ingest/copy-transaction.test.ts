@@ -15,7 +15,8 @@ const rows = (hostId: string, count: number, kind = "log_line"): Buffer[] =>
     return encodeBlockRow({ hostId, queueId: new Uint8Array(16), receivedAt: 0, run, ...stored });
   });
 const stored = async () =>
-  await database.connect().sql`select host_id, count(*)::int as rows from ingest_block group by host_id order by 1`;
+  await database.connect()
+    .sql`select host_id, count(*)::int as rows from ingest_block group by host_id order by 1`;
 
 it("copies rows in several COPYs, and runs the statements after them only in its turn", async () => {
   const client = await openCommitClient(database.url);
@@ -32,7 +33,8 @@ it("copies rows in several COPYs, and runs the statements after them only in its
   });
   const { sql } = database.connect();
   // The last COPY has received its one row, and waits for its end.
-  const copying = "select from pg_stat_activity where state = 'active' and wait_event = 'ClientRead'";
+  const copying =
+    "select from pg_stat_activity where state = 'active' and wait_event = 'ClientRead'";
   await expect.poll(async () => (await sql.unsafe(`${copying} and pid = ${pid}`)).length).toBe(1);
   expect(ended).toBe(false);
   expect(await stored()).toEqual([]);

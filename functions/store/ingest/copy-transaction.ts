@@ -18,7 +18,11 @@ export interface CopyTransaction {
  * after `timeoutMs` (5 s) when the server does not answer; whatever fails, no connection is left. A connection that is lost while idle
  * fails at its next use.
  */
-export const openCopyClient = async (url: string, setup = "", timeoutMs = 5_000): Promise<Client> => {
+export const openCopyClient = async (
+  url: string,
+  setup = "",
+  timeoutMs = 5_000,
+): Promise<Client> => {
   const client = new Client({
     connectionString: url,
     connectionTimeoutMillis: timeoutMs,
@@ -47,7 +51,11 @@ export const destroyClient = (client: Client): void => {
 };
 
 /** Settles as `running`, a statement of the client, does; closes the connection, so that it rejects, when `ms` pass without a byte. */
-export const limitSilence = async <Result>(client: Client, ms: number, running: Promise<Result>): Promise<Result> => {
+export const limitSilence = async <Result>(
+  client: Client,
+  ms: number,
+  running: Promise<Result>,
+): Promise<Result> => {
   const { stream } = (client as Client & { connection: Connection }).connection;
   const socket = stream as typeof stream & { setTimeout(ms: number): void };
   const close = () => socket.destroy();
@@ -76,7 +84,27 @@ export const runCopyTransaction = (client: Client, transaction: CopyTransaction)
 const rowsOfCopyMax = 200;
 
 const copyText = `copy ingest_block (${blockColumns.join(",")}) from stdin with (format binary)`;
-const signature = Uint8Array.of(0x50, 0x47, 0x43, 0x4f, 0x50, 0x59, 0x0a, 0xff, 0x0d, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+const signature = Uint8Array.of(
+  0x50,
+  0x47,
+  0x43,
+  0x4f,
+  0x50,
+  0x59,
+  0x0a,
+  0xff,
+  0x0d,
+  0x0a,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+);
 const copyDone = 0x63;
 
 const message = (type: number, body: Uint8Array): Buffer => {
@@ -87,7 +115,10 @@ const message = (type: number, body: Uint8Array): Buffer => {
   return bytes;
 };
 const opening = message(copyData, signature);
-const closing = Buffer.concat([message(copyData, Uint8Array.of(0xff, 0xff)), message(copyDone, new Uint8Array())]);
+const closing = Buffer.concat([
+  message(copyData, Uint8Array.of(0xff, 0xff)),
+  message(copyDone, new Uint8Array()),
+]);
 
 const groupIntoCopies = (rows: readonly Buffer[]): (readonly Buffer[])[] =>
   Array.from({ length: Math.ceil(rows.length / rowsOfCopyMax) }, (_, index) =>
@@ -134,7 +165,12 @@ const submittable = (
     handleReadyForQuery() {
       // COMMIT of a failed transaction reports ROLLBACK, without an error.
       if (command === "COMMIT") end(resolve);
-      else end(() => reject(Object.assign(new Error("the transaction did not commit"), { code: "NOT_COMMITTED" })));
+      else
+        end(() =>
+          reject(
+            Object.assign(new Error("the transaction did not commit"), { code: "NOT_COMMITTED" }),
+          ),
+        );
     },
     handleError(cause: Error) {
       end(() => reject(cause));
@@ -150,7 +186,10 @@ const submittable = (
 };
 
 /** Runs statements and returns the rows of the last one. */
-export const lastResult = async (client: Client, text: string): Promise<Record<string, string>[]> => {
+export const lastResult = async (
+  client: Client,
+  text: string,
+): Promise<Record<string, string>[]> => {
   const results: unknown = await client.query(text);
   const last = Array.isArray(results) ? results.at(-1) : results;
   return (last as { rows: Record<string, string>[] }).rows;

@@ -33,7 +33,10 @@ const isQueue = ({ hostId, queueId }: QueueName) =>
 
 /** Returns the last committed sequence of a queue; 0 for one that core has not seen. */
 export const findCursor = async (db: Executor, queue: QueueName): Promise<bigint> => {
-  const [row] = await db.select({ cursor: ingestCursor.cursor }).from(ingestCursor).where(isQueue(queue));
+  const [row] = await db
+    .select({ cursor: ingestCursor.cursor })
+    .from(ingestCursor)
+    .where(isQueue(queue));
   return row?.cursor ?? 0n;
 };
 
@@ -46,7 +49,9 @@ export const lockCursors = async (
   queues: readonly QueueName[],
   now: Date,
 ): Promise<readonly LockedCursor[]> => {
-  const wanted = JSON.stringify(queues.map(({ hostId, queueId }) => ({ host: hostId, queue: queueId.toHex() })));
+  const wanted = JSON.stringify(
+    queues.map(({ hostId, queueId }) => ({ host: hostId, queue: queueId.toHex() })),
+  );
   const rows = await lockOrInsert(db, { wanted, now: now.toISOString() });
   const found = new Map(rows.map((row) => [row.host_id, row]));
   return queues.map(({ hostId }) => {
@@ -56,7 +61,12 @@ export const lockCursors = async (
   });
 };
 
-const lockOrInsert = defineStatement<{ host_id: string; cursor: string; session: string | null; updated: string }>(
+const lockOrInsert = defineStatement<{
+  host_id: string;
+  cursor: string;
+  session: string | null;
+  updated: string;
+}>(
   sql`insert into ingest_cursor (host_id, queue_id, cursor, counted_through, updated_at)
     select host, decode(queue, 'hex'), 0, 0, ${sql.placeholder("now")}::timestamptz
     from json_to_recordset(${sql.placeholder("wanted")}::json) as wanted (host text, queue text)
@@ -66,7 +76,11 @@ const lockOrInsert = defineStatement<{ host_id: string; cursor: string; session:
       (extract(epoch from ingest_cursor.updated_at) * 1000)::bigint::text as updated`,
 );
 
-const lockedOf = (row: { cursor: string; session: string | null; updated: string }): LockedCursor => ({
+const lockedOf = (row: {
+  cursor: string;
+  session: string | null;
+  updated: string;
+}): LockedCursor => ({
   cursor: BigInt(row.cursor),
   sessionId: row.session === null ? null : Uint8Array.fromHex(row.session),
   updatedAt: Number(row.updated),
@@ -82,7 +96,12 @@ export const lockLeftCursors = async (
   leftIds: readonly Uint8Array[],
 ): Promise<readonly (LockedCursor | null)[]> => {
   const ids = arrayLiteral([queueId, ...leftIds].map((id) => id.toHex()));
-  const rows = await executePrepared<{ queue: string; cursor: string; session: string | null; updated: string }>(
+  const rows = await executePrepared<{
+    queue: string;
+    cursor: string;
+    session: string | null;
+    updated: string;
+  }>(
     db,
     sql`select encode(queue_id, 'hex') as queue, cursor::text, encode(session_id, 'hex') as session,
       (extract(epoch from updated_at) * 1000)::bigint::text as updated
@@ -91,15 +110,24 @@ export const lockLeftCursors = async (
   );
   const found = new Map(rows.map(({ queue, ...row }) => [queue, row]));
   // After the locks: one that was trimmed meanwhile left as many as are kept.
-  const isTrimmed = (await db.$count(ingestCursor, eq(ingestCursor.hostId, hostId))) >= cursorsOfHostMax;
+  const isTrimmed =
+    (await db.$count(ingestCursor, eq(ingestCursor.hostId, hostId))) >= cursorsOfHostMax;
   return leftIds.map((id) => {
     const row = found.get(id.toHex());
-    return row === undefined ? (isTrimmed ? null : { cursor: 0n, sessionId: null, updatedAt: 0 }) : lockedOf(row);
+    return row === undefined
+      ? isTrimmed
+        ? null
+        : { cursor: 0n, sessionId: null, updatedAt: 0 }
+      : lockedOf(row);
   });
 };
 
 /** Stores the cursors of locked queues, and the sessions of those that have one. */
-export const updateCursors = async (db: Executor, states: readonly StoredQueue[], now: Date): Promise<void> => {
+export const updateCursors = async (
+  db: Executor,
+  states: readonly StoredQueue[],
+  now: Date,
+): Promise<void> => {
   const moved = JSON.stringify(
     states.map(({ hostId, queueId, cursor, sessionId, lost }) => ({
       host: hostId,

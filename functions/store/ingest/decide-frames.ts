@@ -51,10 +51,14 @@ export interface BatchQueue {
 }
 
 /** Returns a unique key of a queue: host ids hold no NUL. */
-export const queueKey = (hostId: string, queueId: Uint8Array): string => `${hostId}\0${queueId.toHex()}`;
+export const queueKey = (hostId: string, queueId: Uint8Array): string =>
+  `${hostId}\0${queueId.toHex()}`;
 
 /** Returns the queues of a batch at their expected cursors; without one, as new. */
-export const queuesIn = (frames: readonly FrameToCommit[], expected?: ReadonlyMap<string, bigint>) => {
+export const queuesIn = (
+  frames: readonly FrameToCommit[],
+  expected?: ReadonlyMap<string, bigint>,
+) => {
   const queues = new Map<string, BatchQueue>();
   for (const { hostId, queueId, sessionId } of frames) {
     const key = queueKey(hostId, queueId);
@@ -83,14 +87,18 @@ export const isOfSession = ({ sessionId }: FrameToCommit, queue: BatchQueue | un
   sessionId === undefined || queue?.session === sessionId.toHex();
 
 /** Decides the outcome of each frame; moves the queues' cursors to where the frames leave them. */
-export const decideFrames = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, BatchQueue>) => {
+export const decideFrames = (
+  frames: readonly FrameToCommit[],
+  queues: ReadonlyMap<string, BatchQueue>,
+) => {
   const stored = new Map<BatchQueue, FrameToCommit[]>();
   const hours = new HourCounts();
   const outcomes = frames.map((frame): FrameOutcome => {
     const queue = queues.get(queueKey(frame.hostId, frame.queueId));
     const before = queue?.cursor ?? 0n;
     const refused = { before, cursor: before, storedRows: 0, storedBytes: 0 };
-    if (queue === undefined || frame.previousSequence > before) return { outcome: "sequence_gap", ...refused };
+    if (queue === undefined || frame.previousSequence > before)
+      return { outcome: "sequence_gap", ...refused };
     if (!isOfSession(frame, queue))
       // Without a session the row is not the one that was opened: the database was restored, or the queue is not of the newest.
       return { outcome: queue.session === "" ? "sequence_gap" : "session_superseded", ...refused };
@@ -129,7 +137,12 @@ const blocksOf = (frames: readonly FrameToCommit[]): BlockToStore[] => {
     const last = open.at(-1);
     if (first === undefined || last === undefined) return;
     const { hostId, queueId, receivedAt } = last;
-    blocks.push({ hostId, queueId, receivedAt, run: joinRuns([first.run, ...others.map(({ run }) => run)]) });
+    blocks.push({
+      hostId,
+      queueId,
+      receivedAt,
+      run: joinRuns([first.run, ...others.map(({ run }) => run)]),
+    });
     open = [];
     bytes = 0;
   };

@@ -30,7 +30,9 @@ export interface EnvelopeRun {
 }
 
 /** The figures of a run. */
-type Figures = Omit<EnvelopeRun, "bytes" | "compressed" | "kinds"> & { kinds: Map<string, KindCount> };
+type Figures = Omit<EnvelopeRun, "bytes" | "compressed" | "kinds"> & {
+  kinds: Map<string, KindCount>;
+};
 
 /** What the figures need of an envelope. */
 interface EnvelopeHead {
@@ -50,7 +52,10 @@ const noFigures = (): Figures => ({
   observed: undefined,
 });
 
-const addHead = (figures: Figures, { sequence, kind, payloadBytes, observedSeconds }: EnvelopeHead): void => {
+const addHead = (
+  figures: Figures,
+  { sequence, kind, payloadBytes, observedSeconds }: EnvelopeHead,
+): void => {
   if (figures.count++ === 0) figures.firstSequence = sequence;
   figures.lastSequence = sequence;
   figures.payloadBytes += payloadBytes;
@@ -58,7 +63,11 @@ const addHead = (figures: Figures, { sequence, kind, payloadBytes, observedSecon
   addKind(figures.kinds, kind, { envelopes: 1, payloadBytes });
 };
 
-const addKind = (kinds: Map<string, KindCount>, kind: string, { envelopes, payloadBytes }: KindCount): void => {
+const addKind = (
+  kinds: Map<string, KindCount>,
+  kind: string,
+  { envelopes, payloadBytes }: KindCount,
+): void => {
   const counted = kinds.get(kind);
   if (counted === undefined) kinds.set(kind, { envelopes, payloadBytes });
   else {
@@ -77,7 +86,10 @@ export const runOf = (envelopes: readonly Envelope[]): EnvelopeRun => {
       payloadBytes: payload.length,
       observedSeconds: observedAt && Number(observedAt.seconds),
     });
-  return { ...figures, bytes: toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes: [...envelopes] })) };
+  return {
+    ...figures,
+    bytes: toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes: [...envelopes] })),
+  };
 };
 
 /**
@@ -103,11 +115,21 @@ export const partitionRun = (
       start = end;
     });
   });
-  return new Map([...parts].map(([key, { figures, pieces }]) => [key, { ...figures, bytes: Buffer.concat(pieces) }]));
+  return new Map(
+    [...parts].map(([key, { figures, pieces }]) => [
+      key,
+      { ...figures, bytes: Buffer.concat(pieces) },
+    ]),
+  );
 };
 
 const readHead = (bytes: Uint8Array, reader: BinaryReader, end: number): EnvelopeHead => {
-  const head: EnvelopeHead = { sequence: 0n, kind: "", payloadBytes: 0, observedSeconds: undefined };
+  const head: EnvelopeHead = {
+    sequence: 0n,
+    kind: "",
+    payloadBytes: 0,
+    observedSeconds: undefined,
+  };
   eachField(reader, end, (tag, fieldEnd) => {
     // Bigints: a string only where there are none.
     if (tag === sequenceTag) head.sequence = reader.uint64() as bigint;
@@ -123,7 +145,10 @@ const readHead = (bytes: Uint8Array, reader: BinaryReader, end: number): Envelop
   return head;
 };
 
-const [sequenceTag, kindTag] = [wireTag(1, WireType.Varint), wireTag(2, WireType.LengthDelimited)] as const;
+const [sequenceTag, kindTag] = [
+  wireTag(1, WireType.Varint),
+  wireTag(2, WireType.LengthDelimited),
+] as const;
 const [observedAtTag, payloadTag] = [
   wireTag(3, WireType.LengthDelimited),
   wireTag(6, WireType.LengthDelimited),
@@ -151,14 +176,18 @@ export const joinRuns = (runs: readonly [EnvelopeRun, ...EnvelopeRun[]]): Envelo
     joined.count += run.count;
     joined.payloadBytes += run.payloadBytes;
     joined.lastSequence = run.lastSequence;
-    if (run.observed) joined.observed = widen(widen(joined.observed, run.observed.from), run.observed.to);
+    if (run.observed)
+      joined.observed = widen(widen(joined.observed, run.observed.from), run.observed.to);
     for (const [kind, counted] of run.kinds) addKind(kinds, kind, counted);
   }
   return { ...joined, bytes: Buffer.concat(runs.map(({ bytes }) => bytes)), kinds };
 };
 
 /** Returns a span of seconds that also has `seconds`: the same, where it has. */
-export const widen = (observed: EnvelopeRun["observed"], seconds: number): { from: number; to: number } => {
+export const widen = (
+  observed: EnvelopeRun["observed"],
+  seconds: number,
+): { from: number; to: number } => {
   if (observed === undefined) return { from: seconds, to: seconds };
   if (seconds < observed.from) return { from: seconds, to: observed.to };
   return seconds > observed.to ? { from: observed.from, to: seconds } : observed;

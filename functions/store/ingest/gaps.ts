@@ -15,7 +15,12 @@ export const countGapHosts = (db: Database, since: Date): Promise<number> =>
  * Adds a range that the database lost to the host's total, up to 2^53 - 1, and marks its health row as one that lost records, until
  * its next heartbeat.
  */
-export const addGap = async (db: Executor, hostId: string, sequences: bigint, at: Date): Promise<void> => {
+export const addGap = async (
+  db: Executor,
+  hostId: string,
+  sequences: bigint,
+  at: Date,
+): Promise<void> => {
   const most = sql`${String(Number.MAX_SAFE_INTEGER)}::numeric`;
   const added = sql`${String(sequences)}::numeric`;
   await db

@@ -73,7 +73,8 @@ export const findBlockPlaces = async (
     isInRange(range),
     range.kind === null ? undefined : sql`${range.kind} = any(kinds)`,
     // The first column alone as well: it bounds the scan of the index.
-    beyond && sql`received_at ${sql.raw(isOldest ? ">=" : "<=")} ${beyond.receivedText}::timestamptz`,
+    beyond &&
+      sql`received_at ${sql.raw(isOldest ? ">=" : "<=")} ${beyond.receivedText}::timestamptz`,
     beyond && sql`${key} ${sql.raw(isOldest ? ">" : "<")} ${keyOf(beyond)}`,
     upTo && sql`received_at <= ${upTo.receivedText}::timestamptz and ${key} <= ${keyOf(upTo)}`,
     xids && sql`xid < ${String(xids.to)}::bigint`,
@@ -116,7 +117,9 @@ export const readBlockAt = async (
 
 /** Returns the oldest transaction id in use: no block below it can appear later. */
 export const readBlockHorizon = async (db: Pick<Executor, "execute">): Promise<bigint> => {
-  const [row] = await db.execute<{ xid: string }>(sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`);
+  const [row] = await db.execute<{ xid: string }>(
+    sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`,
+  );
   return BigInt(row?.xid ?? 0);
 };
 

@@ -23,7 +23,12 @@ interface SentRow {
   kind: string;
   bytes: number;
 }
-const frame = (hostId: string, previousSequence: bigint, sent: readonly SentRow[], queue = 7): FrameToCommit => {
+const frame = (
+  hostId: string,
+  previousSequence: bigint,
+  sent: readonly SentRow[],
+  queue = 7,
+): FrameToCommit => {
   const queueId = new Uint8Array(16).fill(queue);
   return {
     hostId,
@@ -43,7 +48,8 @@ const frame = (hostId: string, previousSequence: bigint, sent: readonly SentRow[
   };
 };
 
-const counted = () => sql`select host_id, kind, sum(envelopes)::int as envelopes, sum(payload_bytes)::int as bytes
+const counted =
+  () => sql`select host_id, kind, sum(envelopes)::int as envelopes, sum(payload_bytes)::int as bytes
   from ingest_hour group by 1, 2 order by 1, 2`;
 const stored = async () => {
   const groups = Map.groupBy(await findStored(sql), ({ hostId, kind }) =>
@@ -83,7 +89,10 @@ it("counts exactly the stored envelopes by host, hour and kind, also when frames
       if (made.lastSequence > cursor) cursors.set(key, made.lastSequence);
       return made;
     });
-    await commitFrames(client, batch, { codec: zstdCodec, now: () => hour + hours * 3_600_000 + 5 });
+    await commitFrames(client, batch, {
+      codec: zstdCodec,
+      now: () => hour + hours * 3_600_000 + 5,
+    });
     expect(sorted(await counted())).toEqual(sorted(await stored()));
   });
   await fc.assert(property, { numRuns: 30, seed: 20_261_122 });

@@ -19,7 +19,10 @@ export const prepareHourCount = `
 
 /** Counts the stored envelopes of one batch, by host and kind. */
 export class HourCounts {
-  readonly #counts = new Map<string, { host: string; kind: string; envelopes: number; bytes: number }>();
+  readonly #counts = new Map<
+    string,
+    { host: string; kind: string; envelopes: number; bytes: number }
+  >();
 
   /** Adds envelopes by their kinds. */
   add(host: string, kinds: ReadonlyMap<string, KindCount>): void {
@@ -75,7 +78,12 @@ export const findHostHours = async (
   identityId: string,
   first: number,
 ): Promise<HourCount[] | undefined> => {
-  const rows = await db.execute<{ hour: string | null; kind: string; envelopes: string; payload_bytes: string }>(sql`
+  const rows = await db.execute<{
+    hour: string | null;
+    kind: string;
+    envelopes: string;
+    payload_bytes: string;
+  }>(sql`
     select hour, kind, envelopes, payload_bytes from collector_identity
     left join ingest_hour on host_id = identity and hour >= ${new Date(first).toISOString()}::timestamptz
     where id = ${identityId}::uuid order by hour, kind`);
@@ -83,6 +91,13 @@ export const findHostHours = async (
   return rows.flatMap(({ hour, kind, envelopes, payload_bytes }) =>
     hour === null
       ? []
-      : [{ hour: new Date(hour).getTime(), kind, envelopes: Number(envelopes), payloadBytes: Number(payload_bytes) }],
+      : [
+          {
+            hour: new Date(hour).getTime(),
+            kind,
+            envelopes: Number(envelopes),
+            payloadBytes: Number(payload_bytes),
+          },
+        ],
   );
 };

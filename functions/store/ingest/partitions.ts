@@ -48,8 +48,8 @@ export const createPartition = async (db: Database, day: number): Promise<void> 
 };
 
 const createPartitionOf = async (db: Database, table: Table, day: number): Promise<void> => {
-  const [parent, name, rest] = [table, partitionNameOf(table, day), `${table}_default`].map((each) =>
-    sql.identifier(each),
+  const [parent, name, rest] = [table, partitionNameOf(table, day), `${table}_default`].map(
+    (each) => sql.identifier(each),
   );
   const from = sql.raw(`'${new Date(day).toISOString()}'::timestamptz`);
   const to = sql.raw(`'${new Date(day + dayMs).toISOString()}'::timestamptz`);
@@ -62,12 +62,17 @@ const createPartitionOf = async (db: Database, table: Table, day: number): Promi
     await tx.execute(sql`
       with moved as (delete from ${rest} where received_at >= ${from} and received_at < ${to} returning *)
       insert into ${name} select * from moved`);
-    await tx.execute(sql`alter table ${parent} attach partition ${name} for values from (${from}) to (${to})`);
+    await tx.execute(
+      sql`alter table ${parent} attach partition ${name} for values from (${from}) to (${to})`,
+    );
   });
 };
 
 /** Returns how many envelopes a day has. A count that takes longer than a few seconds is an estimate. */
-export const countPartition = async (db: Database, day: number): Promise<{ rows: number; isExact: boolean }> => {
+export const countPartition = async (
+  db: Database,
+  day: number,
+): Promise<{ rows: number; isExact: boolean }> => {
   const present = await tablesOfDay(db, day);
   const counts = await Promise.all(present.map((table) => countTable(db, table, day)));
   return {
@@ -76,7 +81,11 @@ export const countPartition = async (db: Database, day: number): Promise<{ rows:
   };
 };
 
-const countTable = async (db: Database, table: Table, day: number): Promise<{ rows: number; isExact: boolean }> => {
+const countTable = async (
+  db: Database,
+  table: Table,
+  day: number,
+): Promise<{ rows: number; isExact: boolean }> => {
   const name = partitionNameOf(table, day);
   try {
     const [counted] = await db.transaction(async (tx) => {
@@ -111,7 +120,8 @@ export const dropPartition = async (
     await lockPartitions(tx);
     const present = await tablesOfDay(tx, day);
     if (present.length === 0) return false;
-    for (const table of present) await tx.execute(sql`drop table ${sql.identifier(partitionNameOf(table, day))}`);
+    for (const table of present)
+      await tx.execute(sql`drop table ${sql.identifier(partitionNameOf(table, day))}`);
     await record(tx);
     return true;
   });

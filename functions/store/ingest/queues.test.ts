@@ -2,7 +2,14 @@ import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { hourMs } from "../../../kit/clock.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
-import { deleteOldQueues, endAbandonedQueues, endQueue, findEnding, noteFork, noteQueues } from "./queues.ts";
+import {
+  deleteOldQueues,
+  endAbandonedQueues,
+  endQueue,
+  findEnding,
+  noteFork,
+  noteQueues,
+} from "./queues.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -35,7 +42,9 @@ describe("queues that core knows of", () => {
   it("does not end a queue of which a copy has sent by the copy's successor", async () => {
     await note(2);
     await noteFork(db, queue(2));
-    expect(await endQueue(db, queue(2), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(false);
+    expect(await endQueue(db, queue(2), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(
+      false,
+    );
     expect(await findEnding(db, queue(2))).toBeNull();
     expect(await endQueue(db, queue(1), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(true);
   });
@@ -44,7 +53,8 @@ describe("queues that core knows of", () => {
     await note(2, hourMs);
     await db.execute(sql`
       insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${hostId}, ${id(2)}, 7, ${at(2 * hourMs).toISOString()}::timestamptz)`);
-    const settle = (hours: number) => endAbandonedQueues(db, { lostBefore: at(-1), now: at(hours * hourMs + 1) });
+    const settle = (hours: number) =>
+      endAbandonedQueues(db, { lostBefore: at(-1), now: at(hours * hourMs + 1) });
     const ending = () => findEnding(db, queue(2));
     await settle(4);
     expect(await ending()).toBeNull();
@@ -67,7 +77,12 @@ describe("queues that core knows of", () => {
     await note(4);
     const end = (ms: number, ending: "succeeded" | "lost" = "succeeded") =>
       endQueue(db, queue(4), { endedAt: at(ms), ending }, at(9));
-    expect([await end(7), await end(5), await end(6), await end(1, "lost")]).toEqual([true, true, false, false]);
+    expect([await end(7), await end(5), await end(6), await end(1, "lost")]).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
     expect((await readQueues())[3]).toMatchObject({ ended: "5.000000", ending: "succeeded" });
   });
 

@@ -26,7 +26,11 @@ export interface SeenQueue extends QueueName {
 }
 
 /** Notes that queues, each of another host, are open; one that had ended opens again. */
-export const noteQueues = async (db: Executor, queues: readonly SeenQueue[], now: Date): Promise<void> => {
+export const noteQueues = async (
+  db: Executor,
+  queues: readonly SeenQueue[],
+  now: Date,
+): Promise<void> => {
   const seen = queues.map(({ hostId, queueId, sendsAccounts }) => ({
     host: hostId,
     queue: queueId.toHex(),
@@ -59,12 +63,18 @@ export interface QueueEnd {
 
 /** Notes that a copy of a queue has sent. */
 export const noteFork = async (db: Executor, { hostId, queueId }: QueueName): Promise<void> => {
-  await db.execute(sql`update ingest_queue set is_forked = true where host_id = ${hostId} and queue_id = ${queueId}`);
+  await db.execute(
+    sql`update ingest_queue set is_forked = true where host_id = ${hostId} and queue_id = ${queueId}`,
+  );
 };
 
 /** Ends a queue: see `endQueues`. */
-export const endQueue = (db: Executor, { hostId, queueId }: QueueName, end: QueueEnd, now: Date): Promise<boolean> =>
-  endQueues(db, hostId, [queueId], end, now);
+export const endQueue = (
+  db: Executor,
+  { hostId, queueId }: QueueName,
+  end: QueueEnd,
+  now: Date,
+): Promise<boolean> => endQueues(db, hostId, [queueId], end, now);
 
 /**
  * Ends queues, unless they have ended; returns whether any did. One of which a copy has sent is not ended by a successor, which may be the
@@ -110,7 +120,10 @@ export const listQueues = async (db: Executor, hostId: string): Promise<QueueRow
 };
 
 /** Returns how a queue has ended; null for one that has not, or is unknown. */
-export const findEnding = async (db: Executor, { hostId, queueId }: QueueName): Promise<string | null> => {
+export const findEnding = async (
+  db: Executor,
+  { hostId, queueId }: QueueName,
+): Promise<string | null> => {
   const [row] = await db.execute<{ ending: string | null }>(
     sql`select ending from ingest_queue where host_id = ${hostId} and queue_id = ${queueId}`,
   );
@@ -139,5 +152,7 @@ export const endAbandonedQueues = async (
 
 /** Deletes queues that ended before a time: core no longer has the accounts of the hours that they bind. */
 export const deleteOldQueues = async (db: Executor, before: Date): Promise<void> => {
-  await db.execute(sql`delete from ingest_queue where ended_at < ${before.toISOString()}::timestamptz`);
+  await db.execute(
+    sql`delete from ingest_queue where ended_at < ${before.toISOString()}::timestamptz`,
+  );
 };

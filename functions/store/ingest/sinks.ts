@@ -2,7 +2,11 @@ import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 
 /** Notes which sink core uses, and when it began to use another one than before. */
-export const noteSink = async (db: Executor, kind: "postgres" | "nats", now: Date): Promise<void> => {
+export const noteSink = async (
+  db: Executor,
+  kind: "postgres" | "nats",
+  now: Date,
+): Promise<void> => {
   await db.execute(sql`
     insert into ingest_sink (kind) values (${kind}) on conflict (singleton) do update
     set kind = excluded.kind, changed_at = ${now.toISOString()}::timestamptz where ingest_sink.kind <> excluded.kind`);

@@ -55,7 +55,10 @@ export interface StoredBlock {
 }
 
 /** Reads the envelopes of a block. Throws `BlockCorrupt`. */
-export const readStoredBlock = (block: StoredBlock, codec: Pick<BlockCodec, "decompress">): StoredEnvelope[] => {
+export const readStoredBlock = (
+  block: StoredBlock,
+  codec: Pick<BlockCodec, "decompress">,
+): StoredEnvelope[] => {
   const { hostId, queueId, receivedAt } = block;
   return decodeEnvelopes(decodeData(block, codec)).map(
     ({ sequence, kind, observedAt, source, attributes, payload }): StoredEnvelope => ({
@@ -67,7 +70,9 @@ export const readStoredBlock = (block: StoredBlock, codec: Pick<BlockCodec, "dec
       source,
       attributes,
       payload,
-      observedAt: observedAt ? observedAt.seconds * 1_000_000n + BigInt(Math.floor(observedAt.nanos / 1000)) : null,
+      observedAt: observedAt
+        ? observedAt.seconds * 1_000_000n + BigInt(Math.floor(observedAt.nanos / 1000))
+        : null,
     }),
   );
 };

@@ -5,7 +5,12 @@
 import { errorCode } from "../../../kit/describe-error.ts";
 import type { SqlClient, SqlRunner } from "../database/pool/sql-client.ts";
 import type { BlockCodec } from "./block-codec.ts";
-import { BlockCorrupt, type DamagedBlock, readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
+import {
+  BlockCorrupt,
+  type DamagedBlock,
+  readCheckedBlock,
+  type StoredEnvelope,
+} from "./stored-envelope.ts";
 
 /** Which telemetry to copy, by the time of receipt, and whereto. */
 export interface TelemetryTable {
@@ -64,7 +69,10 @@ export const createTelemetryTable = async (
     });
   } catch (cause) {
     if (errorCode(cause) !== duplicateTable) throw cause;
-    throw new TableRefused(`the table ${table} exists already: choose another name, or drop it with --drop`, { cause });
+    throw new TableRefused(
+      `the table ${table} exists already: choose another name, or drop it with --drop`,
+      { cause },
+    );
   }
   try {
     return await sql.begin("read only", (reader) => copyInto(sql, reader, copied, codec));
@@ -112,7 +120,17 @@ const copyInto = async (
 };
 
 const rowsOf = (
-  { host_id, queue_id, received_at, xid, raw_bytes: rawBytes, encoding, data, digest, ...block }: Block,
+  {
+    host_id,
+    queue_id,
+    received_at,
+    xid,
+    raw_bytes: rawBytes,
+    encoding,
+    data,
+    digest,
+    ...block
+  }: Block,
   codec: Pick<BlockCodec, "decompress" | "digest">,
   onDamaged: TelemetryTable["onDamaged"],
 ): object[] => {
@@ -154,6 +172,8 @@ export const dropTelemetryTable = (sql: SqlClient, table: string): Promise<void>
     const [found] = await tx<{ mark: string | null }[]>`
       select obj_description(to_regclass(quote_ident(${table}::text)), 'pg_class') as mark`;
     if (found?.mark !== mark)
-      throw new TableRefused(`${table} is no table that svc-server envelopes has created: it stays`);
+      throw new TableRefused(
+        `${table} is no table that svc-server envelopes has created: it stays`,
+      );
     await tx`drop table ${tx(table)}`;
   });

@@ -10,7 +10,10 @@ export interface WaitingCopy {
 }
 
 /** Returns the committers' transactions that wait for rows of a COPY, and ends those that `seen` has. */
-export const endWaitingCopies = async (db: Executor, seen: readonly string[]): Promise<readonly WaitingCopy[]> =>
+export const endWaitingCopies = async (
+  db: Executor,
+  seen: readonly string[],
+): Promise<readonly WaitingCopy[]> =>
   db.execute<{ copy: string; ended: boolean }>(sql`
     select copy, case when copy = any(${arrayLiteral(seen)}::text[]) then pg_terminate_backend(pid) else false end as ended
     from (

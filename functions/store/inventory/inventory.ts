@@ -22,7 +22,13 @@ export const findInventory = async (db: Executor): Promise<InventoryRow | undefi
   const [row] = await db.execute<{ sha256: string; hosts: number; updated_at: string }>(
     sql`select encode(sha256, 'hex') as sha256, hosts, updated_at from inventory`,
   );
-  return row && { sha256: row.sha256, hosts: row.hosts, updatedAt: new Date(timestampOf(row.updated_at)) };
+  return (
+    row && {
+      sha256: row.sha256,
+      hosts: row.hosts,
+      updatedAt: new Date(timestampOf(row.updated_at)),
+    }
+  );
 };
 
 /** Finds the inventory and keeps others from changing it until the transaction ends. Readers do not wait. */
@@ -32,7 +38,10 @@ export const lockInventory = async (tx: Executor): Promise<InventoryRow | undefi
 };
 
 /** How many hosts a new inventory adds, changes and removes, and the first of their names. */
-export type InventoryChanges = Record<"added" | "changed" | "removed", { hosts: number; names: string[] }>;
+export type InventoryChanges = Record<
+  "added" | "changed" | "removed",
+  { hosts: number; names: string[] }
+>;
 
 /** The hosts as a relation. */
 const given = (hosts: readonly InventoryHost[]): SQL => {
@@ -44,8 +53,15 @@ const given = (hosts: readonly InventoryHost[]): SQL => {
 };
 
 /** Finds what a new inventory changes. */
-export const compareInventory = async (db: Executor, hosts: readonly InventoryHost[]): Promise<InventoryChanges> => {
-  const rows = await db.execute<{ change: keyof InventoryChanges; hosts: number; names: string }>(sql`
+export const compareInventory = async (
+  db: Executor,
+  hosts: readonly InventoryHost[],
+): Promise<InventoryChanges> => {
+  const rows = await db.execute<{
+    change: keyof InventoryChanges;
+    hosts: number;
+    names: string;
+  }>(sql`
     select change, count(*)::int as hosts, to_json((array_agg(name order by name))[1:${inventoryChangesMax}::int])::text as names
     from (
       select coalesce(given.name, known.name) as name,
@@ -55,7 +71,10 @@ export const compareInventory = async (db: Executor, hosts: readonly InventoryHo
     ) compared group by change`);
   const of = (change: keyof InventoryChanges) => {
     const row = rows.find((each) => each.change === change);
-    return { hosts: row?.hosts ?? 0, names: row === undefined ? [] : (JSON.parse(row.names) as string[]) };
+    return {
+      hosts: row?.hosts ?? 0,
+      names: row === undefined ? [] : (JSON.parse(row.names) as string[]),
+    };
   };
   return { added: of("added"), changed: of("changed"), removed: of("removed") };
 };
@@ -106,23 +125,30 @@ export const listInventory = async (
 ): Promise<Paged<InventoryItem>> => {
   const [name, identity] = after === null ? [] : (JSON.parse(after) as string[]);
   const parts = statuses.map((status) => hostsOf(status, rules));
-  const beyond = name === undefined ? sql`` : sql`where (name, coalesce(identity, '')) > (${name}, ${identity})`;
+  const beyond =
+    name === undefined ? sql`` : sql`where (name, coalesce(identity, '')) > (${name}, ${identity})`;
   const rows = await db.execute<{ [Column in keyof InventoryItem]: InventoryItem[Column] }>(sql`
     select * from (${sql.join(parts, sql` union all `)}) items ${beyond} order by name, coalesce(identity, ''), status limit ${limit + 1}`);
   const last = rows[limit - 1];
-  const next = rows.length > limit && last ? JSON.stringify([last.name, last.identity ?? ""]) : null;
+  const next =
+    rows.length > limit && last ? JSON.stringify([last.name, last.identity ?? ""]) : null;
   return { rows: rows.slice(0, limit), next };
 };
 
 /** Counts the hosts of each status. */
-export const countInventory = async (db: Executor, rules: FleetRules): Promise<Record<InventoryStatus, number>> => {
+export const countInventory = async (
+  db: Executor,
+  rules: FleetRules,
+): Promise<Record<InventoryStatus, number>> => {
   const counts = inventoryStatuses.map((status) => {
     const name = sql.identifier(status);
     return status === "missing"
       ? sql`(select count(*) from inventory_host where ${isMissing})::int as ${name}`
       : sql`(select count(*) from fleet where ${inventoryPredicate(status, rules)})::int as ${name}`;
   });
-  const [row] = await db.execute<Record<InventoryStatus, number>>(sql`select ${sql.join(counts, sql`, `)}`);
+  const [row] = await db.execute<Record<InventoryStatus, number>>(
+    sql`select ${sql.join(counts, sql`, `)}`,
+  );
   if (row === undefined) throw new Error("no counts of the inventory");
   return row;
 };

@@ -26,7 +26,10 @@ export type CodeRow = typeof authorizationCode.$inferSelect;
 export type DeviceRow = typeof deviceAuthorization.$inferSelect;
 
 /** Inserts a session. */
-export const insertSession = async (tx: Executor, row: typeof operatorSession.$inferInsert): Promise<void> => {
+export const insertSession = async (
+  tx: Executor,
+  row: typeof operatorSession.$inferInsert,
+): Promise<void> => {
   await tx.insert(operatorSession).values(row);
 };
 
@@ -34,7 +37,11 @@ export const insertSession = async (tx: Executor, row: typeof operatorSession.$i
 export const countSessionsOfWebSession = (db: Executor, id: string, now: Date): Promise<number> =>
   db.$count(
     operatorSession,
-    and(eq(operatorSession.webSessionId, id), isNull(operatorSession.revokedAt), gt(operatorSession.expiresAt, now)),
+    and(
+      eq(operatorSession.webSessionId, id),
+      isNull(operatorSession.revokedAt),
+      gt(operatorSession.expiresAt, now),
+    ),
   );
 
 /** A clock that is ahead for some days deletes nothing that is in force once it is right: a session that has ended would go on. */
@@ -47,18 +54,26 @@ export const insertEndedWebSession = async (
   now: Date,
 ): Promise<boolean> => {
   await tx.delete(endedWebSession).where(lt(endedWebSession.expiresAt, forgottenBefore(now)));
-  return (await tx.insert(endedWebSession).values(row).onConflictDoNothing().returning()).length > 0;
+  return (
+    (await tx.insert(endedWebSession).values(row).onConflictDoNothing().returning()).length > 0
+  );
 };
 
 /** Stores a session at web, and deletes those that have expired for a week. */
-export const insertWebSession = async (tx: Executor, row: typeof webSession.$inferSelect, now: Date): Promise<void> => {
+export const insertWebSession = async (
+  tx: Executor,
+  row: typeof webSession.$inferSelect,
+  now: Date,
+): Promise<void> => {
   await tx.delete(webSession).where(lt(webSession.expiresAt, forgottenBefore(now)));
   await tx.insert(webSession).values(row).onConflictDoNothing();
 };
 
 /** Lets no other transaction begin or end a session at web of this session at the identity provider, until this one ends. */
 export const lockProviderSession = async (tx: Executor, id: string): Promise<void> => {
-  await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`provider session ${id}`}, 0))`);
+  await tx.execute(
+    sql`select pg_advisory_xact_lock(hashtextextended(${`provider session ${id}`}, 0))`,
+  );
 };
 
 /** The same for every session at web of a person, by the id or as the identity provider names them. Call it before `lockProviderSession`. */
@@ -67,13 +82,20 @@ export const lockPersonSessions = async (
   of: { userId: string } | { tenantId: string; subject: string },
 ): Promise<void> => {
   const { userId, tenantId, subject } = authenticationIdentity;
-  const is = "userId" in of ? eq(userId, of.userId) : and(eq(tenantId, of.tenantId), eq(subject, of.subject));
+  const is =
+    "userId" in of
+      ? eq(userId, of.userId)
+      : and(eq(tenantId, of.tenantId), eq(subject, of.subject));
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended('sessions of ' || ${userId}, 0))
     from ${authenticationIdentity} where ${is}`);
 };
 
 /** Whether a logout token that has not expired ended this session at the identity provider. */
-export const isProviderSessionEnded = async (tx: Executor, id: string, now: Date): Promise<boolean> =>
+export const isProviderSessionEnded = async (
+  tx: Executor,
+  id: string,
+  now: Date,
+): Promise<boolean> =>
   (await tx.$count(
     usedLogoutToken,
     and(eq(usedLogoutToken.providerSessionId, id), gt(usedLogoutToken.expiresAt, now)),
@@ -86,7 +108,8 @@ export const insertUsedLogoutToken = async (
   now: Date,
 ): Promise<typeof usedLogoutToken.$inferSelect | undefined> => {
   await tx.delete(usedLogoutToken).where(lt(usedLogoutToken.expiresAt, forgottenBefore(now)));
-  if ((await tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()).length > 0) return undefined;
+  if ((await tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()).length > 0)
+    return undefined;
   return firstRow(tx.select().from(usedLogoutToken).where(eq(usedLogoutToken.jti, row.jti)));
 };
 
@@ -106,12 +129,20 @@ export const listWebSessionsOf = async (
   const people = tx
     .select({ userId: authenticationIdentity.userId })
     .from(authenticationIdentity)
-    .where(and(eq(authenticationIdentity.tenantId, tenantId), eq(authenticationIdentity.subject, subject ?? "")));
+    .where(
+      and(
+        eq(authenticationIdentity.tenantId, tenantId),
+        eq(authenticationIdentity.subject, subject ?? ""),
+      ),
+    );
   const ofPerson = inArray(webSession.userId, people);
   const of =
     providerSessionId === null
       ? ofPerson
-      : or(eq(webSession.providerSessionId, providerSessionId), and(isNull(webSession.providerSessionId), ofPerson));
+      : or(
+          eq(webSession.providerSessionId, providerSessionId),
+          and(isNull(webSession.providerSessionId), ofPerson),
+        );
   return tx
     .select()
     .from(webSession)
@@ -146,10 +177,16 @@ export const listSessions = async (
 
 /** Finds a session and locks its row until the transaction ends. */
 export const lockSession = (tx: Executor, id: string): Promise<SessionRow | undefined> =>
-  firstRow(tx.select().from(operatorSession).where(eq(operatorSession.id, id)).for("no key update"));
+  firstRow(
+    tx.select().from(operatorSession).where(eq(operatorSession.id, id)).for("no key update"),
+  );
 
 /** Revokes a session that is not revoked. */
-export const updateSessionRevoked = async (tx: Executor, id: string, revokedAt: Date): Promise<void> => {
+export const updateSessionRevoked = async (
+  tx: Executor,
+  id: string,
+  revokedAt: Date,
+): Promise<void> => {
   await tx
     .update(operatorSession)
     .set({ revokedAt })
@@ -164,7 +201,11 @@ export const insertCode = async (tx: Executor, row: CodeRow): Promise<void> => {
 /** Finds a code by its SHA-256 and locks its row until the transaction ends, so that one caller alone redeems it. */
 export const lockCode = (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow | undefined> =>
   firstRow(
-    tx.select().from(authorizationCode).where(eq(authorizationCode.codeSha256, codeSha256)).for("no key update"),
+    tx
+      .select()
+      .from(authorizationCode)
+      .where(eq(authorizationCode.codeSha256, codeSha256))
+      .for("no key update"),
   );
 
 /** Marks a code used, with the session that it began, if any. */
@@ -179,7 +220,11 @@ export const updateCodeUsed = async (
 /** Inserts a device authorization. Returns false if its user code is taken. */
 export const insertDevice = async (tx: Executor, row: DeviceRow): Promise<boolean> => {
   const target = deviceAuthorization.userCode;
-  const inserted = await tx.insert(deviceAuthorization).values(row).onConflictDoNothing({ target }).returning();
+  const inserted = await tx
+    .insert(deviceAuthorization)
+    .values(row)
+    .onConflictDoNothing({ target })
+    .returning();
   return inserted.length > 0;
 };
 
@@ -201,7 +246,8 @@ export const deleteDeviceOfLargest = async (tx: Executor, since: Date): Promise<
     .orderBy(desc(count()), asc(min(createdAt)))
     .limit(1);
   if (largest === undefined) return;
-  const ofLargest = largest.addressKey === null ? isNull(addressKey) : eq(addressKey, largest.addressKey);
+  const ofLargest =
+    largest.addressKey === null ? isNull(addressKey) : eq(addressKey, largest.addressKey);
   const [oldest] = await tx
     .select({ deviceCodeSha256 })
     .from(deviceAuthorization)
@@ -222,7 +268,8 @@ export const lockDevice = async (
   by: { userCode: string } | { deviceCodeSha256: Uint8Array },
 ): Promise<DeviceRow | undefined> => {
   const { userCode, deviceCodeSha256 } = deviceAuthorization;
-  const found = "userCode" in by ? eq(userCode, by.userCode) : eq(deviceCodeSha256, by.deviceCodeSha256);
+  const found =
+    "userCode" in by ? eq(userCode, by.userCode) : eq(deviceCodeSha256, by.deviceCodeSha256);
   return firstRow(tx.select().from(deviceAuthorization).where(found).for("no key update"));
 };
 
@@ -231,10 +278,21 @@ export const updateDevice = async (
   tx: Executor,
   { deviceCodeSha256 }: Pick<DeviceRow, "deviceCodeSha256">,
   change: Partial<
-    Pick<DeviceRow, "status" | "userId" | "intervalSeconds" | "lastPolledAt" | "webSessionId" | "webSessionExpiresAt">
+    Pick<
+      DeviceRow,
+      | "status"
+      | "userId"
+      | "intervalSeconds"
+      | "lastPolledAt"
+      | "webSessionId"
+      | "webSessionExpiresAt"
+    >
   >,
 ): Promise<void> => {
-  await tx.update(deviceAuthorization).set(change).where(eq(deviceAuthorization.deviceCodeSha256, deviceCodeSha256));
+  await tx
+    .update(deviceAuthorization)
+    .set(change)
+    .where(eq(deviceAuthorization.deviceCodeSha256, deviceCodeSha256));
 };
 
 /** Deletes device authorizations created before a time: anybody can have one made. */

@@ -12,7 +12,9 @@ export const findPerson = async (db: Executor, userId: string) => {
 
 /** Whether the session at web in which the person consented to a program has ended. */
 export const webSessionEnded = (db: Executor) =>
-  exists(db.select().from(endedWebSession).where(eq(endedWebSession.id, operatorSession.webSessionId)));
+  exists(
+    db.select().from(endedWebSession).where(eq(endedWebSession.id, operatorSession.webSessionId)),
+  );
 
 /** Finds the person of a session that is neither revoked, with its session at web or alone, nor expired at `now`; undefined without one. */
 export const findSessionPerson = async (
@@ -64,7 +66,10 @@ export const upsertWorkload = async (db: Executor, row: WorkloadRow): Promise<Wo
   const [stored] = await db
     .insert(workload)
     .values(row)
-    .onConflictDoUpdate({ target: [workload.issuer, workload.subject], set: { lastSeenAt: row.lastSeenAt } })
+    .onConflictDoUpdate({
+      target: [workload.issuer, workload.subject],
+      set: { lastSeenAt: row.lastSeenAt },
+    })
     .returning();
   return stored ?? row;
 };

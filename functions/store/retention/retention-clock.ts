@@ -16,7 +16,13 @@ type RetentionRow = Omit<typeof retentionClock.$inferSelect, "singleton">;
 export const seeClock = (row: RetentionRow | undefined, now: Date): RetentionRow => {
   const today = dayOf(now);
   if (row === undefined)
-    return { seenAt: now, jumpedFrom: null, jumpedAt: null, droppedOn: today, confirmedUntil: null };
+    return {
+      seenAt: now,
+      jumpedFrom: null,
+      jumpedAt: null,
+      droppedOn: today,
+      confirmedUntil: null,
+    };
   const aheadMs = now.getTime() - row.seenAt.getTime();
   const next = { ...row, seenAt: now };
   // What happened in a wrong hour that lies ahead does not count for the time after it.
@@ -68,6 +74,9 @@ export const confirmClock = (tx: Executor, now: Date): Promise<RetentionPause | 
       confirmedUntil: new Date(now.getTime() + dayMs),
     };
     const target = retentionClock.singleton;
-    await tx.insert(retentionClock).values(confirmed).onConflictDoUpdate({ target, set: confirmed });
+    await tx
+      .insert(retentionClock)
+      .values(confirmed)
+      .onConflictDoUpdate({ target, set: confirmed });
     return pause;
   });

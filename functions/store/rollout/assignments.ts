@@ -26,7 +26,11 @@ export interface LockedTarget {
 /** Finds the first targets with one of these statuses, of one wave if it is given, and locks their hosts in the order of ids. */
 export const lockTargets = async (
   tx: Executor,
-  { rolloutId, statuses, wave }: { rolloutId: string; statuses: readonly TargetStatus[]; wave?: number },
+  {
+    rolloutId,
+    statuses,
+    wave,
+  }: { rolloutId: string; statuses: readonly TargetStatus[]; wave?: number },
   limit: number,
 ): Promise<LockedTarget[]> => {
   const ofWave = wave === undefined ? sql`` : sql`and wave = ${wave}`;
@@ -39,9 +43,13 @@ export const lockTargets = async (
     order by place limit ${limit}`);
   if (targets.length === 0) return [];
   const ids = arrayLiteral(targets.map(({ identityId }) => identityId));
-  await tx.execute(sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`);
+  await tx.execute(
+    sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`,
+  );
   // A statement of its own: it sees what others committed before the locks.
-  const hosts = await tx.execute<Omit<LockedTarget, keyof (typeof targets)[number]> & { identityId: string }>(sql`
+  const hosts = await tx.execute<
+    Omit<LockedTarget, keyof (typeof targets)[number]> & { identityId: string }
+  >(sql`
     select i.id as "identityId", i.identity, i.revoked_at is not null as "isRevoked", h.apply_desired_config as applies,
       a.id as "openAssignmentId", a.config_id as "openConfigId"
     from unnest(${ids}::uuid[]) wanted
@@ -58,14 +66,21 @@ export const lockTargets = async (
 };
 
 /** Ends the open assignments of hosts that the transaction has locked. */
-export const endAssignments = async (tx: Executor, identityIds: readonly string[], endedAt: Date): Promise<void> => {
+export const endAssignments = async (
+  tx: Executor,
+  identityIds: readonly string[],
+  endedAt: Date,
+): Promise<void> => {
   if (identityIds.length === 0) return;
   await tx.execute(sql`update config_assignment set ended_at = ${timestampAt(endedAt)}
     where identity_id = any(${arrayLiteral(identityIds)}::uuid[]) and ended_at is null`);
 };
 
 /** Inserts open assignments. */
-export const insertAssignments = async (tx: Executor, rows: readonly AssignmentRow[]): Promise<void> => {
+export const insertAssignments = async (
+  tx: Executor,
+  rows: readonly AssignmentRow[],
+): Promise<void> => {
   await insertRows(tx, configAssignment, rows);
 };
 

@@ -21,7 +21,8 @@ export interface ComparedWave {
   wave: number;
 }
 
-const isOf = ({ rolloutId, wave }: ComparedWave): SQL => sql`rollout_id = ${rolloutId}::uuid and wave = ${wave}::int`;
+const isOf = ({ rolloutId, wave }: ComparedWave): SQL =>
+  sql`rollout_id = ${rolloutId}::uuid and wave = ${wave}::int`;
 
 /**
  * Stores which hosts a wave that starts is compared by, and their figures. The others have the platform and version of one of the wave, and are first

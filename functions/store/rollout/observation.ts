@@ -125,7 +125,11 @@ export interface Unsettled {
 }
 
 /** Counts the targets of a wave that have not settled. A stale host is not waited for. */
-export const countUnsettled = async (tx: Executor, observed: Observed, wave: number): Promise<Unsettled> => {
+export const countUnsettled = async (
+  tx: Executor,
+  observed: Observed,
+  wave: number,
+): Promise<Unsettled> => {
   const { rolloutId } = observed;
   const [row] = await tx.execute<Record<keyof Unsettled, number>>(sql`
     select (count(*) filter (where t.status = 'assigned'
@@ -154,9 +158,16 @@ export const countFailedSince = (
 /** Finds the first targets of a wave that failed after `since`, with what proves it. */
 export const findEvidence = async (
   tx: Executor,
-  { rolloutId, wave, since, limit }: { rolloutId: string; wave: number; since: Date; limit: number },
+  {
+    rolloutId,
+    wave,
+    since,
+    limit,
+  }: { rolloutId: string; wave: number; since: Date; limit: number },
 ): Promise<StoredBreach["evidence"]> => {
-  const rows = await tx.execute<Record<"identityId" | "identity" | "condition" | "began_at" | "detail", string>>(sql`
+  const rows = await tx.execute<
+    Record<"identityId" | "identity" | "condition" | "began_at" | "detail", string>
+  >(sql`
     select t.identity_id as "identityId", i.identity, t.condition, t.condition_began_at as began_at, t.condition_detail as detail
     from (
       select * from rollout_target

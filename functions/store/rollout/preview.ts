@@ -40,7 +40,8 @@ export const findPresentConfigs = async (
     order by c.id is not distinct from ${configId}::uuid desc, grouped.hosts desc, c.id limit ${limit}`);
   return rows.map(({ hosts, id, name, hash, yaml }) => ({
     hosts,
-    config: id === null || hash === null || yaml === null ? null : { id, name, configHash: hash, yaml },
+    config:
+      id === null || hash === null || yaml === null ? null : { id, name, configHash: hash, yaml },
   }));
 };
 

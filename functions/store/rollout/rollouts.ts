@@ -46,13 +46,21 @@ export const lockRollout = (tx: Executor, id: string): Promise<RolloutRow | unde
   firstRow(tx.select().from(rollout).where(eq(rollout.id, id)).for("no key update"));
 
 /** Changes a rollout. */
-export const updateRollout = async (tx: Executor, id: string, change: Partial<RolloutRow>): Promise<void> => {
+export const updateRollout = async (
+  tx: Executor,
+  id: string,
+  change: Partial<RolloutRow>,
+): Promise<void> => {
   await tx.update(rollout).set(change).where(eq(rollout.id, id));
 };
 
 /** Finds the waves of a rollout in order. */
 export const findWaves = (db: Executor, rolloutId: string): Promise<WaveRow[]> =>
-  db.select().from(rolloutWave).where(eq(rolloutWave.rolloutId, rolloutId)).orderBy(rolloutWave.number);
+  db
+    .select()
+    .from(rolloutWave)
+    .where(eq(rolloutWave.rolloutId, rolloutId))
+    .orderBy(rolloutWave.number);
 
 /** Changes a wave. */
 export const updateWave = async (
@@ -68,7 +76,12 @@ export const updateWave = async (
 
 /** Pauses the rollouts that would assign a config, as those of a restored database, which may have been stopped since. Returns their ids. */
 export const pauseRestoredRollouts = async (tx: Executor, updatedAt: Date): Promise<string[]> => {
-  const change = { state: "paused", reasonCode: "database_restored", reason: null, updatedAt } as const;
+  const change = {
+    state: "paused",
+    reasonCode: "database_restored",
+    reason: null,
+    updatedAt,
+  } as const;
   const assigns = inArray(rollout.state, ["running", "soaking"]);
   const rows = await tx.update(rollout).set(change).where(assigns).returning({ id: rollout.id });
   return rows.map(({ id }) => id);
@@ -76,12 +89,18 @@ export const pauseRestoredRollouts = async (tx: Executor, updatedAt: Date): Prom
 
 /** Finds the ids of the rollouts that have not ended, oldest first. */
 export const findOpenRollouts = async (db: Executor): Promise<string[]> => {
-  const rows = await db.select({ id: rollout.id }).from(rollout).where(isNull(rollout.endedAt)).orderBy(rollout.id);
+  const rows = await db
+    .select({ id: rollout.id })
+    .from(rollout)
+    .where(isNull(rollout.endedAt))
+    .orderBy(rollout.id);
   return rows.map(({ id }) => id);
 };
 
 /** Counts the rollouts that have not ended; a state without one is absent. */
-export const countOpenRollouts = async (db: Executor): Promise<ReadonlyMap<RolloutState, number>> => {
+export const countOpenRollouts = async (
+  db: Executor,
+): Promise<ReadonlyMap<RolloutState, number>> => {
   const rows = await db
     .select({ state: rollout.state, count: count() })
     .from(rollout)
@@ -112,8 +131,17 @@ const columns = {
 };
 
 /** One statement: the state and the counts are of the same time. */
-const findDescribed = async (db: Executor, where: SQL | undefined, limit: number): Promise<DescribedRollout[]> => {
-  const ids = db.select({ id: rollout.id }).from(rollout).where(where).orderBy(desc(rollout.id)).limit(limit);
+const findDescribed = async (
+  db: Executor,
+  where: SQL | undefined,
+  limit: number,
+): Promise<DescribedRollout[]> => {
+  const ids = db
+    .select({ id: rollout.id })
+    .from(rollout)
+    .where(where)
+    .orderBy(desc(rollout.id))
+    .limit(limit);
   const rows = await db
     .select(columns)
     .from(rollout)
@@ -123,7 +151,10 @@ const findDescribed = async (db: Executor, where: SQL | undefined, limit: number
     .orderBy(desc(rollout.id), rolloutWave.number);
   return [...Map.groupBy(rows, ({ row }) => row.id).values()].flatMap(([first, ...others]) => {
     if (first === undefined) return [];
-    const waves = [first, ...others].map(({ wave, revertedFailed }) => ({ ...wave, revertedFailed }));
+    const waves = [first, ...others].map(({ wave, revertedFailed }) => ({
+      ...wave,
+      revertedFailed,
+    }));
     return { ...first.row, configName: first.configName, configHash: first.configHash, waves };
   });
 };

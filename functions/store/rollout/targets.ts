@@ -81,7 +81,11 @@ export const countSharedTargets = async (
 export const insertTargets = async (
   tx: Executor,
   rolloutId: string,
-  { filter, rules, reaches }: { filter: FleetFilter; rules: FleetRules; reaches: readonly number[] },
+  {
+    filter,
+    rules,
+    reaches,
+  }: { filter: FleetFilter; rules: FleetRules; reaches: readonly number[] },
 ): Promise<void> => {
   const waves = reaches.length;
   await tx.execute(sql`
@@ -101,7 +105,10 @@ export const insertTargets = async (
 export type TargetCounts = Record<TargetStatus, number>;
 
 /** Counts the targets of each wave by status. A wave without targets is absent. */
-export const countTargets = async (db: Executor, rolloutId: string): Promise<ReadonlyMap<number, TargetCounts>> => {
+export const countTargets = async (
+  db: Executor,
+  rolloutId: string,
+): Promise<ReadonlyMap<number, TargetCounts>> => {
   const rows = await db.execute<{ wave: number; status: TargetStatus; targets: number }>(sql`
     select wave, status, count(*)::int as targets from rollout_target where rollout_id = ${rolloutId}::uuid group by 1, 2`);
   const counts = new Map<number, TargetCounts>();
@@ -111,7 +118,9 @@ export const countTargets = async (db: Executor, rolloutId: string): Promise<Rea
 };
 
 /** No targets of any status. */
-export const noTargets = Object.fromEntries(targetStatuses.map((status) => [status, 0])) as TargetCounts;
+export const noTargets = Object.fromEntries(
+  targetStatuses.map((status) => [status, 0]),
+) as TargetCounts;
 
 /** Selects targets of a rollout; an absent part does not filter. */
 export interface TargetFilter {
@@ -121,7 +130,8 @@ export interface TargetFilter {
 }
 
 /** A target, and the names of its host. */
-export interface TargetListRow extends Omit<TargetRow, "rolloutId" | "assignmentId" | "failedVersion"> {
+export interface TargetListRow
+  extends Omit<TargetRow, "rolloutId" | "assignmentId" | "failedVersion"> {
   identity: string;
   deviceId: string;
 }

@@ -37,7 +37,8 @@ const findPartitions = async (
   db: Pick<Executor, "execute">,
   { from, to }: HostRange,
 ): Promise<{ table: string; pages: bigint }[]> => {
-  const day = (date: Date) => `ingest_envelope_${date.toISOString().slice(0, 10).replaceAll("-", "")}`;
+  const day = (date: Date) =>
+    `ingest_envelope_${date.toISOString().slice(0, 10).replaceAll("-", "")}`;
   // The default partition, whose name is above those of the days, may have any day.
   const rows = await db.execute<{ table: string; pages: string }>(sql`
     select relname as table, (pg_relation_size(oid) / current_setting('block_size')::bigint)::text as pages
@@ -62,7 +63,8 @@ function* cut(found: readonly { at: string; bytes: number }[]): Generator<string
   if (places.length > 0) yield places;
 }
 
-const microseconds = (column: string) => sql.raw(`(extract(epoch from ${column}) * 1e6)::bigint::text`);
+const microseconds = (column: string) =>
+  sql.raw(`(extract(epoch from ${column}) * 1e6)::bigint::text`);
 
 const readAt = async (
   db: Pick<Executor, "execute">,
@@ -74,15 +76,23 @@ const readAt = async (
     select queue_id, sequence::text as sequence, kind, ${microseconds("observed_at")} as observed_at,
       ${microseconds("received_at")} as received_at, source, attributes, payload
     from ${sql.identifier(table)} where host_id = ${hostId} and ctid = any(${`{${places.map((at) => `"${at}"`).join(",")}}`}::tid[])`);
-  return rows.map(({ queue_id: queueId, sequence, observed_at: observedAt, received_at: receivedAt, ...row }) => ({
-    kind: row.kind,
-    source: row.source,
-    attributes: row.attributes,
-    payload: row.payload,
-    hostId,
-    queueId,
-    sequence: BigInt(sequence),
-    receivedAt: BigInt(receivedAt),
-    observedAt: observedAt === null ? null : BigInt(observedAt),
-  }));
+  return rows.map(
+    ({
+      queue_id: queueId,
+      sequence,
+      observed_at: observedAt,
+      received_at: receivedAt,
+      ...row
+    }) => ({
+      kind: row.kind,
+      source: row.source,
+      attributes: row.attributes,
+      payload: row.payload,
+      hostId,
+      queueId,
+      sequence: BigInt(sequence),
+      receivedAt: BigInt(receivedAt),
+      observedAt: observedAt === null ? null : BigInt(observedAt),
+    }),
+  );
 };

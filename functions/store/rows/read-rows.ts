@@ -1,7 +1,8 @@
 import { createCopyFields } from "../database/copy-fields.ts";
 import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
 
-const columns = "host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload";
+const columns =
+  "host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload";
 
 /** Returns the statement that copies the rows of a range of transaction ids. */
 export const copyRows = ({ from, to }: { from: bigint; to: bigint }): string =>
@@ -21,5 +22,15 @@ export const decodeRow = (chunk: Buffer): StoredEnvelope | undefined => {
   // jsonb is its version, 1, and the text.
   const json = fields.text().slice(1);
   const attributes = json.length === 2 ? {} : (JSON.parse(json) as Record<string, string>);
-  return { hostId, queueId, sequence, kind, observedAt, receivedAt, source, attributes, payload: fields.bytes() };
+  return {
+    hostId,
+    queueId,
+    sequence,
+    kind,
+    observedAt,
+    receivedAt,
+    source,
+    attributes,
+    payload: fields.bytes(),
+  };
 };

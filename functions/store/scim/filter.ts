@@ -13,7 +13,9 @@ export interface FilterColumns {
   /** By lower-case name, with sub-attribute: `name.givenname`. */
   attributes: Readonly<Record<string, FilterColumn>>;
   /** Lists: their elements as a FROM item, and the columns of an element. The element's own name stands for `value`. */
-  lists: Readonly<Record<string, { from: SQL; attributes: Readonly<Record<string, FilterColumn>> }>>;
+  lists: Readonly<
+    Record<string, { from: SQL; attributes: Readonly<Record<string, FilterColumn>> }>
+  >;
 }
 
 /** A filter names an attribute or compares in a way that core does not support. */
@@ -33,12 +35,15 @@ export const filterCondition = (filter: ScimFilter, columns: FilterColumns): SQL
     case "present":
     case "compare": {
       const { name, sub } = filter.attribute;
-      if (!Object.hasOwn(columns.lists, name)) return compare(columnOf(filter.attribute, columns), filter);
+      if (!Object.hasOwn(columns.lists, name))
+        return compare(columnOf(filter.attribute, columns), filter);
       const attribute: ScimAttribute = { name: sub ?? "value", sub: null };
       return filterCondition({ kind: "has", name, filter: { ...filter, attribute } }, columns);
     }
     case "has": {
-      const list = Object.hasOwn(columns.lists, filter.name) ? columns.lists[filter.name] : undefined;
+      const list = Object.hasOwn(columns.lists, filter.name)
+        ? columns.lists[filter.name]
+        : undefined;
       if (list === undefined) throw new UnsupportedFilter("core does not filter by that attribute");
       const condition = filterCondition(filter.filter, { attributes: list.attributes, lists: {} });
       return sql`exists (select 1 from ${list.from} where ${condition})`;

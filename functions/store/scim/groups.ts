@@ -38,7 +38,10 @@ export const insertScimGroup = async (tx: Executor, row: ScimGroupRow): Promise<
 };
 
 /** Replaces a group's row. */
-export const updateScimGroup = async (tx: Executor, { id, ...row }: ScimGroupRow): Promise<void> => {
+export const updateScimGroup = async (
+  tx: Executor,
+  { id, ...row }: ScimGroupRow,
+): Promise<void> => {
   await tx.update(scimGroup).set(row).where(eq(scimGroup.id, id));
 };
 
@@ -69,12 +72,21 @@ export const listScimGroups = async (
   const [found] = await db.select({ total: count() }).from(scimGroup).where(where);
   const total = found?.total ?? 0;
   if (limit === 0 || offset >= total) return { rows: [], total };
-  const rows = await db.select().from(scimGroup).where(where).orderBy(asc(scimGroup.id)).limit(limit).offset(offset);
+  const rows = await db
+    .select()
+    .from(scimGroup)
+    .where(where)
+    .orderBy(asc(scimGroup.id))
+    .limit(limit)
+    .offset(offset);
   return { rows, total };
 };
 
 /** Finds the members of groups, in the order of their creation. */
-export const findScimMembers = (db: Executor, groupIds: readonly string[]): Promise<ScimMemberRow[]> =>
+export const findScimMembers = (
+  db: Executor,
+  groupIds: readonly string[],
+): Promise<ScimMemberRow[]> =>
   db
     .select({ groupId: scimMember.groupId, userId: scimMember.userId, userName: scimUser.userName })
     .from(scimMember)
@@ -83,14 +95,24 @@ export const findScimMembers = (db: Executor, groupIds: readonly string[]): Prom
     .orderBy(asc(scimMember.userId));
 
 /** Adds members to a group. Those that it has stay. */
-export const insertScimMembers = async (tx: Executor, groupId: string, userIds: readonly string[]): Promise<void> => {
+export const insertScimMembers = async (
+  tx: Executor,
+  groupId: string,
+  userIds: readonly string[],
+): Promise<void> => {
   const rows = userIds.map((userId) => ({ groupId, userId }));
   await insertRows(tx, scimMember, rows, sql`on conflict do nothing`);
 };
 
 /** Removes members from a group. */
-export const deleteScimMembers = async (tx: Executor, groupId: string, userIds: readonly string[]): Promise<void> => {
-  await tx.delete(scimMember).where(and(eq(scimMember.groupId, groupId), anyOf(scimMember.userId, userIds)));
+export const deleteScimMembers = async (
+  tx: Executor,
+  groupId: string,
+  userIds: readonly string[],
+): Promise<void> => {
+  await tx
+    .delete(scimMember)
+    .where(and(eq(scimMember.groupId, groupId), anyOf(scimMember.userId, userIds)));
 };
 
 /** Finds the groups with these names, and which of the users are their members; all members without `userIds`. */

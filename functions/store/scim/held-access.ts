@@ -1,6 +1,10 @@
 import { and, eq, gt, isNull, sql } from "drizzle-orm";
 import { directorySync, person } from "../../../drizzle/schema/operator.ts";
-import { authorizationCode, deviceAuthorization, operatorSession } from "../../../drizzle/schema/operator-session.ts";
+import {
+  authorizationCode,
+  deviceAuthorization,
+  operatorSession,
+} from "../../../drizzle/schema/operator-session.ts";
 import { scimGroup, scimHeldMember, scimMember, scimUser } from "../../../drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
 import { anyOf, arrayLiteral } from "../database/query-parts.ts";
@@ -20,7 +24,10 @@ export const holdAllAccess = async (tx: Executor, now: Date): Promise<AccessRow[
     .set({ status: "held", missedSyncs: 0 })
     .where(eq(person.status, "active"))
     .returning(access);
-  await tx.update(scimUser).set({ active: false, held: true, updatedAt: now }).where(eq(scimUser.active, true));
+  await tx
+    .update(scimUser)
+    .set({ active: false, held: true, updatedAt: now })
+    .where(eq(scimUser.active, true));
   await tx.execute(sql`insert into ${scimHeldMember} (group_id, user_id)
     select group_id, user_id from ${scimMember} on conflict do nothing`);
   await tx.delete(scimMember);
@@ -40,7 +47,10 @@ export const supersedeSyncs = async (tx: Executor): Promise<void> => {
 };
 
 /** Gives held people the access of the backup; those with these addresses alone unless `emails` is null. Returns them. */
-export const releasePeople = async (tx: Executor, emails: readonly string[] | null): Promise<AccessRow[]> => {
+export const releasePeople = async (
+  tx: Executor,
+  emails: readonly string[] | null,
+): Promise<AccessRow[]> => {
   const named = emails === null ? undefined : anyOf(person.primaryEmail, emails);
   return tx
     .update(person)
@@ -50,7 +60,11 @@ export const releasePeople = async (tx: Executor, emails: readonly string[] | nu
 };
 
 /** Takes back what was set aside of SCIM users; of these users alone unless `userIds` is null. */
-export const releaseScim = async (tx: Executor, userIds: readonly string[] | null, now: Date): Promise<void> => {
+export const releaseScim = async (
+  tx: Executor,
+  userIds: readonly string[] | null,
+  now: Date,
+): Promise<void> => {
   const isUser = userIds === null ? undefined : anyOf(scimUser.id, userIds);
   const isMember = userIds === null ? undefined : anyOf(scimHeldMember.userId, userIds);
   await tx
@@ -65,12 +79,19 @@ export const releaseScim = async (tx: Executor, userIds: readonly string[] | nul
 /** Finds the members of a group that were set aside. */
 export const findHeldMembers = async (tx: Executor, groupId: string): Promise<string[]> => {
   const { userId } = scimHeldMember;
-  const rows = await tx.select({ userId }).from(scimHeldMember).where(eq(scimHeldMember.groupId, groupId));
+  const rows = await tx
+    .select({ userId })
+    .from(scimHeldMember)
+    .where(eq(scimHeldMember.groupId, groupId));
   return rows.map((row) => row.userId);
 };
 
 /** Forgets members of a group that were set aside. */
-export const deleteHeldMembers = async (tx: Executor, groupId: string, userIds: readonly string[]): Promise<void> => {
+export const deleteHeldMembers = async (
+  tx: Executor,
+  groupId: string,
+  userIds: readonly string[],
+): Promise<void> => {
   await tx
     .delete(scimHeldMember)
     .where(and(eq(scimHeldMember.groupId, groupId), anyOf(scimHeldMember.userId, userIds)));
@@ -84,8 +105,15 @@ export interface HeldAccess {
 }
 
 /** Finds what waits, with the memberships of these groups. */
-export const findHeldAccess = async (db: Executor, groups: readonly string[]): Promise<HeldAccess> => {
-  const people = await db.select(access).from(person).where(eq(person.status, "held")).orderBy(person.primaryEmail);
+export const findHeldAccess = async (
+  db: Executor,
+  groups: readonly string[],
+): Promise<HeldAccess> => {
+  const people = await db
+    .select(access)
+    .from(person)
+    .where(eq(person.status, "held"))
+    .orderBy(person.primaryEmail);
   const memberships = await db
     .select({ userName: scimUser.userName, group: scimGroup.displayNameKey })
     .from(scimHeldMember)

@@ -98,7 +98,13 @@ export const listScimUsers = async (
   const [found] = await db.select({ total: count() }).from(scimUser).where(where);
   const total = found?.total ?? 0;
   if (limit === 0 || offset >= total) return { rows: [], total };
-  const rows = await db.select().from(scimUser).where(where).orderBy(asc(scimUser.id)).limit(limit).offset(offset);
+  const rows = await db
+    .select()
+    .from(scimUser)
+    .where(where)
+    .orderBy(asc(scimUser.id))
+    .limit(limit)
+    .offset(offset);
   return { rows, total };
 };
 

@@ -9,12 +9,20 @@ export type CoreReport = typeof coreReport.$inferSelect;
 
 /** Stores what a core says of itself, in place of what it said before, and deletes those that said nothing for a day. */
 export const upsertCoreReport = async (tx: Executor, report: CoreReport): Promise<void> => {
-  await tx.insert(coreReport).values(report).onConflictDoUpdate({ target: coreReport.id, set: report });
-  await tx.delete(coreReport).where(lt(coreReport.reportedAt, new Date(report.reportedAt.getTime() - dayMs)));
+  await tx
+    .insert(coreReport)
+    .values(report)
+    .onConflictDoUpdate({ target: coreReport.id, set: report });
+  await tx
+    .delete(coreReport)
+    .where(lt(coreReport.reportedAt, new Date(report.reportedAt.getTime() - dayMs)));
 };
 
 /** Counts the hosts whose last heartbeat, if not older than `since`, a core received: by the core's machine. */
-export const countHostsByCore = async (db: Executor, since: Date): Promise<ReadonlyMap<string, number>> => {
+export const countHostsByCore = async (
+  db: Executor,
+  since: Date,
+): Promise<ReadonlyMap<string, number>> => {
   const rows = await db.execute<{ core: string; hosts: number }>(sql`
     select core, count(*)::int as hosts from fleet_status where last_heartbeat_at >= ${since.toISOString()}::timestamptz group by core`);
   return new Map(rows.map(({ core, hosts }) => [core, hosts]));
@@ -22,4 +30,7 @@ export const countHostsByCore = async (db: Executor, since: Date): Promise<Reado
 
 /** Finds what each core last said, by machine and start. */
 export const findCoreReports = (db: Executor): Promise<CoreReport[]> =>
-  db.select().from(coreReport).orderBy(sql`${coreReport.machine} collate "C"`, coreReport.startedAt);
+  db
+    .select()
+    .from(coreReport)
+    .orderBy(sql`${coreReport.machine} collate "C"`, coreReport.startedAt);

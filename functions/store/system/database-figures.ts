@@ -24,7 +24,9 @@ const slowSeconds = 10;
 export const readDatabaseFigures = async (db: Database): Promise<DatabaseFigures> => {
   const { version } = await readServerSettings(db);
   const { present } = await findPartitionDays(db);
-  const [row] = await db.execute<Record<"bytes" | "telemetry_bytes" | "slow" | "slowest", string>>(sql`
+  const [row] = await db.execute<
+    Record<"bytes" | "telemetry_bytes" | "slow" | "slowest", string>
+  >(sql`
     select pg_database_size(current_database()) as bytes,
       (select coalesce(sum(pg_total_relation_size(inhrelid)), 0) from pg_inherits
         where inhparent in ('ingest_block'::regclass, 'ingest_envelope'::regclass)) as telemetry_bytes,
@@ -43,6 +45,9 @@ export const readDatabaseFigures = async (db: Database): Promise<DatabaseFigures
     oldestDay: oldest === undefined ? null : new Date(oldest),
     slowStatements: Number(row.slow),
     slowestSeconds: Math.max(0, Number(row.slowest)),
-    standbys: standbys.map(({ name, lag }) => ({ name, lagSeconds: lag === null ? null : Number(lag) })),
+    standbys: standbys.map(({ name, lag }) => ({
+      name,
+      lagSeconds: lag === null ? null : Number(lag),
+    })),
   };
 };

@@ -27,7 +27,10 @@ export const lockBudgets = async (tx: Executor): Promise<BudgetRow[]> => {
 
 /** Sets a budget, also one that exists. */
 export const putBudgetRow = async (tx: Executor, row: BudgetRow): Promise<void> => {
-  await tx.insert(volumeBudget).values(row).onConflictDoUpdate({ target: volumeBudget.name, set: row });
+  await tx
+    .insert(volumeBudget)
+    .values(row)
+    .onConflictDoUpdate({ target: volumeBudget.name, set: row });
 };
 
 /** Deletes a budget. */
@@ -36,7 +39,10 @@ export const deleteBudgetRow = async (tx: Executor, name: string): Promise<void>
 };
 
 /** Counts the hosts that each budget holds. */
-export const countHeldHosts = async (db: Executor, now: number): Promise<ReadonlyMap<string, number>> => {
+export const countHeldHosts = async (
+  db: Executor,
+  now: number,
+): Promise<ReadonlyMap<string, number>> => {
   const rows = await db
     .select({ budget: heldHost.budget, hosts: count() })
     .from(heldHost)
@@ -87,7 +93,8 @@ export const findHostsOver = async (
   if (budgets.length === 0) return [];
   const filters = budgets.map(({ filter }) => sql`(${fleetPredicate(filter, rules)})`);
   const isOver = budgets.map(
-    ({ name, bytesPerHour }, index) => sql`when ${filters[index]} and sent >= ${bytesPerHour}::bigint then ${name}`,
+    ({ name, bytesPerHour }, index) =>
+      sql`when ${filters[index]} and sent >= ${bytesPerHour}::bigint then ${name}`,
   );
   return db.execute<{ hostId: string; identityId: string; budget: string }>(sql`
     select identity as "hostId", identity_id as "identityId", budget from (

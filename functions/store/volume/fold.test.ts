@@ -19,7 +19,8 @@ const store = async (host: string, at: number, bytes: number, kind = "log_line")
       payload_bytes = ingest_hour.payload_bytes + excluded.payload_bytes`);
 };
 const hoursLeft = async () =>
-  (await db.execute<{ count: number }>(sql`select count(*)::int as count from ingest_hour`))[0]?.count;
+  (await db.execute<{ count: number }>(sql`select count(*)::int as count from ingest_hour`))[0]
+    ?.count;
 const bytesOf = async (fromMs: number, toMs: number) =>
   (await findLargest(db, { by: "kind" }, { fromMs, toMs }, 10)).total.payloadBytes;
 
@@ -36,7 +37,9 @@ describe("hours of hosts", () => {
       }
     }
     const expected = (fromMs: number, toMs: number) =>
-      [...sums].filter(([at]) => at >= fromMs && at < toMs).reduce((sum, [, bytes]) => sum + bytes, 0);
+      [...sums]
+        .filter(([at]) => at >= fromMs && at < toMs)
+        .reduce((sum, [, bytes]) => sum + bytes, 0);
     const before = await hoursLeft();
     expect(await foldHours(db, today + 2 * hourMs)).toBe(2);
     expect(await hoursLeft()).toBeLessThan(before ?? 0);
@@ -116,13 +119,17 @@ it("the disk of days is that of their partitions, of days whose hours are known 
     sql`select pg_total_relation_size('ingest_block_20280110') + pg_total_relation_size('ingest_envelope_20280110') as bytes`,
   );
   expect(diskBytes).toBe(Number(row?.bytes));
-  expect(await findDiskOfDays(db, { today: dayOf(day), days: 1 })).toEqual({ diskBytes: 0, payloadBytes: 0 });
+  expect(await findDiskOfDays(db, { today: dayOf(day), days: 1 })).toEqual({
+    diskBytes: 0,
+    payloadBytes: 0,
+  });
 });
 
 describe("the volume of a host", () => {
   it("is that of the last 24 whole hours, beside the median of its days", async () => {
     const now = Date.UTC(2027, 0, 20, 10, 30);
-    for (let day = 9; day >= 0; day -= 1) await store("steady", now - day * dayMs, day === 4 ? 9_000_000 : 1_000);
+    for (let day = 9; day >= 0; day -= 1)
+      await store("steady", now - day * dayMs, day === 4 ? 9_000_000 : 1_000);
     await store("new", now - hourMs, 77);
     await foldHours(db, now);
     const volumes = async () => {

@@ -33,7 +33,9 @@ const added = (column: SQL, table: SQL): SQL =>
   sql`(select array_agg(coalesce(a, 0) + coalesce(b, 0) order by place)
     from unnest(${table}.${column}, excluded.${column}) with ordinality as both_days (a, b, place) where ${table}.${column} is not null)`;
 
-const addTo = (table: SQL): SQL => sql`do update set envelopes = ${table}.envelopes + excluded.envelopes,
+const addTo = (
+  table: SQL,
+): SQL => sql`do update set envelopes = ${table}.envelopes + excluded.envelopes,
   payload_bytes = ${table}.payload_bytes + excluded.payload_bytes,
   hour_envelopes = ${added(sql`hour_envelopes`, table)}, hour_bytes = ${added(sql`hour_bytes`, table)}`;
 
@@ -63,7 +65,10 @@ export const foldHours = async (db: Database, now: number): Promise<number> => {
   }
 };
 
-const foldHosts = async (tx: Executor, { after, last, until }: { after: string; last: string; until: SQL }) => {
+const foldHosts = async (
+  tx: Executor,
+  { after, last, until }: { after: string; last: string; until: SQL },
+) => {
   await tx.execute(sql`
     with moved as (
       delete from ingest_hour where host_id > ${after} and host_id <= ${last} and hour < ${until} returning *),
@@ -81,7 +86,10 @@ const foldHosts = async (tx: Executor, { after, last, until }: { after: string; 
 
 /** The sums of arrays of hours, by their place. */
 const summed = (column: SQL): SQL => {
-  const places = Array.from({ length: 24 }, (_, hour) => sql`sum(${column}[${sql.raw(String(hour + 1))}])::bigint`);
+  const places = Array.from(
+    { length: 24 },
+    (_, hour) => sql`sum(${column}[${sql.raw(String(hour + 1))}])::bigint`,
+  );
   return sql`array[${sql.join(places, sql`, `)}]`;
 };
 

@@ -81,18 +81,32 @@ export const findLargest = async (
   split: VolumeSplit,
   range: VolumeRange,
   limit: number,
-): Promise<{ parts: (StoredVolume & { name: string | null })[]; total: StoredVolume; count: number }> => {
+): Promise<{
+  parts: (StoredVolume & { name: string | null })[];
+  total: StoredVolume;
+  count: number;
+}> => {
   const { name, from } = rowsOf(split, range);
   const rows = await db.execute<
-    Record<"envelopes" | "bytes" | "all_envelopes" | "all_bytes", string> & { name: string | null; count: number }
+    Record<"envelopes" | "bytes" | "all_envelopes" | "all_bytes", string> & {
+      name: string | null;
+      count: number;
+    }
   >(sql`
     select *, sum(envelopes) over () as all_envelopes, sum(bytes) over () as all_bytes, (count(*) over ())::int as count from (
       select ${name} as name, sum(envelopes) as envelopes, sum(payload_bytes) as bytes from ${from} group by 1 having sum(envelopes) > 0
     ) parts order by bytes desc, name collate "C" limit ${limit}`);
   const [first] = rows;
   return {
-    parts: rows.map((row) => ({ name: row.name, envelopes: Number(row.envelopes), payloadBytes: Number(row.bytes) })),
-    total: { envelopes: Number(first?.all_envelopes ?? 0), payloadBytes: Number(first?.all_bytes ?? 0) },
+    parts: rows.map((row) => ({
+      name: row.name,
+      envelopes: Number(row.envelopes),
+      payloadBytes: Number(row.bytes),
+    })),
+    total: {
+      envelopes: Number(first?.all_envelopes ?? 0),
+      payloadBytes: Number(first?.all_bytes ?? 0),
+    },
     count: first?.count ?? 0,
   };
 };
@@ -113,7 +127,10 @@ export const findSeries = async (
       union all ${stepMs === hourMs ? days : whole}
     ) stored where at >= ${range.fromMs}::bigint and at < ${range.toMs}::bigint group by 1`);
   return new Map(
-    rows.map(({ at, envelopes, bytes }) => [Number(at), { envelopes: Number(envelopes), payloadBytes: Number(bytes) }]),
+    rows.map(({ at, envelopes, bytes }) => [
+      Number(at),
+      { envelopes: Number(envelopes), payloadBytes: Number(bytes) },
+    ]),
   );
 };
 
@@ -126,7 +143,10 @@ export interface HostOfVolume {
 }
 
 /** Finds them by the hosts' identities. */
-export const findHostsOfVolume = async (db: Executor, hosts: readonly string[]): Promise<Map<string, HostOfVolume>> => {
+export const findHostsOfVolume = async (
+  db: Executor,
+  hosts: readonly string[],
+): Promise<Map<string, HostOfVolume>> => {
   const rows = await db.execute<{
     host_id: string;
     identity_id: string | null;

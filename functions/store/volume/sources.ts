@@ -16,7 +16,8 @@ const nameMax = 200;
 const sumMax = Number.MAX_SAFE_INTEGER;
 
 /** PostgreSQL stores no NUL. */
-const nameOf = (text: string): string => text.slice(0, nameMax).toWellFormed().replaceAll("\u0000", "");
+const nameOf = (text: string): string =>
+  text.slice(0, nameMax).toWellFormed().replaceAll("\u0000", "");
 
 /** Adds what a host accepted, by its own account, to a day. In the transaction of the account, which comes once. */
 export const addSourceVolumes = async (
@@ -35,7 +36,9 @@ export const addSourceVolumes = async (
     const name = JSON.stringify([named.kind, named.source]);
     if (names.size < sourcesMax) names.add(name);
     const counts = { records: String(records), bytes: String(payloadBytes) };
-    return names.has(name) ? { ...named, ...counts } : { kind: "other", source: "other", ...counts };
+    return names.has(name)
+      ? { ...named, ...counts }
+      : { kind: "other", source: "other", ...counts };
   });
   const least = (sum: string) => sql.raw(`least(${sum}, ${sumMax})`);
   await tx.execute(sql`

@@ -14,11 +14,19 @@ export type MessageRow = typeof watchMessage.$inferSelect;
 export type NewMessage = Pick<MessageRow, "id" | "watchId" | "receiver" | "body" | "createdAt">;
 
 /** Adds messages. Lock their watch first, so that they have its order. */
-export const insertMessages = async (tx: Executor, messages: readonly NewMessage[]): Promise<void> => {
+export const insertMessages = async (
+  tx: Executor,
+  messages: readonly NewMessage[],
+): Promise<void> => {
   if (messages.length === 0) return;
-  await tx
-    .insert(watchMessage)
-    .values(messages.map((message) => ({ ...message, attempts: 0, failures: 0, nextAttemptAt: message.createdAt })));
+  await tx.insert(watchMessage).values(
+    messages.map((message) => ({
+      ...message,
+      attempts: 0,
+      failures: 0,
+      nextAttemptAt: message.createdAt,
+    })),
+  );
 };
 
 /**
@@ -28,7 +36,12 @@ export const insertMessages = async (tx: Executor, messages: readonly NewMessage
  */
 export const claimMessages = async (
   tx: Executor,
-  { now, until, receivers, limit }: { now: Date; until: Date; receivers: readonly string[]; limit: number },
+  {
+    now,
+    until,
+    receivers,
+    limit,
+  }: { now: Date; until: Date; receivers: readonly string[]; limit: number },
 ): Promise<MessageRow[]> => {
   if (!(await tryLock(tx, "watchMessages"))) return [];
   const at = sql`${now.toISOString()}::timestamptz`;
@@ -52,11 +65,15 @@ export const claimMessages = async (
 /** The claim of a message: its number of attempts tells it from later ones. */
 export type MessageClaim = Pick<MessageRow, "id" | "attempts">;
 
-const claimed = ({ id, attempts }: MessageClaim) => and(eq(watchMessage.id, id), eq(watchMessage.attempts, attempts));
+const claimed = ({ id, attempts }: MessageClaim) =>
+  and(eq(watchMessage.id, id), eq(watchMessage.attempts, attempts));
 
 /** Ends a message that its receiver has, or that is given up. */
 export const deleteMessage = async (db: Executor, claim: MessageClaim): Promise<boolean> => {
-  const rows = await db.delete(watchMessage).where(claimed(claim)).returning({ id: watchMessage.id });
+  const rows = await db
+    .delete(watchMessage)
+    .where(claimed(claim))
+    .returning({ id: watchMessage.id });
   return rows.length > 0;
 };
 
@@ -68,7 +85,11 @@ export const deleteRepeated = async (
   await db
     .delete(watchMessage)
     .where(
-      and(eq(watchMessage.watchId, watchId), eq(watchMessage.receiver, receiver), isNotNull(watchMessage.deliveredAt)),
+      and(
+        eq(watchMessage.watchId, watchId),
+        eq(watchMessage.receiver, receiver),
+        isNotNull(watchMessage.deliveredAt),
+      ),
     );
 };
 
@@ -76,7 +97,8 @@ export const deleteRepeated = async (
 export const releaseMessage = async (
   db: Executor,
   claim: MessageClaim,
-  change: Pick<MessageRow, "nextAttemptAt" | "failures" | "lastError"> & Partial<Pick<MessageRow, "deliveredAt">>,
+  change: Pick<MessageRow, "nextAttemptAt" | "failures" | "lastError"> &
+    Partial<Pick<MessageRow, "deliveredAt">>,
 ): Promise<void> => {
   await db
     .update(watchMessage)
@@ -112,7 +134,11 @@ export const findWaitingMessages = async (db: Executor): Promise<WaitingMessages
   const rows = await db.execute<{ receiver: string; messages: number; oldest: string }>(sql`
     select receiver, count(*)::int as messages, min(created_at) as oldest from watch_message
     where delivered_at is null group by 1 order by 1`);
-  return rows.map(({ receiver, messages, oldest }) => ({ receiver, messages, oldestAt: new Date(oldest) }));
+  return rows.map(({ receiver, messages, oldest }) => ({
+    receiver,
+    messages,
+    oldestAt: new Date(oldest),
+  }));
 };
 
 /** A message waits no longer for its next attempt than a receiver can ask for. */

@@ -17,7 +17,11 @@ export interface DescribedWatch extends WatchRow {
 
 /** Inserts a watch. Returns false if its name is taken. */
 export const insertWatch = async (tx: Executor, row: WatchRow): Promise<boolean> => {
-  const inserted = await tx.insert(watch).values(row).onConflictDoNothing({ target: watch.name }).returning();
+  const inserted = await tx
+    .insert(watch)
+    .values(row)
+    .onConflictDoNothing({ target: watch.name })
+    .returning();
   return inserted.length > 0;
 };
 
@@ -39,7 +43,11 @@ export const isWatchNamed = async (tx: Executor, name: string, id: string): Prom
 };
 
 /** Changes a watch. */
-export const updateWatch = async (tx: Executor, id: string, change: Partial<WatchRow>): Promise<void> => {
+export const updateWatch = async (
+  tx: Executor,
+  id: string,
+  change: Partial<WatchRow>,
+): Promise<void> => {
   await tx.update(watch).set(change).where(eq(watch.id, id));
 };
 
@@ -49,7 +57,10 @@ export const deleteWatch = async (tx: Executor, id: string): Promise<void> => {
 };
 
 /** Finds the watches that were last evaluated before a time, or after `now`: then a clock went back. */
-export const findDueWatches = (db: Executor, { before, now }: { before: Date; now: Date }): Promise<WatchRow[]> =>
+export const findDueWatches = (
+  db: Executor,
+  { before, now }: { before: Date; now: Date },
+): Promise<WatchRow[]> =>
   db
     .select()
     .from(watch)
@@ -83,8 +94,15 @@ export const listWatches = async (
   { states }: WatchFilter,
   page: PageRequest,
 ): Promise<Paged<DescribedWatch>> => {
-  const { where, orderBy, limit } = pageOf(watch.id, page, [states && inArray(stateOf, [...states])]);
-  const rows = await db.select({ watch, waiting }).from(watch).where(where).orderBy(orderBy).limit(limit);
+  const { where, orderBy, limit } = pageOf(watch.id, page, [
+    states && inArray(stateOf, [...states]),
+  ]);
+  const rows = await db
+    .select({ watch, waiting })
+    .from(watch)
+    .where(where)
+    .orderBy(orderBy)
+    .limit(limit);
   return paged(
     rows.map((row) => ({ ...row.watch, waitingMessages: row.waiting })),
     page,
@@ -117,13 +135,26 @@ export type NewWatchEvent = Pick<WatchEventRow, "watchId" | "at" | "kind"> &
 
 /** Adds an event to the history of a watch, if it still exists. */
 export const addWatchEvent = async (tx: Executor, event: NewWatchEvent): Promise<void> => {
-  const [owner] = await tx.select({ id: watch.id }).from(watch).where(eq(watch.id, event.watchId)).for("key share");
+  const [owner] = await tx
+    .select({ id: watch.id })
+    .from(watch)
+    .where(eq(watch.id, event.watchId))
+    .for("key share");
   if (owner !== undefined) await tx.insert(watchEvent).values(event);
 };
 
 /** Returns the newest events of a watch, the newest first. */
-export const findWatchEvents = (db: Executor, watchId: string, limit: number): Promise<WatchEventRow[]> =>
-  db.select().from(watchEvent).where(eq(watchEvent.watchId, watchId)).orderBy(desc(watchEvent.position)).limit(limit);
+export const findWatchEvents = (
+  db: Executor,
+  watchId: string,
+  limit: number,
+): Promise<WatchEventRow[]> =>
+  db
+    .select()
+    .from(watchEvent)
+    .where(eq(watchEvent.watchId, watchId))
+    .orderBy(desc(watchEvent.position))
+    .limit(limit);
 
 /** Deletes the events before a time. */
 export const deleteWatchEvents = async (db: Executor, before: Date): Promise<void> => {

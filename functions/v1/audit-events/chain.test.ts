@@ -15,7 +15,8 @@ const setUp = async () => {
       body: { name, allowed_identity_prefixes: ["spiffe://a.test/"] },
     });
   for (const name of ["one", "two", "three"]) await create(name);
-  const status = async () => (await test.api<AuditChainView>("GET", "/v1/audit-events/chain", { as: "auditor" })).body;
+  const status = async () =>
+    (await test.api<AuditChainView>("GET", "/v1/audit-events/chain", { as: "auditor" })).body;
   /** Changes the log as a superuser can. */
   const damage = (statement: string) =>
     test.db.transaction(async (tx) => {
@@ -40,11 +41,17 @@ describe("GET /v1/audit-events/chain", () => {
     await test.clock.advance(60_000);
     expect(await verifyChain(test.core)).toBeUndefined();
     await test.create("four");
-    expect(await test.status()).toMatchObject({ head: { seq: 3 }, pending: 1, verified: { seq: 3 } });
+    expect(await test.status()).toMatchObject({
+      head: { seq: 3 },
+      pending: 1,
+      verified: { seq: 3 },
+    });
     await chainAuditEvents(test.core);
     expect(await test.status()).toMatchObject({ head: { seq: 4 }, verified: { seq: 3 } });
     expect(await verifyChain(test.core)).toEqual({ checked: 1, fault: null });
-    expect(await test.status()).toMatchObject({ verified: { seq: 4, checked_at: at(test), checked_since: began } });
+    expect(await test.status()).toMatchObject({
+      verified: { seq: 4, checked_at: at(test), checked_since: began },
+    });
   });
 
   it("checks all events again after an hour, and only then says so", async () => {
@@ -58,10 +65,11 @@ describe("GET /v1/audit-events/chain", () => {
 
   it("claims nothing from a fault on, and keeps it", async () => {
     const faults = {
-      "update audit_event set reason_code = 'other' where id = (select event_id from audit_chain where seq = 2)": {
-        kind: "event_edited",
-        seq: 2,
-      },
+      "update audit_event set reason_code = 'other' where id = (select event_id from audit_chain where seq = 2)":
+        {
+          kind: "event_edited",
+          seq: 2,
+        },
       "delete from audit_event where id = (select event_id from audit_chain where seq = 3)": {
         kind: "event_missing",
         seq: 3,

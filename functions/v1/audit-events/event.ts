@@ -17,6 +17,9 @@ export const auditEventView = (event: NamedAuditEvent): AuditEventView =>
 export const recordNamesView = (events: readonly NamedAuditEvent[]): RecordNames =>
   Object.fromEntries(
     events.flatMap(({ names }) =>
-      names.map(({ id, type, name, detail, identityId }) => [id, { type, name, detail, identity_id: identityId }]),
+      names.map(({ id, type, name, detail, identityId }) => [
+        id,
+        { type, name, detail, identity_id: identityId },
+      ]),
     ),
   );

@@ -13,12 +13,17 @@ beforeAll(async () => {
   host = await enrollTestCollector(test, { token, deviceId: "=web-1" });
   await test.clock.advance(1000);
   const body = { reason_code: "lost" };
-  await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin", body });
+  await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, {
+    as: "admin",
+    body,
+  });
   await chainAuditEvents(test.core);
 });
 
 const download = async (file: string) => {
-  const { body, headers } = await test.api<string>("GET", `/v1/audit-events/${file}`, { as: "auditor" });
+  const { body, headers } = await test.api<string>("GET", `/v1/audit-events/${file}`, {
+    as: "auditor",
+  });
   return { text: body, name: headers.get("content-disposition") };
 };
 
@@ -48,16 +53,24 @@ describe("the exports of the audit log", () => {
     expect(events).toMatchObject([
       { seq: 4, action: "identity.revoke", hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
     ]);
-    expect(events[0].names[host.identityId]).toMatchObject({ type: "collector_identity", name: host.identity });
+    expect(events[0].names[host.identityId]).toMatchObject({
+      type: "collector_identity",
+      name: host.identity,
+    });
     expect(name).toContain("audit_action-identity.revoke_");
   });
 
   it("are audited with their filter, format and number of events", async () => {
     await test.clock.advance(1000);
     await download("export.csv?outcome=failure");
-    const { body } = await test.api("GET", "/v1/audit-events?action=audit.export&limit=1", { as: "auditor" });
+    const { body } = await test.api("GET", "/v1/audit-events?action=audit.export&limit=1", {
+      as: "auditor",
+    });
     expect(body.items).toMatchObject([
-      { target: { type: "audit_export", id: "csv" }, details: { filters: { outcome: "failure" }, rows: 0 } },
+      {
+        target: { type: "audit_export", id: "csv" },
+        details: { filters: { outcome: "failure" }, rows: 0 },
+      },
     ]);
   });
 });

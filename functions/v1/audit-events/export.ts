@@ -1,6 +1,10 @@
 import * as v from "valibot";
 import type { Core } from "../../core.ts";
-import { type AuditExport, exportAuditEvents, type NamedAuditEvent } from "../../domain/audit/browse.ts";
+import {
+  type AuditExport,
+  exportAuditEvents,
+  type NamedAuditEvent,
+} from "../../domain/audit/browse.ts";
 import { type CsvColumn, csvReply, csvTexts, csvType } from "../../http/csv.ts";
 import { createDownloads, downloadName } from "../../http/download.ts";
 import { scope } from "../../http/guards.ts";
@@ -36,14 +40,21 @@ const columns: readonly CsvColumn<NamedAuditEvent>[] = [
 const linesOf = async function* (batches: AsyncIterable<readonly NamedAuditEvent[]>) {
   for await (const events of batches) {
     yield events
-      .map((event) => `${JSON.stringify({ ...auditEventView(event), names: recordNamesView([event]) })}\n`)
+      .map(
+        (event) =>
+          `${JSON.stringify({ ...auditEventView(event), names: recordNamesView([event]) })}\n`,
+      )
       .join("");
   }
 };
 
 const exportRoute = (
   core: Needs,
-  { format, operationId, summary }: { format: AuditExport["format"]; operationId: string; summary: string },
+  {
+    format,
+    operationId,
+    summary,
+  }: { format: AuditExport["format"]; operationId: string; summary: string },
 ): Route => {
   const download = createDownloads(core);
   return route({
@@ -58,7 +69,10 @@ const exportRoute = (
       200:
         format === "csv"
           ? csvReply
-          : { description: "One event per line, as the list returns it, with its names", type: "text/x-ndjson" },
+          : {
+              description: "One event per line, as the list returns it, with its names",
+              type: "text/x-ndjson",
+            },
     },
     handle: ({ query: asked, caller, origin }) =>
       download(caller.userId, async () => {

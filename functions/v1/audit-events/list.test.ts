@@ -8,7 +8,13 @@ import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
 import { searchedEventsMax } from "../../store/audit/list.ts";
 
 interface Listed {
-  items: { id: string; seq: number | null; action: string; hash: string | null; actor: { display: string } }[];
+  items: {
+    id: string;
+    seq: number | null;
+    action: string;
+    hash: string | null;
+    actor: { display: string };
+  }[];
   next_cursor: string | null;
   names: RecordNames;
 }
@@ -36,11 +42,18 @@ describe("GET /v1/audit-events", async () => {
 
   it("lists newest first, by action, actor, target and time, page by page", async () => {
     const { items } = await events(test);
-    expect(items.map(({ action }) => action).slice(0, 2)).toEqual(["identity.revoke", "collector.enroll"]);
-    const actions = async (query: string) => (await events(test, query)).items.map(({ action }) => action);
+    expect(items.map(({ action }) => action).slice(0, 2)).toEqual([
+      "identity.revoke",
+      "collector.enroll",
+    ]);
+    const actions = async (query: string) =>
+      (await events(test, query)).items.map(({ action }) => action);
     expect(await actions("?action=identity.revoke")).toEqual(["identity.revoke"]);
     expect((await actions(`?actor=${test.people.admin.email}`)).length).toBe(3);
-    expect(await actions(`?target=${test.host.identityId}`)).toEqual(["identity.revoke", "collector.enroll"]);
+    expect(await actions(`?target=${test.host.identityId}`)).toEqual([
+      "identity.revoke",
+      "collector.enroll",
+    ]);
     expect(await actions("?action=identity.revoke&action=collector.enroll")).toEqual([
       "identity.revoke",
       "collector.enroll",
@@ -55,7 +68,9 @@ describe("GET /v1/audit-events", async () => {
     expect(await actions(`?within_seconds=3600&since=${since}`)).toEqual(["identity.revoke"]);
     const first = await events(test, "?limit=3");
     const second = await events(test, `?limit=3&cursor=${first.next_cursor}`);
-    expect([...first.items, ...second.items].map(({ id }) => id)).toEqual(items.map(({ id }) => id));
+    expect([...first.items, ...second.items].map(({ id }) => id)).toEqual(
+      items.map(({ id }) => id),
+    );
     expect(second.next_cursor).toBeNull();
   });
 
@@ -64,14 +79,20 @@ describe("GET /v1/audit-events", async () => {
     const found = async (query: string) => (await events(test, query)).items.map(({ id }) => id);
     const without = (isLeftOut: (event: Listed["items"][number]) => boolean) =>
       all.filter((event) => !isLeftOut(event)).map(({ id }) => id);
-    const left = without(({ action }) => action === "identity.revoke" || action === "bootstrap_token.create");
+    const left = without(
+      ({ action }) => action === "identity.revoke" || action === "bootstrap_token.create",
+    );
     const query = "not_action=identity.revoke&not_action=bootstrap_token.create";
     expect(left.length).toBeGreaterThan(1);
     expect(await found(`?${query}`)).toEqual(left);
     const first = await events(test, `?${query}&limit=1`);
-    expect([first.items[0]?.id, ...(await found(`?${query}&cursor=${first.next_cursor}`))]).toEqual(left);
+    expect([first.items[0]?.id, ...(await found(`?${query}&cursor=${first.next_cursor}`))]).toEqual(
+      left,
+    );
     const admin = test.people.admin.email;
-    expect(await found(`?not_actor=${admin}`)).toEqual(without(({ actor }) => actor.display === admin));
+    expect(await found(`?not_actor=${admin}`)).toEqual(
+      without(({ actor }) => actor.display === admin),
+    );
     expect(await found(`?actor=${admin}&not_action=identity.revoke`)).toEqual(
       without(({ action, actor }) => action === "identity.revoke" || actor.display !== admin),
     );
@@ -82,29 +103,40 @@ describe("GET /v1/audit-events", async () => {
   it("finds what an event is about by an id, a name, a serial number or a fingerprint", async () => {
     const { host, policyId } = test;
     const actions = async (target: string, more = "") =>
-      (await events(test, `?${new URLSearchParams({ target })}${more}`)).items.map(({ action }) => action);
+      (await events(test, `?${new URLSearchParams({ target })}${more}`)).items.map(
+        ({ action }) => action,
+      );
     const ofHost = ["identity.revoke", "collector.enroll"];
     for (const name of [host.identityId, host.identity, "web-1"])
       expect([name, await actions(name)]).toEqual([name, ofHost]);
-    const { body } = await test.api<{ items: [Record<"id" | "serial_number" | "fingerprint_sha256", string>] }>(
-      "GET",
-      `/v1/collector/identities/${host.identityId}/certificates`,
-      {
-        as: "auditor",
-      },
-    );
+    const { body } = await test.api<{
+      items: [Record<"id" | "serial_number" | "fingerprint_sha256", string>];
+    }>("GET", `/v1/collector/identities/${host.identityId}/certificates`, {
+      as: "auditor",
+    });
     const { id, serial_number: serial, fingerprint_sha256: fingerprint } = body.items[0];
     await test.api("POST", `/v1/collector/certificates/${id}/revoke`, { as: "admin" });
-    const { body: policy } = await test.api<{ name: string }>("GET", `/v1/collector/enrollment-policies/${policyId}`, {
-      as: "admin",
-    });
+    const { body: policy } = await test.api<{ name: string }>(
+      "GET",
+      `/v1/collector/enrollment-policies/${policyId}`,
+      {
+        as: "admin",
+      },
+    );
     for (const name of [policyId, policy.name])
       expect([name, await actions(name)]).toEqual([name, ["enrollment_policy.create"]]);
-    for (const name of [id, serial, fingerprint, fingerprint.toUpperCase().replace(/..(?=.)/g, "$&:")])
+    for (const name of [
+      id,
+      serial,
+      fingerprint,
+      fingerprint.toUpperCase().replace(/..(?=.)/g, "$&:"),
+    ])
       expect([name, await actions(name)]).toEqual([name, []]);
     expect(await actions("nobody")).toEqual([]);
     expect(await actions("web-1", "&action=collector.enroll")).toEqual(["collector.enroll"]);
-    expect(await actions("web-1", `&actor=${test.people.admin.email}`)).toEqual(["identity.revoke"]);
+    expect(await actions("web-1", `&actor=${test.people.admin.email}`)).toEqual([
+      "identity.revoke",
+    ]);
   });
 
   it("names the records that its events refer to", async () => {
@@ -128,11 +160,15 @@ describe("GET /v1/audit-events", async () => {
   });
 
   it("searches text in actor, target, reason and details, and continues where it stopped reading", async () => {
-    const found = async (query: string) => (await events(test, query)).items.map(({ action }) => action);
+    const found = async (query: string) =>
+      (await events(test, query)).items.map(({ action }) => action);
     expect(await found("?q=LOST")).toEqual(["identity.revoke"]);
     expect(await found("?q=%25")).toEqual([]);
     const first = await events(test, `?q=${test.people.admin.email}&limit=1`);
-    const second = await events(test, `?q=${test.people.admin.email}&limit=9&cursor=${first.next_cursor}`);
+    const second = await events(
+      test,
+      `?q=${test.people.admin.email}&limit=9&cursor=${first.next_cursor}`,
+    );
     expect([...first.items, ...second.items].map(({ action }) => action)).toEqual([
       "identity.revoke",
       "bootstrap_token.create",
@@ -155,7 +191,9 @@ describe("the chain of the audit log", () => {
     expect((await events(test)).items.every(({ seq }) => seq === null)).toBe(true);
     const reports = await Promise.all([chainAuditEvents(test.core), chainAuditEvents(test.core)]);
     expect(reports.reduce((sum, report) => sum + (report?.chained ?? 0), 0)).toBe(4);
-    expect(new Set((await events(test)).items.map(({ seq }) => seq))).toEqual(new Set([4, 3, 2, 1]));
+    expect(new Set((await events(test)).items.map(({ seq }) => seq))).toEqual(
+      new Set([4, 3, 2, 1]),
+    );
     await test.clock.advance(1000);
     await test.api("POST", "/v1/collector/enrollment-policies", {
       as: "admin",
@@ -175,8 +213,14 @@ describe("the chain of the audit log", () => {
 
   it("rejects an edit through the database, and detects one that bypassed the triggers", async () => {
     const damage = {
-      "update audit_event set reason_code = 'other' where action = 'identity.revoke'": { kind: "event_edited", seq: 4 },
-      "delete from audit_event where action = 'bootstrap_token.create'": { kind: "event_missing", seq: 2 },
+      "update audit_event set reason_code = 'other' where action = 'identity.revoke'": {
+        kind: "event_edited",
+        seq: 4,
+      },
+      "delete from audit_event where action = 'bootstrap_token.create'": {
+        kind: "event_missing",
+        seq: 2,
+      },
       "delete from audit_chain where seq = 3": { kind: "gap", seq: 3 },
       "update audit_chain set prev_hash = hash where seq = 2": { kind: "chain_broken", seq: 2 },
       "insert into audit_event select gen_random_uuid(), occurred_at, actor_type, actor_id, actor_display, action, target_type, target_id, outcome, reason_code, reason, remote_addr, request_id, details from audit_event limit 1":

@@ -16,7 +16,8 @@ export const listAuditEventsRoute = (core: Pick<Core, "config" | "db" | "clock">
     method: "GET",
     path: "/v1/audit-events",
     operationId: "listAuditEvents",
-    summary: "The audit log, newest first; an event that was just written is not in the hash chain yet",
+    summary:
+      "The audit log, newest first; an event that was just written is not in the hash chain yet",
     guard: scope(core, "audit"),
     query: v.strictObject({ ...auditFilterFields, ...listFields }),
     replies: { 200: { description: "A page of events", schema: AuditEventPage } },

@@ -33,7 +33,8 @@ type AuditFilterQuery = v.InferOutput<v.ObjectSchema<typeof auditFilterFields, u
 /** Returns the filter of parsed query fields at `now`. */
 export const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery => {
   const { within_seconds: within, older_than_seconds: olderThan } = query;
-  const ago = (seconds: number | undefined) => (seconds === undefined ? [] : [now - seconds * 1000]);
+  const ago = (seconds: number | undefined) =>
+    seconds === undefined ? [] : [now - seconds * 1000];
   const starts = [...(query.since ? [query.since.getTime()] : []), ...ago(within)];
   const ends = [...(query.until ? [query.until.getTime()] : []), ...ago(olderThan)];
   const since = starts.length > 0 ? new Date(Math.max(...starts)) : undefined;

@@ -6,7 +6,10 @@ import { personScope } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
 
 /** `GET /v1/chat/receipt-keys`: every public key that ever signed receipts. */
-export const receiptKeysRoute = (core: Pick<Core, "config" | "db" | "clock">, { signer }: Pick<Chat, "signer">) =>
+export const receiptKeysRoute = (
+  core: Pick<Core, "config" | "db" | "clock">,
+  { signer }: Pick<Chat, "signer">,
+) =>
   route({
     method: "GET",
     path: "/v1/chat/receipt-keys",

@@ -30,7 +30,10 @@ export const chatStatusRoute = (core: Pick<Core, "config" | "db" | "clock">, cha
         provider: chat.inference.provider,
         model: chat.inference.model,
         sql_tools: { offered: chat.sql !== null, reason: chat.sqlOffReason },
-        receipts: { key_id: chat.signer.key.kid, ephemeral: chat.signer.key.svc_ephemeral === true },
+        receipts: {
+          key_id: chat.signer.key.kid,
+          ephemeral: chat.signer.key.svc_ephemeral === true,
+        },
       },
     }),
   });

@@ -22,10 +22,14 @@ describe("lists for admins", () => {
   it("lists policies and tokens without raw tokens, and returns one policy by its id", async () => {
     const { items } = await get("/v1/collector/enrollment-policies");
     expect(items).toMatchObject([{ id: policyId, enrollment_count: 3, state: "active" }]);
-    const one = await test.api("GET", `/v1/collector/enrollment-policies/${policyId}`, { as: "admin" });
+    const one = await test.api("GET", `/v1/collector/enrollment-policies/${policyId}`, {
+      as: "admin",
+    });
     expect(items[0]).toMatchObject(one.body);
     const tokens = await get(`/v1/collector/enrollment-policies/${policyId}/tokens`);
-    expect(tokens.items).toMatchObject([{ policy_id: policyId, use_count: 3, token_prefix: token.slice(0, 12) }]);
+    expect(tokens.items).toMatchObject([
+      { policy_id: policyId, use_count: 3, token_prefix: token.slice(0, 12) },
+    ]);
     expect(JSON.stringify(tokens)).not.toContain(token.slice(12));
   });
 
@@ -41,19 +45,36 @@ describe("lists for admins", () => {
     expect(await found("token_id=01920000-0000-7000-8000-0000000000ff")).toEqual([]);
     const first = await get("/v1/collector/identities?limit=2");
     const second = await get(`/v1/collector/identities?limit=2&cursor=${first.next_cursor}`);
-    expect([...first.items, ...second.items].map((item) => item.device_id)).toEqual(["db%1", "web-2", "web-1"]);
+    expect([...first.items, ...second.items].map((item) => item.device_id)).toEqual([
+      "db%1",
+      "web-2",
+      "web-1",
+    ]);
     expect(second.next_cursor).toBeNull();
-    const foreign = await test.api("GET", `/v1/audit-events?cursor=${first.next_cursor}`, { as: "admin" });
+    const foreign = await test.api("GET", `/v1/audit-events?cursor=${first.next_cursor}`, {
+      as: "admin",
+    });
     expect(foreign).toMatchObject({ status: 422, body: { errors: [{ path: "cursor" }] } });
   });
 
   it("shows an identity and its certificates with their current status", async () => {
-    const identity = await test.api("GET", `/v1/collector/identities/${web2?.identityId}`, { as: "admin" });
-    expect(identity.body).toMatchObject({ device_id: "web-2", status: "active", last_auth_failure: null });
-    const of = async (id: string | undefined) => (await get(`/v1/collector/identities/${id}/certificates`)).items;
-    expect(await of(web1?.identityId)).toMatchObject([{ id: web1?.certificateId, status: "revoked" }]);
+    const identity = await test.api("GET", `/v1/collector/identities/${web2?.identityId}`, {
+      as: "admin",
+    });
+    expect(identity.body).toMatchObject({
+      device_id: "web-2",
+      status: "active",
+      last_auth_failure: null,
+    });
+    const of = async (id: string | undefined) =>
+      (await get(`/v1/collector/identities/${id}/certificates`)).items;
+    expect(await of(web1?.identityId)).toMatchObject([
+      { id: web1?.certificateId, status: "revoked" },
+    ]);
     await test.clock.advance(21 * 86_400_000);
-    expect(await of(web2?.identityId)).toMatchObject([{ id: web2?.certificateId, status: "expired" }]);
+    expect(await of(web2?.identityId)).toMatchObject([
+      { id: web2?.certificateId, status: "expired" },
+    ]);
     expect(await of(web1?.identityId)).toMatchObject([{ status: "revoked" }]);
   });
 

@@ -1,7 +1,12 @@
 import * as v from "valibot";
 import { Budget, BudgetBody, BudgetList, BudgetName } from "../../../proto/budget.ts";
 import type { Core } from "../../core.ts";
-import { type BudgetCore, browseBudgets, putBudget, removeBudget } from "../../domain/volume/budgets.ts";
+import {
+  type BudgetCore,
+  browseBudgets,
+  putBudget,
+  removeBudget,
+} from "../../domain/volume/budgets.ts";
 import { resource } from "../../http/resource.ts";
 import { viewOf } from "../../http/view-of.ts";
 
@@ -40,10 +45,14 @@ export const budgetChanges = (core: BudgetCore & Pick<Core, "config">) =>
       },
     ),
 
-    deleteBudget: remove("/:name", "Delete a budget; the hosts that it holds send again within seconds", {
-      params,
-      returns: ["The budget is deleted"],
-      problems: ["not_found"],
-      handle: ({ params: { name }, caller, origin }) => removeBudget(core, caller, name, origin),
-    }),
+    deleteBudget: remove(
+      "/:name",
+      "Delete a budget; the hosts that it holds send again within seconds",
+      {
+        params,
+        returns: ["The budget is deleted"],
+        problems: ["not_found"],
+        handle: ({ params: { name }, caller, origin }) => removeBudget(core, caller, name, origin),
+      },
+    ),
   }));

@@ -20,7 +20,10 @@ const pem = encodePem(host.certificate, "CERTIFICATE");
 const escaped = encodeURIComponent(pem);
 
 let sent = 0;
-const beat = async (call: Call, { by = host, to = test }: { by?: TestCollector; to?: typeof test } = {}) => {
+const beat = async (
+  call: Call,
+  { by = host, to = test }: { by?: TestCollector; to?: typeof test } = {},
+) => {
   await to.clock.advance(15_000);
   const body = withProof(by, "heartbeat", heartbeatBody(to.clock.now() + ++sent));
   const answer = await to.api("POST", "/v1/collector/heartbeat", { body, ...call });
@@ -53,8 +56,12 @@ describe("client certificate header", () => {
     twice.append(name, escaped);
     twice.append(name, escaped);
     expect(await beat(headers(twice.get(name) ?? ""))).toBe(invalid);
-    expect(await beat({ headers: { x_client_cert: escaped } })).toBe("401 client_certificate_required");
-    expect(await beat({ headers: { "X-Client-Certificate": escaped } })).toBe("401 client_certificate_required");
+    expect(await beat({ headers: { x_client_cert: escaped } })).toBe(
+      "401 client_certificate_required",
+    );
+    expect(await beat({ headers: { "X-Client-Certificate": escaped } })).toBe(
+      "401 client_certificate_required",
+    );
   });
 
   it("P5: rejects two PEMs, trailing junk in PEM and DER, double encoding, raw PEM, and more than 16 KiB", async () => {
@@ -79,6 +86,8 @@ describe("client certificate header", () => {
   it("P6: ignores the header on the ingest listener, where the TLS certificate decides", async () => {
     const tls = { certificate: host.certificate, listener: "ingest" } as const;
     expect(await beat({ ...headers("junk"), ...tls })).toBe("taken");
-    expect(await beat({ ...headers(escaped), listener: "ingest" })).toBe("401 client_certificate_required");
+    expect(await beat({ ...headers(escaped), listener: "ingest" })).toBe(
+      "401 client_certificate_required",
+    );
   });
 });

@@ -1,6 +1,11 @@
 import * as v from "valibot";
 import { readValue, tag } from "../../../proto/certificate-der.ts";
-import { managementBytesMax, ProofFields, type ProofPurpose, provableFault } from "../../../proto/management/proof.ts";
+import {
+  managementBytesMax,
+  ProofFields,
+  type ProofPurpose,
+  provableFault,
+} from "../../../proto/management/proof.ts";
 import { decodePem } from "../../../proto/pem.ts";
 import type { Core } from "../../core.ts";
 import {
@@ -77,7 +82,8 @@ export const proveBody = async (
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-const unprovable = (message: string): Problem => new Problem("validation_failed", { errors: [{ path: "", message }] });
+const unprovable = (message: string): Problem =>
+  new Problem("validation_failed", { errors: [{ path: "", message }] });
 
 /** The most characters of the header, before decoding. */
 const headerCharactersMax = 16_384;
@@ -97,7 +103,8 @@ const decodeHeader = (value: string): Uint8Array => {
   // The platform joins copies of a header with a comma, which no percent-encoded PEM holds; nor does it hold white space.
   const encoded = value.length <= headerCharactersMax && /^[A-Za-z0-9%+/=._~-]+$/.test(value);
   const der = encoded ? decodePem(decodePercent(value), "CERTIFICATE") : undefined;
-  if (der === undefined || !isOneElement(der)) throw new Problem("client_certificate_header_invalid");
+  if (der === undefined || !isOneElement(der))
+    throw new Problem("client_certificate_header_invalid");
   return der;
 };
 

@@ -12,14 +12,23 @@ const { token } = await createTestToken(test);
 const id = (last: number) => `01920000-0000-7000-8000-0000000001${String(last).padStart(2, "0")}`;
 const yaml = "# café\nforwarder: {endpoint: 'core:8443'}\r\n";
 const at = new Date(clock.now());
-const facts = { name: null, yaml, sizeBytes: yaml.length, createdAt: at, createdBy: people.admin.userId };
+const facts = {
+  name: null,
+  yaml,
+  sizeBytes: yaml.length,
+  createdAt: at,
+  createdBy: people.admin.userId,
+};
 
 describe("POST /v1/collector/config/desired", () => {
   it("returns the published text verbatim, and omits it when the collector has it; the heartbeat announces it", async () => {
     const host = await enrollTestCollector(test, { token, deviceId: "configured" });
     let sent = 0;
     const fetch = (over: object = {}) =>
-      manage(test, host, "config_desired", { sent_at: new Date(clock.now() + ++sent).toISOString(), ...over });
+      manage(test, host, "config_desired", {
+        sent_at: new Date(clock.now() + ++sent).toISOString(),
+        ...over,
+      });
     expect((await fetch()).body).toEqual({ assignment: null });
 
     await db.insert(collectorConfig).values({ ...facts, id: id(1), configHash: "b".repeat(64) });
@@ -42,14 +51,21 @@ describe("POST /v1/collector/config/desired", () => {
   it("H1: accepts exactly one of many concurrent copies, on any connection", async () => {
     const host = await enrollTestCollector(test, { token, deviceId: "copied" });
     const body = { sent_at: new Date(clock.now()).toISOString() };
-    const answers = await Promise.all(Array.from({ length: 20 }, () => manage(test, host, "config_desired", body)));
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => manage(test, host, "config_desired", body)),
+    );
     expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(409)]);
-    for (const answer of answers) if (answer.status === 409) expect(answer.body.last_sent_at).toBe(body.sent_at);
+    for (const answer of answers)
+      if (answer.status === 409) expect(answer.body.last_sent_at).toBe(body.sent_at);
   });
 
   it("H6: returns only the caller's own assignment", async () => {
     const other = await enrollTestCollector(test, { token, deviceId: "another" });
-    const body = { sent_at: new Date(clock.now()).toISOString(), current_config_id: id(1), identity: "configured" };
+    const body = {
+      sent_at: new Date(clock.now()).toISOString(),
+      current_config_id: id(1),
+      identity: "configured",
+    };
     expect((await manage(test, other, "config_desired", body)).body).toEqual({ assignment: null });
   });
 });

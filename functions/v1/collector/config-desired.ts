@@ -1,4 +1,7 @@
-import { ConfigDesiredRequest, ConfigDesiredResponse } from "../../../proto/management/config-desired.ts";
+import {
+  ConfigDesiredRequest,
+  ConfigDesiredResponse,
+} from "../../../proto/management/config-desired.ts";
 import { desiredConfig } from "../../domain/config/desired-config.ts";
 import { route } from "../../http/route.ts";
 import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";

@@ -30,33 +30,48 @@ const AssignBody = v.strictObject({
 
 const ResultsView = v.strictObject({
   results: v.array(
-    v.strictObject({ identity_id: Id, outcome: v.picklist(["assigned", "unchanged", "not_found", "revoked"]) }),
+    v.strictObject({
+      identity_id: Id,
+      outcome: v.picklist(["assigned", "unchanged", "not_found", "revoked"]),
+    }),
   ),
 });
 
 /** The routes of the config that a host should run. */
 export const desiredConfigRoutes = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   resource(core, "/v1/collector", { read: "audit", write: "admin" }, ({ put, remove, act }) => ({
-    setDesiredConfig: put("/identities/:id/desired-config", "Assign a published config to an identity; idempotent", {
-      body: v.strictObject({ config_id: Id, expected_current_config_id: v.optional(v.nullable(Id)) }),
-      bodyExample: { config_id: "01920000-0000-7000-8000-000000000001" },
-      returns: ["The assignment", AssignmentView],
-      problems: ["conflict"],
-      handle: async ({ params, body, caller, origin }) => {
-        const { config_id: configId, expected_current_config_id: expected } = body;
-        const change = {
-          identityId: params.id,
-          configId,
-          ...(expected === undefined ? {} : { expectedCurrentConfigId: expected }),
-        };
-        return assignmentView(await assignConfig(core, caller, change, origin));
+    setDesiredConfig: put(
+      "/identities/:id/desired-config",
+      "Assign a published config to an identity; idempotent",
+      {
+        body: v.strictObject({
+          config_id: Id,
+          expected_current_config_id: v.optional(v.nullable(Id)),
+        }),
+        bodyExample: { config_id: "01920000-0000-7000-8000-000000000001" },
+        returns: ["The assignment", AssignmentView],
+        problems: ["conflict"],
+        handle: async ({ params, body, caller, origin }) => {
+          const { config_id: configId, expected_current_config_id: expected } = body;
+          const change = {
+            identityId: params.id,
+            configId,
+            ...(expected === undefined ? {} : { expectedCurrentConfigId: expected }),
+          };
+          return assignmentView(await assignConfig(core, caller, change, origin));
+        },
       },
-    }),
+    ),
 
-    clearDesiredConfig: remove("/identities/:id/desired-config", "Remove the assigned config; idempotent", {
-      returns: ["Nothing is assigned"],
-      handle: ({ params, caller, origin }) => clearConfig(core, caller, { identityId: params.id }, origin),
-    }),
+    clearDesiredConfig: remove(
+      "/identities/:id/desired-config",
+      "Remove the assigned config; idempotent",
+      {
+        returns: ["Nothing is assigned"],
+        handle: ({ params, caller, origin }) =>
+          clearConfig(core, caller, { identityId: params.id }, origin),
+      },
+    ),
 
     rollBackDesiredConfig: act(
       "/identities/:id/desired-config/rollback",
@@ -72,16 +87,25 @@ export const desiredConfigRoutes = (core: Pick<Core, "config" | "db" | "clock" |
       },
     ),
 
-    assignCollectorConfig: act("/configs/:id/assignments", "Assign a config to many identities; a result for each", {
-      body: AssignBody,
-      bodyExample: { identity_ids: ["01920000-0000-7000-8000-000000000001"] },
-      returns: ["The outcome of each, in the order of the request", ResultsView],
-      handle: async ({ params, body, caller, origin }) => {
-        const change = { configId: params.id, identityIds: body.identity_ids };
-        const results = await assignConfigToMany(core, caller, change, origin);
-        return { results: results.map(({ identityId, outcome }) => ({ identity_id: identityId, outcome })) };
+    assignCollectorConfig: act(
+      "/configs/:id/assignments",
+      "Assign a config to many identities; a result for each",
+      {
+        body: AssignBody,
+        bodyExample: { identity_ids: ["01920000-0000-7000-8000-000000000001"] },
+        returns: ["The outcome of each, in the order of the request", ResultsView],
+        handle: async ({ params, body, caller, origin }) => {
+          const change = { configId: params.id, identityIds: body.identity_ids };
+          const results = await assignConfigToMany(core, caller, change, origin);
+          return {
+            results: results.map(({ identityId, outcome }) => ({
+              identity_id: identityId,
+              outcome,
+            })),
+          };
+        },
       },
-    }),
+    ),
   }));
 
 const assignmentOf = viewOf(AssignmentView);

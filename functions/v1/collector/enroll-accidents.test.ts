@@ -2,10 +2,19 @@ import { eq, sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
-import { enrollmentFailure, enrollmentRefusal, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
+import {
+  enrollmentFailure,
+  enrollmentRefusal,
+  enrollmentReservation,
+} from "../../../drizzle/schema/enrollment.ts";
 import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { collectorOf, createTestToken, identityPrefix, manage } from "../../../tests/support/collector.ts";
+import {
+  collectorOf,
+  createTestToken,
+  identityPrefix,
+  manage,
+} from "../../../tests/support/collector.ts";
 import { createTestCore, repeatsOf } from "../../../tests/support/core.ts";
 import { createAdmitToken, createEnroll } from "../../domain/enrollment/enroll.ts";
 import { flushEnrollmentRefusals } from "../../domain/enrollment/flush-refusals.ts";
@@ -39,12 +48,18 @@ const requestOf = async (deviceId: string, key: TestKey) => ({
 });
 const device = () => `host-${++devices}`;
 const enroll = (token: string, body: object, from = "127.0.0.1", headers = {}) =>
-  api("POST", "/v1/collector/enroll", { headers: { Authorization: `Bearer ${token}`, ...headers }, body, from });
+  api("POST", "/v1/collector/enroll", {
+    headers: { Authorization: `Bearer ${token}`, ...headers },
+    body,
+    from,
+  });
 const tokenId = async () =>
   String((await db.execute(sql`select id from bootstrap_token order by id desc limit 1`))[0]?.id);
 const certificates = async () => (await db.select().from(certificate)).length;
 const counted = async (id: string) =>
-  (await db.execute(sql`select enrollment_count::int as n from enrollment_policy where id = ${id}`))[0]?.n;
+  (
+    await db.execute(sql`select enrollment_count::int as n from enrollment_policy where id = ${id}`)
+  )[0]?.n;
 
 describe("an enrollment that fails between signing and recording", () => {
   it("E2: a crash leaves a certificate that core rejects, and a reservation that expires after 60 s", async () => {
@@ -62,11 +77,24 @@ describe("an enrollment that fails between signing and recording", () => {
     const issued = await signed.promise;
     whileSigning = async () => undefined;
     const [held] = await db.select().from(enrollmentReservation);
-    expect(held).toMatchObject({ identity: identityPrefix + deviceId, spkiSha256: expect.anything() });
+    expect(held).toMatchObject({
+      identity: identityPrefix + deviceId,
+      spkiSha256: expect.anything(),
+    });
     expect(held?.serialNumber.replace(/^0+/, "")).toBe(issued.serialNumber.replace(/^0+/, ""));
-    expect(await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber))).toEqual([]);
-    const unrecorded = { identity: identityPrefix + deviceId, certificate_pem: issued.certificatePem };
-    const beat = await manage(test, collectorOf(key, unrecorded), "heartbeat", heartbeatBody(clock.now()));
+    expect(
+      await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber)),
+    ).toEqual([]);
+    const unrecorded = {
+      identity: identityPrefix + deviceId,
+      certificate_pem: issued.certificatePem,
+    };
+    const beat = await manage(
+      test,
+      collectorOf(key, unrecorded),
+      "heartbeat",
+      heartbeatBody(clock.now()),
+    );
     expect(beat).toMatchObject({ status: 401, body: { code: "certificate_unknown" } });
 
     expect((await enroll(token, body)).body.code).toBe("enrollment_in_progress");
@@ -76,7 +104,9 @@ describe("an enrollment that fails between signing and recording", () => {
     dead.resolve();
     expect((await lost).body.code).toBe("enrollment_in_progress");
     expect(await db.select().from(enrollmentReservation)).toEqual([]);
-    expect(await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber))).toEqual([]);
+    expect(
+      await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber)),
+    ).toEqual([]);
   });
 
   it("E3: an expired reservation cannot replace a certificate issued under another policy", async () => {
@@ -118,7 +148,9 @@ describe("an enrollment that fails between signing and recording", () => {
     const origin = { requestId: "late", remoteAddress: "127.0.0.1" };
     const admitted = await createAdmitToken(replica, runOrRefuse)(second.token, origin);
     const body = await requestOf(deviceId, await createTestKey());
-    const late = createEnroll(replica, runOrRefuse)(admitted, body, origin).catch((error) => error.code);
+    const late = createEnroll(replica, runOrRefuse)(admitted, body, origin).catch(
+      (error) => error.code,
+    );
     await expect.poll(() => waiting('select "id" from "enrollment_reservation"%')).toBe(1);
     release.resolve();
     await gate;
@@ -136,32 +168,45 @@ describe("an enrollment that fails between signing and recording", () => {
     const first = await createTestToken(test, { reenrollment: "replace", max_enrollments: 1 });
     const known = await requestOf(device(), await createTestKey());
     const { body: enrolled } = await enroll(first.token, known);
-    const again = { ...known, csr_pem: (await requestOf(known.device_id, await createTestKey())).csr_pem };
+    const again = {
+      ...known,
+      csr_pem: (await requestOf(known.device_id, await createTestKey())).csr_pem,
+    };
     const before = await certificates();
     whileSigning = async () => void (await admin(`identities/${enrolled.identity_id}/revoke`));
-    expect(await enroll(first.token, again)).toMatchObject({ status: 403, body: { code: "identity_revoked" } });
+    expect(await enroll(first.token, again)).toMatchObject({
+      status: 403,
+      body: { code: "identity_revoked" },
+    });
 
     const second = await createTestToken(test);
     const id = await tokenId();
     whileSigning = async () => void (await admin(`tokens/${id}/revoke`));
     const fresh = await requestOf(device(), await createTestKey());
-    expect(await enroll(second.token, fresh)).toMatchObject({ status: 401, body: { code: "token_invalid" } });
+    expect(await enroll(second.token, fresh)).toMatchObject({
+      status: 401,
+      body: { code: "token_invalid" },
+    });
 
     const third = await createTestToken(test, { max_enrollments: 1 });
     whileSigning = async () => void (await admin(`enrollment-policies/${third.policyId}/freeze`));
-    expect(await enroll(third.token, fresh)).toMatchObject({ status: 403, body: { code: "policy_frozen" } });
-    expect([await certificates(), await counted(second.policyId), await counted(third.policyId)]).toEqual([
-      before,
-      0,
-      0,
-    ]);
+    expect(await enroll(third.token, fresh)).toMatchObject({
+      status: 403,
+      body: { code: "policy_frozen" },
+    });
+    expect([
+      await certificates(),
+      await counted(second.policyId),
+      await counted(third.policyId),
+    ]).toEqual([before, 0, 0]);
     expect(await db.select().from(enrollmentReservation)).toEqual([]);
   });
 });
 
 describe("the remote address of an enrollment", () => {
   const bad = async (from: string, headers = {}) =>
-    (await enroll("nonsense", await requestOf("x", await createTestKey()), from, headers)).body.code;
+    (await enroll("nonsense", await requestOf("x", await createTestKey()), from, headers)).body
+      .code;
 
   it("E5: is the socket's address, regardless of X-Forwarded-For and similar headers", async () => {
     const { token } = await createTestToken(test, { allowed_source_cidrs: ["10.0.0.0/8"] });
@@ -172,11 +217,16 @@ describe("the remote address of an enrollment", () => {
       "True-Client-IP": address,
     });
     const body = await requestOf(device(), await createTestKey());
-    expect((await enroll(token, body, "192.0.2.9", forwardedFor("10.0.0.1"))).body.code).toBe("source_not_allowed");
+    expect((await enroll(token, body, "192.0.2.9", forwardedFor("10.0.0.1"))).body.code).toBe(
+      "source_not_allowed",
+    );
     expect((await enroll(token, body, "10.0.0.1", forwardedFor("192.0.2.9"))).status).toBe(201);
-    for (let failure = 0; failure < 10; failure++) await bad("192.0.2.77", forwardedFor(`203.0.113.${failure}`));
+    for (let failure = 0; failure < 10; failure++)
+      await bad("192.0.2.77", forwardedFor(`203.0.113.${failure}`));
     expect(await bad("192.0.2.77", forwardedFor("203.0.113.200"))).toBe("throttled");
-    const [event] = await db.execute(sql`select count(*)::int as n from audit_event where remote_addr like '203.%'`);
+    const [event] = await db.execute(
+      sql`select count(*)::int as n from audit_event where remote_addr like '203.%'`,
+    );
     expect(event?.n).toBe(0);
   });
 
@@ -184,17 +234,28 @@ describe("the remote address of an enrollment", () => {
     for (const cidr of ["198.51.100.0/24", "::ffff:198.51.100.0/120"]) {
       const { token } = await createTestToken(test, { allowed_source_cidrs: [cidr] });
       for (const from of ["198.51.100.7", "::ffff:198.51.100.7", "::ffff:c633:6407"]) {
-        const { status } = await enroll(token, await requestOf(device(), await createTestKey()), from);
+        const { status } = await enroll(
+          token,
+          await requestOf(device(), await createTestKey()),
+          from,
+        );
         expect({ cidr, from, status }).toEqual({ cidr, from, status: 201 });
       }
-      const other = await enroll(token, await requestOf(device(), await createTestKey()), "::ffff:198.51.101.7");
+      const other = await enroll(
+        token,
+        await requestOf(device(), await createTestKey()),
+        "::ffff:198.51.101.7",
+      );
       expect(other.body.code).toBe("source_not_allowed");
     }
     for (let failure = 0; failure < 5; failure++) {
       await bad("198.51.100.9");
       await bad("::ffff:198.51.100.9");
     }
-    expect([await bad("198.51.100.9"), await bad("::ffff:c633:6409")]).toEqual(["throttled", "throttled"]);
+    expect([await bad("198.51.100.9"), await bad("::ffff:c633:6409")]).toEqual([
+      "throttled",
+      "throttled",
+    ]);
   });
 
   it("E7: a flood of failures from one address blocks no valid token, fills no table, and is counted exactly", async () => {
@@ -217,7 +278,10 @@ describe("the remote address of an enrollment", () => {
     expect((await good).status).toBe(201);
     expect(new Set(codes)).toEqual(new Set(["token_invalid", "throttled"]));
     expect(await bad(from)).toBe("throttled");
-    const rows = await db.select().from(enrollmentFailure).where(eq(enrollmentFailure.addressKey, from));
+    const rows = await db
+      .select()
+      .from(enrollmentFailure)
+      .where(eq(enrollmentFailure.addressKey, from));
     expect(rows).toHaveLength(10);
     expect(codes.filter((code) => code === "token_invalid")).toHaveLength(10);
     const events = () => db.select().from(auditEvent).where(eq(auditEvent.targetId, from));
@@ -228,7 +292,12 @@ describe("the remote address of an enrollment", () => {
     await clock.advance(65_001);
     await Promise.all([flushEnrollmentRefusals(test.core), flushEnrollmentRefusals(test.core)]);
     expect(await events()).toMatchObject([
-      { action: "collector.enroll", outcome: "failure", reason: "token_malformed", details: { count: floods + 1 } },
+      {
+        action: "collector.enroll",
+        outcome: "failure",
+        reason: "token_malformed",
+        details: { count: floods + 1 },
+      },
     ]);
     expect(await db.select().from(enrollmentRefusal)).toEqual([]);
   });

@@ -18,8 +18,13 @@ interface CreatedToken {
 }
 
 it("E1: among enrollments at once, each token admits its number of uses, and a refused request refuses no other", async () => {
-  const policyBody = { name: "groups", allowed_identity_prefixes: [prefix], allowed_platforms: ["linux"] };
-  const policy = (await api<{ id: string }>("POST", policyPath, { as: "admin", body: policyBody })).body;
+  const policyBody = {
+    name: "groups",
+    allowed_identity_prefixes: [prefix],
+    allowed_platforms: ["linux"],
+  };
+  const policy = (await api<{ id: string }>("POST", policyPath, { as: "admin", body: policyBody }))
+    .body;
   const createToken = async (maxUses: number) =>
     (
       await api<CreatedToken>("POST", `${policyPath}/${policy.id}/tokens`, {
@@ -44,7 +49,10 @@ it("E1: among enrollments at once, each token admits its number of uses, and a r
   };
   // Two hosts for each token of one use, five for the token of three, and requests that fail for other reasons in between.
   const answers = await Promise.all([
-    ...once.flatMap(({ token }, at) => [enroll(token, `a${at}`, at), enroll(token, `b${at}`, 100 + at)]),
+    ...once.flatMap(({ token }, at) => [
+      enroll(token, `a${at}`, at),
+      enroll(token, `b${at}`, 100 + at),
+    ]),
     ...[0, 1, 2, 3, 4].map((at) => enroll(thrice.token, `c${at}`, 200 + at)),
     enroll(revoked.token, "revoked", 210),
     enroll("svcbt_unknown", "unknown", 211),

@@ -1,7 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { createTestCsr, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
-import { createRefusingCore, type ExpectedRefusal, type RefusableAnswer } from "../../../tests/support/refusals.ts";
+import {
+  createRefusingCore,
+  type ExpectedRefusal,
+  type RefusableAnswer,
+} from "../../../tests/support/refusals.ts";
 import { generateToken } from "../../domain/enrollment/bootstrap-token.ts";
 
 /** Every refusal of enrollment: its status, code, action and audit event. */
@@ -32,7 +36,8 @@ const enrollments: [
 ][] = [
   [
     { ...invalid, reason: "token_missing" },
-    async (from) => api("POST", "/v1/collector/enroll", { body: await requestOf(deviceOf(from)), from }),
+    async (from) =>
+      api("POST", "/v1/collector/enroll", { body: await requestOf(deviceOf(from)), from }),
   ],
   [
     { ...invalid, reason: "token_malformed" },
@@ -82,8 +87,18 @@ const enrollments: [
     },
   ],
   [
-    { status: 403, code: "identity_not_allowed", action: "fix_request", reason: "identity_not_allowed" },
-    async (from) => enroll((await tokenOf()).token, await requestOf(deviceOf(from), { device_id: "another" }), from),
+    {
+      status: 403,
+      code: "identity_not_allowed",
+      action: "fix_request",
+      reason: "identity_not_allowed",
+    },
+    async (from) =>
+      enroll(
+        (await tokenOf()).token,
+        await requestOf(deviceOf(from), { device_id: "another" }),
+        from,
+      ),
   ],
   [
     { status: 403, code: "device_not_allowed", action: "stop", reason: "device_not_allowed" },
@@ -100,7 +115,12 @@ const enrollments: [
     },
   ],
   [
-    { status: 403, code: "enrollment_limit_reached", action: "stop", reason: "enrollment_limit_reached" },
+    {
+      status: 403,
+      code: "enrollment_limit_reached",
+      action: "stop",
+      reason: "enrollment_limit_reached",
+    },
     async (from) => {
       const { token } = await tokenOf({ max_enrollments: 1 });
       await enroll(token, await requestOf(`${deviceOf(from)}-first`), from);
@@ -108,7 +128,12 @@ const enrollments: [
     },
   ],
   [
-    { status: 429, code: "enrollment_rate_limited", action: "retry", reason: "enrollment_rate_limited" },
+    {
+      status: 429,
+      code: "enrollment_rate_limited",
+      action: "retry",
+      reason: "enrollment_rate_limited",
+    },
     async (from) => {
       const { token } = await tokenOf({ max_enrollments_per_hour: 1 });
       await enroll(token, await requestOf(`${deviceOf(from)}-first`), from);
@@ -133,7 +158,12 @@ const enrollments: [
     },
   ],
   [
-    { status: 409, code: "enrollment_in_progress", action: "retry", reason: "enrollment_in_progress" },
+    {
+      status: 409,
+      code: "enrollment_in_progress",
+      action: "retry",
+      reason: "enrollment_in_progress",
+    },
     async (from) => {
       const { token } = await tokenOf();
       const body = await requestOf(deviceOf(from));
@@ -149,7 +179,8 @@ const enrollments: [
   ],
   [
     { status: 422, code: "csr_invalid", action: "fix_request", reason: "not_pem" },
-    async (from) => enroll((await tokenOf()).token, await requestOf(deviceOf(from), { csr_pem: "junk" }), from),
+    async (from) =>
+      enroll((await tokenOf()).token, await requestOf(deviceOf(from), { csr_pem: "junk" }), from),
   ],
   [
     { status: 429, code: "throttled", action: "retry", reason: "token_malformed" },
@@ -176,7 +207,10 @@ describe("refused enrollments", () => {
   it.each(enrollments)("$code, for $reason", async ({ status, code, action, reason }, provoke) => {
     const from = newAddress();
     const answer = await provoke(from).finally(() => signBy());
-    expect(answer).toMatchObject({ status, body: { status, code, action, type: `urn:svc:problem:${code}` } });
+    expect(answer).toMatchObject({
+      status,
+      body: { status, code, action, type: `urn:svc:problem:${code}` },
+    });
     expect((await eventsFrom(from)).at(-1)).toMatchObject({
       action: "collector.enroll",
       reason,

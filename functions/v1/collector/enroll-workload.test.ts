@@ -3,7 +3,11 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestToken } from "../../../tests/support/collector.ts";
 import { coreAudience, startKubernetesIssuer } from "../../../tests/support/kubernetes-issuer.ts";
-import { collectorRule, createNodeDeployment, nodePrefix } from "../../../tests/support/node-deployment.ts";
+import {
+  collectorRule,
+  createNodeDeployment,
+  nodePrefix,
+} from "../../../tests/support/node-deployment.ts";
 import { flushEnrollmentRefusals } from "../../domain/enrollment/flush-refusals.ts";
 
 const [deployment, unlisted] = await Promise.all([createNodeDeployment(), startKubernetesIssuer()]);
@@ -11,8 +15,19 @@ afterAll(async () => {
   unlisted.close();
   await deployment.close();
 });
-const { test, cluster, other, nameOf, addressOf, createPolicy, freeze, forgetPolicies, tokenOf, enroll, eventsFrom } =
-  deployment;
+const {
+  test,
+  cluster,
+  other,
+  nameOf,
+  addressOf,
+  createPolicy,
+  freeze,
+  forgetPolicies,
+  tokenOf,
+  enroll,
+  eventsFrom,
+} = deployment;
 const { api, clock } = test;
 const policiesPath = "/v1/collector/enrollment-policies";
 
@@ -20,7 +35,11 @@ const policiesPath = "/v1/collector/enrollment-policies";
 const expectRefused = async (token: string, reason: string, deviceId = "node-1") => {
   const from = addressOf();
   const { status, body } = await enroll(token, deviceId, { from });
-  expect({ reason, status, code: body.code }).toEqual({ reason, status: 401, code: "token_invalid" });
+  expect({ reason, status, code: body.code }).toEqual({
+    reason,
+    status: 401,
+    code: "token_invalid",
+  });
   expect(await eventsFrom(from)).toMatchObject([{ outcome: "failure", reason }]);
   return { ...body, request_id: "" };
 };
@@ -30,7 +49,10 @@ beforeEach(async () => {
   // Policies of earlier tests decide nothing.
   await forgetPolicies();
   const labels = { team: "edge", env: "prod" };
-  policyId = await createPolicy({ rules: [{ ...collectorRule, labels }] }, { labels: { env: "any", region: "eu" } });
+  policyId = await createPolicy(
+    { rules: [{ ...collectorRule, labels }] },
+    { labels: { env: "any", region: "eu" } },
+  );
 });
 
 describe("POST /v1/collector/enroll with a service account token", () => {
@@ -62,7 +84,9 @@ describe("POST /v1/collector/enroll with a service account token", () => {
     // Bootstrap tokens alone are listed.
     for (const path of ["/v1/collector/tokens", `${policiesPath}/${policyId}/tokens`])
       expect((await api("GET", path, { as: "auditor" })).body.items).toEqual([]);
-    expect((await api("GET", "/v1/collector/enrollment", { as: "auditor" })).body.tokens).toMatchObject({
+    expect(
+      (await api("GET", "/v1/collector/enrollment", { as: "auditor" })).body.tokens,
+    ).toMatchObject({
       active: 0,
       exhausted: 0,
     });
@@ -89,7 +113,8 @@ describe("POST /v1/collector/enroll with a service account token", () => {
     const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
     const s = order - BigInt(`0x${signature.slice(32).toHex()}`);
     signature.set(Uint8Array.fromHex(s.toString(16).padStart(64, "0")), 32);
-    const twin = token.slice(0, at) + signature.toBase64({ alphabet: "base64url", omitPadding: true });
+    const twin =
+      token.slice(0, at) + signature.toBase64({ alphabet: "base64url", omitPadding: true });
     await expectRefused(twin, "token_exhausted", node);
   });
 
@@ -97,30 +122,55 @@ describe("POST /v1/collector/enroll with a service account token", () => {
     const node = nameOf("node");
     const token = await tokenOf({ node });
     const answers = await Promise.all(Array.from({ length: 12 }, () => enroll(token, node)));
-    const codes = answers.map(({ status, body }) => (status === 201 ? "issued" : String(body.code)));
+    const codes = answers.map(({ status, body }) =>
+      status === 201 ? "issued" : String(body.code),
+    );
     expect(codes.filter((code) => code === "issued")).toEqual(["issued"]);
-    for (const code of codes) expect(["issued", "enrollment_in_progress", "token_invalid"]).toContain(code);
-    expect(await test.db.execute(sql`select use_count from bootstrap_token where bound_device_id = ${node}`)).toEqual([
-      { use_count: "1" },
-    ]);
+    for (const code of codes)
+      expect(["issued", "enrollment_in_progress", "token_invalid"]).toContain(code);
+    expect(
+      await test.db.execute(
+        sql`select use_count from bootstrap_token where bound_device_id = ${node}`,
+      ),
+    ).toEqual([{ use_count: "1" }]);
   });
 
   const seconds = () => Math.floor(clock.now() / 1000);
   it.each<[string, reason: string, make: () => Promise<string>]>([
     ["of an issuer that core does not know", "issuer_unknown", () => tokenOf({}, unlisted)],
     ["of an issuer that no policy trusts", "issuer_unknown", () => tokenOf({}, other)],
-    ["for another audience", "audience_mismatch", () => tokenOf({ audience: "https://another.example.com" })],
-    ["for core and another audience", "audience_mismatch", () => tokenOf({ audience: [coreAudience, "vault"] })],
+    [
+      "for another audience",
+      "audience_mismatch",
+      () => tokenOf({ audience: "https://another.example.com" }),
+    ],
+    [
+      "for core and another audience",
+      "audience_mismatch",
+      () => tokenOf({ audience: [coreAudience, "vault"] }),
+    ],
     [
       "that expired 60 s ago",
       "token_expired",
       () => tokenOf({ payload: { iat: seconds() - 660, exp: seconds() - 60 } }),
     ],
-    ["that is issued 61 s ahead", "token_not_yet_valid", () => tokenOf({ payload: { iat: seconds() + 61 } })],
-    ["that is valid 61 s ahead", "token_not_yet_valid", () => tokenOf({ payload: { nbf: seconds() + 61 } })],
+    [
+      "that is issued 61 s ahead",
+      "token_not_yet_valid",
+      () => tokenOf({ payload: { iat: seconds() + 61 } }),
+    ],
+    [
+      "that is valid 61 s ahead",
+      "token_not_yet_valid",
+      () => tokenOf({ payload: { nbf: seconds() + 61 } }),
+    ],
     ["that never expires", "token_malformed", () => tokenOf({ payload: { exp: undefined } })],
     ["that lives for over an hour", "token_ttl_too_long", () => tokenOf({ ttlSeconds: 3601 })],
-    ["of no pod", "token_unbound", () => tokenOf({ payload: { "kubernetes.io": { namespace: "fleet-collector" } } })],
+    [
+      "of no pod",
+      "token_unbound",
+      () => tokenOf({ payload: { "kubernetes.io": { namespace: "fleet-collector" } } }),
+    ],
     [
       "of a pod without a node",
       "token_unbound",
@@ -136,7 +186,11 @@ describe("POST /v1/collector/enroll with a service account token", () => {
           },
         }),
     ],
-    ["of another service account", "subject_not_allowed", () => tokenOf({ serviceAccount: "default" })],
+    [
+      "of another service account",
+      "subject_not_allowed",
+      () => tokenOf({ serviceAccount: "default" }),
+    ],
     [
       "with the signature of another token",
       "signature_invalid",
@@ -169,9 +223,15 @@ describe("POST /v1/collector/enroll with a service account token", () => {
   it("accepts clocks that differ by 60 s", async () => {
     const early = nameOf("early");
     const late = nameOf("late");
-    const ahead = await tokenOf({ node: early, payload: { iat: seconds() + 60, nbf: seconds() + 60 } });
+    const ahead = await tokenOf({
+      node: early,
+      payload: { iat: seconds() + 60, nbf: seconds() + 60 },
+    });
     expect((await enroll(ahead, early)).status).toBe(201);
-    const behind = await tokenOf({ node: late, payload: { iat: seconds() - 600, exp: seconds() - 59 } });
+    const behind = await tokenOf({
+      node: late,
+      payload: { iat: seconds() - 600, exp: seconds() - 59 },
+    });
     expect((await enroll(behind, late)).status).toBe(201);
   });
 
@@ -180,23 +240,33 @@ describe("POST /v1/collector/enroll with a service account token", () => {
     const refused = await enroll(await tokenOf({ node: "node-1" }), "node-2", { from });
     expect(refused).toMatchObject({ status: 403, body: { code: "device_not_allowed" } });
     expect(await eventsFrom(from)).toMatchObject([
-      { outcome: "failure", details: { policy_id: policyId, workload: { claims: { node: "node-1" } } } },
+      {
+        outcome: "failure",
+        details: { policy_id: policyId, workload: { claims: { node: "node-1" } } },
+      },
     ]);
   });
 
   it("refuses what the policy's limits refuse of bootstrap tokens", async () => {
     await freeze(policyId);
     expect((await enroll(await tokenOf(), "node-1")).body.code).toBe("policy_frozen");
-    await createPolicy({}, { allowed_source_cidrs: ["192.0.2.0/24"], allowed_platforms: ["darwin"] });
+    await createPolicy(
+      {},
+      { allowed_source_cidrs: ["192.0.2.0/24"], allowed_platforms: ["darwin"] },
+    );
     expect((await enroll(await tokenOf(), "node-1")).body.code).toBe("source_not_allowed");
-    expect((await enroll(await tokenOf(), "node-1", { from: "192.0.2.7" })).body.code).toBe("platform_not_allowed");
+    expect((await enroll(await tokenOf(), "node-1", { from: "192.0.2.7" })).body.code).toBe(
+      "platform_not_allowed",
+    );
   });
 
   it("enrolls nobody with a token that an admin revoked by the id of its audit event", async () => {
     const node = nameOf("node");
     const token = await tokenOf({ node });
     expect((await enroll(token, "another")).body.code).toBe("device_not_allowed");
-    const [row] = await test.db.execute(sql`select id from bootstrap_token where bound_device_id = ${node}`);
+    const [row] = await test.db.execute(
+      sql`select id from bootstrap_token where bound_device_id = ${node}`,
+    );
     await api("POST", `/v1/collector/tokens/${row?.id}/revoke`, { as: "admin" });
     await expectRefused(token, "token_revoked", node);
   });
@@ -248,7 +318,9 @@ describe("the identity of a node", () => {
   it("passes to the next pod of the same node where the policy replaces, and not where it denies", async () => {
     const node = nameOf("node");
     const first = await enroll(await tokenOf({ node }), node);
-    expect((await enroll(await tokenOf({ node, pod: "collector-z9" }), node)).body.code).toBe("identity_exists");
+    expect((await enroll(await tokenOf({ node, pod: "collector-z9" }), node)).body.code).toBe(
+      "identity_exists",
+    );
     await replacing();
     const again = await enroll(await tokenOf({ node, pod: "collector-z9" }), node);
     expect([again.status, again.body.identity_id]).toEqual([201, first.body.identity_id]);
@@ -269,7 +341,9 @@ describe("the identity of a node", () => {
       body: { code: "identity_exists" },
     });
     expect(await eventsFrom(from)).toMatchObject([{ reason: "identity_of_another_node" }]);
-    await api("POST", `/v1/collector/certificates/${first.body.certificate_id}/revoke`, { as: "admin" });
+    await api("POST", `/v1/collector/certificates/${first.body.certificate_id}/revoke`, {
+      as: "admin",
+    });
     expect((await enroll(await impostor(), node)).status).toBe(201);
   });
 
@@ -280,7 +354,9 @@ describe("the identity of a node", () => {
     const first = await enroll(await tokenOf({ node }), node);
     const foreign = async () => (await enroll(await tokenOf({ node }, other), node)).body.code;
     expect(await foreign()).toBe("identity_exists");
-    await api("POST", `/v1/collector/certificates/${first.body.certificate_id}/revoke`, { as: "admin" });
+    await api("POST", `/v1/collector/certificates/${first.body.certificate_id}/revoke`, {
+      as: "admin",
+    });
     expect(await foreign()).toBe("identity_exists");
   });
 

@@ -3,7 +3,13 @@ import { eq, sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
-import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../scripts/lab/ca/test-pki.ts";
+import {
+  createTestCsr,
+  createTestKey,
+  type TestKey,
+  testNames,
+  x509,
+} from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestCore, repeatsOf } from "../../../tests/support/core.ts";
 import { isWellFormedToken } from "../../domain/enrollment/bootstrap-token.ts";
 
@@ -21,8 +27,12 @@ const createPolicy = async (fields: object = {}) => {
 };
 
 const createToken = async (policyId: string, fields: object = {}) =>
-  (await api<{ id: string; token: string }>("POST", `${policyPath}/${policyId}/tokens`, { as: "admin", body: fields }))
-    .body;
+  (
+    await api<{ id: string; token: string }>("POST", `${policyPath}/${policyId}/tokens`, {
+      as: "admin",
+      body: fields,
+    })
+  ).body;
 
 const device = () => `web-${++names}`;
 
@@ -36,14 +46,22 @@ const request = async (deviceId: string, fields: object = {}, key?: TestKey) => 
 });
 
 const enroll = (token: string, body: object, from = "127.0.0.1") =>
-  api("POST", "/v1/collector/enroll", { headers: { Authorization: `Bearer ${token}` }, body, from });
+  api("POST", "/v1/collector/enroll", {
+    headers: { Authorization: `Bearer ${token}` },
+    body,
+    from,
+  });
 
 const newToken = async (policy: object = {}, token: object = {}) =>
   createToken((await createPolicy(policy)).id, { max_uses: 0, ...token });
 
 /** The newest audit event of an action. */
 const lastEvent = async (action: string) =>
-  (await test.db.execute(sql`select * from audit_event where action = ${action} order by id desc limit 1`))[0];
+  (
+    await test.db.execute(
+      sql`select * from audit_event where action = ${action} order by id desc limit 1`,
+    )
+  )[0];
 
 describe("POST /v1/collector/enroll", () => {
   it("issues the documented certificate profile for a token that is stored as a hash only", async () => {
@@ -64,13 +82,21 @@ describe("POST /v1/collector/enroll", () => {
     expect(certificate.validToDate.getTime()).toBe(now + 1_814_400_000);
     expect(certificate.validFromDate.getTime()).toBe(now - 60_000);
     expect(body.renew_after).toBe(new Date(now + 907_200_000).toISOString());
-    expect(await lastEvent("collector.enroll")).toMatchObject({ outcome: "success", target_id: body.identity_id });
+    expect(await lastEvent("collector.enroll")).toMatchObject({
+      outcome: "success",
+      target_id: body.identity_id,
+    });
   });
 
   it("E12: keeps the raw token out of the database, the log and the errors", async () => {
     const { token } = await newToken();
     await enroll(token, await request(device()));
-    await enroll(token, { csr_pem: token, device_id: "x", platform: token, collector_version: "1" });
+    await enroll(token, {
+      csr_pem: token,
+      device_id: "x",
+      platform: token,
+      collector_version: "1",
+    });
     await enroll(`${token}x`, await request(device()));
     const tables = await test.db.execute<{ table_name: string }>(
       sql`select table_name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`,
@@ -90,13 +116,17 @@ describe("POST /v1/collector/enroll", () => {
     const { token } = await newToken({}, { max_uses: 1 });
     const key = await createTestKey();
     const count = repeatsOf({ node: 100, workerd: 20 });
-    const bodies = await Promise.all(Array.from({ length: count }, () => request(device(), {}, key)));
+    const bodies = await Promise.all(
+      Array.from({ length: count }, () => request(device(), {}, key)),
+    );
     /** As a host does: in workerd each request connects, and a busy machine may not answer all of them within the deadline. */
     const untilAnswered = async (body: object, address: string): ReturnType<typeof enroll> => {
       const answer = await enroll(token, body, address);
       return answer.body.code === "database_unavailable" ? untilAnswered(body, address) : answer;
     };
-    const answers = await Promise.all(bodies.map((body, at) => untilAnswered(body, `10.1.${at}.1`)));
+    const answers = await Promise.all(
+      bodies.map((body, at) => untilAnswered(body, `10.1.${at}.1`)),
+    );
     const codes = answers.map(({ status, body }) => (status === 201 ? "issued" : body.code)).sort();
     expect(codes).toEqual(["issued", ...Array.from({ length: count - 1 }, () => "token_invalid")]);
   });
@@ -106,12 +136,16 @@ describe("POST /v1/collector/enroll", () => {
     const tokens = await Promise.all([0, 1, 2].map(() => createToken(policy.id, { max_uses: 0 })));
     const key = await createTestKey();
     const count = repeatsOf({ node: 50, workerd: 20 });
-    const bodies = await Promise.all(Array.from({ length: count }, () => request(device(), {}, key)));
+    const bodies = await Promise.all(
+      Array.from({ length: count }, () => request(device(), {}, key)),
+    );
     const answers = await Promise.all(
       bodies.map((body, at) => enroll(tokens[at % 3]?.token ?? "", body, `10.2.${at}.1`)),
     );
     expect(answers.filter(({ status }) => status === 201).length).toBe(7);
-    expect(answers.filter(({ body }) => body.code === "enrollment_limit_reached").length).toBe(count - 7);
+    expect(answers.filter(({ body }) => body.code === "enrollment_limit_reached").length).toBe(
+      count - 7,
+    );
   });
 
   it("answers a retry of the same token and key with the same certificate, and counts one use", async () => {
@@ -146,9 +180,15 @@ describe("POST /v1/collector/enroll", () => {
     for (const [reason, token] of Object.entries(faults)) {
       const from = `10.3.0.${++at}`;
       const { status, body } = await enroll(token, await request(device()), from);
-      expect({ reason, status, code: body.code }).toEqual({ reason, status: 401, code: "token_invalid" });
+      expect({ reason, status, code: body.code }).toEqual({
+        reason,
+        status: 401,
+        code: "token_invalid",
+      });
       bodies.add(JSON.stringify({ ...body, request_id: "" }));
-      const events = await test.db.execute(sql`select outcome, reason from audit_event where remote_addr = ${from}`);
+      const events = await test.db.execute(
+        sql`select outcome, reason from audit_event where remote_addr = ${from}`,
+      );
       expect(events).toEqual([{ outcome: "failure", reason }]);
     }
     expect(bodies.size).toBe(1);
@@ -157,7 +197,8 @@ describe("POST /v1/collector/enroll", () => {
   it("throttles an address after ten failures in five minutes, while a valid token still enrolls from it", async () => {
     const { token } = await newToken();
     const from = "2001:db8:1:2::7";
-    const bad = async (address: string) => (await enroll("nonsense", await request("x"), address)).body.code;
+    const bad = async (address: string) =>
+      (await enroll("nonsense", await request("x"), address)).body.code;
     for (let failure = 0; failure < 10; failure++) expect(await bad(from)).toBe("token_invalid");
     expect(await bad(from)).toBe("throttled");
     expect(await bad("2001:db8:1:2:ffff::1")).toBe("throttled");
@@ -176,7 +217,9 @@ describe("POST /v1/collector/enroll", () => {
       const answer = await enroll(token, body, from);
       return `${answer.status} ${answer.body.code ?? "issued"}`;
     };
-    expect(await outcome(await request(device(), { platform: "windows/amd64" }))).toBe("403 platform_not_allowed");
+    expect(await outcome(await request(device(), { platform: "windows/amd64" }))).toBe(
+      "403 platform_not_allowed",
+    );
     expect(await outcome(await request(device(), { platform: "darwin/arm64" }))).toBe("201 issued");
     expect(await outcome(await request(device()), "192.0.2.1")).toBe("403 source_not_allowed");
     expect(await outcome(await request(device()), "::ffff:10.1.2.3")).toBe("201 issued");
@@ -186,13 +229,16 @@ describe("POST /v1/collector/enroll", () => {
       detail: `The policy allows ${prefix} followed by the device id`,
     });
     const bound = await newToken({}, { bound_device_id: "only-me" });
-    expect((await enroll(bound.token, await request(device()))).body.code).toBe("device_not_allowed");
+    expect((await enroll(bound.token, await request(device()))).body.code).toBe(
+      "device_not_allowed",
+    );
     expect((await enroll(bound.token, await request("only-me"))).status).toBe(201);
   });
 
   it("limits the rollout of a sliding hour", async () => {
     const { token } = await newToken({ max_enrollments_per_hour: 2 }, { ttl_seconds: 86_400 });
-    const outcome = async () => (await enroll(token, await request(device()))).body.code ?? "issued";
+    const outcome = async () =>
+      (await enroll(token, await request(device()))).body.code ?? "issued";
     expect(await outcome()).toBe("issued");
     await clock.advance(1_800_000);
     expect(await outcome()).toBe("issued");
@@ -233,7 +279,10 @@ describe("POST /v1/collector/enroll", () => {
     const policy = await createPolicy();
     const { token } = await createToken(policy.id, { max_uses: 0 });
     const freeze = () =>
-      api("POST", `${policyPath}/${policy.id}/freeze`, { as: "admin", body: { reason_code: "rollout_done" } });
+      api("POST", `${policyPath}/${policy.id}/freeze`, {
+        as: "admin",
+        body: { reason_code: "rollout_done" },
+      });
     const first = await freeze();
     await clock.advance(1000);
     expect((await freeze()).body).toEqual(first.body);
@@ -241,9 +290,14 @@ describe("POST /v1/collector/enroll", () => {
       status: 403,
       body: { code: "policy_frozen" },
     });
-    const refused = await api("POST", `${policyPath}/${policy.id}/tokens`, { as: "admin", body: {} });
+    const refused = await api("POST", `${policyPath}/${policy.id}/tokens`, {
+      as: "admin",
+      body: {},
+    });
     expect(refused).toMatchObject({ status: 409, body: { code: "policy_frozen" } });
-    expect(await lastEvent("enrollment_policy.freeze")).toMatchObject({ reason_code: "rollout_done" });
+    expect(await lastEvent("enrollment_policy.freeze")).toMatchObject({
+      reason_code: "rollout_done",
+    });
   });
 
   it("records nothing but the audit event when the signer fails, and releases the reservation", async () => {
@@ -261,13 +315,20 @@ describe("POST /v1/collector/enroll", () => {
       as: "admin",
       body: { name: "one", allowed_identity_prefixes: [prefix], max_enrollments: 1 },
     });
-    const created = await flaky.api("POST", `${policyPath}/${policy.body.id}/tokens`, { as: "admin" });
-    const call = { headers: { Authorization: `Bearer ${created.body.token}` }, body: await request("web-1") };
+    const created = await flaky.api("POST", `${policyPath}/${policy.body.id}/tokens`, {
+      as: "admin",
+    });
+    const call = {
+      headers: { Authorization: `Bearer ${created.body.token}` },
+      body: await request("web-1"),
+    };
     const failed = await flaky.api("POST", "/v1/collector/enroll", call);
     expect(failed).toMatchObject({ status: 502, body: { code: "signer_failed", action: "retry" } });
     expect(JSON.stringify(failed.body)).not.toContain("locked");
     expect(flaky.log.text()).toContain("the device is locked");
-    const events = await flaky.db.execute(sql`select reason from audit_event where action = 'collector.enroll'`);
+    const events = await flaky.db.execute(
+      sql`select reason from audit_event where action = 'collector.enroll'`,
+    );
     expect(events).toMatchObject([{ reason: "signer_failed" }]);
     failing = false;
     expect((await flaky.api("POST", "/v1/collector/enroll", call)).status).toBe(201);
@@ -297,20 +358,35 @@ describe("certificate requests", () => {
       ["1.3.6.1.5.5.7.3.2"],
       undefined,
     ]);
-    const two = await createTestCsr({ key, extensions: [testNames([uri, { type: "dns", value: "b.test" }])] });
-    const wildcard = await createTestCsr({ key, extensions: [testNames([{ type: "dns", value: "*.test" }])] });
+    const two = await createTestCsr({
+      key,
+      extensions: [testNames([uri, { type: "dns", value: "b.test" }])],
+    });
+    const wildcard = await createTestCsr({
+      key,
+      extensions: [testNames([{ type: "dns", value: "*.test" }])],
+    });
     for (const csr_pem of [two, wildcard]) {
-      expect((await enroll(token, await request(device(), { csr_pem }))).body.code).toBe("csr_invalid");
+      expect((await enroll(token, await request(device(), { csr_pem }))).body.code).toBe(
+        "csr_invalid",
+      );
     }
   });
 
   it("E9: reads names from the DER, so that a comma, a NUL or 254 bytes inject nothing", async () => {
     const { token } = await newToken();
     const key = await createTestKey();
-    const csrOf = (value: string) => createTestCsr({ key, extensions: [testNames([{ type: "url", value }])] });
-    const comma = await enroll(token, await request("a", { csr_pem: await csrOf(`${prefix}a, DNS:b`) }));
+    const csrOf = (value: string) =>
+      createTestCsr({ key, extensions: [testNames([{ type: "url", value }])] });
+    const comma = await enroll(
+      token,
+      await request("a", { csr_pem: await csrOf(`${prefix}a, DNS:b`) }),
+    );
     expect(comma.status).toBe(422);
-    const nul = await enroll(token, await request("a", { csr_pem: await csrOf(`${prefix}a\u0000b`) }));
+    const nul = await enroll(
+      token,
+      await request("a", { csr_pem: await csrOf(`${prefix}a\u0000b`) }),
+    );
     expect(nul).toMatchObject({ status: 422, body: { code: "csr_invalid" } });
     const deviceId = "d".repeat(254 - prefix.length);
     const long = await enroll(
@@ -323,15 +399,31 @@ describe("certificate requests", () => {
   it("E10: answers a broken, weak or huge request with 4xx and keeps serving", async () => {
     const { token } = await newToken();
     const good = await request(device());
-    const weak = await createTestCsr({ key: await createTestKey("rsa1024"), uri: prefix + good.device_id });
-    const p521 = await createTestCsr({ key: await createTestKey("p521"), uri: prefix + good.device_id });
+    const weak = await createTestCsr({
+      key: await createTestKey("rsa1024"),
+      uri: prefix + good.device_id,
+    });
+    const p521 = await createTestCsr({
+      key: await createTestKey("p521"),
+      uri: prefix + good.device_id,
+    });
     const label = "CERTIFICATE REQUEST";
     const der = decodePem(good.csr_pem, label) ?? new Uint8Array();
     const flipped = encodePem(der.with(-1, (der.at(-1) ?? 0) ^ 1), label);
-    const broken = { weak, p521, flipped, empty: "-----BEGIN CERTIFICATE REQUEST-----\n", two: good.csr_pem.repeat(2) };
+    const broken = {
+      weak,
+      p521,
+      flipped,
+      empty: "-----BEGIN CERTIFICATE REQUEST-----\n",
+      two: good.csr_pem.repeat(2),
+    };
     for (const [fault, csr_pem] of Object.entries(broken)) {
       const { status, body } = await enroll(token, { ...good, csr_pem });
-      expect({ fault, status, code: body.code }).toEqual({ fault, status: 422, code: "csr_invalid" });
+      expect({ fault, status, code: body.code }).toEqual({
+        fault,
+        status: 422,
+        code: "csr_invalid",
+      });
     }
     expect((await enroll(token, { ...good, csr_pem: "x".repeat(1_100_000) })).status).toBe(413);
     expect((await enroll(token, good)).status).toBe(201);

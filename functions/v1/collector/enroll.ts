@@ -27,7 +27,8 @@ export const enrollRoute = (core: EnrollCore) => {
     method: "POST",
     path: "/v1/collector/enroll",
     operationId: "enrollCollector",
-    summary: "Enroll a host: a client certificate for a bootstrap or service account token and a certificate request",
+    summary:
+      "Enroll a host: a client certificate for a bootstrap or service account token and a certificate request",
     guard: bootstrapToken(createAdmitToken(core, runOrRefuse)),
     body: EnrollRequest,
     bodyExample: {
@@ -58,7 +59,10 @@ export const enrollRoute = (core: EnrollCore) => {
     handle: async ({ body, caller, origin }) => {
       const enrolled = await enroll(caller, body, origin);
       const { heartbeatIntervalSeconds } = core.config;
-      return { status: 201, body: issuedView(enrolled, { heartbeatIntervalSeconds, now: core.clock.now() }) };
+      return {
+        status: 201,
+        body: issuedView(enrolled, { heartbeatIntervalSeconds, now: core.clock.now() }),
+      };
     },
   });
 };

@@ -25,7 +25,10 @@ export const policyFilterFields = {
 export const policyFilterOf = ({
   state,
   q: text,
-}: v.InferOutput<v.ObjectSchema<typeof policyFilterFields, undefined>>): PolicyFilter => ({ state, text });
+}: v.InferOutput<v.ObjectSchema<typeof policyFilterFields, undefined>>): PolicyFilter => ({
+  state,
+  text,
+});
 
 const expected = "must be a state of a token";
 
@@ -45,7 +48,10 @@ export const tokenFilterFields = {
 export const tokenFilterOf = ({
   state: states,
   policy_id: policyId,
-}: v.InferOutput<v.ObjectSchema<typeof tokenFilterFields, undefined>>): TokenFilter => ({ states, policyId });
+}: v.InferOutput<v.ObjectSchema<typeof tokenFilterFields, undefined>>): TokenFilter => ({
+  states,
+  policyId,
+});
 
 /** The lists of all policies and all tokens, which run on the pool of reports. */
 export const enrollmentListRoutes = (core: Pick<Core, "config" | "db" | "clock">) =>
@@ -62,13 +68,17 @@ export const enrollmentListRoutes = (core: Pick<Core, "config" | "db" | "clock">
       },
     ),
 
-    listAllBootstrapTokens: list("/tokens", "The bootstrap tokens of all policies with their states, newest first", {
-      filter: tokenFilterFields,
-      cursors: "all-tokens",
-      returns: ["A page of tokens", TokenPage],
-      find: (page, { query }) => browseAllTokens(core, tokenFilterOf(query), page),
-      view: listedTokenView,
-    }),
+    listAllBootstrapTokens: list(
+      "/tokens",
+      "The bootstrap tokens of all policies with their states, newest first",
+      {
+        filter: tokenFilterFields,
+        cursors: "all-tokens",
+        returns: ["A page of tokens", TokenPage],
+        find: (page, { query }) => browseAllTokens(core, tokenFilterOf(query), page),
+        view: listedTokenView,
+      },
+    ),
   }));
 
 const policyView = viewOf(ListedPolicy);

@@ -4,8 +4,17 @@ import { ListedPolicy, ListedToken } from "../../../proto/operator/enrollment.ts
 import { Cidrs, PolicyDraftBody } from "../../../proto/operator/policy-draft.ts";
 import { Count } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
-import { tokenState, tokenTtlSecondsDefault, tokenTtlSecondsMax } from "../../domain/enrollment/bootstrap-token.ts";
-import { browseTokens, createPolicy, freezePolicy, getPolicy } from "../../domain/enrollment/policies.ts";
+import {
+  tokenState,
+  tokenTtlSecondsDefault,
+  tokenTtlSecondsMax,
+} from "../../domain/enrollment/bootstrap-token.ts";
+import {
+  browseTokens,
+  createPolicy,
+  freezePolicy,
+  getPolicy,
+} from "../../domain/enrollment/policies.ts";
 import { createToken, revokeToken } from "../../domain/enrollment/tokens.ts";
 import { ListView, reasonBody, resource } from "../../http/resource.ts";
 import { inCamelCase, viewOf } from "../../http/view-of.ts";
@@ -31,7 +40,10 @@ const TokenDraftBody = v.strictObject({
     ),
     0,
   ),
-  max_uses: v.optional(v.pipe(Count(), v.description("0 means unlimited until the token expires")), 1),
+  max_uses: v.optional(
+    v.pipe(Count(), v.description("0 means unlimited until the token expires")),
+    1,
+  ),
   description: v.optional(v.nullable(Prose(1000)), null),
   allowed_source_cidrs: Cidrs,
   bound_device_id: v.optional(v.nullable(Identifier(128)), null),
@@ -61,14 +73,18 @@ export const enrollmentPolicyRoutes = (core: Needs) =>
         policyView(await createPolicy(core, caller, inCamelCase(body), origin)),
     }),
 
-    freezeEnrollmentPolicy: act("/:id/freeze", "Freeze an enrollment policy; final and idempotent, renewals continue", {
-      ...reasonBody("rollout_done"),
-      returns: ["The frozen policy", PolicyView],
-      handle: async ({ params, body, caller, origin }) => {
-        const change = { policyId: params.id, reasonCode: body.reason_code ?? null };
-        return policyView(await freezePolicy(core, caller, change, origin));
+    freezeEnrollmentPolicy: act(
+      "/:id/freeze",
+      "Freeze an enrollment policy; final and idempotent, renewals continue",
+      {
+        ...reasonBody("rollout_done"),
+        returns: ["The frozen policy", PolicyView],
+        handle: async ({ params, body, caller, origin }) => {
+          const change = { policyId: params.id, reasonCode: body.reason_code ?? null };
+          return policyView(await freezePolicy(core, caller, change, origin));
+        },
       },
-    }),
+    ),
 
     listBootstrapTokens: list("/:id/tokens", "The bootstrap tokens of a policy, newest first", {
       returns: ["A page of tokens", ListView(TokenView)],
@@ -76,19 +92,27 @@ export const enrollmentPolicyRoutes = (core: Needs) =>
       view: (row) => tokenView(row, core.clock.now()),
     }),
 
-    createBootstrapToken: post("/:id/tokens", "Create a bootstrap token; only this response has its raw value", {
-      body: TokenDraftBody,
-      bodyAbsentAs: {},
-      bodyExample: { ttl_seconds: 900, max_uses: 20 },
-      returns: ["The token", CreatedTokenView],
-      problems: [{ code: "policy_frozen", kind: "conflict" }],
-      handle: async ({ params, body, caller, origin }) => {
-        const members = inCamelCase(body);
-        const draft = { ...members, policyId: params.id, ttlSeconds: members.ttlSeconds || tokenTtlSecondsDefault };
-        const { token, raw } = await createToken(core, caller, draft, origin);
-        return { ...tokenView(token, core.clock.now()), token: raw.reveal() };
+    createBootstrapToken: post(
+      "/:id/tokens",
+      "Create a bootstrap token; only this response has its raw value",
+      {
+        body: TokenDraftBody,
+        bodyAbsentAs: {},
+        bodyExample: { ttl_seconds: 900, max_uses: 20 },
+        returns: ["The token", CreatedTokenView],
+        problems: [{ code: "policy_frozen", kind: "conflict" }],
+        handle: async ({ params, body, caller, origin }) => {
+          const members = inCamelCase(body);
+          const draft = {
+            ...members,
+            policyId: params.id,
+            ttlSeconds: members.ttlSeconds || tokenTtlSecondsDefault,
+          };
+          const { token, raw } = await createToken(core, caller, draft, origin);
+          return { ...tokenView(token, core.clock.now()), token: raw.reveal() };
+        },
       },
-    }),
+    ),
   }));
 
 /** The routes of a bootstrap token, by its own id. */
@@ -107,6 +131,7 @@ export const tokenRoutes = (core: Needs) =>
 const policyOf = viewOf(PolicyView);
 const tokenOf = viewOf(TokenView);
 
-const policyView = (row: PolicyRow) => policyOf({ ...row, state: row.frozenAt === null ? "active" : "frozen" });
+const policyView = (row: PolicyRow) =>
+  policyOf({ ...row, state: row.frozenAt === null ? "active" : "frozen" });
 
 const tokenView = (row: TokenRow, now: number) => tokenOf({ ...row, state: tokenState(row, now) });

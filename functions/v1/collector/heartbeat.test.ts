@@ -4,7 +4,11 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { collectorHealth } from "../../../drizzle/schema/health.ts";
-import { createTestCa, createTestKey, issueTestCertificate } from "../../../scripts/lab/ca/test-pki.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+} from "../../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import {
   createTestToken,
@@ -34,18 +38,28 @@ const beat = (over: Readonly<Record<string, unknown>> = {}, by = host) =>
   manage(test, by, "heartbeat", heartbeatBody(clock.now(), over));
 const at = (ms: number) => ({ sent_at: new Date(clock.now() + ms).toISOString() });
 const healthOf = async ({ identityId }: TestCollector) => {
-  const [row] = await db.select().from(collectorHealth).where(eq(collectorHealth.identityId, identityId));
+  const [row] = await db
+    .select()
+    .from(collectorHealth)
+    .where(eq(collectorHealth.identityId, identityId));
   return row;
 };
 const identityOf = async ({ identityId }: TestCollector) => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, identityId));
+  const [row] = await db
+    .select()
+    .from(collectorIdentity)
+    .where(eq(collectorIdentity.id, identityId));
   return row;
 };
 
 describe("POST /v1/collector/heartbeat", () => {
   it("stores the report and answers with the next steps", async () => {
     const { status, body } = await beat({
-      forwarder: { connected: false, last_ack_at: null, last_error: `down\u001b[0m${"x".repeat(600)}` },
+      forwarder: {
+        connected: false,
+        last_ack_at: null,
+        last_error: `down\u001b[0m${"x".repeat(600)}`,
+      },
       config: { valid: false, errors: ['line 1: {"a"}', "b, c"], running_config_hash: null },
     });
     expect({ status, body }).toEqual({
@@ -82,15 +96,31 @@ describe("POST /v1/collector/heartbeat", () => {
 
   it("accepts unknown fields, and the proof covers them", async () => {
     expect((await beat({ new_field: { a: [1] } })).status).toBe(200);
-    const signed = withProof(host, "heartbeat", heartbeatBody(clock.now(), { ...at(1), new_field: 1 }));
-    const call = { certificate: host.certificate, listener: "ingest", body: { ...signed, new_field: 2 } } as const;
-    expect((await test.api("POST", path, call)).body).toMatchObject({ status: 401, code: "proof_invalid" });
+    const signed = withProof(
+      host,
+      "heartbeat",
+      heartbeatBody(clock.now(), { ...at(1), new_field: 1 }),
+    );
+    const call = {
+      certificate: host.certificate,
+      listener: "ingest",
+      body: { ...signed, new_field: 2 },
+    } as const;
+    expect((await test.api("POST", path, call)).body).toMatchObject({
+      status: 401,
+      code: "proof_invalid",
+    });
   });
 
   it("H1: rejects a replay and any older sent_at of one certificate and purpose", async () => {
     const body = heartbeatBody(clock.now());
     expect((await manage(test, host, "heartbeat", body)).status).toBe(200);
-    const stale = { status: 409, code: "stale_request", action: "retry", last_sent_at: body.sent_at };
+    const stale = {
+      status: 409,
+      code: "stale_request",
+      action: "retry",
+      last_sent_at: body.sent_at,
+    };
     expect((await manage(test, host, "heartbeat", body)).body).toMatchObject(stale);
     expect((await beat(at(-1))).body).toMatchObject(stale);
     expect((await beat(at(1))).status).toBe(200);
@@ -110,28 +140,45 @@ describe("POST /v1/collector/heartbeat", () => {
 
   it("H1: accepts exactly one of many concurrent copies", async () => {
     const body = heartbeatBody(clock.now());
-    const answers = await Promise.all(Array.from({ length: 20 }, () => manage(test, host, "heartbeat", body)));
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => manage(test, host, "heartbeat", body)),
+    );
     expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(409)]);
   });
 
   it("H2: rejects a heartbeat's proof on renew and config fetch", async () => {
-    const signed = withProof(host, "heartbeat", heartbeatBody(clock.now(), { csr_pem: "", collector_version: "1" }));
+    const signed = withProof(
+      host,
+      "heartbeat",
+      heartbeatBody(clock.now(), { csr_pem: "", collector_version: "1" }),
+    );
     for (const other of ["/v1/collector/renew", "/v1/collector/config/desired"]) {
       const call = { certificate: host.certificate, listener: "ingest", body: signed } as const;
-      expect((await test.api("POST", other, call)).body).toMatchObject({ status: 401, code: "proof_invalid" });
+      expect((await test.api("POST", other, call)).body).toMatchObject({
+        status: 401,
+        code: "proof_invalid",
+      });
     }
   });
 
   it("counts every outcome once", async () => {
     const local = await createTestCore();
-    const member = await enrollTestCollector(local, { ...(await createTestToken(local)), deviceId: "counted" });
-    const send = (ms: number) => manage(local, member, "heartbeat", heartbeatBody(local.clock.now() + ms));
+    const member = await enrollTestCollector(local, {
+      ...(await createTestToken(local)),
+      deviceId: "counted",
+    });
+    const send = (ms: number) =>
+      manage(local, member, "heartbeat", heartbeatBody(local.clock.now() + ms));
     await send(0);
     await send(0);
     await send(-120_001);
     await local.close();
     const outcomes = local.observations.filter(({ method }) => method === "heartbeat");
-    expect(outcomes.map(({ args }) => args[0])).toEqual(["admitted", "stale_request", "clock_skew"]);
+    expect(outcomes.map(({ args }) => args[0])).toEqual([
+      "admitted",
+      "stale_request",
+      "clock_skew",
+    ]);
   });
 
   it("H3: accepts sent_at exactly 120 s away and rejects 1 ms more, and year 9999", async () => {
@@ -145,7 +192,10 @@ describe("POST /v1/collector/heartbeat", () => {
         server_time: new Date(clock.now()).toISOString(),
       });
     }
-    expect((await beat({ sent_at: "yesterday" })).body).toMatchObject({ status: 422, errors: [{ path: "sent_at" }] });
+    expect((await beat({ sent_at: "yesterday" })).body).toMatchObject({
+      status: 422,
+      errors: [{ path: "sent_at" }],
+    });
   });
 
   it("H4: rejects an empty, truncated, P1363, wrong-algorithm or foreign signature", async () => {
@@ -164,9 +214,21 @@ describe("POST /v1/collector/heartbeat", () => {
       sign("sha384", data, privateKey),
       sign("sha256", data, stranger),
     ].map((proof) => proof.toString("base64"));
-    for (const proof of [...proofs, good.toString("base64url").replaceAll("=", ""), good.toString("hex"), "…"]) {
-      const call = { certificate: host.certificate, listener: "ingest", body: { ...body, proof } } as const;
-      expect((await test.api("POST", path, call)).body).toMatchObject({ status: 401, code: "proof_invalid" });
+    for (const proof of [
+      ...proofs,
+      good.toString("base64url").replaceAll("=", ""),
+      good.toString("hex"),
+      "…",
+    ]) {
+      const call = {
+        certificate: host.certificate,
+        listener: "ingest",
+        body: { ...body, proof },
+      } as const;
+      expect((await test.api("POST", path, call)).body).toMatchObject({
+        status: 401,
+        code: "proof_invalid",
+      });
     }
     expect(await healthOf(host)).toBeUndefined();
   });
@@ -177,7 +239,9 @@ describe("POST /v1/collector/heartbeat", () => {
     expect(year0.body).toMatchObject({ status: 422, errors: [{ path: "collector.started_at" }] });
     const last = "9999-12-31T23:59:59.9999999Z";
     expect((await beat({ renewal: { ...renewal, last_attempt_at: last } })).status).toBe(200);
-    expect((await healthOf(host))?.renewalLastAttemptAt).toEqual(new Date("9999-12-31T23:59:59.999Z"));
+    expect((await healthOf(host))?.renewalLastAttemptAt).toEqual(
+      new Date("9999-12-31T23:59:59.999Z"),
+    );
   });
 
   it("H5: rejects numbers out of bounds and control characters, without quoting them", async () => {
@@ -211,7 +275,10 @@ describe("POST /v1/collector/heartbeat", () => {
         raw: { type: "application/json", content },
       });
     expect((await send(sized(65_536))).status).toBe(422);
-    expect((await send(sized(65_537))).body).toMatchObject({ status: 413, code: "payload_too_large" });
+    expect((await send(sized(65_537))).body).toMatchObject({
+      status: 413,
+      code: "payload_too_large",
+    });
   });
 
   it("rejects the seventh in any 60 s within ten seconds of the sixth, also across a full minute", async () => {
@@ -242,7 +309,12 @@ describe("POST /v1/collector/heartbeat", () => {
     const { token } = await createTestToken(brief);
     const enrolled = await enrollTestCollector(brief, { token, deviceId: "brief" });
     for (let sent = 0; sent < 20; sent++) {
-      const { status } = await manage(brief, enrolled, "heartbeat", heartbeatBody(brief.clock.now()));
+      const { status } = await manage(
+        brief,
+        enrolled,
+        "heartbeat",
+        heartbeatBody(brief.clock.now()),
+      );
       expect(status).toBe(200);
       await brief.clock.advance(1_800);
     }
@@ -252,7 +324,12 @@ describe("POST /v1/collector/heartbeat", () => {
   it("rejects a certificate without a row, of another CA, expired, without usage, and none", async () => {
     const key = await createTestKey();
     const call = async (certificate: Uint8Array<ArrayBuffer>) => {
-      const manual: TestCollector = { ...host, key, certificate, identity: "https://fleet.test/d/1" };
+      const manual: TestCollector = {
+        ...host,
+        key,
+        certificate,
+        identity: "https://fleet.test/d/1",
+      };
       return (await beat({}, manual)).body;
     };
     expect(await call(await issueTestCertificate({ ca: test.ca, key }))).toMatchObject({
@@ -262,9 +339,19 @@ describe("POST /v1/collector/heartbeat", () => {
     });
     const foreign = await issueTestCertificate({ ca: await createTestCa(), key });
     expect(await call(foreign)).toMatchObject({ code: "certificate_unknown" });
-    const nameless = await issueTestCertificate({ ca: test.ca, key, names: [], subject: "CN=host" });
-    expect(await call(nameless)).toMatchObject({ status: 401, code: "certificate_identity_invalid" });
-    const none = await test.api("POST", path, { body: withProof(host, "heartbeat", heartbeatBody(clock.now())) });
+    const nameless = await issueTestCertificate({
+      ca: test.ca,
+      key,
+      names: [],
+      subject: "CN=host",
+    });
+    expect(await call(nameless)).toMatchObject({
+      status: 401,
+      code: "certificate_identity_invalid",
+    });
+    const none = await test.api("POST", path, {
+      body: withProof(host, "heartbeat", heartbeatBody(clock.now())),
+    });
     expect(none.body).toMatchObject({ status: 401, code: "client_certificate_required" });
   });
 
@@ -274,10 +361,19 @@ describe("POST /v1/collector/heartbeat", () => {
     await clock.advance(300_999);
     expect((await beat({}, mayfly)).status).toBe(200);
     await clock.advance(1);
-    expect((await beat({}, mayfly)).body).toMatchObject({ status: 401, code: "certificate_expired" });
+    expect((await beat({}, mayfly)).body).toMatchObject({
+      status: 401,
+      code: "certificate_expired",
+    });
 
-    await test.api("POST", `/v1/collector/certificates/${host.certificateId}/revoke`, { as: "admin" });
-    expect((await beat()).body).toMatchObject({ status: 401, code: "certificate_revoked", action: "stop" });
+    await test.api("POST", `/v1/collector/certificates/${host.certificateId}/revoke`, {
+      as: "admin",
+    });
+    expect((await beat()).body).toMatchObject({
+      status: 401,
+      code: "certificate_revoked",
+      action: "stop",
+    });
     const other = await enrollTestCollector(test, { token, deviceId: "revoked-identity" });
     await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, { as: "admin" });
     expect((await beat({}, other)).body).toMatchObject({ status: 401, code: "identity_revoked" });
@@ -285,12 +381,19 @@ describe("POST /v1/collector/heartbeat", () => {
 
   it("records the last auth failure at most once a minute, and none for a certificate that does not chain", async () => {
     const key = await createTestKey();
-    const forged = await issueTestCertificate({ ca: await createTestCa(), key, uri: host.identity });
+    const forged = await issueTestCertificate({
+      ca: await createTestCa(),
+      key,
+      uri: host.identity,
+    });
     await beat({}, { ...host, key, certificate: forged });
     expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: null });
     const first = new Date(clock.now());
     await beat(at(-120_001));
-    expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: first, lastAuthFailureReason: "clock_skew" });
+    expect(await identityOf(host)).toMatchObject({
+      lastAuthFailureAt: first,
+      lastAuthFailureReason: "clock_skew",
+    });
     await clock.advance(59_999);
     await beat({}, { ...host, key });
     expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: first });
@@ -306,7 +409,10 @@ describe("POST /v1/collector/heartbeat", () => {
     const report = async (bootId: string, dropped: number) => {
       await clock.advance(60_000);
       const { queue } = heartbeatBody(0) as { queue: object };
-      const answer = await beat({ boot_id: bootId, queue: { ...queue, dropped_records_total: dropped } });
+      const answer = await beat({
+        boot_id: bootId,
+        queue: { ...queue, dropped_records_total: dropped },
+      });
       expect(answer.status).toBe(200);
       return (await healthOf(host))?.droppedSincePrevious;
     };
@@ -336,7 +442,10 @@ describe("POST /v1/collector/heartbeat", () => {
     await db.execute(sql`alter table audit_pending add constraint closed check (false) not valid`);
     expect((await beat({ boot_id: "a" })).status).toBe(500);
     await db.execute(sql`alter table audit_pending drop constraint closed`);
-    const events = await db.select().from(auditEvent).where(eq(auditEvent.targetId, host.identityId));
+    const events = await db
+      .select()
+      .from(auditEvent)
+      .where(eq(auditEvent.targetId, host.identityId));
     expect(events.map(({ action }) => action)).not.toContain("identity.clone_suspected");
   });
 
@@ -346,15 +455,20 @@ describe("POST /v1/collector/heartbeat", () => {
         enrollTestCollector(test, { token, deviceId: `fleet-${index}` }),
       ),
     );
-    await test.api("POST", `/v1/collector/identities/${fleet[7]?.identityId}/revoke`, { as: "admin" });
+    await test.api("POST", `/v1/collector/identities/${fleet[7]?.identityId}/revoke`, {
+      as: "admin",
+    });
     const answers = await Promise.all(
-      fleet.map((member, index) => beat({ boot_id: `boot-${index}`, ...(index === 9 ? at(-120_001) : {}) }, member)),
+      fleet.map((member, index) =>
+        beat({ boot_id: `boot-${index}`, ...(index === 9 ? at(-120_001) : {}) }, member),
+      ),
     );
     answers.forEach(({ status }, index) => {
       expect({ index, status }).toEqual({ index, status: index === 7 || index === 9 ? 401 : 200 });
     });
     for (const [index, member] of fleet.entries()) {
-      if (index !== 7 && index !== 9) expect((await healthOf(member))?.bootId).toBe(`boot-${index}`);
+      if (index !== 7 && index !== 9)
+        expect((await healthOf(member))?.bootId).toBe(`boot-${index}`);
     }
   });
 

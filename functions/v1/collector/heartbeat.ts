@@ -2,11 +2,20 @@ import type { ParseBody } from "../../../kit/request-bodies.ts";
 import { HeartbeatRequest, HeartbeatResponse } from "../../../proto/management/heartbeat.ts";
 import { managementBytesMax } from "../../../proto/management/proof.ts";
 import type { Origin } from "../../domain/audit/audit-log.ts";
-import { createHeartbeats, type HeartbeatAnswer, type HeartbeatCore } from "../../domain/fleet/heartbeat.ts";
+import {
+  createHeartbeats,
+  type HeartbeatAnswer,
+  type HeartbeatCore,
+} from "../../domain/fleet/heartbeat.ts";
 import { parse, parseJson } from "../../http/parse-request.ts";
 import { route } from "../../http/route.ts";
 import { Problem } from "../../problems.ts";
-import { collector, type ManagementCore, managementProblems, proveBody } from "./collector-guard.ts";
+import {
+  collector,
+  type ManagementCore,
+  managementProblems,
+  proveBody,
+} from "./collector-guard.ts";
 
 /** `POST /v1/collector/heartbeat`: a host reports its health. */
 export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
@@ -26,7 +35,10 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
       const view: HeartbeatResponse = {
         server_time: new Date(response.serverTime).toISOString(),
         next_heartbeat_seconds: response.nextHeartbeatSeconds,
-        desired_config: desiredConfig && { config_id: desiredConfig.configId, config_hash: desiredConfig.configHash },
+        desired_config: desiredConfig && {
+          config_id: desiredConfig.configId,
+          config_hash: desiredConfig.configHash,
+        },
         renew_now: response.renewNow,
         ...(sendDiag === null ? {} : { send_diag: { request_id: sendDiag } }),
       };
@@ -39,17 +51,22 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
  * Creates the function that accepts the body of a heartbeat that arrived otherwise, with a digest, from the caller with this certificate: by the
  * checks of the route, with its problems.
  */
-export const createReportAcceptor = (core: HeartbeatCore & ManagementCore, parseBody: ParseBody) => {
+export const createReportAcceptor = (
+  core: HeartbeatCore & ManagementCore,
+  parseBody: ParseBody,
+) => {
   const acceptHeartbeat = createHeartbeats(core);
   return async (
     { der, body, digest }: { der: Uint8Array; body: Uint8Array; digest: Uint8Array },
     origin: Origin,
   ): Promise<HeartbeatAnswer> => {
     const request = parseJson(() => parseBody(body, managementBytesMax));
-    const caller = await proveBody(core, { purpose: "heartbeat", der, body: request }).catch((error: unknown) => {
-      core.observe.heartbeat(error instanceof Problem ? error.code : "internal");
-      throw error;
-    });
+    const caller = await proveBody(core, { purpose: "heartbeat", der, body: request }).catch(
+      (error: unknown) => {
+        core.observe.heartbeat(error instanceof Problem ? error.code : "internal");
+        throw error;
+      },
+    );
     return acceptHeartbeat(caller, parse(HeartbeatRequest, request), origin, digest);
   };
 };

@@ -1,6 +1,11 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+  type TestCollector,
+} from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore();
@@ -8,11 +13,19 @@ afterAll(() => test.close());
 const { api, clock } = test;
 const beat = async (host: TestCollector, labels?: unknown) => {
   await clock.advance(10_000);
-  return manage(test, host, "heartbeat", heartbeatBody(clock.now(), labels === undefined ? {} : { labels }));
+  return manage(
+    test,
+    host,
+    "heartbeat",
+    heartbeatBody(clock.now(), labels === undefined ? {} : { labels }),
+  );
 };
 const labelsOf = async ({ identityId }: TestCollector) =>
-  (await api<{ item: { labels: object } }>("GET", `/v1/collector/health/${identityId}`, { as: "auditor" })).body.item
-    .labels;
+  (
+    await api<{ item: { labels: object } }>("GET", `/v1/collector/health/${identityId}`, {
+      as: "auditor",
+    })
+  ).body.item.labels;
 
 interface Report {
   items: { device_id: string }[];
@@ -20,7 +33,12 @@ interface Report {
 }
 interface Facets {
   total: number;
-  labels: { key: string; count: number; values: { value: string; count: number }[]; values_other: number }[];
+  labels: {
+    key: string;
+    count: number;
+    values: { value: string; count: number }[];
+    values_other: number;
+  }[];
   label_keys_other: number;
 }
 
@@ -39,9 +57,13 @@ describe("labels of a fleet", async () => {
     await manage(fleet, host, "heartbeat", heartbeatBody(fleet.clock.now(), { labels }));
   }
   const found = async (query: string) => {
-    const report = await fleet.api<Report>("GET", `/v1/collector/health?${query}`, { as: "auditor" });
+    const report = await fleet.api<Report>("GET", `/v1/collector/health?${query}`, {
+      as: "auditor",
+    });
     const names = report.body.items.map((item) => item.device_id).join("");
-    const facets = await fleet.api<Facets>("GET", `/v1/collector/health/facets?${query}`, { as: "auditor" });
+    const facets = await fleet.api<Facets>("GET", `/v1/collector/health/facets?${query}`, {
+      as: "auditor",
+    });
     expect([report.body.summary.enrolled, facets.body.total]).toEqual([names.length, names.length]);
     return names;
   };
@@ -64,7 +86,11 @@ describe("labels of a fleet", async () => {
   });
 
   it("are counted by key and value under the filters, the most frequent first", async () => {
-    const { body } = await fleet.api<Facets>("GET", "/v1/collector/health/facets?not_label=rack:*", { as: "auditor" });
+    const { body } = await fleet.api<Facets>(
+      "GET",
+      "/v1/collector/health/facets?not_label=rack:*",
+      { as: "auditor" },
+    );
     expect(body).toMatchObject({ total: 3, label_keys_other: 0 });
     const counted = (key: string, ...values: [string, number][]) => ({
       key,
@@ -88,7 +114,9 @@ describe("labels of a fleet", async () => {
       "not_label=env:a:b",
       "label=env:%25",
     ]) {
-      const { status, body } = await fleet.api("GET", `/v1/collector/health?${query}`, { as: "auditor" });
+      const { status, body } = await fleet.api("GET", `/v1/collector/health?${query}`, {
+        as: "auditor",
+      });
       expect({ query, status }).toEqual({ query, status: 422 });
       expect(JSON.stringify(body.errors)).toContain(query.split("=")[0]);
     }
@@ -125,7 +153,10 @@ describe("labels of a host", () => {
     const first = await createTestToken(test, { labels: { env: "prod" } });
     const host = await enrollTestCollector(test, { token: first.token, deviceId: "moved" });
     await beat(host, { env: "dev", team: "web" });
-    const second = await createTestToken(test, { labels: { env: "staging", team: "db" }, reenrollment: "replace" });
+    const second = await createTestToken(test, {
+      labels: { env: "staging", team: "db" },
+      reenrollment: "replace",
+    });
     await enrollTestCollector(test, { token: second.token, deviceId: "moved" });
     expect(await labelsOf(host)).toEqual({ env: "staging", team: "db" });
   });
@@ -134,13 +165,24 @@ describe("labels of a host", () => {
     const { token } = await createTestToken(test);
     const host = await enrollTestCollector(test, { token, deviceId: "bounded" });
     const many = Object.fromEntries(Array.from({ length: 17 }, (_, n) => [`k${n}`, "v"]));
-    for (const labels of [many, { "a/b": "c" }, { env: "" }, { env: "\u001b[31m" }, ["prod"], "prod", { env: 1 }]) {
+    for (const labels of [
+      many,
+      { "a/b": "c" },
+      { env: "" },
+      { env: "\u001b[31m" },
+      ["prod"],
+      "prod",
+      { env: 1 },
+    ]) {
       const { status, body } = await beat(host, labels);
       expect({ status, code: body.code }).toEqual({ status: 422, code: "validation_failed" });
       expect(JSON.stringify(body)).not.toContain("[31m");
     }
-    const { item } = (await api<{ item: object }>("GET", `/v1/collector/health/${host.identityId}`, { as: "auditor" }))
-      .body;
+    const { item } = (
+      await api<{ item: object }>("GET", `/v1/collector/health/${host.identityId}`, {
+        as: "auditor",
+      })
+    ).body;
     expect(item).toMatchObject({ last_heartbeat_at: null, labels: {} });
   });
 });

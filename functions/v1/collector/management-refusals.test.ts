@@ -2,7 +2,12 @@ import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import type { ProofPurpose } from "../../../proto/management/proof.ts";
-import { createTestCa, createTestCsr, createTestKey, issueTestCertificate } from "../../../scripts/lab/ca/test-pki.ts";
+import {
+  createTestCa,
+  createTestCsr,
+  createTestKey,
+  issueTestCertificate,
+} from "../../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import {
   collectorOf,
@@ -12,7 +17,11 @@ import {
   type TestCollector,
 } from "../../../tests/support/collector.ts";
 import { type Call, repeatsOf } from "../../../tests/support/core.ts";
-import { createRefusingCore, type ExpectedRefusal, type RefusableAnswer } from "../../../tests/support/refusals.ts";
+import {
+  createRefusingCore,
+  type ExpectedRefusal,
+  type RefusableAnswer,
+} from "../../../tests/support/refusals.ts";
 
 /** Every refusal of management requests: its status, code, action, audit event and last auth failure. */
 const test = await createRefusingCore({ SVC_ENROLLMENT_CLIENT_CERT_HEADER: "X-Client-Cert" });
@@ -23,7 +32,8 @@ let sent = 0;
 const bodyOf = async (purpose: ProofPurpose, host: TestCollector, over: object = {}) => {
   const sent_at = new Date(clock.now() + (++sent % 1000)).toISOString();
   if (purpose === "heartbeat") return { ...heartbeatBody(clock.now()), sent_at, ...over };
-  if (purpose === "diag") return { sent_at, request_id: host.identityId, refusal: "forbidden", ...over };
+  if (purpose === "diag")
+    return { sent_at, request_id: host.identityId, refusal: "forbidden", ...over };
   if (purpose === "config_desired") return { sent_at, ...over };
   const csr_pem = await createTestCsr({ key: await createTestKey(), uri: host.identity });
   return { sent_at, csr_pem, collector_version: "1.1.0", ...over };
@@ -36,22 +46,37 @@ interface Refused extends ExpectedRefusal {
   event?: { action: string; reason: string };
 }
 type Provoke = (host: TestCollector, purpose: ProofPurpose, call: Call) => Promise<RefusableAnswer>;
-const send: Provoke = async (host, purpose, call) => manage(test, host, purpose, await bodyOf(purpose, host), call);
-const presenting = async (host: TestCollector, over: Partial<Parameters<typeof issueTestCertificate>[0]>) => {
-  const certificate = await issueTestCertificate({ ca: test.ca, key: host.key, uri: host.identity, ...over });
+const send: Provoke = async (host, purpose, call) =>
+  manage(test, host, purpose, await bodyOf(purpose, host), call);
+const presenting = async (
+  host: TestCollector,
+  over: Partial<Parameters<typeof issueTestCertificate>[0]>,
+) => {
+  const certificate = await issueTestCertificate({
+    ca: test.ca,
+    key: host.key,
+    uri: host.identity,
+    ...over,
+  });
   return { ...host, certificate };
 };
 const successorOf = async (host: TestCollector): Promise<TestCollector> => {
   const key = await createTestKey();
   const csr_pem = await createTestCsr({ key, uri: host.identity });
-  return collectorOf(key, (await manage(test, host, "renew", await bodyOf("renew", host, { csr_pem }))).body);
+  return collectorOf(
+    key,
+    (await manage(test, host, "renew", await bodyOf("renew", host, { csr_pem }))).body,
+  );
 };
 
 const managements: [expected: Refused, provoke: Provoke][] = [
   [
     { status: 401, code: "client_certificate_required", action: "fix_request" },
     async (host, purpose, { from = "" }) =>
-      api("POST", purposePath[purpose], { from, body: { ...(await bodyOf(purpose, host)), proof: "AA==" } }),
+      api("POST", purposePath[purpose], {
+        from,
+        body: { ...(await bodyOf(purpose, host)), proof: "AA==" },
+      }),
   ],
   [
     { status: 400, code: "client_certificate_header_invalid", action: "fix_request" },
@@ -64,11 +89,13 @@ const managements: [expected: Refused, provoke: Provoke][] = [
   ],
   [
     { status: 401, code: "certificate_identity_invalid", action: "reenroll" },
-    async (host, purpose, call) => send(await presenting(host, { names: [], subject: "CN=host" }), purpose, call),
+    async (host, purpose, call) =>
+      send(await presenting(host, { names: [], subject: "CN=host" }), purpose, call),
   ],
   [
     { status: 401, code: "certificate_unknown", action: "reenroll" },
-    async (host, purpose, call) => send(await presenting(host, { ca: await createTestCa() }), purpose, call),
+    async (host, purpose, call) =>
+      send(await presenting(host, { ca: await createTestCa() }), purpose, call),
   ],
   [
     { status: 401, code: "certificate_unknown", action: "reenroll", recorded: true },
@@ -150,7 +177,8 @@ const renewals: typeof managements = [
   ],
   [
     { status: 422, code: "csr_invalid", action: "fix_request" },
-    async (host, _, call) => manage(test, host, "renew", await bodyOf("renew", host, { csr_pem: "junk" }), call),
+    async (host, _, call) =>
+      manage(test, host, "renew", await bodyOf("renew", host, { csr_pem: "junk" }), call),
   ],
   [
     {
@@ -182,14 +210,22 @@ const checkRefused = async (expected: Refused, provoke: Provoke, purpose: ProofP
   const host = await enrollTestCollector(test, { token, deviceId: deviceOf(from) });
   await clock.advance(1000);
   const answer = await provoke(host, purpose, { from }).finally(() => signBy());
-  expect(answer).toMatchObject({ status, body: { status, code, action, type: `urn:svc:problem:${code}` } });
-  const [identity] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, host.identityId));
+  expect(answer).toMatchObject({
+    status,
+    body: { status, code, action, type: `urn:svc:problem:${code}` },
+  });
+  const [identity] = await db
+    .select()
+    .from(collectorIdentity)
+    .where(eq(collectorIdentity.id, host.identityId));
   expect({
     reason: identity?.lastAuthFailureReason,
     at: identity?.lastAuthFailureAt?.getTime() ?? null,
   }).toEqual(recorded ? { reason: code, at: clock.now() } : { reason: null, at: null });
   expect(await eventsFrom(from)).toMatchObject(
-    event === undefined ? [] : [{ ...event, actorId: host.identityId, targetId: host.certificateId }],
+    event === undefined
+      ? []
+      : [{ ...event, actorId: host.identityId, targetId: host.certificateId }],
   );
 };
 
@@ -199,9 +235,13 @@ describe("refused management requests", () => {
   const purposesEach = repeatsOf({ node: purposes.length, workerd: 1 });
   for (const [at, purpose] of purposes.entries()) {
     const refusals = managements.filter((_, row) => (row + at) % purposes.length < purposesEach);
-    it.each(refusals)(`${purpose}: $code`, (expected, provoke) => checkRefused(expected, provoke, purpose));
+    it.each(refusals)(`${purpose}: $code`, (expected, provoke) =>
+      checkRefused(expected, provoke, purpose),
+    );
   }
-  it.each(renewals)("renew alone: $code", (expected, provoke) => checkRefused(expected, provoke, "renew"));
+  it.each(renewals)("renew alone: $code", (expected, provoke) =>
+    checkRefused(expected, provoke, "renew"),
+  );
 
   it("R3: audits reuse once a minute, also right after another failure was recorded", async () => {
     const { token } = await createTestToken(test);

@@ -13,4 +13,5 @@ export const outagesView = (
 
 const view = viewOf(OutageView);
 
-const outageView = (outage: Outage): OutageView => view({ ...outage, isClockSkip: outage.isClockSkip || undefined });
+const outageView = (outage: Outage): OutageView =>
+  view({ ...outage, isClockSkip: outage.isClockSkip || undefined });

@@ -42,11 +42,22 @@ beforeEach(async () => {
 
 let sent = 0;
 const now = () => ({ sent_at: new Date(clock.now() + ++sent).toISOString() });
-const renew = async (key: TestKey, { by = host, uri = host.identity }: { by?: TestCollector; uri?: string } = {}) =>
-  manage(test, by, "renew", { ...now(), csr_pem: await createTestCsr({ key, uri }), collector_version: "1.1.0" });
-const beat = (by: TestCollector) => manage(test, by, "heartbeat", { ...heartbeatBody(clock.now()), ...now() });
+const renew = async (
+  key: TestKey,
+  { by = host, uri = host.identity }: { by?: TestCollector; uri?: string } = {},
+) =>
+  manage(test, by, "renew", {
+    ...now(),
+    csr_pem: await createTestCsr({ key, uri }),
+    collector_version: "1.1.0",
+  });
+const beat = (by: TestCollector) =>
+  manage(test, by, "heartbeat", { ...heartbeatBody(clock.now()), ...now() });
 const statuses = async () => {
-  const rows = await db.select().from(certificate).where(eq(certificate.identityId, host.identityId));
+  const rows = await db
+    .select()
+    .from(certificate)
+    .where(eq(certificate.identityId, host.identityId));
   return Object.fromEntries(rows.map(({ id, status }) => [id, status]));
 };
 const audited = async (action: string, targetId: string) =>
@@ -81,9 +92,15 @@ describe("POST /v1/collector/renew", () => {
     expect(again.body.certificate_pem).toBe(first.body.certificate_pem);
     expect(again.body.certificate_id).toBe(first.body.certificate_id);
     const successor = collectorOf(key, again.body);
-    expect(await statuses()).toEqual({ [host.certificateId]: "active", [successor.certificateId]: "active" });
+    expect(await statuses()).toEqual({
+      [host.certificateId]: "active",
+      [successor.certificateId]: "active",
+    });
     expect((await beat(successor)).status).toBe(200);
-    expect(await statuses()).toEqual({ [host.certificateId]: "replaced", [successor.certificateId]: "active" });
+    expect(await statuses()).toEqual({
+      [host.certificateId]: "replaced",
+      [successor.certificateId]: "active",
+    });
   });
 
   it("R1: a new key replaces an unused successor, which core then rejects", async () => {
@@ -127,7 +144,8 @@ describe("POST /v1/collector/renew", () => {
     const at = outcomes.findIndex(({ body }) => active.some(([id]) => id === body.certificate_id));
     const key = keys[at];
     const successor = outcomes[at];
-    if (key === undefined || successor === undefined) throw new Error("no response has the successor");
+    if (key === undefined || successor === undefined)
+      throw new Error("no response has the successor");
     expect((await beat(collectorOf(key, successor.body))).status).toBe(200);
     expect((await statuses())[host.certificateId]).toBe("replaced");
   });
@@ -135,8 +153,15 @@ describe("POST /v1/collector/renew", () => {
   it("R3: rejects and audits a certificate after its successor has been used", async () => {
     const key = await createTestKey();
     await beat(collectorOf(key, (await renew(key)).body));
-    expect((await beat(host)).body).toMatchObject({ status: 401, code: "certificate_replaced", action: "reenroll" });
-    expect((await renew(await createTestKey())).body).toMatchObject({ status: 401, code: "certificate_replaced" });
+    expect((await beat(host)).body).toMatchObject({
+      status: 401,
+      code: "certificate_replaced",
+      action: "reenroll",
+    });
+    expect((await renew(await createTestKey())).body).toMatchObject({
+      status: 401,
+      code: "certificate_replaced",
+    });
     const [event, ...more] = await audited("certificate.reuse_refused", host.certificateId);
     expect(event).toMatchObject({ outcome: "failure", actorId: host.identityId });
     expect(more).toEqual([]);
@@ -144,12 +169,19 @@ describe("POST /v1/collector/renew", () => {
 
   it("R4: a certificate or identity revoked while signing gets no successor", async () => {
     whileSigning = async () => {
-      await test.api("POST", `/v1/collector/certificates/${host.certificateId}/revoke`, { as: "admin" });
+      await test.api("POST", `/v1/collector/certificates/${host.certificateId}/revoke`, {
+        as: "admin",
+      });
     };
-    expect((await renew(await createTestKey())).body).toMatchObject({ status: 401, code: "certificate_revoked" });
+    expect((await renew(await createTestKey())).body).toMatchObject({
+      status: 401,
+      code: "certificate_revoked",
+    });
     const other = await enrollTestCollector(test, { token, deviceId: "revoked-while-signing" });
     whileSigning = async () => {
-      await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, { as: "admin" });
+      await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, {
+        as: "admin",
+      });
     };
     const refused = await renew(await createTestKey(), { by: other, uri: other.identity });
     expect(refused.body).toMatchObject({ status: 401, code: "identity_revoked" });
@@ -176,7 +208,9 @@ describe("POST /v1/collector/renew", () => {
     expect(refused?.headers.get("Retry-After")).toBe("60");
     await clock.advance(30_000);
     expect((await renew(await createTestKey())).headers.get("Retry-After")).toBe("30");
-    expect(await refusals()).toMatchObject([{ outcome: "failure", reason: "rate_limited", actorId: host.identityId }]);
+    expect(await refusals()).toMatchObject([
+      { outcome: "failure", reason: "rate_limited", actorId: host.identityId },
+    ]);
     await clock.advance(30_000);
     expect((await renew(await createTestKey())).status).toBe(200);
   });
@@ -186,7 +220,10 @@ describe("POST /v1/collector/renew", () => {
     host = await enrollTestCollector(test, { token: short.token, deviceId: `host-${++hosts}` });
     const key = await createTestKey();
     host = collectorOf(key, (await renew(key)).body);
-    const [first] = await db.select().from(certificate).where(eq(certificate.id, host.certificateId));
+    const [first] = await db
+      .select()
+      .from(certificate)
+      .where(eq(certificate.id, host.certificateId));
     if (first === undefined) throw new Error("the renewed certificate has no row");
     const earlier = Array.from({ length: 28 }, (_, at) => ({
       ...first,
@@ -200,7 +237,8 @@ describe("POST /v1/collector/renew", () => {
     const lost = await createTestKey();
     expect((await renew(lost)).body).toMatchObject({ code: "rate_limited" });
     await clock.advance(450_000);
-    for (const key of [lost, lost, await createTestKey()]) expect((await renew(key)).status).toBe(200);
+    for (const key of [lost, lost, await createTestKey()])
+      expect((await renew(key)).status).toBe(200);
   });
 
   it("N4: a lost response is repeated when the identity is at its limit", async () => {
@@ -211,17 +249,22 @@ describe("POST /v1/collector/renew", () => {
     await chain(4);
     const lost = await createTestKey();
     const first = await renew(lost);
-    expect((await renew(await createTestKey(), { by: before })).body).toMatchObject({ code: "certificate_replaced" });
+    expect((await renew(await createTestKey(), { by: before })).body).toMatchObject({
+      code: "certificate_replaced",
+    });
     expect((await renew(lost)).body.certificate_id).toBe(first.body.certificate_id);
     expect((await renew(await createTestKey())).status).toBe(429);
   });
 
   it("N4: a successor inherits the heartbeats and config fetches that its predecessor has just sent", async () => {
     for (const purpose of ["heartbeat", "config_desired"] as const) {
-      const send = () => (purpose === "heartbeat" ? beat(host) : manage(test, host, "config_desired", now()));
+      const send = () =>
+        purpose === "heartbeat" ? beat(host) : manage(test, host, "config_desired", now());
       for (let sent = 0; sent < 5; sent++) expect((await send()).status).toBe(200);
       await chain(1);
-      expect([(await send()).status, (await send()).status, (await send()).status]).toEqual([200, 429, 429]);
+      expect([(await send()).status, (await send()).status, (await send()).status]).toEqual([
+        200, 429, 429,
+      ]);
       await clock.advance(60_000);
       expect((await send()).status).toBe(200);
     }
@@ -234,21 +277,25 @@ describe("POST /v1/collector/renew", () => {
     const began = Promise.withResolvers<void>();
     const ends = Promise.withResolvers<void>();
     const request = db.transaction(async (tx) => {
-      await tx.insert(proofUse).values({ certificateId, purpose: "heartbeat", lastSentAt: new Date(0), recentAt: [] });
+      await tx
+        .insert(proofUse)
+        .values({ certificateId, purpose: "heartbeat", lastSentAt: new Date(0), recentAt: [] });
       began.resolve();
       await ends.promise;
     });
     await began.promise;
     const used = markUsed(test, [{ certificateId, identityId }]);
     try {
-      await expect.poll(statuses, { timeout: 10_000 }).toMatchObject({ [host.certificateId]: "replaced" });
+      await expect
+        .poll(statuses, { timeout: 10_000 })
+        .toMatchObject({ [host.certificateId]: "replaced" });
     } finally {
       ends.resolve();
       await Promise.all([request, used]);
     }
-    expect(await db.select().from(proofUse).where(eq(proofUse.certificateId, certificateId))).toMatchObject([
-      { recentAt: [expect.anything()] },
-    ]);
+    expect(
+      await db.select().from(proofUse).where(eq(proofUse.certificateId, certificateId)),
+    ).toMatchObject([{ recentAt: [expect.anything()] }]);
   });
 
   it("rejects another name and a bad request, and renews under a frozen policy", async () => {
@@ -257,7 +304,11 @@ describe("POST /v1/collector/renew", () => {
       status: 403,
       code: "identity_mismatch",
     });
-    const bad = await manage(test, host, "renew", { ...now(), csr_pem: "junk", collector_version: "1" });
+    const bad = await manage(test, host, "renew", {
+      ...now(),
+      csr_pem: "junk",
+      collector_version: "1",
+    });
     expect(bad.body).toMatchObject({ status: 422, code: "csr_invalid" });
     await test.api("POST", `/v1/collector/enrollment-policies/${policyId}/freeze`, { as: "admin" });
     expect((await renew(key)).status).toBe(200);

@@ -19,6 +19,9 @@ export const renewRoute = (core: RenewCore & ManagementCore) =>
     handle: async ({ body, caller, origin }) => {
       const renewed = await renew(core, caller, body, origin);
       const { heartbeatIntervalSeconds } = core.config;
-      return { status: 200, body: issuedView(renewed, { heartbeatIntervalSeconds, now: core.clock.now() }) };
+      return {
+        status: 200,
+        body: issuedView(renewed, { heartbeatIntervalSeconds, now: core.clock.now() }),
+      };
     },
   });

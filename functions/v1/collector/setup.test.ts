@@ -1,5 +1,9 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector, identityPrefix } from "../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  identityPrefix,
+} from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore({ env: { SVC_ADVERTISED_CORE_URL: "https://core.example.com" } });
@@ -9,13 +13,18 @@ interface Setup {
   steps: { step: string; done: boolean; detail: string }[];
   policy: { id: string; name: string; identity_prefix: string } | null;
 }
-const read = async () => (await test.api<Setup>("GET", "/v1/collector/setup", { as: "auditor" })).body;
+const read = async () =>
+  (await test.api<Setup>("GET", "/v1/collector/setup", { as: "auditor" })).body;
 const missing = ({ steps }: Setup) => steps.filter(({ done }) => !done).map(({ step }) => step);
 
 describe("GET /v1/collector/setup", () => {
   it("reports each step until the first host has enrolled", async () => {
     const before = await read();
-    expect(before).toMatchObject({ core_url: "https://core.example.com", ingest_address: null, policy: null });
+    expect(before).toMatchObject({
+      core_url: "https://core.example.com",
+      ingest_address: null,
+      policy: null,
+    });
     expect(missing(before)).toEqual(["ingest", "policy", "token", "host"]);
     const { token, policyId } = await createTestToken(test);
     const ready = await read();

@@ -12,6 +12,8 @@ export const setupRoute = (core: Pick<Core, "config" | "db" | "clock" | "signer"
     operationId: "getSetup",
     summary: "Which steps of a new deployment are done, until its first host has enrolled",
     guard: scope(core, "audit"),
-    replies: { 200: { description: "The steps, and what fills in the command of a host", schema: Setup } },
+    replies: {
+      200: { description: "The steps, and what fills in the command of a host", schema: Setup },
+    },
     handle: async () => ({ status: 200, body: await readSetup(core) }),
   });

@@ -3,7 +3,12 @@ import { afterAll, expect, it } from "vitest";
 import type { Clock } from "../../../kit/clock.ts";
 import type { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+  type TestCollector,
+} from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { verifyChain } from "../../domain/audit/verify-chain.ts";
 import { createHistoryKeeper } from "../../domain/fleet/keep-history.ts";
@@ -34,9 +39,15 @@ const beat = async (host: TestCollector, at = clock.now()) => {
   return { status, code: body.code, serverTime: body.server_time };
 };
 const report = async () =>
-  (await test.api<FleetHealthReport>("GET", "/v1/collector/health?sort=identity", { as: "auditor" })).body;
+  (
+    await test.api<FleetHealthReport>("GET", "/v1/collector/health?sort=identity", {
+      as: "auditor",
+    })
+  ).body;
 const newest = async () => {
-  const [row] = await db.execute<{ at: string }>(sql`select max(last_heartbeat_at) as at from fleet`);
+  const [row] = await db.execute<{ at: string }>(
+    sql`select max(last_heartbeat_at) as at from fleet`,
+  );
   return Date.parse(row?.at ?? "");
 };
 
@@ -44,7 +55,10 @@ it("K2: the machine's clock is 2 h ahead for 35 s: heartbeats are accepted, and 
   expect((await beat(live)).status).toBe(200);
   await clock.advance(60_000);
   aheadMs = 2 * hour;
-  expect(await beat(live)).toMatchObject({ status: 200, serverTime: new Date(clock.now()).toISOString() });
+  expect(await beat(live)).toMatchObject({
+    status: 200,
+    serverTime: new Date(clock.now()).toISOString(),
+  });
   expect(await newest()).toBe(clock.now());
   expect((await report()).generated_at).toBe(new Date(clock.now()).toISOString());
   await clock.advance(35_000);
@@ -67,7 +81,9 @@ it("K2: what was stored in a wrong hour is ignored in proofs, and corrected for 
   clock.set(before + 2 * hour);
   for (const host of [live, dead]) expect((await beat(host)).status).toBe(200);
   clock.set(before + 35_000);
-  await db.execute(sql`update proof_use set recent_at = array[${new Date(before).toISOString()}::timestamptz]`);
+  await db.execute(
+    sql`update proof_use set recent_at = array[${new Date(before).toISOString()}::timestamptz]`,
+  );
   expect(await beat(live, before)).toMatchObject({ status: 409, code: "stale_request" });
   expect((await beat(live)).status).toBe(200);
   expect((await beat(live)).code).toBe("stale_request");
@@ -141,10 +157,14 @@ it("K2: corrects hosts in the order of their ids, so that no other writer and it
   const [first = "", last = ""] = hosts;
   const ahead = new Date(clock.now() + 2 * hour).toISOString();
   const lock = (tx: Pick<typeof db, "execute">, id: string) =>
-    tx.execute(sql`select from collector_health where identity_id = ${id}::uuid for no key update nowait`);
+    tx.execute(
+      sql`select from collector_health where identity_id = ${id}::uuid for no key update nowait`,
+    );
   // The first one is the last that a scan of the table finds.
   for (const id of [last, first])
-    await db.execute(sql`update collector_health set last_heartbeat_at = ${ahead} where identity_id = ${id}::uuid`);
+    await db.execute(
+      sql`update collector_health set last_heartbeat_at = ${ahead} where identity_id = ${id}::uuid`,
+    );
   const corrected = await db.transaction(async (tx) => {
     await lock(tx, first);
     const correcting = correctTimes({ db, clock });
@@ -164,7 +184,10 @@ it("K1: revokes no host that enrolled while the clock was ahead, and believes no
   expect((await beat(young)).status).toBe(200);
   const path = "/v1/collector/applied-sets/left";
   const content = { policies: [], watches: [], inventory: null, assignments: [] };
-  await test.api("PUT", path, { as: "admin", body: { revision: 0, content: { ...content, complete: false } } });
+  await test.api("PUT", path, {
+    as: "admin",
+    body: { revision: 0, content: { ...content, complete: false } },
+  });
   await verifyChain(test.core);
   await db.execute(sql`insert into core_report (id, machine, version, started_at, reported_at, clock_ahead_ms, checks, certificates)
     values (${young.identityId}::uuid, 'gone', '1.0.0', now(), ${new Date(clock.now()).toISOString()}, 0, '[]', '{}')`);

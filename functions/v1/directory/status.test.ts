@@ -4,7 +4,9 @@ import { directorySync, person } from "../../../drizzle/schema/operator.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { addGap } from "../../store/ingest/gaps.ts";
 
-const test = await createTestCore({ env: { SVC_DIRECTORY_SYNC_INTERVAL: "15m", SVC_OPS_BEARER_TOKEN: "let-me-see" } });
+const test = await createTestCore({
+  env: { SVC_DIRECTORY_SYNC_INTERVAL: "15m", SVC_OPS_BEARER_TOKEN: "let-me-see" },
+});
 afterAll(() => test.close());
 const { api, db, people, clock } = test;
 beforeEach(async () => {
@@ -48,10 +50,17 @@ describe("GET /v1/directory/status", () => {
 
   it("reports the outcome of the newest sync and the age of the snapshot; scopes count active people", async () => {
     await db.insert(directorySync).values(troubled);
-    await db.update(person).set({ status: "suspended" }).where(eq(person.userId, people.admin.userId));
+    await db
+      .update(person)
+      .set({ status: "suspended" })
+      .where(eq(person.userId, people.admin.userId));
     await db.update(person).set({ missedSyncs: 1 }).where(eq(person.userId, people.auditor.userId));
     expect(await status()).toMatchObject({
-      last_sync: { finished_at: troubled.finishedAt.toISOString(), outcome: "failed", reason_code: "token_refused" },
+      last_sync: {
+        finished_at: troubled.finishedAt.toISOString(),
+        outcome: "failed",
+        reason_code: "token_refused",
+      },
       snapshot_at: troubled.syncedAt.toISOString(),
       snapshot_age_seconds: 3600,
       failures_in_a_row: 2,
@@ -69,23 +78,26 @@ describe("a setting that looks wrong", () => {
   const suspect = async () => (await status()).suspect_setting;
 
   it("is named while most people are held outside the domain, and when nobody is left inside", async () => {
-    await db.insert(directorySync).values({ ...troubled, outcome: "held", reasonCode: "mass_absence" });
+    await db
+      .insert(directorySync)
+      .values({ ...troubled, outcome: "held", reasonCode: "mass_absence" });
     expect(await suspect()).toBeNull();
     await db.update(directorySync).set({ reasonCode: "mass_unverified" });
     expect(await suspect()).toBe("SVC_DIRECTORY_DOMAIN");
     await db.update(directorySync).set({ reasonCode: null });
-    await db.update(person).set({ status: "unverified" }).where(ne(person.userId, people.reader.userId));
+    await db
+      .update(person)
+      .set({ status: "unverified" })
+      .where(ne(person.userId, people.reader.userId));
     expect(await suspect()).toBeNull();
   });
 });
 
 describe("/readyz", () => {
   const readiness = async () => {
-    const { status: code, body } = await api<{ checks: { name: string; status: string; detail: string }[] }>(
-      "GET",
-      "/readyz",
-      { as: { bearer: "let-me-see" } },
-    );
+    const { status: code, body } = await api<{
+      checks: { name: string; status: string; detail: string }[];
+    }>("GET", "/readyz", { as: { bearer: "let-me-see" } });
     const check = body.checks.find(({ name }) => name === "directory");
     return [code, check?.status, check?.detail];
   };
@@ -100,9 +112,12 @@ describe("/readyz", () => {
       "snapshot 3600 s old; 2 syncs in a row wrote nothing, the last one failed: token_refused; " +
         "1 people are missing from it and held; no group svc-auditor@example.test",
     ]);
-    await db.update(directorySync).set({ reasonCode: "mass_unverified", failures: 0, missingGroups: [] });
+    await db
+      .update(directorySync)
+      .set({ reasonCode: "mass_unverified", failures: 0, missingGroups: [] });
     expect((await readiness())[2]).toBe(
-      "snapshot 3600 s old; " + "1 people are outside SVC_DIRECTORY_DOMAIN in it and held: check that setting",
+      "snapshot 3600 s old; " +
+        "1 people are outside SVC_DIRECTORY_DOMAIN in it and held: check that setting",
     );
   });
 
@@ -112,6 +127,8 @@ describe("/readyz", () => {
       "1 host had more acknowledged than the database has: if it was restored, run svc-server hold-access",
     );
     await db.update(person).set({ status: "held" });
-    expect((await readiness())[2]).toContain("the database was restored: 3 people and 0 memberships wait");
+    expect((await readiness())[2]).toContain(
+      "the database was restored: 3 people and 0 memberships wait",
+    );
   });
 });

@@ -32,7 +32,8 @@ export const directoryStatusRoute = (core: OperatorCore) =>
           },
           last_push_at: last?.pushedAt == null ? null : rfc3339(last.pushedAt.getTime()),
           snapshot_at: snapshotAt && rfc3339(snapshotAt),
-          snapshot_age_seconds: snapshotAt && Math.max(0, Math.round((core.clock.now() - snapshotAt) / 1000)),
+          snapshot_age_seconds:
+            snapshotAt && Math.max(0, Math.round((core.clock.now() - snapshotAt) / 1000)),
           failures_in_a_row: last?.failures ?? 0,
           missing_groups: last?.missingGroups ?? [],
           suspect_setting: suspectSetting,

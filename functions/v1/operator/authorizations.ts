@@ -1,5 +1,9 @@
 import * as v from "valibot";
-import { codeSeconds, issueCode, refuseConsent } from "../../domain/operator-session/authorization-codes.ts";
+import {
+  codeSeconds,
+  issueCode,
+  refuseConsent,
+} from "../../domain/operator-session/authorization-codes.ts";
 import type { SessionCore } from "../../domain/operator-session/begin-session.ts";
 import { webPerson } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
@@ -44,7 +48,11 @@ export const createAuthorizationRoute = (core: SessionCore) =>
       },
     },
     handle: async ({ body, caller }) => {
-      const { code_challenge: codeChallenge, redirect_uri: redirectUri, client_name: clientName } = body;
+      const {
+        code_challenge: codeChallenge,
+        redirect_uri: redirectUri,
+        client_name: clientName,
+      } = body;
       const code = await issueCode(core, caller, { codeChallenge, redirectUri, clientName });
       return { status: 201, body: { code, expires_in_seconds: codeSeconds } };
     },
@@ -56,7 +64,8 @@ export const refuseAuthorizationRoute = (core: SessionCore) =>
     method: "POST",
     path: "/v1/operator/authorizations/refusals",
     operationId: "refuseAuthorization",
-    summary: "Record that the calling person refused to sign a program in; web calls this from its consent page",
+    summary:
+      "Record that the calling person refused to sign a program in; web calls this from its consent page",
     guard: webPerson(core),
     body: v.strictObject({ client_name: Name, remote_addr: RemoteAddress }),
     bodyExample: { client_name: "svc-admin on lovelace", remote_addr: "192.0.2.7" },

@@ -25,13 +25,22 @@ const signIn = (id: string, provider_session_id: string, lifetimeMs = 3_600_000)
     body: { outcome: "success", remote_addr, session: body },
   });
 };
-const logOut = async (jti: string, provider_session_id: string | null, subject = "nobody", lifetimeMs = 180_000) => {
+const logOut = async (
+  jti: string,
+  provider_session_id: string | null,
+  subject = "nobody",
+  lifetimeMs = 180_000,
+) => {
   const as = { bearer: await test.bridgeToken("admin", { sub: "web" }) };
   const body = { jti, subject, provider_session_id, expires_at: inMs(lifetimeMs), remote_addr };
   return api("POST", "/v1/operator/provider-logouts", { as, body });
 };
 const whoami = async (web_session: string) =>
-  (await api("GET", "/v1/whoami", { as: { bearer: await test.bridgeToken("reader", { web_session }) } })).status;
+  (
+    await api("GET", "/v1/whoami", {
+      as: { bearer: await test.bridgeToken("reader", { web_session }) },
+    })
+  ).status;
 
 /** Returns how many transactions wait for a lock of `lockProviderSession` and alike. */
 const waiting = async (): Promise<number> =>
@@ -84,7 +93,9 @@ describe("POST /v1/operator/provider-logouts", () => {
       },
       () => logOut("token-5", null, test.people.reader.subject),
     );
-    expect([out.status, (await signedIn)?.status, await whoami(session(5))]).toEqual([204, 204, 401]);
+    expect([out.status, (await signedIn)?.status, await whoami(session(5))]).toEqual([
+      204, 204, 401,
+    ]);
   });
 
   it("is waited for by a sign-in of that session, which begins as ended", async () => {
@@ -94,7 +105,11 @@ describe("POST /v1/operator/provider-logouts", () => {
     const signedIn = await heldBack(
       async (tx) => {
         await lockProviderSession(tx, providerSessionId);
-        await insertUsedLogoutToken(tx, { jti: "token-2", providerSessionId, expiresAt }, new Date(0));
+        await insertUsedLogoutToken(
+          tx,
+          { jti: "token-2", providerSessionId, expiresAt },
+          new Date(0),
+        );
       },
       () => signIn(id, providerSessionId),
     );
@@ -103,14 +118,22 @@ describe("POST /v1/operator/provider-logouts", () => {
 
   it("ends sessions once for a token, also when it comes twice at the same time, and refuses another one with its jti", async () => {
     const signOuts = () =>
-      test.db.execute(sql`select outcome from audit_event where action = 'operator.sign_out' order by id`);
+      test.db.execute(
+        sql`select outcome from audit_event where action = 'operator.sign_out' order by id`,
+      );
     await signIn(session(3), "at-3");
     const before = await signOuts();
-    const answers = await Promise.all([logOut("twice", "at-3"), logOut("twice", "at-3"), logOut("twice", "at-3")]);
+    const answers = await Promise.all([
+      logOut("twice", "at-3"),
+      logOut("twice", "at-3"),
+      logOut("twice", "at-3"),
+    ]);
     expect(answers.map(({ status }) => status)).toEqual([204, 204, 204]);
     expect(await signOuts()).toEqual([...before, { outcome: "success" }]);
     for (const [sid, subject] of [["at-other"], ["at-3", "100000000000000000098"]] as const)
-      expect((await logOut("twice", sid, subject)).body).toMatchObject({ code: "logout_token_replayed" });
+      expect((await logOut("twice", sid, subject)).body).toMatchObject({
+        code: "logout_token_replayed",
+      });
   });
 
   it("knows a token again that web reports after it has expired", async () => {
@@ -125,12 +148,17 @@ describe("POST /v1/operator/provider-logouts", () => {
     await test.clock.advance(8 * 24 * 3_600_000);
     await signIn(session(99), "at-99", 1000);
     await logOut("last", "at-none");
-    expect(await test.db.select({ id: webSession.id }).from(webSession)).toEqual([{ id: session(99) }]);
-    expect(await test.db.select({ jti: usedLogoutToken.jti }).from(usedLogoutToken)).toEqual([{ jti: "last" }]);
+    expect(await test.db.select({ id: webSession.id }).from(webSession)).toEqual([
+      { id: session(99) },
+    ]);
+    expect(await test.db.select({ jti: usedLogoutToken.jti }).from(usedLogoutToken)).toEqual([
+      { jti: "last" },
+    ]);
   });
 
   it("rejects a session that has no form of an id, and accepts a sign-in of an older web, which names none", async () => {
-    for (const id of ["", "short", "a b".repeat(9)]) expect((await signIn(id, "at-1")).status).toBe(422);
+    for (const id of ["", "short", "a b".repeat(9)])
+      expect((await signIn(id, "at-1")).status).toBe(422);
     expect((await signIn(session(1), "")).status).toBe(422);
     const body = { outcome: "success", remote_addr };
     expect((await api("POST", "/v1/operator/sign-ins", { as: "reader", body })).status).toBe(204);

@@ -15,7 +15,9 @@ const ProviderLogoutBody = v.strictObject({
 });
 
 /** `POST /v1/operator/provider-logouts`: web reports a logout token of the identity provider, which ends sessions at every web. */
-export const recordProviderLogoutRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const recordProviderLogoutRoute = (
+  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
+) =>
   route({
     method: "POST",
     path: "/v1/operator/provider-logouts",
@@ -34,8 +36,20 @@ export const recordProviderLogoutRoute = (core: Pick<Core, "config" | "db" | "cl
     replies: { 204: { description: "The sessions have ended, if there were any" } },
     problems: ["forbidden", "logout_token_replayed"],
     handle: async ({ body, origin }) => {
-      const { jti, subject, provider_session_id: providerSessionId, expires_at, remote_addr: remoteAddress } = body;
-      const logout = { jti, subject, providerSessionId, expiresAt: new Date(expires_at), remoteAddress };
+      const {
+        jti,
+        subject,
+        provider_session_id: providerSessionId,
+        expires_at,
+        remote_addr: remoteAddress,
+      } = body;
+      const logout = {
+        jti,
+        subject,
+        providerSessionId,
+        expiresAt: new Date(expires_at),
+        remoteAddress,
+      };
       await recordProviderLogout(core, logout, origin);
       return { status: 204 };
     },

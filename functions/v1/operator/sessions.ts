@@ -1,7 +1,11 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../../../proto/values.ts";
 import type { SessionCore } from "../../domain/operator-session/begin-session.ts";
-import { browseSessions, revokeSession, sessionState } from "../../domain/operator-session/sessions.ts";
+import {
+  browseSessions,
+  revokeSession,
+  sessionState,
+} from "../../domain/operator-session/sessions.ts";
 import { ListView, resource } from "../../http/resource.ts";
 import { viewOf } from "../../http/view-of.ts";
 
@@ -28,10 +32,13 @@ export const sessionRoutes = (core: SessionCore) =>
       "",
       "Sessions of programs that call as the caller; with `everyone=true`, for an admin, of every person",
       {
-        filter: { everyone: v.optional(v.picklist(["true", "false"], "must be true or false"), "false") },
+        filter: {
+          everyone: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
+        },
         cursors: "operator-sessions",
         returns: ["A page of sessions", ListView(SessionView)],
-        find: (page, { query, caller }) => browseSessions(core, caller, { everyone: query.everyone === "true" }, page),
+        find: (page, { query, caller }) =>
+          browseSessions(core, caller, { everyone: query.everyone === "true" }, page),
         view: (row, caller) =>
           sessionView({
             ...row,
@@ -42,8 +49,13 @@ export const sessionRoutes = (core: SessionCore) =>
       },
     ),
 
-    revokeOperatorSession: remove("/:id", "Revoke a session of the caller, or anyone's as an admin; idempotent", {
-      returns: ["The session is revoked"],
-      handle: ({ params, caller, origin }) => revokeSession(core, caller, { sessionId: params.id }, origin),
-    }),
+    revokeOperatorSession: remove(
+      "/:id",
+      "Revoke a session of the caller, or anyone's as an admin; idempotent",
+      {
+        returns: ["The session is revoked"],
+        handle: ({ params, caller, origin }) =>
+          revokeSession(core, caller, { sessionId: params.id }, origin),
+      },
+    ),
   }));

@@ -35,7 +35,9 @@ describe("POST /v1/operator/sign-ins", () => {
   it("records a failure for web, with the person as far as web knows", async () => {
     const body = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
     const about = { user_id: people.reader.userId, subject: "100000000000000000012" };
-    expect((await api("POST", path, { as: await asWeb(), body: { ...body, ...about } })).status).toBe(204);
+    expect(
+      (await api("POST", path, { as: await asWeb(), body: { ...body, ...about } })).status,
+    ).toBe(204);
     expect(await latest()).toMatchObject({
       actor: { type: "system", id: "web", display: "web" },
       target: { type: "person", id: people.reader.userId },
@@ -53,7 +55,10 @@ describe("POST /v1/operator/sign-ins", () => {
     const body = { outcome: "failure", reason_code: "not_in_directory", remote_addr: "192.0.2.8" };
     for (const subject of ["1", "2", "2"]) {
       await api("POST", path, { as: await asWeb(), body: { ...body, subject } });
-      expect(await latest()).toMatchObject({ reason_code: "not_in_directory", details: { subject } });
+      expect(await latest()).toMatchObject({
+        reason_code: "not_in_directory",
+        details: { subject },
+      });
     }
   });
 
@@ -65,7 +70,10 @@ describe("POST /v1/operator/sign-ins", () => {
       await api("POST", path, { as: "admin", body: failure }),
       await api("POST", path, { as: "admin", body: { ...success, reason_code: "suspended" } }),
       await api("POST", path, { as: "admin", body: { ...success, remote_addr: "example.test" } }),
-      await api("POST", path, { as: await asWeb(), body: { ...failure, reason_code: "Not A Code" } }),
+      await api("POST", path, {
+        as: await asWeb(),
+        body: { ...failure, reason_code: "Not A Code" },
+      }),
       await api("POST", path, { as: await asWeb(), body: { outcome: "perhaps" } }),
     ];
     expect(answers.map(({ status, body }) => `${status} ${body.code}`)).toEqual([

@@ -39,7 +39,8 @@ export const recordSignInRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     method: "POST",
     path: "/v1/operator/sign-ins",
     operationId: "recordSignIn",
-    summary: "Record a sign-in at web: a success with the person's bridge token, a failure with web's own",
+    summary:
+      "Record a sign-in at web: a success with the person's bridge token, a failure with web's own",
     guard: web(core),
     body: SignInBody,
     bodyExample: { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" },
@@ -49,7 +50,11 @@ export const recordSignInRoute = (core: Pick<Core, "config" | "db" | "clock" | "
       const { remote_addr: remoteAddress } = body;
       const signIn =
         body.outcome === "success"
-          ? { outcome: body.outcome, remoteAddress, session: body.session && sessionOf(body.session) }
+          ? {
+              outcome: body.outcome,
+              remoteAddress,
+              session: body.session && sessionOf(body.session),
+            }
           : {
               outcome: body.outcome,
               reasonCode: body.reason_code,
@@ -62,7 +67,11 @@ export const recordSignInRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     },
   });
 
-const sessionOf = ({ id, expires_at, provider_session_id: providerSessionId }: v.InferOutput<typeof SessionBody>) => ({
+const sessionOf = ({
+  id,
+  expires_at,
+  provider_session_id: providerSessionId,
+}: v.InferOutput<typeof SessionBody>) => ({
   id,
   expiresAt: new Date(expires_at),
   providerSessionId,

@@ -10,14 +10,23 @@ const hourMs = 3_600_000;
 
 const signOut = async (sessionId: string, lifetimeMs = hourMs) => {
   const expires_at = new Date(test.clock.now() + lifetimeMs).toISOString();
-  const body = { session_id: sessionId, user_id: people.reader.userId, expires_at, remote_addr: "192.0.2.7" };
+  const body = {
+    session_id: sessionId,
+    user_id: people.reader.userId,
+    expires_at,
+    remote_addr: "192.0.2.7",
+  };
   return api("POST", "/v1/operator/sign-outs", {
     as: { bearer: await test.bridgeToken("admin", { sub: "web" }) },
     body,
   });
 };
 const whoami = async (web_session?: unknown) =>
-  (await api("GET", "/v1/whoami", { as: { bearer: await test.bridgeToken("reader", { web_session }) } })).status;
+  (
+    await api("GET", "/v1/whoami", {
+      as: { bearer: await test.bridgeToken("reader", { web_session }) },
+    })
+  ).status;
 
 describe("POST /v1/operator/sign-outs", () => {
   it("ends that session of the person, and no other", async () => {
@@ -34,7 +43,12 @@ describe("POST /v1/operator/sign-outs", () => {
     const { body } = await api<{ items: object[] }>("GET", path, { as: "auditor" });
     expect(body.items).toHaveLength(2);
     const target = { type: "person", id: people.reader.userId };
-    expect(body.items[0]).toMatchObject({ actor: { id: "web" }, target, remote_addr: "192.0.2.7", details: {} });
+    expect(body.items[0]).toMatchObject({
+      actor: { id: "web" },
+      target,
+      remote_addr: "192.0.2.7",
+      details: {},
+    });
   });
 
   it("K1: is in force after the database's clock was two days ahead", async () => {
@@ -50,7 +64,9 @@ describe("POST /v1/operator/sign-outs", () => {
     await signOut(session("d"));
     await test.clock.advance(10 * 24 * hourMs);
     await signOut(session("e"));
-    expect(await test.db.select({ id: endedWebSession.id }).from(endedWebSession)).toEqual([{ id: session("e") }]);
+    expect(await test.db.select({ id: endedWebSession.id }).from(endedWebSession)).toEqual([
+      { id: session("e") },
+    ]);
   });
 
   it("rejects a session of seven days until its last second", async () => {

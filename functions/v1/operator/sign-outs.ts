@@ -32,8 +32,17 @@ export const recordSignOutRoute = (core: Pick<Core, "config" | "db" | "clock" | 
     replies: { 204: { description: "The session has ended" } },
     problems: ["forbidden"],
     handle: async ({ body, origin }) => {
-      const { session_id: sessionId, user_id: userId, expires_at, remote_addr: remoteAddress } = body;
-      await recordSignOut(core, { sessionId, userId, expiresAt: new Date(expires_at), remoteAddress }, origin);
+      const {
+        session_id: sessionId,
+        user_id: userId,
+        expires_at,
+        remote_addr: remoteAddress,
+      } = body;
+      await recordSignOut(
+        core,
+        { sessionId, userId, expiresAt: new Date(expires_at), remoteAddress },
+        origin,
+      );
       return { status: 204 };
     },
   });

@@ -72,16 +72,23 @@ const exchange = (subject_token: string, from = "192.0.2.1") => {
 };
 const lastEvent = async () => {
   await clock.advance(1);
-  const { body } = await api<{ items: Record<string, unknown>[] }>("GET", "/v1/audit-events?limit=1", {
-    as: "auditor",
-  });
+  const { body } = await api<{ items: Record<string, unknown>[] }>(
+    "GET",
+    "/v1/audit-events?limit=1",
+    {
+      as: "auditor",
+    },
+  );
   return body.items[0];
 };
 
 describe("POST /v1/operator/token-exchange", () => {
   it("gives a workload a token of 15 minutes with the scopes of its pattern, and the same id each time", async () => {
     const { status, body } = await exchange(await tokenOf());
-    expect({ status, body }).toMatchObject({ status: 200, body: { expires_in: 900, scope: "read audit admin" } });
+    expect({ status, body }).toMatchObject({
+      status: 200,
+      body: { expires_in: 900, scope: "read audit admin" },
+    });
     const who = await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } });
     expect(who.body).toMatchObject({ email: main, scopes: ["read", "audit", "admin"] });
     const policy = { name: "by a job", allowed_identity_prefixes: ["spiffe://example.test/host/"] };
@@ -99,17 +106,24 @@ describe("POST /v1/operator/token-exchange", () => {
     const same = await api("GET", "/v1/whoami", { as: { bearer: again.body.access_token ?? "" } });
     expect(same.body.user_id).toBe(who.body.user_id);
     await clock.advance(961_000);
-    expect((await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } })).status).toBe(401);
+    expect(
+      (await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } })).status,
+    ).toBe(401);
   });
 
   it("A3: lets a response go on as long as the token of a workload, and one for web as long as its session", async () => {
     const { body } = await exchange(await tokenOf());
-    const session = { web_session: "a".repeat(43), web_session_exp: Math.floor(clock.now() / 1000) + 1800 };
+    const session = {
+      web_session: "a".repeat(43),
+      web_session_exp: Math.floor(clock.now() / 1000) + 1800,
+    };
     const tokens = [body.access_token ?? "", await test.bridgeToken("reader", session)];
     const finds = await Promise.all(tokens.map((token) => operatorOf(test.core, token)));
     const foundAfter = async (ms: number) => {
       await clock.advance(ms);
-      return (await Promise.allSettled(finds.map((find) => find()))).map(({ status }) => status === "fulfilled");
+      return (await Promise.allSettled(finds.map((find) => find()))).map(
+        ({ status }) => status === "fulfilled",
+      );
     };
     expect([await foundAfter(958_000), await foundAfter(2_000)]).toEqual([
       [true, true],
@@ -131,11 +145,31 @@ describe("POST /v1/operator/token-exchange", () => {
 
   it.each<[string, () => Promise<string>, string]>([
     ["of another issuer", () => tokenOf({ iss: "https://evil.test" }), "issuer_unknown"],
-    ["for another audience", () => tokenOf({ aud: "https://another.example.com" }), "audience_mismatch"],
-    ["of another subject", () => tokenOf({ sub: "repo:evil/fleet:ref:refs/heads/main" }), "subject_not_allowed"],
-    ["that has expired", () => tokenOf({ exp: Math.floor(clock.now() / 1000) - 61 }), "token_expired"],
-    ["that is issued 61 s ahead", () => tokenOf({ iat: Math.floor(clock.now() / 1000) + 61 }), "token_not_yet_valid"],
-    ["that is valid 61 s ahead", () => tokenOf({ nbf: Math.floor(clock.now() / 1000) + 61 }), "token_not_yet_valid"],
+    [
+      "for another audience",
+      () => tokenOf({ aud: "https://another.example.com" }),
+      "audience_mismatch",
+    ],
+    [
+      "of another subject",
+      () => tokenOf({ sub: "repo:evil/fleet:ref:refs/heads/main" }),
+      "subject_not_allowed",
+    ],
+    [
+      "that has expired",
+      () => tokenOf({ exp: Math.floor(clock.now() / 1000) - 61 }),
+      "token_expired",
+    ],
+    [
+      "that is issued 61 s ahead",
+      () => tokenOf({ iat: Math.floor(clock.now() / 1000) + 61 }),
+      "token_not_yet_valid",
+    ],
+    [
+      "that is valid 61 s ahead",
+      () => tokenOf({ nbf: Math.floor(clock.now() / 1000) + 61 }),
+      "token_not_yet_valid",
+    ],
     ["without a subject", () => tokenOf({ sub: undefined }), "token_malformed"],
     ["without an end", () => tokenOf({ exp: undefined }), "token_malformed"],
     ["signed by another key", () => tokenOf({}, { key: other.privateKey }), "signature_invalid"],
@@ -144,13 +178,22 @@ describe("POST /v1/operator/token-exchange", () => {
   ])("rejects and audits a token %s", async (_, make, reason) => {
     // Of several refusals in a minute the first has an event.
     await clock.advance(60_000);
-    expect(await exchange(await make())).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await exchange(await make())).toMatchObject({
+      status: 400,
+      body: { code: "invalid_grant" },
+    });
     expect(await lastEvent()).toMatchObject({ action: "workload.refuse", reason_code: reason });
   });
 
   it("rejects a token that the public key signed as a shared secret, and one without a signature", async () => {
     const now = Math.floor(clock.now() / 1000);
-    const claims = { iss: issuer, aud: "https://fleet.example.com", sub: main, iat: now, exp: now + 300 };
+    const claims = {
+      iss: issuer,
+      aud: "https://fleet.example.com",
+      sub: main,
+      iat: now,
+      exp: now + 300,
+    };
     const shared = await new SignJWT(claims)
       .setProtectedHeader({ alg: "HS256", kid: "one" })
       .sign(new TextEncoder().encode(JSON.stringify(jwk)));
@@ -164,12 +207,17 @@ describe("POST /v1/operator/token-exchange", () => {
     const as = { bearer: body.access_token ?? "" };
     expect((await api("POST", "/v1/chat/sessions", { as, body: {} })).body.code).toBe("forbidden");
     const device = { approved: true, remote_addr: "::1" };
-    expect((await api("POST", "/v1/operator/devices/BCDFBCDF/decision", { as, body: device })).status).toBe(403);
+    expect(
+      (await api("POST", "/v1/operator/devices/BCDFBCDF/decision", { as, body: device })).status,
+    ).toBe(403);
   });
 
   it("limits the refusals of one address, and no other's", async () => {
     for (let count = 0; count < 30; count++) await exchange("nonsense", "198.51.100.9");
-    expect(await exchange("nonsense", "198.51.100.9")).toMatchObject({ status: 429, body: { code: "throttled" } });
+    expect(await exchange("nonsense", "198.51.100.9")).toMatchObject({
+      status: 429,
+      body: { code: "throttled" },
+    });
     expect((await exchange(await tokenOf(), "198.51.100.10")).status).toBe(200);
   });
 

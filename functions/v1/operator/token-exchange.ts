@@ -22,7 +22,8 @@ export const tokenExchangeRoute = (core: ExchangeCore) => {
     method: "POST",
     path: "/v1/operator/token-exchange",
     operationId: "exchangeToken",
-    summary: "Exchange a workload's OpenID Connect token for a bearer token of 15 minutes (RFC 8693)",
+    summary:
+      "Exchange a workload's OpenID Connect token for a bearer token of 15 minutes (RFC 8693)",
     guard: anyone,
     body: ExchangeBody,
     bodyExample: {

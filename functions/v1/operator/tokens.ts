@@ -9,7 +9,10 @@ import { route } from "../../http/route.ts";
 import { RemoteAddress } from "../shapes.ts";
 import { LoopbackUri } from "./authorizations.ts";
 
-const Code = v.pipe(v.string("must be a string"), v.regex(/^[A-Za-z0-9_-]{1,128}$/, "must be a code of this server"));
+const Code = v.pipe(
+  v.string("must be a string"),
+  v.regex(/^[A-Za-z0-9_-]{1,128}$/, "must be a code of this server"),
+);
 
 const TokenBody = v.variant(
   "grant_type",
@@ -24,7 +27,11 @@ const TokenBody = v.variant(
       redirect_uri: LoopbackUri,
       remote_addr: RemoteAddress,
     }),
-    v.strictObject({ grant_type: v.literal("device_code"), device_code: Code, remote_addr: RemoteAddress }),
+    v.strictObject({
+      grant_type: v.literal("device_code"),
+      device_code: Code,
+      remote_addr: RemoteAddress,
+    }),
   ],
   "must be authorization_code or device_code",
 );
@@ -55,7 +62,13 @@ export const createTokenOfSessionRoute = (core: SessionCore) =>
         }),
       },
     },
-    problems: ["invalid_grant", "authorization_pending", "slow_down", "access_denied", "expired_token"],
+    problems: [
+      "invalid_grant",
+      "authorization_pending",
+      "slow_down",
+      "access_denied",
+      "expired_token",
+    ],
     handle: async ({ body, origin }) => {
       const from = { ...origin, remoteAddress: body.remote_addr };
       const issued =

@@ -6,7 +6,9 @@ import { publishWorkloadKeys } from "../../../tests/support/workload-issuer.ts";
 
 const platform = await publishWorkloadKeys();
 /** Sends whoever asks for keys to those of the platform. */
-const redirecting = createServer((_, response) => response.writeHead(302, { Location: platform.url }).end());
+const redirecting = createServer((_, response) =>
+  response.writeHead(302, { Location: platform.url }).end(),
+);
 await new Promise<void>((done) => redirecting.listen(0, "127.0.0.1", done));
 const { port } = redirecting.address() as AddressInfo;
 const issuer = "https://token.actions.githubusercontent.com";
@@ -40,12 +42,18 @@ it("exchanges tokens of the issuers that SVC_WORKLOAD_ISSUERS holds as text, in 
   expect({ status, body }).toMatchObject({ status: 200, body: { scope: "read", expires_in: 900 } });
   const who = await test.api("GET", "/v1/whoami", { as: { bearer: body.access_token } });
   expect(who.body).toMatchObject({ email: subject, scopes: ["read"] });
-  expect(await exchange({ aud: "another" })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+  expect(await exchange({ aud: "another" })).toMatchObject({
+    status: 400,
+    body: { code: "invalid_grant" },
+  });
 });
 
 it("rejects the same names under another owner id: the organisation was renamed, and another took its name", async () => {
   for (const repository_owner_id of ["2002", 2002, undefined, ["1001"]])
-    expect(await exchange({ repository_owner_id })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await exchange({ repository_owner_id })).toMatchObject({
+      status: 400,
+      body: { code: "invalid_grant" },
+    });
 });
 
 it("follows no redirect to an issuer's keys", async () => {

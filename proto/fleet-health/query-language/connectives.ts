@@ -17,17 +17,27 @@ export const isConnective = (text: string): boolean => Object.hasOwn(kinds, text
 /** Refuses OR, AND and NOT between other words, with what to write instead; undefined for other words, and for one in quotes. */
 export const connectiveFault = (words: readonly Word[], index: number): string | undefined => {
   const word = words[index];
-  if (word === undefined || words.length === 1 || word.to - word.from !== word.text.length) return undefined;
+  if (word === undefined || words.length === 1 || word.to - word.from !== word.text.length)
+    return undefined;
   const kind = isConnective(word.text) ? kinds[word.text.toLowerCase()] : undefined;
   const asText = `To search for the word, put it in quotes: ${quote(word.text)}`;
   if (kind === "and") return `Words and terms are joined by AND already: leave it out. ${asText}`;
-  if (kind === "not") return `To exclude, write a minus before the word or term: -state:healthy. ${asText}`;
-  return kind === "or" ? `There is no OR. ${orAlternative(words[index - 1], words[index + 1])} ${asText}` : undefined;
+  if (kind === "not")
+    return `To exclude, write a minus before the word or term: -state:healthy. ${asText}`;
+  return kind === "or"
+    ? `There is no OR. ${orAlternative(words[index - 1], words[index + 1])} ${asText}`
+    : undefined;
 };
 
 const orAlternative = (before: Word | undefined, after: Word | undefined): string => {
   const [left, right] = [before, after].map((word) => word && termParts(word));
-  if (left && right && left.key === right.key && left.operator === ":" && left.negated === right.negated)
+  if (
+    left &&
+    right &&
+    left.key === right.key &&
+    left.operator === ":" &&
+    left.negated === right.negated
+  )
     return `Write several values with commas: ${left.negated ? "-" : ""}${left.key}:${left.value},${right.value}.`;
   return "Write several values of one key with commas, like state:stale,revoked; search for one thing at a time otherwise.";
 };

@@ -12,8 +12,9 @@ describe("durations", () => {
     ["3650d", filterSecondsMax],
   ])("parses %s as %d seconds", (text, seconds) => expect(parseDuration(text)).toBe(seconds));
 
-  it.each(["", "10", "m", "1.5h", "-1d", "1w", "1 d", "10M", "3651d", "9999999999s", "1h30m"])("rejects %j", (text) =>
-    expect(parseDuration(text)).toBeUndefined(),
+  it.each(["", "10", "m", "1.5h", "-1d", "1w", "1 d", "10M", "3651d", "9999999999s", "1h30m"])(
+    "rejects %j",
+    (text) => expect(parseDuration(text)).toBeUndefined(),
   );
 
   it.each([

@@ -18,6 +18,9 @@ export const parseDuration = (text: string): number | undefined => {
 
 /** Writes a whole number of seconds in the largest exact unit: 600 is `10m`. `parseDuration` is its inverse. */
 export const writeDuration = (seconds: number): string => {
-  const [letter, size] = units.find(([, size]) => seconds >= size && seconds % size === 0) ?? ["s", 1];
+  const [letter, size] = units.find(([, size]) => seconds >= size && seconds % size === 0) ?? [
+    "s",
+    1,
+  ];
   return `${seconds / size}${letter}`;
 };

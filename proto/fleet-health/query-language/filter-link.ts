@@ -18,14 +18,20 @@ export interface FilterLink {
 }
 
 /** Parses the parameters of a filter in an address; `ownNames` are the other parameters that the page has. */
-export const parseFilterLink = (params: URLSearchParams, ownNames: readonly string[]): FilterLink => {
+export const parseFilterLink = (
+  params: URLSearchParams,
+  ownNames: readonly string[],
+): FilterLink => {
   const known = Object.keys(fleetFilterFields);
   const faults = [...new Set(params.keys())]
     .filter((name) => !known.includes(name) && !ownNames.includes(name))
     .map((name) => unknownParameter(name, [...known, ...ownNames]));
   const parts = Object.entries(fleetFilterFields).map(([parameter, schema]) => {
     const values = params.getAll(parameter);
-    const parsed = v.safeParse(schema, values.length === 1 ? values[0] : values.length === 0 ? undefined : values);
+    const parsed = v.safeParse(
+      schema,
+      values.length === 1 ? values[0] : values.length === 0 ? undefined : values,
+    );
     if (parsed.success) return [parameter, parsed.output];
     faults.push(unknownValue(parameter, values) ?? `${parameter} ${parsed.issues[0].message}.`);
     return [parameter, undefined];
@@ -45,7 +51,9 @@ const unknownParameter = (name: string, known: readonly string[]): string => {
 
 /** Names the first value that is none of a parameter's names. */
 const unknownValue = (parameter: string, values: readonly string[]): string | undefined => {
-  const part = Object.values(filterParts).find((each) => each.parameter === parameter.replace(/^not_state$/, "state"));
+  const part = Object.values(filterParts).find(
+    (each) => each.parameter === parameter.replace(/^not_state$/, "state"),
+  );
   if (part === undefined || !("choices" in part)) return undefined;
   const choices: readonly string[] = part.choices;
   const wrong = values.find((value) => !choices.includes(value));

@@ -40,7 +40,11 @@ export const parseQuery = (query: string, now: Date): ParsedQuery => {
   words.forEach((word, index) => {
     const { from, to } = word;
     if (word.openQuoteAt !== undefined) {
-      faults.push({ from: word.openQuoteAt, to, message: 'This quote is not closed: add " at its end.' });
+      faults.push({
+        from: word.openQuoteAt,
+        to,
+        message: 'This quote is not closed: add " at its end.',
+      });
       return;
     }
     const connective = connectiveFault(words, index);
@@ -54,7 +58,9 @@ export const parseQuery = (query: string, now: Date): ParsedQuery => {
       if (message !== undefined) faults.push({ from, to, message });
       return;
     }
-    const candidates = termsOf(parts.key).filter(({ operators }) => operators.includes(operatorOf(parts)));
+    const candidates = termsOf(parts.key).filter(({ operators }) =>
+      operators.includes(operatorOf(parts)),
+    );
     const [term] = candidates;
     if (term === undefined) {
       faults.push({ from, to: from + parts.headLength, message: headFault(parts, word) });
@@ -64,7 +70,11 @@ export const parseQuery = (query: string, now: Date): ParsedQuery => {
       faults.push({ from: parts.value === "" ? from : from + parts.headLength, to, message });
   });
   if (draft.states.length === 0)
-    faults.push({ from: 0, to: query.length, message: "These states exclude each other: no host can match." });
+    faults.push({
+      from: 0,
+      to: query.length,
+      message: "These states exclude each other: no host can match.",
+    });
   return { filter: draft.filter, faults };
 };
 
@@ -90,7 +100,8 @@ class Draft {
     const values = new Set((before as readonly unknown[] | undefined) ?? []).add(value);
     if (values.size > filterValuesMax) return `has more than ${filterValuesMax} values.`;
     const definition = filterParts[name];
-    this.#parts[name] = "sorted" in definition ? definition.sorted([...values] as string[]) : [...values];
+    this.#parts[name] =
+      "sorted" in definition ? definition.sorted([...values] as string[]) : [...values];
     return undefined;
   }
 
@@ -119,7 +130,13 @@ const operatorOf = ({ operator }: TermParts): string =>
   operator.length > 1 && operator.startsWith(":") ? operator.slice(1) : operator;
 
 /** Adds the values of a term. Returns a fault for each that is not one. */
-const addValues = (draft: Draft, candidates: readonly Term[], parts: TermParts, word: Word, now: Date): string[] => {
+const addValues = (
+  draft: Draft,
+  candidates: readonly Term[],
+  parts: TermParts,
+  word: Word,
+  now: Date,
+): string[] => {
   const [term] = candidates;
   if (term === undefined) return [];
   const operator = operatorOf(parts);
@@ -157,14 +174,18 @@ const readValue = (
 };
 
 /** Returns how a term is written, with its example. */
-export const exampleOf = ({ key, operators, example }: Term): string => `${key}${operators[0]}${example}`;
+export const exampleOf = ({ key, operators, example }: Term): string =>
+  `${key}${operators[0]}${example}`;
 
 /** Names a key that does not exist, or an operator that a key does not have. */
 const headFault = (parts: TermParts, { text }: Word): string => {
   const known = termsOf(parts.key);
-  if (known.length > 0) return `${known.map((term) => `Write ${exampleOf(term)}: ${term.meaning}`).join(". ")}.`;
+  if (known.length > 0)
+    return `${known.map((term) => `Write ${exampleOf(term)}: ${term.meaning}`).join(". ")}.`;
   const meant = nearestTerm(parts.key);
-  const guess = meant ? `Did you mean ${parts.negated ? "-" : ""}${meant.key}${meant.operators[0]}? ` : "";
+  const guess = meant
+    ? `Did you mean ${parts.negated ? "-" : ""}${meant.key}${meant.operators[0]}? `
+    : "";
   return `There is no ${parts.key}${parts.operator}. ${guess}To search for it as text, put it in quotes: ${quote(text)}${meant ? "" : labelHint(parts)}`;
 };
 

@@ -29,7 +29,8 @@ export const writeSize = (bytes: number): string => {
 };
 
 /** Parses a count; undefined if it is malformed or larger than a filter takes. */
-export const parseCount = (text: string): number | undefined => (/^\d{1,12}$/.test(text) ? Number(text) : undefined);
+export const parseCount = (text: string): number | undefined =>
+  /^\d{1,12}$/.test(text) ? Number(text) : undefined;
 
 /** Parses a share such as `50%`; undefined if it is malformed or more than all. */
 export const parsePercent = (text: string): number | undefined => {

@@ -77,7 +77,10 @@ describe("the query language", () => {
     [`state:${fleetStates.join(",")}`, {}],
     [
       "-state:healthy,enrolling",
-      { states: distinctStates(fleetStates.filter((s) => s !== "healthy" && s !== "enrolling")) ?? [] },
+      {
+        states:
+          distinctStates(fleetStates.filter((s) => s !== "healthy" && s !== "enrolling")) ?? [],
+      },
     ],
     ["state:stale,healthy -state:healthy", { states: ["stale"] }],
     ["identity:spiffe://fleet/a:b", { identity: ["spiffe://fleet/a:b"] }],
@@ -90,7 +93,10 @@ describe("the query language", () => {
     ["hb>10m expires<3d", { heartbeatOlderThanSeconds: 600, expiresWithinSeconds: 259_200 }],
     ["device:a,b device:c,a", { device: ["a", "b", "c"] }],
     ['device:"a,b",c', { device: ["a,b", "c"] }],
-    ["-drift:in_sync,unknown -hb>1h", { notDrift: ["in_sync", "unknown"], notHeartbeatOlderThanSeconds: 3600 }],
+    [
+      "-drift:in_sync,unknown -hb>1h",
+      { notDrift: ["in_sync", "unknown"], notHeartbeatOlderThanSeconds: 3600 },
+    ],
     ["label.env:prod", { label: ["env:prod"] }],
     [
       "label.team:b,a LABEL.env:prod -label.App.Tier:*",
@@ -98,18 +104,32 @@ describe("the query language", () => {
     ],
     ["fwd>10m hb<5m", { heartbeatWithinSeconds: 300, envelopeOlderThanSeconds: 600 }],
     ["since:10:00", { silentSince: utc(2026, 10, 22, 10, 0) }],
-    ["since:13:30 -since:yesterday", { silentSince: utc(2026, 10, 21, 13, 30), notSilentSince: utc(2026, 10, 21) }],
+    [
+      "since:13:30 -since:yesterday",
+      { silentSince: utc(2026, 10, 21, 13, 30), notSilentSince: utc(2026, 10, 21) },
+    ],
     ["since:2h changed<1h", { silentSince: utc(2026, 10, 22, 10, 0), changedWithinSeconds: 3600 }],
-    ["config:F8B4C0 desired:f8b4c0,a1b2c3", { config: ["f8b4c0"], desiredConfig: ["f8b4c0", "a1b2c3"] }],
+    [
+      "config:F8B4C0 desired:f8b4c0,a1b2c3",
+      { config: ["f8b4c0"], desiredConfig: ["f8b4c0", "a1b2c3"] },
+    ],
     ["version<1.4 version>=v1.2.0-rc.1", { versionRange: ["<1.4", ">=1.2.0-rc.1"] }],
     ["version:1.8.*,latest -version<2", { version: ["1.8.*", "latest"], notVersionRange: ["<2"] }],
     ["platform:linux auth:failed", { platform: ["linux"], auth: ["failed"] }],
-    ["dropped>0 queue>50% queue>10MiB", { droppedMoreThan: 0, queueAbovePercent: 50, queueAboveBytes: 10_485_760 }],
+    [
+      "dropped>0 queue>50% queue>10MiB",
+      { droppedMoreThan: 0, queueAbovePercent: 50, queueAboveBytes: 10_485_760 },
+    ],
     ["queue>2gb", { queueAboveBytes: 2_147_483_648 }],
     ["expires:weekend", { expires: [`${utc(2026, 10, 21)}..${utc(2026, 10, 23)}`] }],
     [
       "expires:2026-11-28..2026-11-30,tomorrow",
-      { expires: [`${utc(2026, 10, 28)}..${utc(2026, 11, 1)}`, `${utc(2026, 10, 23)}..${utc(2026, 10, 24)}`] },
+      {
+        expires: [
+          `${utc(2026, 10, 28)}..${utc(2026, 11, 1)}`,
+          `${utc(2026, 10, 23)}..${utc(2026, 10, 24)}`,
+        ],
+      },
     ],
     ["serial=0A1B2C3D 0a:1b:2c:3d", { text: ["serial=0A1B2C3D", "0a:1b:2c:3d"] }],
     ["hb:>10m HB>10m", { heartbeatOlderThanSeconds: 600 }],
@@ -139,7 +159,12 @@ describe("the query language", () => {
     ["device:a,,b", 7, 11, "A value is missing beside a comma, like device:web-01."],
     ["hb>1m,2m", 3, 8, "A duration is a whole number"],
     ["web OR db", 4, 6, "There is no OR. Write several values of one key with commas"],
-    ["state:stale or state:revoked", 12, 14, "There is no OR. Write several values with commas: state:stale,revoked."],
+    [
+      "state:stale or state:revoked",
+      12,
+      14,
+      "There is no OR. Write several values with commas: state:stale,revoked.",
+    ],
     ["web AND db", 4, 7, "joined by AND already"],
     ["not web", 0, 3, "write a minus"],
     ["hb>10", 3, 5, "A duration is a whole number and s, m, h or d"],
@@ -155,7 +180,12 @@ describe("the query language", () => {
     ["expires:30d", 8, 11, "for a duration, expires<3d"],
     ["expires:2026-11-30..2026-11-28", 8, 30, "Write weekend"],
     ["auth:bad", 5, 8, "auth: takes failed or failing."],
-    ["hb:10m", 0, 3, "Write hb>10m: last heartbeat longer ago than. Write hb<10m: last heartbeat within."],
+    [
+      "hb:10m",
+      0,
+      3,
+      "Write hb>10m: last heartbeat longer ago than. Write hb<10m: last heartbeat within.",
+    ],
     ["expires>3d", 0, 8, "Write expires<3d"],
     ["forwarding:yes", 11, 14, "Use one of forwarding, stopped, never."],
     ["heartbeat:10m", 10, 13, "heartbeat: takes recent or never. For an age write hb>10m."],
@@ -166,11 +196,16 @@ describe("the query language", () => {
     [`a ${"x".repeat(257)} state:stale`, 2, 259, "Too long: at most 256 characters."],
     ["a\u0007b", 0, 3, "Control characters cannot be searched for."],
   ])("finds the fault in %j", (query, from, to, message) => {
-    expect(parseQuery(query).faults).toEqual([{ from, to, message: expect.stringContaining(message) }]);
+    expect(parseQuery(query).faults).toEqual([
+      { from, to, message: expect.stringContaining(message) },
+    ]);
   });
 
   it("keeps the valid parts beside a fault", () => {
-    expect(parseQuery("state:stale hb>soon web").filter).toEqual({ states: ["stale"], text: ["web"] });
+    expect(parseQuery("state:stale hb>soon web").filter).toEqual({
+      states: ["stale"],
+      text: ["web"],
+    });
   });
 
   it("writes the shorter list of states", () => {
@@ -184,7 +219,9 @@ describe("the query language", () => {
     fc.assert(
       fc.property(arbitraryText(200), (query) => {
         const words = splitWords(query);
-        const between = words.map(({ from }, index) => query.slice(words[index - 1]?.to ?? 0, from)).join("");
+        const between = words
+          .map(({ from }, index) => query.slice(words[index - 1]?.to ?? 0, from))
+          .join("");
         expect(between + query.slice(words.at(-1)?.to ?? 0)).toMatch(/^\s*$/);
       }),
     ));
@@ -228,7 +265,10 @@ describe("the filter in an address", () => {
     [`device=${"x".repeat(129)}`, "device must be at most 128 characters."],
     ["hb=10m", "There is no parameter hb."],
     ["heartbeat_older_than_seconds=-1", "heartbeat_older_than_seconds must be a whole number."],
-    ["expires_within_seconds=1&expires_within_seconds=2", "expires_within_seconds must be given once."],
+    [
+      "expires_within_seconds=1&expires_within_seconds=2",
+      "expires_within_seconds must be given once.",
+    ],
     ["expires=2026-11-28", "expires must be FROM..TO"],
     ["version_range=1.4", "version_range must be <, <=, > or >= and a version"],
   ])("refuses %s with a sentence, and keeps the valid parts", (link, sentence) => {

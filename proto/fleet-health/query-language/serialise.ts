@@ -1,4 +1,10 @@
-import { changeFilter, distinctStates, type FilterPart, type FleetFilter, negatedPart } from "../filter.ts";
+import {
+  changeFilter,
+  distinctStates,
+  type FilterPart,
+  type FleetFilter,
+  negatedPart,
+} from "../filter.ts";
 import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { isConnective } from "./connectives.ts";
 import { termParts } from "./term-parts.ts";
@@ -24,7 +30,10 @@ export const pillsOf = (filter: FleetFilter, now: Date): Pill[] =>
       ? statePills(filter, filter.states ?? [])
       : values.map(({ value, label }) => {
           const rest = values.filter((other) => other.value !== value).map((other) => other.value);
-          return { label, without: changeFilter(filter, { [part]: rest.length === 0 ? undefined : rest }) };
+          return {
+            label,
+            without: changeFilter(filter, { [part]: rest.length === 0 ? undefined : rest }),
+          };
         }),
   );
 
@@ -40,7 +49,9 @@ const statePills = (filter: FleetFilter, states: readonly FleetState[]): Pill[] 
 
 /** Returns the states left out, when naming them is shorter than naming the others. */
 const excludedStates = (states: readonly FleetState[]): readonly FleetState[] | undefined =>
-  states.length > fleetStates.length / 2 ? fleetStates.filter((state) => !states.includes(state)) : undefined;
+  states.length > fleetStates.length / 2
+    ? fleetStates.filter((state) => !states.includes(state))
+    : undefined;
 
 interface WrittenPart {
   part: FilterPart;
@@ -54,22 +65,29 @@ const writtenParts = (filter: FleetFilter, now: Date): WrittenPart[] => [
   ...writtenTexts("text", filter.text ?? [], ""),
   ...writtenTexts("notText", filter.notText ?? [], "-"),
   ...terms.flatMap((term) => {
-    if (term.part === "states") return filter.states === undefined ? [] : [writtenStates(term, filter.states, now)];
+    if (term.part === "states")
+      return filter.states === undefined ? [] : [writtenStates(term, filter.states, now)];
     const negated = negatedPart(term.part);
     return [
       ...writtenTerm(term, term.part, filter[term.part], { minus: "", now }),
-      ...(negated === undefined ? [] : writtenTerm(term, negated, filter[negated], { minus: "-", now })),
+      ...(negated === undefined
+        ? []
+        : writtenTerm(term, negated, filter[negated], { minus: "-", now })),
     ];
   }),
 ];
 
 const writtenTexts = (part: FilterPart, texts: readonly string[], minus: string): WrittenPart[] => {
   const values = texts.map((value) => ({ value, label: minus + writeText(value) }));
-  return values.length === 0 ? [] : [{ part, values, text: values.map(({ label }) => label).join(" ") }];
+  return values.length === 0
+    ? []
+    : [{ part, values, text: values.map(({ label }) => label).join(" ") }];
 };
 
 const writeText = (text: string): string =>
-  /^[^\s"-][^\s"]*$/.test(text) && !isConnective(text) && termParts({ text, bareLength: text.length }) === undefined
+  /^[^\s"-][^\s"]*$/.test(text) &&
+  !isConnective(text) &&
+  termParts({ text, bareLength: text.length }) === undefined
     ? text
     : quote(text);
 

@@ -18,14 +18,22 @@ const colonHex = /^[0-9a-f]{2}(:[0-9a-f]{2}){3,}$/i;
  * Splits a word that looks like `key:value`, `key>value` or `key<value`; undefined for free text. A URI (`spiffe://…`) is free text,
  * unless it begins with a key of the language, and so is a serial number with colons.
  */
-export const termParts = ({ text, bareLength }: Pick<Word, "text" | "bareLength">): TermParts | undefined => {
+export const termParts = ({
+  text,
+  bareLength,
+}: Pick<Word, "text" | "bareLength">): TermParts | undefined => {
   const [head, minus, key, operator] =
-    /^(-?)(label\.[a-z0-9._-]+|[a-z][a-z_]*)(:(?:[<>]=?)?|[<>][=:]?)/i.exec(text.slice(0, bareLength)) ?? [];
+    /^(-?)(label\.[a-z0-9._-]+|[a-z][a-z_]*)(:(?:[<>]=?)?|[<>][=:]?)/i.exec(
+      text.slice(0, bareLength),
+    ) ?? [];
   if (head === undefined || key === undefined || operator === undefined) return undefined;
   const value = text.slice(head.length);
   // Case counts in the key of a label.
   const name = key.replace(/^[^.]+/, (word) => word.toLowerCase());
-  if (termsOf(name).length === 0 && (value.startsWith("//") || colonHex.test(text.slice((minus ?? "").length))))
+  if (
+    termsOf(name).length === 0 &&
+    (value.startsWith("//") || colonHex.test(text.slice((minus ?? "").length)))
+  )
     return undefined;
   return { negated: minus === "-", key: name, operator, value, headLength: head.length };
 };

@@ -147,7 +147,8 @@ const labelTerm = (key: string): Term => ({
   },
 });
 
-const labelRule = "at most 63 letters, digits, dots, dashes and underscores, first and last a letter or digit.";
+const labelRule =
+  "at most 63 letters, digits, dots, dashes and underscores, first and last a letter or digit.";
 
 interface Quantity {
   read: (text: string) => number | undefined;
@@ -170,7 +171,11 @@ const above = (
   write: (value) => ({ operator: ">", text: write(Number(value)) }),
 });
 
-const counts: Quantity = { read: parseCount, write: String, fault: "A count is a whole number, like 0 or 1000." };
+const counts: Quantity = {
+  read: parseCount,
+  write: String,
+  fault: "A count is a whole number, like 0 or 1000.",
+};
 
 const fill: Quantity = {
   read: parsePercent,
@@ -180,7 +185,11 @@ const fill: Quantity = {
 
 const sizes: Quantity = { read: parseSize, write: writeSize, fault: "A size is like 10MiB." };
 
-const hashes = (key: string, part: "config" | "desiredConfig" | "runningConfig", meaning: string): Term => ({
+const hashes = (
+  key: string,
+  part: "config" | "desiredConfig" | "runningConfig",
+  meaning: string,
+): Term => ({
   key,
   part,
   example: "f8b4c0",
@@ -191,7 +200,9 @@ const hashes = (key: string, part: "config" | "desiredConfig" | "runningConfig",
     const value = text.toLowerCase();
     return v.is(filterParts[part].value, value)
       ? { value }
-      : { fault: `A config hash begins with ${hashDigitsMin} to 64 hexadecimal digits, like f8b4c0.` };
+      : {
+          fault: `A config hash begins with ${hashDigitsMin} to 64 hexadecimal digits, like f8b4c0.`,
+        };
   },
   write: (value) => ({ operator: ":", text: String(value) }),
 });
@@ -225,7 +236,10 @@ const since: Term = {
   read: ({ text }, now) => {
     const value = readTime(text, now);
     return value === undefined
-      ? { fault: "A time is like 10:00 (UTC), yesterday, 2026-11-28, 2026-11-28T10:00 or, so long ago, 2h." }
+      ? {
+          fault:
+            "A time is like 10:00 (UTC), yesterday, 2026-11-28, 2026-11-28T10:00 or, so long ago, 2h.",
+        }
       : { value };
   },
   write: (value, now) => ({ operator: ":", text: writeQueryTime(String(value), now) }),
@@ -278,35 +292,81 @@ export const terms: readonly Term[] = [
     example: "failed",
     meaning: "failed: an authentication failed in the last 24 h; failing: and no heartbeat since",
   }),
-  seconds("hb", ">", "heartbeatOlderThanSeconds", { example: "10m", meaning: "last heartbeat longer ago than" }),
-  seconds("hb", "<", "heartbeatWithinSeconds", { example: "10m", meaning: "last heartbeat within" }),
-  seconds("fwd", ">", "envelopeOlderThanSeconds", { example: "10m", meaning: "last envelope longer ago than" }),
+  seconds("hb", ">", "heartbeatOlderThanSeconds", {
+    example: "10m",
+    meaning: "last heartbeat longer ago than",
+  }),
+  seconds("hb", "<", "heartbeatWithinSeconds", {
+    example: "10m",
+    meaning: "last heartbeat within",
+  }),
+  seconds("fwd", ">", "envelopeOlderThanSeconds", {
+    example: "10m",
+    meaning: "last envelope longer ago than",
+  }),
   seconds("fwd", "<", "envelopeWithinSeconds", { example: "10m", meaning: "last envelope within" }),
   since,
   seconds("changed", "<", "changedWithinSeconds", {
     example: "1h",
     meaning: "enrolled, revoked, another version or config, or a condition began or ended, within",
   }),
-  seconds("incomplete", "<", "incompleteWithinSeconds", { example: "24h", meaning: "an incomplete hour within" }),
-  seconds("expires", "<", "expiresWithinSeconds", { example: "3d", meaning: "certificate has expired by then" }),
+  seconds("incomplete", "<", "incompleteWithinSeconds", {
+    example: "24h",
+    meaning: "an incomplete hour within",
+  }),
+  seconds("expires", "<", "expiresWithinSeconds", {
+    example: "3d",
+    meaning: "certificate has expired by then",
+  }),
   expiresIn,
-  above({ key: "dropped", part: "droppedMoreThan", example: "0", meaning: "lost records, in all, more than" }, counts),
-  above({ key: "queue", part: "queueAbovePercent", example: "50%", meaning: "queue fuller than, of its limit" }, fill),
+  above(
+    {
+      key: "dropped",
+      part: "droppedMoreThan",
+      example: "0",
+      meaning: "lost records, in all, more than",
+    },
+    counts,
+  ),
+  above(
+    {
+      key: "queue",
+      part: "queueAbovePercent",
+      example: "50%",
+      meaning: "queue fuller than, of its limit",
+    },
+    fill,
+  ),
   ...figureFilters.map(({ unit, figure: _, parameter: __, ...term }) => {
     const [quantity, than] = unit === "bytes" ? [sizes, "larger than"] : [counts, "more than"];
-    return above({ ...term, meaning: `${term.key} ${than}`, example: term.examples.at(-1) ?? "" }, quantity);
+    return above(
+      { ...term, meaning: `${term.key} ${than}`, example: term.examples.at(-1) ?? "" },
+      quantity,
+    );
   }),
-  seconds("fills", "<", "queueFullWithinSeconds", { example: "3d", meaning: "queue full within, as it fills" }),
+  seconds("fills", "<", "queueFullWithinSeconds", {
+    example: "3d",
+    meaning: "queue full within, as it fills",
+  }),
   names("inventory", {
     example: "unexpected,gone",
     meaning: "in the inventory; not in it; no longer in it, and still sending",
     hint: " Hosts that never enrolled have no row: /inventory lists them.",
   }),
-  names("budget", { example: "held", meaning: "sent its budget of this hour; core stores no more until it ends" }),
-  names("progress", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
+  names("budget", {
+    example: "held",
+    meaning: "sent its budget of this hour; core stores no more until it ends",
+  }),
+  names("progress", {
+    example: "drifted,failed",
+    meaning: "what a host has made of its desired config",
+  }),
   names("attention", { example: "needed", meaning: "hosts that need somebody" }),
   names("condition", { example: "stale", meaning: "a condition that applies, whatever the state" }),
-  names("forwarder", { example: "disconnected", meaning: "connection to core, as the host reports it" }),
+  names("forwarder", {
+    example: "disconnected",
+    meaning: "connection to core, as the host reports it",
+  }),
 ];
 
 /** Returns why the report would reject a text, for the person who typed it; undefined if it accepts it. */
@@ -323,8 +383,11 @@ const durationFault = (value: string): string =>
 
 const unknownName = (key: string, name: string, choices: readonly string[]): string => {
   const guess = nearest(name.toLowerCase(), choices);
-  const remedy = guess === undefined ? `Use one of ${choices.join(", ")}.` : `Did you mean ${guess}?`;
-  return choices.length <= 2 ? `${key}: takes ${choices.join(" or ")}.` : `No ${key} has this name. ${remedy}`;
+  const remedy =
+    guess === undefined ? `Use one of ${choices.join(", ")}.` : `Did you mean ${guess}?`;
+  return choices.length <= 2
+    ? `${key}: takes ${choices.join(" or ")}.`
+    : `No ${key} has this name. ${remedy}`;
 };
 
 /** Returns the terms of a key, in any case of letters. */

@@ -13,7 +13,8 @@ const clockOf = (at: Date): string => {
 };
 
 /** The start of the day `days` after the day of `at`. */
-const dayFrom = (at: Date, days: number): Date => new Date((Math.floor(at.getTime() / dayMs) + days) * dayMs);
+const dayFrom = (at: Date, days: number): Date =>
+  new Date((Math.floor(at.getTime() / dayMs) + days) * dayMs);
 
 const datePattern = /^(\d{4})-(\d\d)-(\d\d)$/;
 const clockPattern = /^(\d{1,2}):(\d\d)(?::(\d\d))?$/;
@@ -99,7 +100,10 @@ const rangeIn = (text: string, now: Date): [Date | undefined, Date | undefined] 
   const [first = "", last = first, ...more] = text.split("..");
   if (more.length > 0) return undefined;
   const lastDay = readDate(last);
-  return [readDate(first) ?? readDateTime(first), lastDay ? dayFrom(lastDay, 1) : readDateTime(last)];
+  return [
+    readDate(first) ?? readDateTime(first),
+    lastDay ? dayFrom(lastDay, 1) : readDateTime(last),
+  ];
 };
 
 /** Writes a range so that `readRange` reads it back: in days if it begins and ends with one. */

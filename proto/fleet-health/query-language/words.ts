@@ -65,4 +65,5 @@ const readWord = (query: string, from: number): Word => {
 export const quote = (text: string): string => `"${text.replace(/["\\]/g, "\\$&")}"`;
 
 /** Quotes a value behind a key where needed: a comma would separate values, and at the beginning `<` and `>` belong to the operator. */
-export const quoteValue = (text: string): string => (/^[^\s",<>=][^\s",]*$/.test(text) ? text : quote(text));
+export const quoteValue = (text: string): string =>
+  /^[^\s",<>=][^\s",]*$/.test(text) ? text : quote(text);

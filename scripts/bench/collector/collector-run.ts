@@ -9,11 +9,19 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { collectorNodeFlags, programPaths } from "../../bundle/bundle-programs.ts";
 import { type BenchCredentials, writeCollector } from "../support/collector-files.ts";
-import { type BenchProcess, cpuSecondsOf, memoryOf, startMeter, startProcess } from "../support/processes.ts";
+import {
+  type BenchProcess,
+  cpuSecondsOf,
+  memoryOf,
+  startMeter,
+  startProcess,
+} from "../support/processes.ts";
 import { exportSpans } from "./span-exporter.ts";
 
 /** Calls `use` with a new folder, and removes it. */
-export const withFolder = async <Result>(use: (folder: string) => Promise<Result>): Promise<Result> => {
+export const withFolder = async <Result>(
+  use: (folder: string) => Promise<Result>,
+): Promise<Result> => {
   const folder = await mkdtemp(join(tmpdir(), "bench-collector-"));
   try {
     return await use(folder);
@@ -33,7 +41,9 @@ export interface BenchSink extends AsyncDisposable {
 }
 
 /** Starts a sink as a process of its own: that of our collectors, or that of otelcol. */
-export const startSink = async (program: "../ingest/sink.ts" | "./otlp-sink.ts" = "../ingest/sink.ts") => {
+export const startSink = async (
+  program: "../ingest/sink.ts" | "./otlp-sink.ts" = "../ingest/sink.ts",
+) => {
   const path = fileURLToPath(new URL(program, import.meta.url));
   const child = spawn(process.execPath, [path], { stdio: ["pipe", "pipe", "inherit"] });
   const output = createInterface({ input: child.stdout });
@@ -111,7 +121,12 @@ export const deliverSpans = async (
 ) => {
   const before = await sink.received();
   const meter = startMeter(() => ({ agent: cpuSecondsOf(pid) }));
-  const sent = await exportSpans(address, nextRequest, load, AbortSignal.timeout(Math.ceil(seconds * 1000)));
+  const sent = await exportSpans(
+    address,
+    nextRequest,
+    load,
+    AbortSignal.timeout(Math.ceil(seconds * 1000)),
+  );
   const expected = sent.accepted * countedPerRequest;
   const queued = expected - ((await sink.received()) - before);
   await waitForEnvelopes(sink, before + expected);
@@ -149,11 +164,18 @@ export const openFloorStore = (folder: string) => {
 };
 
 /** Writes a log of `count` lines. */
-export const writeLines = async (path: string, count: number, nextLine: () => Buffer): Promise<void> => {
+export const writeLines = async (
+  path: string,
+  count: number,
+  nextLine: () => Buffer,
+): Promise<void> => {
   await using file = await open(path, "w");
   const perWrite = 10_000;
   for (let from = 0; from < count; from += perWrite) {
-    const lines = Array.from({ length: Math.min(perWrite, count - from) }, () => `${nextLine().toString("latin1")}\n`);
+    const lines = Array.from(
+      { length: Math.min(perWrite, count - from) },
+      () => `${nextLine().toString("latin1")}\n`,
+    );
     await file.write(lines.join(""));
   }
 };
@@ -162,7 +184,8 @@ export const writeLines = async (path: string, count: number, nextLine: () => Bu
 export const waitForEnvelopes = async (sink: BenchSink, count: number): Promise<void> => {
   const deadline = performance.now() + 120_000;
   while ((await sink.received()) < count) {
-    if (performance.now() > deadline) throw new Error("the sink did not receive all envelopes within two minutes");
+    if (performance.now() > deadline)
+      throw new Error("the sink did not receive all envelopes within two minutes");
     await sleep(20);
   }
 };

@@ -35,9 +35,14 @@ export const collectorBench: Bench = async (args) => {
   const { seconds, connections, "in-flight": inFlight, only } = readBenchOptions(args, defaults);
   await bundlePrograms();
   const parts = only.split(",");
-  const requests = await createCorpus({ mix: "spans", records: requestCount, spansOfRequest: spansPerRequest });
+  const requests = await createCorpus({
+    mix: "spans",
+    records: requestCount,
+    spansOfRequest: spansPerRequest,
+  });
   const lineRecords = await createCorpus({ mix: "lines" });
-  const floor = (await withFolder((folder) => storeRate(folder, createSupply(requests)))) * spansPerRequest;
+  const floor =
+    (await withFolder((folder) => storeRate(folder, createSupply(requests)))) * spansPerRequest;
   await using sink = await startSink();
   const load = { nextRequest: createSupply(requests), connections, inFlight, seconds };
   const spans = parts.includes("spans") ? await measureSpans(sink, load) : null;
@@ -92,7 +97,12 @@ const storeRate = async (folder: string, nextPayload: () => Uint8Array): Promise
 };
 
 /** Describes what an amount of work cost, in thousands of its units. */
-const usageOf = ({ pid }: BenchProcess, cpuSeconds: number, seconds: number, thousands: number) => ({
+const usageOf = (
+  { pid }: BenchProcess,
+  cpuSeconds: number,
+  seconds: number,
+  thousands: number,
+) => ({
   per_second: rounded((thousands * 1000) / seconds),
   cpu_ms_a_thousand: rounded((cpuSeconds * 1000) / thousands, 2),
   cpu_cores: rounded(cpuSeconds / seconds, 2),
@@ -115,13 +125,17 @@ const measureLines = async (sink: BenchSink, folder: string, nextLine: () => Buf
   const path = join(folder, "app.log");
   await writeLines(path, lines, nextLine);
   const before = await sink.received();
-  return withCollector(sink, `  - {type: file, include: [${path}], start_at: beginning}`, async (collector) => {
-    const meter = startMeter(() => ({ agent: cpuSecondsOf(collector.pid) }));
-    const early = (await sink.received()) - before;
-    await waitForEnvelopes(sink, before + lines);
-    const { cpu, seconds } = meter();
-    return usageOf(collector, cpu.agent, seconds, (lines - early) / 1000);
-  });
+  return withCollector(
+    sink,
+    `  - {type: file, include: [${path}], start_at: beginning}`,
+    async (collector) => {
+      const meter = startMeter(() => ({ agent: cpuSecondsOf(collector.pid) }));
+      const early = (await sink.received()) - before;
+      await waitForEnvelopes(sink, before + lines);
+      const { cpu, seconds } = meter();
+      return usageOf(collector, cpu.agent, seconds, (lines - early) / 1000);
+    },
+  );
 };
 
 const idleUse = (sink: BenchSink, folder: string) =>

@@ -4,7 +4,9 @@ import { countRecords } from "./count-records.ts";
 
 it("counts the spans of requests, also of several in one message", async () => {
   const requestOf = async (spansOfRequest: number) =>
-    (await createCorpus({ mix: "spans", records: 1, spansOfRequest })).map(({ payload }) => payload);
+    (await createCorpus({ mix: "spans", records: 1, spansOfRequest })).map(
+      ({ payload }) => payload,
+    );
   const requests = [...(await requestOf(7)), ...(await requestOf(1)), new Uint8Array()];
   expect(requests.map((request) => countRecords(request))).toEqual([7, 1, 0]);
   // Protobuf merges concatenated messages.

@@ -15,7 +15,8 @@ export const countRecords = (bytes: Uint8Array, depth = 0): number => {
     }
     const length = reader.uint32();
     const end = reader.pos + length;
-    records += depth === path.length - 1 ? 1 : countRecords(bytes.subarray(reader.pos, end), depth + 1);
+    records +=
+      depth === path.length - 1 ? 1 : countRecords(bytes.subarray(reader.pos, end), depth + 1);
     reader.pos = end;
   }
   return records;

@@ -29,7 +29,10 @@ export interface ExportLoad {
 }
 
 /** Creates a load of these lines. */
-export const createExportLoad = (committer: Pick<Committer, "commit">, lines: readonly CorpusRecord[]): ExportLoad => {
+export const createExportLoad = (
+  committer: Pick<Committer, "commit">,
+  lines: readonly CorpusRecord[],
+): ExportLoad => {
   const nextLine = createSupply(lines);
   const queueId = crypto.getRandomValues(new Uint8Array(16));
   const cursors = new Array<bigint>(hosts).fill(0n);
@@ -55,7 +58,10 @@ export const createExportLoad = (committer: Pick<Committer, "commit">, lines: re
     );
     const startedAt = performance.now();
     const receivedAt = Date.now();
-    await committer.commit({ hostId, queueId, receivedAt, run, previousSequence, lastSequence }, run.payloadBytes);
+    await committer.commit(
+      { hostId, queueId, receivedAt, run, previousSequence, lastSequence },
+      run.payloadBytes,
+    );
     return performance.now() - startedAt;
   };
   const figuresOf = (latencies: readonly number[], seconds: number): LoadFigures => {
@@ -66,7 +72,11 @@ export const createExportLoad = (committer: Pick<Committer, "commit">, lines: re
       p99: quantile(samples, 0.99),
     };
   };
-  const run = async (frames: number, inFlight: number, until = Number.POSITIVE_INFINITY): Promise<number[]> => {
+  const run = async (
+    frames: number,
+    inFlight: number,
+    until = Number.POSITIVE_INFINITY,
+  ): Promise<number[]> => {
     const latencies: number[] = [];
     let left = frames;
     const loop = async () => {

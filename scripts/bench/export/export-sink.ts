@@ -6,7 +6,9 @@ import type { AddressInfo } from "node:net";
 
 const server = createServer((request, response) => {
   request.resume();
-  request.once("end", () => response.writeHead(200, { "content-type": "application/x-protobuf" }).end());
+  request.once("end", () =>
+    response.writeHead(200, { "content-type": "application/x-protobuf" }).end(),
+  );
 });
 server.listen(0, "127.0.0.1", () => {
   console.log(JSON.stringify({ msg: "ready", port: (server.address() as AddressInfo).port }));

@@ -53,7 +53,8 @@ const openPostgresStore = async ({ url, sql, pid }: EmbeddedDatabase): Promise<E
       const client = await openCopyClient(url, readerSetup);
       const step = 64n;
       for (let from = BigInt(row.first); from < BigInt(row.last); from += step)
-        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 }, zstdCodec))?.envelopes ?? [];
+        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 }, zstdCodec))
+          ?.envelopes ?? [];
       await client.end();
     },
     close: () => committer.close(),
@@ -64,7 +65,12 @@ const readAhead = 2_000;
 
 const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> => {
   const nats = await startNats({ fileStoreBytes: 8 * 2 ** 30 });
-  const settings = { stream: "SVC_INGEST", replicas: 1, durability: "replicated" as const, maxAgeSeconds: 0 };
+  const settings = {
+    stream: "SVC_INGEST",
+    replicas: 1,
+    durability: "replicated" as const,
+    maxAgeSeconds: 0,
+  };
   const sink = await createNatsSink({
     connection: await connect({ servers: nats.addresses }),
     settings,
@@ -74,7 +80,13 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
     clock: systemClock,
     entropy: systemEntropy,
     log: { warn: ignore },
-    observe: { batch: ignore, gap: ignore, implausibleGap: ignore, published: ignore, publishFailed: ignore },
+    observe: {
+      batch: ignore,
+      gap: ignore,
+      implausibleGap: ignore,
+      published: ignore,
+      publishFailed: ignore,
+    },
   });
   return {
     committer: sink,
@@ -91,7 +103,8 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
       const messages = await consumer.consume({ max_messages: readAhead });
       let envelopes: StoredEnvelope[] = [];
       for await (const { headers, data, seq } of messages) {
-        for (const envelope of readStreamBlock({ headers, data }, zstdCodec) ?? []) envelopes.push(envelope);
+        for (const envelope of readStreamBlock({ headers, data }, zstdCodec) ?? [])
+          envelopes.push(envelope);
         if (envelopes.length < readAhead && seq < state.last_seq) continue;
         yield envelopes;
         envelopes = [];

@@ -77,8 +77,12 @@ const measureFloor = async ({ readAll }: ExportStore, port: number): Promise<num
     read += envelopes.length;
     for (let at = 0; at < envelopes.length; at += 800) {
       const send = async () => {
-        const body = await gzipFast(encodeRequest({ signal: "logs", envelopes: envelopes.slice(at, at + 800) }, true));
-        await (await request(`http://127.0.0.1:${port}/v1/logs`, { method: "POST", dispatcher, body })).body.dump();
+        const body = await gzipFast(
+          encodeRequest({ signal: "logs", envelopes: envelopes.slice(at, at + 800) }, true),
+        );
+        await (
+          await request(`http://127.0.0.1:${port}/v1/logs`, { method: "POST", dispatcher, body })
+        ).body.dump();
       };
       const sent = send().finally(() => sending.delete(sent));
       sending.add(sent);
@@ -131,7 +135,8 @@ const measureCatchUp = async (target: Target & { backlog: number }) => {
     exported = await exportedOf(database);
   }
   const elapsed = (performance.now() - startedAt) / 1000 - 0.5;
-  const perEnvelope = (from: number, pid: number) => rounded(((cpuSecondsOf(pid) - from) * 1e6) / exported, 1);
+  const perEnvelope = (from: number, pid: number) =>
+    rounded(((cpuSecondsOf(pid) - from) * 1e6) / exported, 1);
   const figures = {
     rate: before / elapsed,
     cpu_us_each: {

@@ -14,7 +14,14 @@ import { describeSamples, untilAll } from "./phases.ts";
  * Goals of a fleet of 100,000 at 60 s. A heartbeat may take 100 ms; one on a stream also waits for up to a second, since core writes all that
  * came in a second at once.
  */
-const goals = { heartbeatP99Ms: 100, corePercent: 60, ackP99Ms: 150, backSeconds: 600, revokedSeconds: 5, memory: 1.5 };
+const goals = {
+  heartbeatP99Ms: 100,
+  corePercent: 60,
+  ackP99Ms: 150,
+  backSeconds: 600,
+  revokedSeconds: 5,
+  memory: 1.5,
+};
 const groupMs = 1000;
 
 /**
@@ -67,7 +74,11 @@ export const fleetBench: Bench = async (args) => {
     renewalsPerSecond: Math.max(1, hosts / 3600),
   });
   report("beside", beside);
-  const outage = await measureOutage(lab, { hosts, minutes: options.outage, isNetwork: options.cut === "network" });
+  const outage = await measureOutage(lab, {
+    hosts,
+    minutes: options.outage,
+    isNetwork: options.cut === "network",
+  });
   report("outage", outage);
 
   const floor = await verifyMicroseconds();
@@ -86,12 +97,23 @@ export const fleetBench: Bench = async (args) => {
       beside.heartbeats.latency_ms.p99 < heartbeatP99Ms &&
       steady.percent.core < goals.corePercent &&
       beside.ack_ms.p99 < goals.ackP99Ms &&
-      Math.max(beside.revocation.stream_ended_seconds, beside.revocation.heartbeat_refused_seconds) <
-        goals.revokedSeconds &&
+      Math.max(
+        beside.revocation.stream_ended_seconds,
+        beside.revocation.heartbeat_refused_seconds,
+      ) < goals.revokedSeconds &&
       outage.all_back &&
       outage.back_seconds < goals.backSeconds &&
       outage.core_mb.peak_ratio < goals.memory,
-    details: { ...options, cores: lab.cores(), goals, enrollment, connected, steady, beside, outage },
+    details: {
+      ...options,
+      cores: lab.cores(),
+      goals,
+      enrollment,
+      connected,
+      steady,
+      beside,
+      outage,
+    },
   };
 };
 
@@ -111,7 +133,10 @@ const enroll = async ({ workers, database, apiPort, token }: FleetLab, hosts: nu
     seconds: rounded(seconds, 1),
     per_second: rounded(enrolled.length / seconds),
     latency_ms: describeSamples(enrolled),
-    database_kib_each: rounded(((await tableBytes(database.sql)).fleet - before.fleet) / hosts / 1024, 1),
+    database_kib_each: rounded(
+      ((await tableBytes(database.sql)).fleet - before.fleet) / hosts / 1024,
+      1,
+    ),
   };
 };
 
@@ -123,7 +148,10 @@ const connect = async (
   const before = lab.coreMemory().nowMb;
   const senderBefore = lab.senderMemoryMb();
   await lab.workers.all("start", { spreadMs: (hosts / perSecond) * 1000 });
-  const { figures, seconds } = await untilAll(lab, "connected", { hosts, secondsMax: hosts / 50 + 60 });
+  const { figures, seconds } = await untilAll(lab, "connected", {
+    hosts,
+    secondsMax: hosts / 50 + 60,
+  });
   const used = meter();
   // The first heartbeat of a host costs as much as a hundred later ones.
   const reporting = await untilAll(lab, "accepted", { hosts, secondsMax: 2 * interval });

@@ -20,7 +20,11 @@ const streamsMax = 8;
  */
 export const measureBeside = async (
   lab: FleetLab,
-  { ms, envelopesPerSecond, renewalsPerSecond }: { ms: number; envelopesPerSecond: number; renewalsPerSecond: number },
+  {
+    ms,
+    envelopesPerSecond,
+    renewalsPerSecond,
+  }: { ms: number; envelopesPerSecond: number; renewalsPerSecond: number },
 ) => {
   const corpus = await createCorpus({ mix: "mixed" });
   const { senders, streams } = await openStreams(lab, corpus);
@@ -39,7 +43,9 @@ export const measureBeside = async (
   await Promise.all(streams.map((stream) => stream.stop()));
   const sent = streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   for (const sender of senders) sender.close();
-  const [row] = await lab.database.sql<{ stored: number }[]>`select sum(envelopes)::int as stored from ingest_block`;
+  const [row] = await lab.database.sql<
+    { stored: number }[]
+  >`select sum(envelopes)::int as stored from ingest_block`;
   // Each stream has one more, which moves its cursor.
   if (row?.stored !== sent + streams.length)
     throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);
@@ -51,9 +57,15 @@ export const measureBeside = async (
     corpus: await describeCorpus(corpus, "mixed"),
     ack_ms: describeSamples(Float64Array.from(acks)),
     table_bytes_each: rounded((await tableBytes(lab.database.sql)).envelopes / row.stored),
-    heartbeats: { per_second: rounded(heartbeats.length / seconds, 1), latency_ms: describeSamples(heartbeats) },
+    heartbeats: {
+      per_second: rounded(heartbeats.length / seconds, 1),
+      latency_ms: describeSamples(heartbeats),
+    },
     late_ms: describeSamples(figures.late),
-    renewals: { per_second: rounded(renewals.length / seconds, 1), latency_ms: describeSamples(renewals) },
+    renewals: {
+      per_second: rounded(renewals.length / seconds, 1),
+      latency_ms: describeSamples(renewals),
+    },
     failures: figures.failures,
     percent: mapValues(cpu, (part) => rounded((part / seconds) * 100, 1)),
     core_mb: rounded(lab.coreMemory().nowMb),
@@ -74,10 +86,20 @@ const openStreams = async (
     const deviceId = `sender-${index}`;
     const hostId = `${fleetPrefix}${deviceId}`;
     const { cert, key } = await enroller.enroll({ identity: hostId, deviceId });
-    const sender = await connectSender({ port: ports[index % ports.length] ?? 0, ca: lab.caPem, cert, key });
+    const sender = await connectSender({
+      port: ports[index % ports.length] ?? 0,
+      ca: lab.caPem,
+      cert,
+      key,
+    });
     senders.push(sender);
     const records = corpus.slice(index * share, (index + 1) * share);
-    const stream = await sender.openStream({ hostId, envelopesOfFrame: framesOf, records, framesInFlight: 1 });
+    const stream = await sender.openStream({
+      hostId,
+      envelopesOfFrame: framesOf,
+      records,
+      framesInFlight: 1,
+    });
     // A stream that fails acknowledges nothing more, which the count at the end shows.
     stream.failed.catch(() => undefined);
     streams.push(stream);

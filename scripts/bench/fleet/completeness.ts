@@ -18,7 +18,11 @@ const days = 8;
  * same hour. `--kept` is a directory that keeps the seeded fleet for the next run. The floor is a bare count of the hosts' days.
  */
 export const completenessBench: Bench = async (args) => {
-  const { collectors, rounds, kept } = readBenchOptions(args, { collectors: 100_000, rounds: 20, kept: "" });
+  const { collectors, rounds, kept } = readBenchOptions(args, {
+    collectors: 100_000,
+    rounds: 20,
+    kept: "",
+  });
   const { database, behindMs } = await openSeededFleet(collectors, kept, systemClock);
   await using _ = database;
   const clock = { ...systemClock, now: () => systemClock.now() - behindMs };
@@ -29,7 +33,9 @@ export const completenessBench: Bench = async (args) => {
   const core = createInProcessCore({ db: database.db, clock, hourColumns });
   const read = openReports(core);
   const get = async (path: string): Promise<Record<string, unknown>> => (await read(path)).json();
-  const hosts = await database.sql<{ id: string; identity: string }[]>`select i.id, i.identity from collector_identity i
+  const hosts = await database.sql<
+    { id: string; identity: string }[]
+  >`select i.id, i.identity from collector_identity i
     order by md5(i.identity) limit ${rounds}`;
 
   const samples = new Samples();
@@ -38,14 +44,26 @@ export const completenessBench: Bench = async (args) => {
   };
   const first = await get("completeness");
   const yesterday = rfc3339(clock.now() - dayMs);
-  const queries = ["", "?state=short", "?state=late&state=core_out", "?state=complete", `?from=${yesterday}`];
-  const pages = [...queries.map((query) => `completeness${query}`), `completeness?cursor=${first.next_cursor}`];
+  const queries = [
+    "",
+    "?state=short",
+    "?state=late&state=core_out",
+    "?state=complete",
+    `?from=${yesterday}`,
+  ];
+  const pages = [
+    ...queries.map((query) => `completeness${query}`),
+    `completeness?cursor=${first.next_cursor}`,
+  ];
   const strips = hosts.map(({ id }) => `hosts/${id}/completeness`);
   await time("warm-up", strips.slice(0, 5));
   await time("picture", Array.from({ length: rounds }, () => pages).flat());
   for (const path of pages) await time(path.slice(0, 60), [path, path, path]);
   await time("strip", strips);
-  await samples.time("floor", () => database.sql`select count(*) from completeness_day where incomplete_hours >= 0`);
+  await samples.time(
+    "floor",
+    () => database.sql`select count(*) from completeness_day where incomplete_hours >= 0`,
+  );
   const floorMs = samples.p95("floor");
   const figures = { picture_ms: samples.p95("picture"), strip_ms: samples.p95("strip") };
   const judged = judgeGoals("completeness", figures);
@@ -60,7 +78,9 @@ export const completenessBench: Bench = async (args) => {
       hosts_listed: first.hosts_listed,
       picture_ms: {
         p50: samples.quantile(0.5, "picture"),
-        by_page: Object.fromEntries(pages.map((path) => [path.slice(0, 60), samples.quantile(0.5, path.slice(0, 60))])),
+        by_page: Object.fromEntries(
+          pages.map((path) => [path.slice(0, 60), samples.quantile(0.5, path.slice(0, 60))]),
+        ),
       },
       strip_ms: { p50: samples.quantile(0.5, "strip") },
     },
@@ -69,7 +89,9 @@ export const completenessBench: Bench = async (args) => {
 
 /** Gives each host the states of `days` days, the last one `today`. */
 const seedWeek = async ({ sql }: EmbeddedDatabase, today: number): Promise<void> => {
-  const [complete, short, late, silent] = (["complete", "short", "late", "silent"] as const).map(byteOfState);
+  const [complete, short, late, silent] = (["complete", "short", "late", "silent"] as const).map(
+    byteOfState,
+  );
   const bytes = (value: number | undefined) =>
     `decode(repeat('${Number(value).toString(16).padStart(2, "0")}', 24), 'hex')`;
   await sql.unsafe(`

@@ -16,7 +16,11 @@ export interface Enroller {
 }
 
 /** Creates an enroller at the API's port of loopback, as behind a TLS edge. */
-export const createEnroller = (target: { apiPort: number; token: string; inFlight: number }): Enroller => {
+export const createEnroller = (target: {
+  apiPort: number;
+  token: string;
+  inFlight: number;
+}): Enroller => {
   const wire = createNodeWire({
     api: { url: `http://127.0.0.1:${target.apiPort}`, caPem: undefined },
     ingest: undefined,
@@ -32,13 +36,15 @@ export const createEnroller = (target: { apiPort: number; token: string; inFligh
         platform: "linux/amd64",
         collector_version: "1.2.3",
       };
-      const post = () => wire.call({ method: "POST", path: "/v1/collector/enroll", bearer: target.token, body });
+      const post = () =>
+        wire.call({ method: "POST", path: "/v1/collector/enroll", bearer: target.token, body });
       let response = await post();
       for (let retry = 0; response.status === 503 && retry < retriesMax; retry++) {
         await sleep(retryMs);
         response = await post();
       }
-      if (response.status !== 201) throw new Error(`enrollment rejected: ${JSON.stringify(response.body)}`);
+      if (response.status !== 201)
+        throw new Error(`enrollment rejected: ${JSON.stringify(response.body)}`);
       return {
         cert: textOf(response.body, "certificate_pem"),
         key: keyPem,

@@ -35,7 +35,9 @@ export const createFleetFigures = (): FleetFigures => {
     late: (ms) => void lateness.push(ms),
     take() {
       const taken = {
-        took: Object.fromEntries([...samples].map(([kind, list]) => [kind, Float64Array.from(list)])),
+        took: Object.fromEntries(
+          [...samples].map(([kind, list]) => [kind, Float64Array.from(list)]),
+        ),
         failures: Object.fromEntries(failures),
         late: Float64Array.from(lateness),
       };
@@ -52,7 +54,8 @@ export const mergeFigures = (parts: readonly TakenFigures[]): TakenFigures => {
   const kinds = new Set(parts.flatMap(({ took }) => Object.keys(took)));
   const failures: Record<string, number> = {};
   for (const part of parts)
-    for (const [name, count] of Object.entries(part.failures)) failures[name] = (failures[name] ?? 0) + count;
+    for (const [name, count] of Object.entries(part.failures))
+      failures[name] = (failures[name] ?? 0) + count;
   const joined = (lists: readonly Float64Array[]) => {
     const all = new Float64Array(lists.reduce((sum, { length }) => sum + length, 0));
     let at = 0;
@@ -63,7 +66,9 @@ export const mergeFigures = (parts: readonly TakenFigures[]): TakenFigures => {
     return all;
   };
   return {
-    took: Object.fromEntries([...kinds].map((kind) => [kind, joined(parts.flatMap(({ took }) => took[kind] ?? []))])),
+    took: Object.fromEntries(
+      [...kinds].map((kind) => [kind, joined(parts.flatMap(({ took }) => took[kind] ?? []))]),
+    ),
     failures,
     late: joined(parts.map(({ late }) => late)),
   };

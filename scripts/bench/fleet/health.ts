@@ -74,7 +74,15 @@ const filters: Readonly<Record<string, FleetFilter>> = {
  * `--days 14` its hosts have a past; `--every 5` measures each fifth page. The floor is a bare page and count of that table, under load.
  */
 export const healthBench: Bench = async (args) => {
-  const defaults = { collectors: 100_000, rounds: 1, heartbeats: 1667, every: 1, beside: "core", kept: "", days: 0 };
+  const defaults = {
+    collectors: 100_000,
+    rounds: 1,
+    heartbeats: 1667,
+    every: 1,
+    beside: "core",
+    kept: "",
+    days: 0,
+  };
   const {
     collectors: count,
     rounds,
@@ -126,7 +134,9 @@ export const healthBench: Bench = async (args) => {
       const body = await atRoute.time(name, async () => (await get(path)).json());
       const { next_cursor } = body as { next_cursor: string | null };
       if (next_cursor !== null)
-        await atRoute.time(`${name}, next`, async () => (await get(`${path}&cursor=${next_cursor}`)).json());
+        await atRoute.time(`${name}, next`, async () =>
+          (await get(`${path}&cursor=${next_cursor}`)).json(),
+        );
     }
   loopDelay.disable();
   const operators = new Samples();
@@ -147,11 +157,16 @@ export const healthBench: Bench = async (args) => {
       () => database.sql`select * from fleet_status where identity > 'https://fleet.example.test/dc-4'
         order by identity limit ${pageRows + 1}`,
     );
-    await floor.time("count", () => database.sql`select count(*) from fleet_status where queue_bytes >= -1`);
+    await floor.time(
+      "count",
+      () => database.sql`select count(*) from fleet_status where queue_bytes >= -1`,
+    );
     for (const [name, filter] of Object.entries(filters)) {
       await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter, fleetColumns));
       await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter, fleetColumns));
-      await parts.time(`facets route: ${name}`, async () => (await get(`/facets?${filterToParams(filter)}`)).text());
+      await parts.time(`facets route: ${name}`, async () =>
+        (await get(`/facets?${filterToParams(filter)}`)).text(),
+      );
     }
   }
 
@@ -184,9 +199,16 @@ export const healthBench: Bench = async (args) => {
     collectors: count,
     days,
     requests: atRoute.count(),
-    page_ms_at_database: { p50: atDatabase.quantile(0.5), p95: atDatabase.p95(), slowest: atDatabase.slowest() },
+    page_ms_at_database: {
+      p50: atDatabase.quantile(0.5),
+      p95: atDatabase.p95(),
+      slowest: atDatabase.slowest(),
+    },
     page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },
-    loop_delay_ms: { p95: rounded(loopDelay.percentile(95) / 1e6, 1), p99: rounded(loopDelay.percentile(99) / 1e6, 1) },
+    loop_delay_ms: {
+      p95: rounded(loopDelay.percentile(95) / 1e6, 1),
+      p99: rounded(loopDelay.percentile(99) / 1e6, 1),
+    },
     operators_at_once_ms: { p50: operators.quantile(0.5), p95: operators.p95() },
     summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
     facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
@@ -208,7 +230,9 @@ const costMs = 30_000;
 const statusCost = async ({ sql, pid }: EmbeddedDatabase, { recorded }: StatusLoad) => {
   if (recorded === undefined) return { postgres_us: null, wal_bytes: null };
   const now = async () => {
-    const [row] = await sql<{ bytes: string }[]>`select pg_current_wal_insert_lsn() - '0/0' as bytes`;
+    const [row] = await sql<
+      { bytes: string }[]
+    >`select pg_current_wal_insert_lsn() - '0/0' as bytes`;
     return { cpu: cpuSecondsOf(pid), bytes: Number(row?.bytes), count: recorded() };
   };
   await sleep(touchMs);
@@ -224,7 +248,9 @@ const statusCost = async ({ sql, pid }: EmbeddedDatabase, { recorded }: StatusLo
 
 /** Returns the size of the table that the report scans, which shows whether updates bloat it. */
 const fleetMegabytes = async ({ sql }: EmbeddedDatabase): Promise<number> => {
-  const [row] = await sql<{ mb: number }[]>`select pg_table_size('fleet_status') / 1024 / 1024 as mb`;
+  const [row] = await sql<
+    { mb: number }[]
+  >`select pg_table_size('fleet_status') / 1024 / 1024 as mb`;
   return Number(row?.mb);
 };
 
@@ -248,5 +274,10 @@ const downloadCsv = async (get: () => Promise<Response>) => {
   }
   clearInterval(ticks);
   const seconds = rounded((performance.now() - startedAt) / 1000, 2);
-  return { rows, seconds, grown_mb: rounded((highest - before) / 2 ** 20, 1), loop_ms: Math.round(loopMs) };
+  return {
+    rows,
+    seconds,
+    grown_mb: rounded((highest - before) / 2 ** 20, 1),
+    loop_ms: Math.round(loopMs),
+  };
 };

@@ -30,7 +30,11 @@ export const signedHeartbeat = (
   const body = heartbeatBody(systemClock.now());
   const sentAt = String(body.sent_at);
   return JSON.stringify(
-    signBody("heartbeat", { identity, fingerprintSha256, privateKey }, { ...body, sent_at: sentAt }),
+    signBody(
+      "heartbeat",
+      { identity, fingerprintSha256, privateKey },
+      { ...body, sent_at: sentAt },
+    ),
   );
 };
 
@@ -77,7 +81,13 @@ const reportIntervalMs = 600_000;
 /** The status of an idle host, whose report is always the same. */
 const statusWith = (report: Uint8Array): Status => ({
   digest: Buffer.alloc(32, 1),
-  queue: { records: 0, bytes: 0, oldestRecordAgeSeconds: null, droppedRecordsTotal: 0, deadLetters: 0 },
+  queue: {
+    records: 0,
+    bytes: 0,
+    oldestRecordAgeSeconds: null,
+    droppedRecordsTotal: 0,
+    deadLetters: 0,
+  },
   lastAckAgeSeconds: null,
   usage: { rss_bytes: 8e7, cpu_ms: 5 },
   report,
@@ -88,12 +98,17 @@ const statusWith = (report: Uint8Array): Status => ({
  * a stream opens, as a collector does. `Retry-After` of a refused one is never longer than the interval, which the host waits anyway.
  */
 export const createFleetHost = (
-  { index, identity, credentials: issued }: { index: number; identity: string; credentials: PemCredentials },
+  {
+    index,
+    identity,
+    credentials: issued,
+  }: { index: number; identity: string; credentials: PemCredentials },
   context: FleetContext,
 ): FleetHost => {
   const { clock, entropy, figures, intervalMs, backoffCapMs, ca } = context;
   let credentials = issued;
-  const readContext = () => createSecureContext({ ca, cert: credentials.cert, key: credentials.key });
+  const readContext = () =>
+    createSecureContext({ ca, cert: credentials.cert, key: credentials.key });
   let secureContext: ReturnType<typeof readContext> | undefined;
   let privateKey: KeyObject = createPrivateKey(issued.key);
   let resume = createResumeTls();
@@ -136,7 +151,11 @@ export const createFleetHost = (
       endStatuses();
       connectLater();
     };
-    await connectHost({ port, secureContext, localAddress: context.localAddressOf(index) }, resume, closed).then(
+    await connectHost(
+      { port, secureContext, localAddress: context.localAddressOf(index) },
+      resume,
+      closed,
+    ).then(
       (opened) => {
         if (isStopped) return opened.close();
         connection = opened;
@@ -236,7 +255,9 @@ export const createFleetHost = (
         const response = await open.post("/v1/collector/renew", JSON.stringify(signed));
         if (response.status !== 200) return figures.failed("renew", codeOf(response.text));
         figures.took("renew", clock.monotonic() - startedAt);
-        const answer: { certificate_pem: string; fingerprint_sha256: string } = JSON.parse(response.text);
+        const answer: { certificate_pem: string; fingerprint_sha256: string } = JSON.parse(
+          response.text,
+        );
         credentials = {
           ...credentials,
           cert: answer.certificate_pem,

@@ -2,7 +2,11 @@ import { readFileSync } from "node:fs";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { prepareIngestCore } from "../../lab/ingest-core.ts";
-import { createOperatorApi, createPolicyWithToken, type OperatorApi } from "../../lab/operator-api.ts";
+import {
+  createOperatorApi,
+  createPolicyWithToken,
+  type OperatorApi,
+} from "../../lab/operator-api.ts";
 import { seedPeople } from "../../lab/people.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
@@ -85,7 +89,9 @@ export const openFleetLab = async (options: {
   };
   const kill = async () => {
     endedSeconds += coreSeconds();
-    const ended = running.map(({ process }) => new Promise<void>((resolve) => process.once("exit", () => resolve())));
+    const ended = running.map(
+      ({ process }) => new Promise<void>((resolve) => process.once("exit", () => resolve())),
+    );
     for (const { process } of running) process.kill("SIGKILL");
     await Promise.all(ended);
     running = [];
@@ -95,7 +101,13 @@ export const openFleetLab = async (options: {
   const api = createOperatorApi(`http://127.0.0.1:${running[0]?.port}`, authTokenSecret);
   const policy = { name: "fleet", allowed_identity_prefixes: [fleetPrefix] };
   const { token } = await createPolicyWithToken(api, policy, { max_uses: 0 });
-  const fleet = { count: hosts, identityPrefix: fleetPrefix, ca: files.caPem, forwards, hostsPerAddress };
+  const fleet = {
+    count: hosts,
+    identityPrefix: fleetPrefix,
+    ca: files.caPem,
+    forwards,
+    hostsPerAddress,
+  };
   const times = { intervalMs: intervalSeconds * 1000, backoffCapMs: backoffSeconds * 1000 };
   const workers = await startFleetWorkers({ ...fleet, ...times }, { hostsMax });
   const ingestPorts = () => running.map(({ ingestPort }) => ingestPort);
@@ -107,7 +119,8 @@ export const openFleetLab = async (options: {
     ingestPorts,
     kill,
     caPem: files.caPem,
-    api: (...call) => createOperatorApi(`http://127.0.0.1:${running[0]?.port}`, authTokenSecret)(...call),
+    api: (...call) =>
+      createOperatorApi(`http://127.0.0.1:${running[0]?.port}`, authTokenSecret)(...call),
     apiPort: () => running[0]?.port ?? 0,
     cores: () => cores,
     async restart() {
@@ -119,7 +132,8 @@ export const openFleetLab = async (options: {
       postgres: cpuSecondsOf(database.pid),
       sender: workers.pids.reduce((sum, pid) => sum + cpuSecondsOf(pid), 0),
     }),
-    refusals: async () => sumByReason(await Promise.all(running.map(({ port }) => metricsOf(port)))),
+    refusals: async () =>
+      sumByReason(await Promise.all(running.map(({ port }) => metricsOf(port)))),
     coreMemory: () => {
       const all = pids().map((pid) => memoryOf(pid));
       return {
@@ -137,11 +151,14 @@ export const openFleetLab = async (options: {
   };
 };
 
-const metricsOf = async (port: number): Promise<string> => (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+const metricsOf = async (port: number): Promise<string> =>
+  (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
 
 const sumByReason = (metrics: readonly string[]): Record<string, number> => {
   const sums: Record<string, number> = {};
-  for (const [, reason = "", count] of metrics.join("").matchAll(/^core_ingest_refused_total{reason="(\w+)"} (\d+)/gm))
+  for (const [, reason = "", count] of metrics
+    .join("")
+    .matchAll(/^core_ingest_refused_total{reason="(\w+)"} (\d+)/gm))
     sums[reason] = (sums[reason] ?? 0) + Number(count);
   return sums;
 };

@@ -32,8 +32,13 @@ export const measureOutage = async (
   if (isNetwork) await workers.all("ports", lab.ingestPorts());
   else await lab.restart();
   const parts: TakenFigures[] = [];
-  const reached: { connected90?: number; connected?: number; back90?: number; back?: number; lastFailure?: number } =
-    {};
+  const reached: {
+    connected90?: number;
+    connected?: number;
+    back90?: number;
+    back?: number;
+    lastFailure?: number;
+  } = {};
   let peakMb = 0;
   for (;;) {
     await sleep(Math.min(1000, 100 + hosts / 10));
@@ -52,7 +57,10 @@ export const measureOutage = async (
   const { took, failures } = mergeFigures(parts);
   return {
     down_minutes: minutes,
-    attempts_while_down: Object.values(down.figures.failures).reduce((sum, count) => sum + count, 0),
+    attempts_while_down: Object.values(down.figures.failures).reduce(
+      (sum, count) => sum + count,
+      0,
+    ),
     all_back: reached.back !== undefined,
     back_seconds: reached.back ?? backSecondsMax,
     back_90_percent_seconds: reached.back90,
@@ -65,6 +73,10 @@ export const measureOutage = async (
     failures,
     refused: await lab.refusals(),
     core_cpu_ms_each: rounded((used.cpu.core / hosts) * 1000, 2),
-    core_mb: { before: rounded(before), peak: rounded(peakMb), peak_ratio: rounded(peakMb / before, 2) },
+    core_mb: {
+      before: rounded(before),
+      peak: rounded(peakMb),
+      peak_ratio: rounded(peakMb / before, 2),
+    },
   };
 };

@@ -37,7 +37,10 @@ export const pastBench: Bench = async (args) => {
   const samples = new Samples();
   const cpuMs: Record<string, number> = {};
   const timed = async (name: string, call: () => Promise<unknown>): Promise<void> => {
-    const meter = startMeter(() => ({ core: ownCpuSeconds(), postgres: cpuSecondsOf(database.pid) }));
+    const meter = startMeter(() => ({
+      core: ownCpuSeconds(),
+      postgres: cpuSecondsOf(database.pid),
+    }));
     await samples.time(name, call);
     const { cpu } = meter();
     cpuMs[name] = (cpuMs[name] ?? 0) + (cpu.core + cpu.postgres) * 1000;
@@ -64,7 +67,8 @@ export const pastBench: Bench = async (args) => {
   });
   const figure = samples.p95("first");
   const floorMs = samples.p95("floor");
-  const each = (of: (name: string) => number) => Object.fromEntries(Object.keys(cpuMs).map((name) => [name, of(name)]));
+  const each = (of: (name: string) => number) =>
+    Object.fromEntries(Object.keys(cpuMs).map((name) => [name, of(name)]));
   return {
     figure,
     unit: "ms",
@@ -93,5 +97,7 @@ const storedBytes = async ({ sql }: EmbeddedDatabase): Promise<Record<string, st
       )
       .join(" union all "),
   );
-  return Object.fromEntries(rows.map(({ name, rows: count, mb }) => [name, `${count} rows, ${mb} MB`]));
+  return Object.fromEntries(
+    rows.map(({ name, rows: count, mb }) => [name, `${count} rows, ${mb} MB`]),
+  );
 };

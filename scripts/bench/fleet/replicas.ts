@@ -22,7 +22,8 @@ const balancerProgram = new URL("./tcp-balancer.ts", import.meta.url).pathname;
 export const replicasBench: Bench = async (args) => {
   const options = readBenchOptions(args, { hosts: 4000, rounds: roundsMax, "in-flight": 256 });
   const { hosts, rounds, "in-flight": inFlight } = options;
-  if (rounds > roundsMax) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
+  if (rounds > roundsMax)
+    throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
   await using lab = await openFleetLab({
     hosts,
     cores: replicas,
@@ -51,7 +52,10 @@ export const replicasBench: Bench = async (args) => {
     const one = summarize(measured.one);
     const three = summarize(measured.three);
     const ratio = rounded(three.per_second / one.per_second, 2);
-    const costGrowth = rounded((three.core_us + three.postgres_us) / (one.core_us + one.postgres_us), 2);
+    const costGrowth = rounded(
+      (three.core_us + three.postgres_us) / (one.core_us + one.postgres_us),
+      2,
+    );
     const processors = availableParallelism();
     return {
       figure: three.per_second,
@@ -68,7 +72,10 @@ export const replicasBench: Bench = async (args) => {
         cost_growth_goal: costGrowthMax,
         processors,
         floor: "the same heartbeats through one core",
-        limit: processors < processorsMin ? "processors: all programs share them" : "core, or PostgreSQL",
+        limit:
+          processors < processorsMin
+            ? "processors: all programs share them"
+            : "core, or PostgreSQL",
       },
     };
   } finally {
@@ -91,7 +98,8 @@ const measureRound = async (
   const { figures } = await lab.workers.take();
   const accepted = figures.took.heartbeat ?? new Float64Array();
   const failed = Object.entries(figures.failures);
-  if (failed.length > 0) throw new Error(`heartbeats failed: ${JSON.stringify(Object.fromEntries(failed))}`);
+  if (failed.length > 0)
+    throw new Error(`heartbeats failed: ${JSON.stringify(Object.fromEntries(failed))}`);
   const microseconds = (seconds: number) => (seconds / accepted.length) * 1e6;
   return {
     per_second: accepted.length / used.seconds,

@@ -15,7 +15,10 @@ export const openReports = (core: Core): ((path: string) => Promise<Response>) =
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
   return async (path) => {
-    const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now: core.clock.now() });
+    const token = await mintBridgeToken(secret, {
+      sub: people.auditor.userId,
+      now: core.clock.now(),
+    });
     const headers = { Authorization: `Bearer ${token}` };
     const response = await send(new Request(`http://core.bench/v1/collector/${path}`, { headers }));
     if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);

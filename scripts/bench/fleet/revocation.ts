@@ -19,7 +19,11 @@ export const measureRevocation = async (lab: FleetLab) => {
   enroller.close();
   const target = {
     port: lab.ingestPorts().at(-1) ?? 0,
-    secureContext: createSecureContext({ ca: lab.caPem, cert: credentials.cert, key: credentials.key }),
+    secureContext: createSecureContext({
+      ca: lab.caPem,
+      cert: credentials.cert,
+      key: credentials.key,
+    }),
     localAddress: "127.0.0.1",
   };
   const resume = createResumeTls();
@@ -49,8 +53,13 @@ export const measureRevocation = async (lab: FleetLab) => {
     if (status !== 200 && text.includes("identity_revoked")) refusedAt = performance.now();
     else await sleep(500);
   }
-  while (Number.isNaN(endedAt) && performance.now() - revokedAt < secondsMax * 1000) await sleep(20);
+  while (Number.isNaN(endedAt) && performance.now() - revokedAt < secondsMax * 1000)
+    await sleep(20);
   connection.close();
-  const secondsOf = (at: number) => (Number.isNaN(at) ? secondsMax : rounded((at - revokedAt) / 1000, 2));
-  return { stream_ended_seconds: secondsOf(endedAt), heartbeat_refused_seconds: secondsOf(refusedAt) };
+  const secondsOf = (at: number) =>
+    Number.isNaN(at) ? secondsMax : rounded((at - revokedAt) / 1000, 2);
+  return {
+    stream_ended_seconds: secondsOf(endedAt),
+    heartbeat_refused_seconds: secondsOf(refusedAt),
+  };
 };

@@ -1,6 +1,9 @@
 import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { loadHosts } from "../../../functions/store/fleet/columns/resident-hosts.ts";
-import { changesPerCheckpoint, createCheckpoints } from "../../../functions/store/fleet/past/checkpoints.ts";
+import {
+  changesPerCheckpoint,
+  createCheckpoints,
+} from "../../../functions/store/fleet/past/checkpoints.ts";
 import { rewindHosts } from "../../../functions/store/fleet/past/rewind-hosts.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
@@ -8,22 +11,30 @@ import type { SeededMore } from "./large-fleet.ts";
 
 /** A past of `days` for a seeded fleet; undefined for none. */
 export const pastOf = (days: number): SeededMore | undefined =>
-  days === 0 ? undefined : { name: `past-${days}`, add: (seeded, now) => seedPast(seeded, { days, now }) };
+  days === 0
+    ? undefined
+    : { name: `past-${days}`, add: (seeded, now) => seedPast(seeded, { days, now }) };
 
 /** Columns of `fleet_history` that a seeded event leaves as they are now. */
 const kept =
   "f.certificate_id, f.successor_id, revoked_from, config_assigned_at, running_config_since, condition_since, version_since, recovered_at, label_set_id, renewal_failed, config_invalid, forwarder_connected, drift, platform, desired_config, last_known_good_config";
 
 /** Gives a seeded fleet a history of `days`, and the checkpoints that core would have stored. */
-const seedPast = async (database: EmbeddedDatabase, { days, now }: { days: number; now: number }): Promise<void> => {
+const seedPast = async (
+  database: EmbeddedDatabase,
+  { days, now }: { days: number; now: number },
+): Promise<void> => {
   const { sql } = database;
   const at = `'${new Date(now).toISOString()}'::timestamptz`;
-  const ago = (text: string) => `date_trunc('milliseconds', ${at} - make_interval(secs => 86400.0 * (${text})))`;
+  const ago = (text: string) =>
+    `date_trunc('milliseconds', ${at} - make_interval(secs => 86400.0 * (${text})))`;
   // Times before the seeded fleet, without the triggers that would date the changes by now.
   await sql.begin(async (tx) => {
     await tx.unsafe("set local session_replication_role = replica");
     for (const table of ["collector_identity", "fleet_host", "fleet_status"])
-      await tx.unsafe(`update ${table} set enrolled_at = enrolled_at - make_interval(days => ${days + 1})`);
+      await tx.unsafe(
+        `update ${table} set enrolled_at = enrolled_at - make_interval(days => ${days + 1})`,
+      );
   });
   await sql.unsafe(`
     insert into fleet_threshold select ${ago(`${days} + 1`)}, jsonb_build_object('heartbeatIntervalSeconds', 60, 'staleAfterSeconds', 180,

@@ -29,8 +29,13 @@ export const statementBench: Bench = async (args) => {
   const now = seededMs - behindMs;
   const core = createInProcessCore({ db: database.db, clock: { ...systemClock, now: () => now } });
   await addAccounts(database, Math.floor(now / hourMs) * hourMs - hourMs);
-  const logSigner = await createLogSigner("bench/log", createNodeSigningKey((await createTestKey("ed25519")).pem));
-  const settling = await cpuOf(database, () => settleHours(core, { owner: crypto.randomUUID(), retentionDays: 400 }));
+  const logSigner = await createLogSigner(
+    "bench/log",
+    createNodeSigningKey((await createTestKey("ed25519")).pem),
+  );
+  const settling = await cpuOf(database, () =>
+    settleHours(core, { owner: crypto.randomUUID(), retentionDays: 400 }),
+  );
   collectGarbage();
   const before = process.memoryUsage().rss;
   let peak = before;

@@ -5,11 +5,22 @@ import { runAll } from "../support/bench.ts";
 import { createEnroller } from "./enroll.ts";
 import { createFleetFigures } from "./figures.ts";
 import { createFleetHost, type FleetHost } from "./host.ts";
-import type { WorkerCommands, WorkerFleet, WorkerRequest, WorkerResponse, WorkerState } from "./worker-protocol.ts";
+import type {
+  WorkerCommands,
+  WorkerFleet,
+  WorkerRequest,
+  WorkerResponse,
+  WorkerState,
+} from "./worker-protocol.ts";
 
 const figures = createFleetFigures();
 const hosts: FleetHost[] = [];
-const state: { fleet?: WorkerFleet; ports: readonly number[]; markedAt: number; renewals?: NodeJS.Timeout } = {
+const state: {
+  fleet?: WorkerFleet;
+  ports: readonly number[];
+  markedAt: number;
+  renewals?: NodeJS.Timeout;
+} = {
   ports: [],
   markedAt: 0,
 };

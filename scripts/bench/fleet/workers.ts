@@ -1,7 +1,13 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { mergeFigures, type TakenFigures } from "./figures.ts";
-import type { WorkerCommands, WorkerFleet, WorkerRequest, WorkerResponse, WorkerState } from "./worker-protocol.ts";
+import type {
+  WorkerCommands,
+  WorkerFleet,
+  WorkerRequest,
+  WorkerResponse,
+  WorkerState,
+} from "./worker-protocol.ts";
 
 /** A fleet of simulated hosts in processes of their own. */
 export interface FleetWorkers {

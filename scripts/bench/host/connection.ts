@@ -4,7 +4,13 @@ import { forwardPath } from "../../../collector/forward/messages.ts";
 import type { ResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
-import { clientPreface, createFrameReader, dataFrame, postHeaders, requestFrames } from "./http2-frames.ts";
+import {
+  clientPreface,
+  createFrameReader,
+  dataFrame,
+  postHeaders,
+  requestFrames,
+} from "./http2-frames.ts";
 
 /** A connection of one host to the ingest listener: HTTP/2 over mutual TLS. */
 export interface HostConnection {
@@ -49,7 +55,11 @@ interface Waiting {
 }
 
 /** Connects; resolves once core has answered on the connection. `onClose` is called once when it ends after that. */
-export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () => void): Promise<HostConnection> =>
+export const connectHost = (
+  target: HostTarget,
+  resume: ResumeTls,
+  onClose: () => void,
+): Promise<HostConnection> =>
   new Promise((resolve, reject) => {
     // The types leave out the options of the socket.
     const settings: ConnectionOptions & NetConnectOpts = {
@@ -64,7 +74,11 @@ export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () =
     let isOpen = false;
     let nextStream = 1;
     let forwarding: ForwardEvents | undefined;
-    const messages = createGrpcMessageReader(messageBytesMax, unpooled, () => new Error("a message is too large"));
+    const messages = createGrpcMessageReader(
+      messageBytesMax,
+      unpooled,
+      () => new Error("a message is too large"),
+    );
     let failure = new Error("closed");
     const timeout = setTimeout(() => socket.destroy(new Error("timeout")), connectTimeoutMs);
 
@@ -81,7 +95,12 @@ export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () =
         if (headers === undefined || socket.destroyed) return Promise.reject(failure);
         return new Promise((resolveResponse, rejectResponse) => {
           const stream = send(headers, Buffer.from(body), false);
-          waiting.set(stream, { isOk: false, chunks: [], resolve: resolveResponse, reject: rejectResponse });
+          waiting.set(stream, {
+            isOk: false,
+            chunks: [],
+            resolve: resolveResponse,
+            reject: rejectResponse,
+          });
         });
       },
       forward: (first, events) => {
@@ -108,7 +127,8 @@ export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () =
       onData: (stream, bytes) => {
         const entry = waiting.get(stream);
         if (entry !== undefined) entry.chunks.push(Buffer.from(bytes));
-        else for (const { data } of messages.push(Uint8Array.from(bytes))) forwarding?.onMessage(data);
+        else
+          for (const { data } of messages.push(Uint8Array.from(bytes))) forwarding?.onMessage(data);
       },
       onEnd: (stream, isReset) => {
         const entry = waiting.get(stream);
@@ -117,7 +137,11 @@ export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () =
           forwarding?.onEnd();
           forwarding = undefined;
         } else if (isReset) entry.reject(new Error("reset"));
-        else entry.resolve({ status: entry.isOk ? 200 : 0, text: Buffer.concat(entry.chunks).toString("utf8") });
+        else
+          entry.resolve({
+            status: entry.isOk ? 200 : 0,
+            text: Buffer.concat(entry.chunks).toString("utf8"),
+          });
       },
       onGoAway: () => socket.destroySoon(),
     });

@@ -4,7 +4,15 @@
  */
 
 const frameHeadBytes = 9;
-const type = { data: 0, headers: 1, resetStream: 3, settings: 4, ping: 6, goAway: 7, windowUpdate: 8 } as const;
+const type = {
+  data: 0,
+  headers: 1,
+  resetStream: 3,
+  settings: 4,
+  ping: 6,
+  goAway: 7,
+  windowUpdate: 8,
+} as const;
 const flag = { endStream: 1, ack: 1, endHeaders: 4 } as const;
 
 const frame = (kind: number, flags: number, stream: number, payload: Uint8Array): Buffer => {
@@ -56,12 +64,18 @@ export const requestFrames = (
   { headers, body, isOpen }: { headers: Uint8Array; body: Uint8Array; isOpen: boolean },
 ): Buffer =>
   Buffer.concat([
-    frame(type.headers, flag.endHeaders, stream, isOpen ? headers : Buffer.concat([headers, lengthField(body.length)])),
+    frame(
+      type.headers,
+      flag.endHeaders,
+      stream,
+      isOpen ? headers : Buffer.concat([headers, lengthField(body.length)]),
+    ),
     frame(type.data, isOpen ? 0 : flag.endStream, stream, body),
   ]);
 
 /** Returns a frame of the body of a request that is open. */
-export const dataFrame = (stream: number, bytes: Uint8Array): Buffer => frame(type.data, 0, stream, bytes);
+export const dataFrame = (stream: number, bytes: Uint8Array): Buffer =>
+  frame(type.data, 0, stream, bytes);
 
 /** Receives what a server sends. */
 export interface FrameHandlers {
@@ -125,7 +139,12 @@ export const createFrameReader = (handlers: FrameHandlers): ((chunk: Buffer) => 
       const end = frameHeadBytes + bytes.readUIntBE(0, 3);
       if (bytes.length < end) break;
       const [kind = 0, flags = 0] = bytes.subarray(3, 5);
-      receive(kind, flags, bytes.readUInt32BE(5) & 0x7fff_ffff, bytes.subarray(frameHeadBytes, end));
+      receive(
+        kind,
+        flags,
+        bytes.readUInt32BE(5) & 0x7fff_ffff,
+        bytes.subarray(frameHeadBytes, end),
+      );
       bytes = bytes.subarray(end);
     }
     // A copy: the chunk may be a view of a large pool, which a hundred thousand connections would keep.

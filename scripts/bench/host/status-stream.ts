@@ -1,11 +1,18 @@
 import { type Directive, decodeResponse, encodeOpen } from "../../../collector/forward/messages.ts";
-import { createStatusExchange, type StatusExchange } from "../../../collector/forward/status-exchange.ts";
+import {
+  createStatusExchange,
+  type StatusExchange,
+} from "../../../collector/forward/status-exchange.ts";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { connectHost, type HostConnection, type HostTarget } from "./connection.ts";
 
 /** Returns the first message of a host's stream, of whose telemetry core knows nothing. */
-export const encodeFirst = (hostId: string, queueId: Uint8Array, takesDirectives = false): Uint8Array =>
+export const encodeFirst = (
+  hostId: string,
+  queueId: Uint8Array,
+  takesDirectives = false,
+): Uint8Array =>
   encodeOpen({
     hostId,
     queueId,
@@ -27,7 +34,10 @@ export interface StatusStream {
 }
 
 /** Opens the stream that carries a host's statuses, as a collector's forwarder does. */
-export const openStatusStream = (connection: HostConnection, stream: StatusStream): StatusExchange => {
+export const openStatusStream = (
+  connection: HostConnection,
+  stream: StatusStream,
+): StatusExchange => {
   const { identity, queueId, onOpened, onEnd, onDirective } = stream;
   const push = connection.forward(encodeFirst(identity, queueId, onDirective !== undefined), {
     onMessage: (message) => {

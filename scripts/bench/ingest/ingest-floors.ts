@@ -7,7 +7,8 @@ import { from as copyFrom } from "pg-copy-streams";
 import { type CorpusRecord, toEnvelopes } from "../support/corpus/corpus.ts";
 import { type DatabaseUse, measureUse } from "./database-use.ts";
 
-const columns = "host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload";
+const columns =
+  "host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload";
 const createTable = `create table if not exists bench_floor (host_id text not null, queue_id bytea not null, sequence bigint not null,
     kind text not null, observed_at timestamptz, received_at timestamptz not null, source text not null, attributes jsonb not null,
     payload bytea not null, xid bigint not null default pg_current_xact_id()::text::bigint) partition by range (received_at);
@@ -41,7 +42,10 @@ const measureLoop = async (
   const [first] = clients;
   if (first === undefined) throw new Error("a floor needs a connection");
   await first.query(createTable);
-  const use = await measureUse(async (text) => (await first.query(text)).rows[0], { pid, table: "bench_floor" });
+  const use = await measureUse(async (text) => (await first.query(text)).rows[0], {
+    pid,
+    table: "bench_floor",
+  });
   const startedAt = performance.now();
   const envelopes = await write(clients, startedAt + seconds * 1000);
   const rate = envelopes / ((performance.now() - startedAt) / 1000);
@@ -55,20 +59,31 @@ const signature = Buffer.from("PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0", "latin1");
 const chunkBytes = 256 * 1024;
 
 /** Measures a loop that only COPYs the records as rows, encoded before, `rowsOfBatch` in a transaction. */
-export const measureCopyLoop = (options: FloorOptions & { rowsOfBatch: number }): Promise<Floor> => {
+export const measureCopyLoop = (
+  options: FloorOptions & { rowsOfBatch: number },
+): Promise<Floor> => {
   const { records, rowsOfBatch } = options;
-  const batches = Array.from({ length: Math.max(1, Math.floor(records.length / rowsOfBatch)) }, (_, batch) => {
-    const rows = records.slice(batch * rowsOfBatch, (batch + 1) * rowsOfBatch);
-    return { rows: rows.length, copied: Buffer.concat([signature, ...encodeRows(rows), Buffer.of(0xff, 0xff)]) };
-  });
+  const batches = Array.from(
+    { length: Math.max(1, Math.floor(records.length / rowsOfBatch)) },
+    (_, batch) => {
+      const rows = records.slice(batch * rowsOfBatch, (batch + 1) * rowsOfBatch);
+      return {
+        rows: rows.length,
+        copied: Buffer.concat([signature, ...encodeRows(rows), Buffer.of(0xff, 0xff)]),
+      };
+    },
+  );
   return measureLoop(options, 1, async ([client], until) => {
     let written = 0;
     for (let batch = 0; performance.now() < until; batch++) {
       const { rows = 0, copied = Buffer.alloc(0) } = batches[batch % batches.length] ?? {};
-      const stream = client?.query(copyFrom(`copy bench_floor (${columns}) from stdin with (format binary)`));
+      const stream = client?.query(
+        copyFrom(`copy bench_floor (${columns}) from stdin with (format binary)`),
+      );
       await new Promise<void>((resolve, reject) => {
         stream?.once("finish", resolve).once("error", reject);
-        for (let at = 0; at < copied.length; at += chunkBytes) stream?.write(copied.subarray(at, at + chunkBytes));
+        for (let at = 0; at < copied.length; at += chunkBytes)
+          stream?.write(copied.subarray(at, at + chunkBytes));
         stream?.end();
       });
       written += rows;
@@ -89,18 +104,23 @@ const encodeRows = (records: readonly CorpusRecord[]): Buffer[] => {
     return bytes;
   };
   const time = (ms: number) => int64(BigInt(ms - postgresEpochMs) * 1000n);
-  return toEnvelopes(records, 2 ** 28).flatMap(({ sequence, kind, source, attributes, payload }, index) => {
-    const at = records[index]?.at ?? 0;
-    const json = Buffer.from(`\x01${JSON.stringify(attributes)}`);
-    const texts = [Buffer.from(kind), time(at), time(at), Buffer.from(source), json, payload];
-    const fields = [Buffer.from(hostId), queueId, int64(sequence), ...texts];
-    const length = (bytes: Uint8Array) => {
-      const prefix = Buffer.alloc(4);
-      prefix.writeInt32BE(bytes.length);
-      return prefix;
-    };
-    return [Buffer.of(0, fields.length), ...fields.flatMap((field) => [length(field), Buffer.from(field)])];
-  });
+  return toEnvelopes(records, 2 ** 28).flatMap(
+    ({ sequence, kind, source, attributes, payload }, index) => {
+      const at = records[index]?.at ?? 0;
+      const json = Buffer.from(`\x01${JSON.stringify(attributes)}`);
+      const texts = [Buffer.from(kind), time(at), time(at), Buffer.from(source), json, payload];
+      const fields = [Buffer.from(hostId), queueId, int64(sequence), ...texts];
+      const length = (bytes: Uint8Array) => {
+        const prefix = Buffer.alloc(4);
+        prefix.writeInt32BE(bytes.length);
+        return prefix;
+      };
+      return [
+        Buffer.of(0, fields.length),
+        ...fields.flatMap((field) => [length(field), Buffer.from(field)]),
+      ];
+    },
+  );
 };
 
 /** Connections of the loops below: as many as core has. */
@@ -118,7 +138,9 @@ export const measureInsertLoops = (options: FloorOptions & { senders: number }):
       const client = waiting.length > 0 ? idle.pop() : undefined;
       if (client === undefined) return;
       const group = waiting.splice(0);
-      const rows = group.map((_, row) => `(${group[0]?.values.map((_, column) => `$${row * 9 + column + 1}`)})`);
+      const rows = group.map(
+        (_, row) => `(${group[0]?.values.map((_, column) => `$${row * 9 + column + 1}`)})`,
+      );
       const text = `insert into bench_floor (${columns}) values ${rows}`;
       const values = group.flatMap((one) => one.values);
       await client.query({ name: `floor-${group.length}`, text, values }).then(
@@ -132,7 +154,8 @@ export const measureInsertLoops = (options: FloorOptions & { senders: number }):
     let written = 0;
     const loop = async (sender: number): Promise<void> => {
       for (let sequence = sender; performance.now() < until; sequence += options.senders) {
-        const { kind, source, attributes, at, payload } = options.records[sequence % options.records.length] ?? {};
+        const { kind, source, attributes, at, payload } =
+          options.records[sequence % options.records.length] ?? {};
         const times = [new Date(at ?? 0), new Date()];
         const stored = Promise.withResolvers<void>();
         const values = [hostId, queueId, sequence, kind, ...times, source, attributes, payload];

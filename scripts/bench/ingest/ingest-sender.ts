@@ -9,7 +9,11 @@ import { encodeBlock } from "../../../collector/forward/messages.ts";
 import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createGrpcMessageReader, frameGrpcMessages, grpcMessagePrefix } from "../../../proto/grpc-framing.ts";
+import {
+  createGrpcMessageReader,
+  frameGrpcMessages,
+  grpcMessagePrefix,
+} from "../../../proto/grpc-framing.ts";
 import type { BenchCore } from "../support/bench-core.ts";
 import { type CorpusRecord, refresh, toEnvelopes } from "../support/corpus/corpus.ts";
 
@@ -57,7 +61,10 @@ export const connectSender = async (options: {
   key: string;
 }): Promise<Sender> => {
   const { port, ...tls } = options;
-  const session = connect(`https://localhost:${port}`, { ...tls, settings: { initialWindowSize: 1 << 20 } });
+  const session = connect(`https://localhost:${port}`, {
+    ...tls,
+    settings: { initialWindowSize: 1 << 20 },
+  });
   await new Promise<void>((resolve, reject) => {
     session.once("connect", () => resolve());
     session.once("error", reject);
@@ -90,7 +97,10 @@ export const openStreams = async (
   return { senders, streams };
 };
 
-const openStream = async (session: ClientHttp2Session, options: StreamOptions): Promise<SenderStream> => {
+const openStream = async (
+  session: ClientHttp2Session,
+  options: StreamOptions,
+): Promise<SenderStream> => {
   const { hostId, envelopesOfFrame, framesInFlight } = options;
   const queueId = crypto.getRandomValues(new Uint8Array(16));
   const stream = session.request({
@@ -101,7 +111,9 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
   });
   const failed = new Promise<never>((_, reject) => {
     stream.once("error", reject);
-    stream.once("trailers", (trailers) => reject(new Error(`the stream ended: ${trailers["grpc-message"]}`)));
+    stream.once("trailers", (trailers) =>
+      reject(new Error(`the stream ended: ${trailers["grpc-message"]}`)),
+    );
   });
   failed.catch(() => undefined);
   const open = create(ForwardRequestSchema, {
@@ -116,7 +128,10 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
     payload: Buffer.of(0x2e),
     slots: [],
   };
-  const messages = [toBinary(ForwardRequestSchema, open), frameOf(hostId, queueId, 0, firstSequence - 1, [probe])];
+  const messages = [
+    toBinary(ForwardRequestSchema, open),
+    frameOf(hostId, queueId, 0, firstSequence - 1, [probe]),
+  ];
   stream.write(frameGrpcMessages(messages));
 
   const free: ArrayBuffer[] = [];
@@ -147,7 +162,11 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
     if (running) send();
     else if (sentFrames.length === 0) drained?.();
   };
-  const reader = createGrpcMessageReader(ackBytesMax, unpooled, () => new Error("an ack is too large"));
+  const reader = createGrpcMessageReader(
+    ackBytesMax,
+    unpooled,
+    () => new Error("an ack is too large"),
+  );
   stream.on("data", (chunk: Buffer<ArrayBuffer>) => {
     for (let count = reader.push(chunk).length; count > 0; count--) receive();
   });
@@ -172,7 +191,8 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
     async stop() {
       running = false;
       clearInterval(paced);
-      if (sentFrames.length > 0) await Promise.race([new Promise<void>((resolve) => (drained = resolve)), failed]);
+      if (sentFrames.length > 0)
+        await Promise.race([new Promise<void>((resolve) => (drained = resolve)), failed]);
     },
     acknowledged: () => Math.max(0, received - 2) * envelopesOfFrame,
     failed,
@@ -187,16 +207,30 @@ const frameOf = (
   first: number,
   records: readonly CorpusRecord[],
 ): Uint8Array => {
-  const value = { hostId, queueId, previousSequence: BigInt(previous), envelopes: toEnvelopes(records, first) };
-  return toBinary(ForwardRequestSchema, create(ForwardRequestSchema, { message: { case: "frame", value } }));
+  const value = {
+    hostId,
+    queueId,
+    previousSequence: BigInt(previous),
+    envelopes: toEnvelopes(records, first),
+  };
+  return toBinary(
+    ForwardRequestSchema,
+    create(ForwardRequestSchema, { message: { case: "frame", value } }),
+  );
 };
 
 /** Any sequence whose varints occur nowhere else in a frame before its payloads. */
 const sample = firstSequence + 0x1f_ffff;
 
 /** A frame, and where its sequences, the one before it first, and its payloads are. */
-const templateOf = ({ hostId }: StreamOptions, queueId: Uint8Array, records: readonly CorpusRecord[]) => {
-  const bytes = Buffer.from(frameGrpcMessages([frameOf(hostId, queueId, sample - 1, sample, records)]));
+const templateOf = (
+  { hostId }: StreamOptions,
+  queueId: Uint8Array,
+  records: readonly CorpusRecord[],
+) => {
+  const bytes = Buffer.from(
+    frameGrpcMessages([frameOf(hostId, queueId, sample - 1, sample, records)]),
+  );
   let from = 0;
   const find = (wanted: Uint8Array): number => {
     const at = bytes.indexOf(wanted, from);
@@ -222,8 +256,14 @@ const createFrameEncoder = (
   free: ArrayBuffer[],
 ): ((first: number) => Buffer<ArrayBuffer>) => {
   const { envelopesOfFrame, records } = options;
-  const templates = Array.from({ length: Math.floor(records.length / envelopesOfFrame) }, (_, index) =>
-    templateOf(options, queueId, records.slice(index * envelopesOfFrame, (index + 1) * envelopesOfFrame)),
+  const templates = Array.from(
+    { length: Math.floor(records.length / envelopesOfFrame) },
+    (_, index) =>
+      templateOf(
+        options,
+        queueId,
+        records.slice(index * envelopesOfFrame, (index + 1) * envelopesOfFrame),
+      ),
   );
   const bytesMax = Math.max(0, ...templates.map((template) => template.bytes.length));
   let sent = 0;
@@ -234,7 +274,8 @@ const createFrameEncoder = (
     bytes.set(template.bytes);
     const use = Math.floor(sent++ / templates.length);
     for (const { start, slots } of template.payloads) refresh(bytes, start, slots, use);
-    for (const [index, at] of template.sequences.entries()) writeVarint5(bytes, at, first - 1 + index);
+    for (const [index, at] of template.sequences.entries())
+      writeVarint5(bytes, at, first - 1 + index);
     return bytes;
   };
 };

@@ -1,7 +1,13 @@
 import { quantile } from "../../lab/quantile.ts";
 import { type Bench, type BenchFigures, readBenchOptions, rounded } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
-import { type CorpusMix, type CorpusRecord, createCorpus, describeCorpus, readMix } from "../support/corpus/corpus.ts";
+import {
+  type CorpusMix,
+  type CorpusRecord,
+  createCorpus,
+  describeCorpus,
+  readMix,
+} from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { warmFloor } from "../support/warm-floor.ts";
@@ -19,8 +25,22 @@ import { openStreams } from "./ingest-sender.ts";
  * an idle stream, and the effect of idle streams on a busy one.
  */
 export const ingestBench: Bench = async (args) => {
-  const defaults = { seconds: 60, streams: 1, frame: 200, corpus: "spans", wire: "blocks", "in-flight": 16 };
-  const { seconds, streams, frame, corpus, wire, "in-flight": inFlight } = readBenchOptions(args, defaults);
+  const defaults = {
+    seconds: 60,
+    streams: 1,
+    frame: 200,
+    corpus: "spans",
+    wire: "blocks",
+    "in-flight": 16,
+  };
+  const {
+    seconds,
+    streams,
+    frame,
+    corpus,
+    wire,
+    "in-flight": inFlight,
+  } = readBenchOptions(args, defaults);
   const framesInFlight = Math.max(1, Math.round(inFlight / streams));
   const mix = readMix(corpus);
   const load: Load = {
@@ -55,7 +75,9 @@ const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> =>
   const warmUpSeconds = Math.max(3, load.seconds / 6);
   const loop = { url: database.url, pid: database.pid, seconds: warmUpSeconds, records };
   const floorAfter = await warmFloor<Floor>(() =>
-    small ? measureInsertLoops({ ...loop, senders: rowsOfBatch }) : measureCopyLoop({ ...loop, rowsOfBatch }),
+    small
+      ? measureInsertLoops({ ...loop, senders: rowsOfBatch })
+      : measureCopyLoop({ ...loop, rowsOfBatch }),
   );
   const { senders, streams } = await openStreams(core, load, load.streams);
   const acknowledged = () => streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
@@ -74,7 +96,9 @@ const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> =>
   await Promise.all(streams.map((stream) => stream.stop()));
   const sent = acknowledged();
   for (const sender of senders) sender.close();
-  const [row] = await database.sql<{ stored: number }[]>`select sum(envelopes)::int as stored from ingest_block`;
+  const [row] = await database.sql<
+    { stored: number }[]
+  >`select sum(envelopes)::int as stored from ingest_block`;
   if (row?.stored !== sent + streams.length)
     throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);
   const peakMb = core.peakMb();
@@ -115,7 +139,11 @@ const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> =>
       stored: sent,
       ack_ms: { p50: tenths(quantile(samples, 0.5)), p99, max: tenths(quantile(samples, 1)) },
       core_peak_rss_mb: peakMb,
-      cpu_us_each: { core: coreUs, postgres: postgresUs, sender: rounded((cpu.sender * 1e6) / envelopes, 2) },
+      cpu_us_each: {
+        core: coreUs,
+        postgres: postgresUs,
+        sender: rounded((cpu.sender * 1e6) / envelopes, 2),
+      },
       bytes_each: bytes,
       bytes_by_those_of_rows: bytesShare,
       floor: small
@@ -127,7 +155,12 @@ const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> =>
 };
 
 const idleStreams = async (core: BenchCore, load: Load): Promise<BenchFigures> => {
-  const busyLoad = { ...load, streams: 1, framesInFlight: 1, envelopesOfFrame: Math.min(load.envelopesOfFrame, 20) };
+  const busyLoad = {
+    ...load,
+    streams: 1,
+    framesInFlight: 1,
+    envelopesOfFrame: Math.min(load.envelopesOfFrame, 20),
+  };
   const busy = await openStreams(core, busyLoad, 1);
   const [stream] = busy.streams;
   if (stream === undefined) throw new Error("no stream");

@@ -4,7 +4,13 @@ import { type RunningNats, startNats } from "../../lab/nats-servers.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
-import { type CorpusRecord, createCorpus, createSupply, describeCorpus, readMix } from "../support/corpus/corpus.ts";
+import {
+  type CorpusRecord,
+  createCorpus,
+  createSupply,
+  describeCorpus,
+  readMix,
+} from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { startMeter } from "../support/processes.ts";
 import { warmFloor } from "../support/warm-floor.ts";
@@ -19,7 +25,14 @@ import { openStreams } from "./ingest-sender.ts";
  * acknowledged, once.
  */
 export const sinkNatsBench: Bench = async (args) => {
-  const defaults = { seconds: 15, streams: 64, frame: 50, corpus: "spans", "in-flight": 2, nodes: 1 };
+  const defaults = {
+    seconds: 15,
+    streams: 64,
+    frame: 50,
+    corpus: "spans",
+    "in-flight": 2,
+    nodes: 1,
+  };
   const options = readBenchOptions(args, defaults);
   const mix = readMix(options.corpus);
   const records = await createCorpus({ mix });
@@ -37,7 +50,12 @@ export const sinkNatsBench: Bench = async (args) => {
     ratio,
     ...judged,
     ok: judged.ok && floor.agreed,
-    details: { ...options, corpus: await describeCorpus(records, mix), shipped, every_message_synced: synced },
+    details: {
+      ...options,
+      corpus: await describeCorpus(records, mix),
+      shipped,
+      every_message_synced: synced,
+    },
   };
 };
 
@@ -51,7 +69,15 @@ interface SinkLoad {
   syncAlways: boolean;
 }
 
-const measureSink = async ({ seconds, streams, frame, nodes, records, syncAlways, ...load }: SinkLoad) => {
+const measureSink = async ({
+  seconds,
+  streams,
+  frame,
+  nodes,
+  records,
+  syncAlways,
+  ...load
+}: SinkLoad) => {
   const nats = await startNats({ nodes, syncAlways, fileStoreBytes: 8 * 2 ** 30 });
   await using resources = new AsyncDisposableStack();
   resources.defer(() => nats.stop());
@@ -66,7 +92,11 @@ const measureSink = async ({ seconds, streams, frame, nodes, records, syncAlways
   resources.use(core);
   const floorSeconds = Math.max(3, seconds / 4);
   const floorAfter = await warmFloor(async () => ({
-    rate: await measureBarePublisher(nats, { seconds: floorSeconds, streams, next: createSupply(records) }),
+    rate: await measureBarePublisher(nats, {
+      seconds: floorSeconds,
+      streams,
+      next: createSupply(records),
+    }),
   }));
   const options = { streams, records, envelopesOfFrame: frame, framesInFlight: load["in-flight"] };
   const { senders, streams: opened } = await openStreams(core, options, streams);
@@ -132,7 +162,9 @@ const measureBarePublisher = async (
       messages++;
     }
   };
-  await Promise.all(Array.from({ length: streams }, (_, index) => loop(`svc.ingest.floor.${run}.${index}`)));
+  await Promise.all(
+    Array.from({ length: streams }, (_, index) => loop(`svc.ingest.floor.${run}.${index}`)),
+  );
   const rate = messages / ((performance.now() - startedAt) / 1000);
   await connection.close();
   return rate;

@@ -15,7 +15,8 @@ import { type Received, serveSink } from "../support/serve-sink.ts";
 const blockEncodings = [BlockEncoding.NONE, BlockEncoding.ZSTD];
 const unzstd = promisify(zstdDecompress);
 const envelopesOf = async ({ encoding, data }: Block) =>
-  fromBinary(EnvelopesSchema, encoding === BlockEncoding.ZSTD ? await unzstd(data) : data).envelopes;
+  fromBinary(EnvelopesSchema, encoding === BlockEncoding.ZSTD ? await unzstd(data) : data)
+    .envelopes;
 
 const routesTo =
   (received: Received): Parameters<typeof connectNodeAdapter>[0]["routes"] =>
@@ -26,15 +27,21 @@ const routesTo =
           if (message.case === "open")
             yield { message: { case: "opened" as const, value: { cursor: 0n, blockEncodings } } };
           if (message.case !== "frame" && message.case !== "block") continue;
-          const envelopes = message.case === "frame" ? message.value.envelopes : await envelopesOf(message.value);
+          const envelopes =
+            message.case === "frame" ? message.value.envelopes : await envelopesOf(message.value);
           received.envelopes += envelopes.length;
           for (const { payload } of envelopes) received.bytes += payload.length;
           const ackedThrough = envelopes.at(-1)?.sequence ?? 0n;
           yield {
-            message: { case: "ack" as const, value: { queueId: message.value.queueId, ackedThrough, rejected: [] } },
+            message: {
+              case: "ack" as const,
+              value: { queueId: message.value.queueId, ackedThrough, rejected: [] },
+            },
           };
         }
       },
     });
 
-await serveSink((server, received) => server.on("request", connectNodeAdapter({ routes: routesTo(received) })));
+await serveSink((server, received) =>
+  server.on("request", connectNodeAdapter({ routes: routesTo(received) })),
+);

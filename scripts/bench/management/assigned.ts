@@ -44,14 +44,24 @@ export const assignedBench: Bench = async (args) => {
   let wave: Wave | undefined;
   let failure: unknown;
   const needs = { db: database.db, clock: systemClock, entropy: systemEntropy };
-  const operator = { userId: people.admin.userId, email: "bench@example.test", scopes: ["admin"] as const };
+  const operator = {
+    userId: people.admin.userId,
+    email: "bench@example.test",
+    scopes: ["admin"] as const,
+  };
   const origin = { requestId: "bench", remoteAddress: "127.0.0.1" };
 
   const report = async (host: BenchHost, index: number, hash: string) => {
     const config = { valid: true, errors: [], running_config_hash: hash };
     const body = heartbeatBody(systemClock.now(), { config }) as { sent_at: string };
     const signed = signBody("heartbeat", credentialsOf(host), body);
-    const queue = { records: 3, bytes: 4096, oldestRecordAgeSeconds: 1, droppedRecordsTotal: 0, deadLetters: 0 };
+    const queue = {
+      records: 3,
+      bytes: 4096,
+      oldestRecordAgeSeconds: 1,
+      droppedRecordsTotal: 0,
+      deadLetters: 0,
+    };
     const digest = createHash("sha256").update(hash).digest();
     const status = {
       digest,
@@ -70,8 +80,10 @@ export const assignedBench: Bench = async (args) => {
     await systemClock.sleep(Math.random() * spreadMs);
     const sent_at = new Date(systemClock.now()).toISOString();
     const body = JSON.stringify(signBody("config_desired", credentialsOf(host), { sent_at }));
-    const { status = 0, text = "" } = (await streams[index]?.post("/v1/collector/config/desired", body)) ?? {};
-    if (status !== 200 || !text.includes(current.id)) throw new Error(`not the assigned config: ${text}`);
+    const { status = 0, text = "" } =
+      (await streams[index]?.post("/v1/collector/config/desired", body)) ?? {};
+    if (status !== 200 || !text.includes(current.id))
+      throw new Error(`not the assigned config: ${text}`);
     current.fetched.push(systemClock.now() - current.assignedAt);
     await report(host, index, current.hash);
     current.reported.push(systemClock.now() - current.assignedAt);
@@ -100,14 +112,17 @@ export const assignedBench: Bench = async (args) => {
         origin,
       );
       const chosen = hosts.slice(round * size, (round + 1) * size).map(({ identity }) => identity);
-      const identityIds = [...(await findIdentitiesInUse(database.db, chosen, new Date(systemClock.now())))];
+      const identityIds = [
+        ...(await findIdentitiesInUse(database.db, chosen, new Date(systemClock.now()))),
+      ];
       const current: Wave = { id, hash, assignedAt: systemClock.now(), fetched: [], reported: [] };
       wave = current;
       await assignConfigToMany(needs, operator, { configId: id, identityIds }, origin);
       current.assignedAt = systemClock.now();
       while (current.reported.length < identityIds.length) {
         if (failure !== undefined) throw failure;
-        if (systemClock.now() - current.assignedAt > 60_000) throw new Error("the wave did not apply within a minute");
+        if (systemClock.now() - current.assignedAt > 60_000)
+          throw new Error("the wave did not apply within a minute");
         await systemClock.sleep(5);
       }
       fetched?.push(...current.fetched);
@@ -138,7 +153,11 @@ export const assignedBench: Bench = async (args) => {
   }
 };
 
-const credentialsOf = ({ identity, certificateSha256: fingerprintSha256, privateKey }: BenchHost) => ({
+const credentialsOf = ({
+  identity,
+  certificateSha256: fingerprintSha256,
+  privateKey,
+}: BenchHost) => ({
   identity,
   fingerprintSha256,
   privateKey,

@@ -43,11 +43,17 @@ export const enrollBench: Bench = async (args) => {
   const { database, edgePort, ca } = core;
   const connections: HttpsSender[] = [];
   try {
-    while (connections.length < inFlight) connections.push(await connectHttps({ port: edgePort, ca }));
+    while (connections.length < inFlight)
+      connections.push(await connectHttps({ port: edgePort, ca }));
     const now = systemClock.now();
     const policyId = await insertBenchPolicy(database.db, now);
     const load = { core, connections, csrs };
-    const oneTime = await insertBenchTokens(database.db, { policyId, count: hosts + warmUp, maxUses: 1, now });
+    const oneTime = await insertBenchTokens(database.db, {
+      policyId,
+      count: hosts + warmUp,
+      maxUses: 1,
+      now,
+    });
     const [shared] = await insertBenchTokens(database.db, { policyId, count: 1, maxUses: 0, now });
     const of = (count: number, from: number) => ({ from, count });
     await enrollAll(load, of(warmUp, 0), (index) => oneTime[index]?.raw);
@@ -95,7 +101,12 @@ const enrollAll = async (
   const meter = startMeter(() => ({ ...core.cpu(), sender: ownCpuSeconds() }));
   const latencies = await runOnEach(connections, count, async (connection, offset) => {
     const index = from + offset;
-    const { status, text } = await postEnrollment(connection, `host-${index}`, csrs[index], tokenOf(index));
+    const { status, text } = await postEnrollment(
+      connection,
+      `host-${index}`,
+      csrs[index],
+      tokenOf(index),
+    );
     if (status !== 201) throw new Error(`enrollment rejected: ${text}`);
   });
   const { cpu, seconds } = meter();
@@ -107,7 +118,12 @@ const enrollAll = async (
 };
 
 /** Sends the request of a host that enrolls. */
-export const postEnrollment = (connection: HttpsSender, deviceId: string, csr: string | undefined, token = "") => {
+export const postEnrollment = (
+  connection: HttpsSender,
+  deviceId: string,
+  csr: string | undefined,
+  token = "",
+) => {
   const body = {
     csr_pem: csr,
     device_id: deviceId,
@@ -115,7 +131,11 @@ export const postEnrollment = (connection: HttpsSender, deviceId: string, csr: s
     platform: "linux/amd64",
     collector_version: "1.0.0",
   };
-  return connection.post("/v1/collector/enroll", JSON.stringify(body), `Authorization: Bearer ${token}\r\n`);
+  return connection.post(
+    "/v1/collector/enroll",
+    JSON.stringify(body),
+    `Authorization: Bearer ${token}\r\n`,
+  );
 };
 
 /** Checks requests and signs their certificates, one after the other; returns the rate, and the microseconds of CPU of each. */
@@ -125,7 +145,13 @@ export const signAll = async (signer: Signer, csrs: readonly string[]) => {
       const checked = await checkCsr(csrPem, cryptography);
       if (!checked.ok) throw new Error(checked.fault);
       const serial = systemEntropy.bytes(16);
-      await signer.sign({ ...checked.csr, csrPem, ttlSeconds: benchTtlSeconds, serial, now: systemClock.now() });
+      await signer.sign({
+        ...checked.csr,
+        csrPem,
+        ttlSeconds: benchTtlSeconds,
+        serial,
+        now: systemClock.now(),
+      });
     }
   });
   return { perSecond: csrs.length / seconds, cpuUs: (cpuSeconds * 1e6) / csrs.length };

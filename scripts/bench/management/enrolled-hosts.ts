@@ -6,7 +6,10 @@ import type { Core } from "../../../functions/core.ts";
 import { issuedRow } from "../../../functions/domain/certificate/issued.ts";
 import { generateToken } from "../../../functions/domain/enrollment/bootstrap-token.ts";
 import { loadLocalCa } from "../../../functions/node/load-signer.ts";
-import { createNodeCryptography, createNodeSigningKey } from "../../../functions/node/node-cryptography.ts";
+import {
+  createNodeCryptography,
+  createNodeSigningKey,
+} from "../../../functions/node/node-cryptography.ts";
 import { readAuthorities } from "../../../functions/signer/authority.ts";
 import { createClientCertificateReader } from "../../../functions/signer/certificate.ts";
 import { createLocalCa } from "../../../functions/signer/local-ca.ts";
@@ -38,16 +41,29 @@ export interface BenchHost {
 }
 
 /** Creates a local CA. */
-export const createBenchSigner = async (): Promise<{ signer: Signer } & Pick<Core, "clientCertificates">> => {
+export const createBenchSigner = async (): Promise<
+  { signer: Signer } & Pick<Core, "clientCertificates">
+> => {
   const cryptography = createNodeCryptography();
   const ca = await createTestCa();
   const authorities = readAuthorities(ca.pem);
-  const signer = await createLocalCa({ authorities, key: createNodeSigningKey(ca.key.pem), cryptography });
-  return { signer, clientCertificates: createClientCertificateReader({ authorities, cryptography }) };
+  const signer = await createLocalCa({
+    authorities,
+    key: createNodeSigningKey(ca.key.pem),
+    cryptography,
+  });
+  return {
+    signer,
+    clientCertificates: createClientCertificateReader({ authorities, cryptography }),
+  };
 };
 
 /** Inserts a policy whose limits are not reached: they cost what limits cost. Returns its id. */
-export const insertBenchPolicy = async (db: Database, now: number, name = "bench"): Promise<string> => {
+export const insertBenchPolicy = async (
+  db: Database,
+  now: number,
+  name = "bench",
+): Promise<string> => {
   const id = idAt(now);
   await db.insert(enrollmentPolicy).values({
     id,
@@ -68,9 +84,17 @@ export const insertBenchPolicy = async (db: Database, now: number, name = "bench
 /** Inserts `count` tokens of a policy, each for `maxUses` hosts. */
 export const insertBenchTokens = async (
   db: Database,
-  { policyId, count, maxUses, now }: { policyId: string; count: number; maxUses: number; now: number },
+  {
+    policyId,
+    count,
+    maxUses,
+    now,
+  }: { policyId: string; count: number; maxUses: number; now: number },
 ): Promise<{ id: string; raw: string }[]> => {
-  const tokens = Array.from({ length: count }, () => ({ id: idAt(now), raw: generateToken(systemEntropy) }));
+  const tokens = Array.from({ length: count }, () => ({
+    id: idAt(now),
+    raw: generateToken(systemEntropy),
+  }));
   const rows = await Promise.all(
     tokens.map(async ({ id, raw }) => ({
       id,
@@ -130,7 +154,11 @@ export const enrollBenchHosts = async (
   count: number,
 ): Promise<BenchHost[]> => {
   const { certFile: certificateFile, keyFile } = pki.enrollmentCa;
-  const { signer } = await loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
+  const { signer } = await loadLocalCa({
+    certificateFile,
+    keyFile,
+    cryptography: createNodeCryptography(),
+  });
   const now = systemClock.now();
   const policyId = await insertBenchPolicy(db, now);
   const [token] = await insertBenchTokens(db, { policyId, count: 1, maxUses: 0, now });
@@ -146,15 +174,31 @@ export const enrollBenchHosts = async (
       const deviceId = `host-${hosts.length}`;
       const identity = `${benchPrefix}${deviceId}`;
       const serial = systemEntropy.bytes(16);
-      const issued = await signer.sign({ csrPem: "", spki, identity, ttlSeconds: benchTtlSeconds, serial, now });
+      const issued = await signer.sign({
+        csrPem: "",
+        spki,
+        identity,
+        ttlSeconds: benchTtlSeconds,
+        serial,
+        now,
+      });
       const identityId = idAt(now);
       const collector = { platform: "linux/amd64", collectorVersion: "1.0.0", enrolledAt: at };
       identities.push({ id: identityId, identity, deviceId, policyId, tokenId, ...collector });
       const facts = { id: idAt(now), identityId, predecessorId: null, tokenId, issuedAt: now };
-      certificates.push({ ...issuedRow(issued, { ...facts, spkiSha256: await sha256(spki) }), firstUsedAt: at });
+      certificates.push({
+        ...issuedRow(issued, { ...facts, spkiSha256: await sha256(spki) }),
+        firstUsedAt: at,
+      });
       const der = decodePem(issued.certificatePem, "CERTIFICATE");
       if (der === undefined) throw new Error("the signer returned no certificate");
-      hosts.push({ identity, privateKey, publicKey, certificate: der, certificateSha256: issued.fingerprintSha256 });
+      hosts.push({
+        identity,
+        privateKey,
+        publicKey,
+        certificate: der,
+        certificateSha256: issued.fingerprintSha256,
+      });
     }
     await db.insert(collectorIdentity).values(identities);
     await db.insert(certificate).values(certificates);

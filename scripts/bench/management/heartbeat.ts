@@ -56,7 +56,8 @@ export const heartbeatBench: Bench = async (args) => {
   const isSteady = connections === "stream";
   const rate = options.rate || (isSteady ? count / 12 : 0);
   const rounds = options.rounds || (isSteady ? steadyRounds : roundsMax);
-  if (rounds > roundsMax && !isSteady) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
+  if (rounds > roundsMax && !isSteady)
+    throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
   let hosts: BenchHost[] = [];
   await using core = await startBenchCore({
     env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" },
@@ -73,20 +74,39 @@ export const heartbeatBench: Bench = async (args) => {
   const statusOf = (heartbeat: SignedHeartbeat | undefined): Status => {
     if (heartbeat === undefined) throw new Error("a host is missing");
     const { host, body } = heartbeat;
-    const queue = { records: 3, bytes: 4096, oldestRecordAgeSeconds: 1, droppedRecordsTotal: 0, deadLetters: 0 };
+    const queue = {
+      records: 3,
+      bytes: 4096,
+      oldestRecordAgeSeconds: 1,
+      droppedRecordsTotal: 0,
+      deadLetters: 0,
+    };
     const report = reports.has(host) ? Buffer.from(body) : new Uint8Array();
-    return { digest: Buffer.alloc(32, 1), queue, lastAckAgeSeconds: 1, usage: { rss_bytes: 8e7, cpu_ms: 5 }, report };
+    return {
+      digest: Buffer.alloc(32, 1),
+      queue,
+      lastAckAgeSeconds: 1,
+      usage: { rss_bytes: 8e7, cpu_ms: 5 },
+      report,
+    };
   };
-  const sendAll = (heartbeats: readonly SignedHeartbeat[], perSecond: number): Promise<Float64Array> => {
+  const sendAll = (
+    heartbeats: readonly SignedHeartbeat[],
+    perSecond: number,
+  ): Promise<Float64Array> => {
     const sendOnStream = async (index: number) => {
-      const { refused, reportNeeded } = (await streams[index]?.send(statusOf(heartbeats[index]))) ?? {};
-      if (refused !== "" || reportNeeded) throw new Error(`status rejected: ${refused}, ${reportNeeded}`);
+      const { refused, reportNeeded } =
+        (await streams[index]?.send(statusOf(heartbeats[index]))) ?? {};
+      if (refused !== "" || reportNeeded)
+        throw new Error(`status rejected: ${refused}, ${reportNeeded}`);
     };
     const sendRequest = async (index: number) => {
       await postHeartbeat(senders[index], heartbeats[index]);
     };
     const [send, atOnce] = isSteady ? [sendOnStream, count] : [sendRequest, inFlight];
-    return perSecond > 0 ? runAtRate(heartbeats.length, perSecond, send) : runAll(heartbeats.length, atOnce, send);
+    return perSecond > 0
+      ? runAtRate(heartbeats.length, perSecond, send)
+      : runAll(heartbeats.length, atOnce, send);
   };
   const readCpu = () => ({ ...core.cpu(), sender: ownCpuSeconds() });
   /** CPU a second while no status is sent. */
@@ -98,7 +118,9 @@ export const heartbeatBench: Bench = async (args) => {
   };
   try {
     if (isSteady)
-      streams = await connectHosts(core, hosts, (target, { identity }) => connectStatuses(target, identity));
+      streams = await connectHosts(core, hosts, (target, { identity }) =>
+        connectStatuses(target, identity),
+      );
     else senders = await connectHosts(core, hosts, senderKinds[connections] ?? connectKept);
     await sendAll(
       hosts.map((host) => signHeartbeat(host, systemClock.now())),
@@ -140,7 +162,11 @@ export const heartbeatBench: Bench = async (args) => {
     const p99 = rounded(quantile(latencies, 0.99));
     const log = rounded(logBytes / count / rounds);
     const judged = isSteady
-      ? judgeGoals("heartbeat --connections stream", { cpu_us: cpuUs, log_bytes: log, core_mb: coreMb })
+      ? judgeGoals("heartbeat --connections stream", {
+          cpu_us: cpuUs,
+          log_bytes: log,
+          core_mb: coreMb,
+        })
       : judgeGoals("heartbeat", { cpu_us: cpuUs, ratio, p99_ms: p99, core_mb: coreMb });
     return {
       figure: rounded(perSecond),
@@ -156,7 +182,10 @@ export const heartbeatBench: Bench = async (args) => {
         connections,
         seconds: rounded(seconds, 2),
         cpu_us_each: mapValues(cpu, microsecondsEach),
-        idle_percent: { core: rounded(idle.core * 100, 1), postgres: rounded(idle.postgres * 100, 1) },
+        idle_percent: {
+          core: rounded(idle.core * 100, 1),
+          postgres: rounded(idle.postgres * 100, 1),
+        },
         latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99 },
         core_peak_rss_mb: coreMb,
         log_bytes_each: log,
@@ -209,11 +238,19 @@ export const signHeartbeat = (host: BenchHost, sentAt: number): SignedHeartbeat 
   });
   const data = Buffer.from(payload);
   const signature = sign("sha256", data, host.privateKey);
-  return { host, data, signature, body: JSON.stringify({ ...body, proof: signature.toString("base64") }) };
+  return {
+    host,
+    data,
+    signature,
+    body: JSON.stringify({ ...body, proof: signature.toString("base64") }),
+  };
 };
 
 /** Sends a heartbeat; throws unless core accepts it. */
-export const postHeartbeat = async (sender?: HostSender, heartbeat?: SignedHeartbeat): Promise<void> => {
+export const postHeartbeat = async (
+  sender?: HostSender,
+  heartbeat?: SignedHeartbeat,
+): Promise<void> => {
   if (heartbeat === undefined || sender === undefined) throw new Error("a host is missing");
   const { status, text } = await sender.post("/v1/collector/heartbeat", heartbeat.body);
   if (status !== 200) throw new Error(`heartbeat rejected: ${text}`);
@@ -223,7 +260,8 @@ export const postHeartbeat = async (sender?: HostSender, heartbeat?: SignedHeart
 export const verifyAll = async (heartbeats: readonly SignedHeartbeat[]) => {
   const { seconds, cpuSeconds } = await measureHere(() => {
     for (const { data, signature, host } of heartbeats)
-      if (!verify("sha256", data, host.publicKey, signature)) throw new Error("a signature of ours does not verify");
+      if (!verify("sha256", data, host.publicKey, signature))
+        throw new Error("a signature of ours does not verify");
   });
   return { perSecond: heartbeats.length / seconds, cpuUs: (cpuSeconds * 1e6) / heartbeats.length };
 };

@@ -2,7 +2,12 @@ import { systemClock } from "../../../kit/clock.ts";
 import { createTestCsr, createTestKey } from "../../lab/ca/test-pki.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { postEnrollment, signAll } from "../management/enroll.ts";
-import { benchPrefix, createBenchSigner, insertBenchPolicy, insertBenchTokens } from "../management/enrolled-hosts.ts";
+import {
+  benchPrefix,
+  createBenchSigner,
+  insertBenchPolicy,
+  insertBenchTokens,
+} from "../management/enrolled-hosts.ts";
 import { runOnEach } from "../support/bench.ts";
 import { startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
@@ -35,7 +40,8 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
     cpu: core.cpu,
     peakMb: core.peakMb,
     mint: (batch) => coreTokens(batch.length),
-    send: (connection, { csr, deviceId }, token) => postEnrollment(connection, deviceId, csr, token),
+    send: (connection, { csr, deviceId }, token) =>
+      postEnrollment(connection, deviceId, csr, token),
   });
   const { signer } = await createBenchSigner();
   let floorRound = 0;
@@ -62,7 +68,11 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
   const program = await peers("step-ca");
   if (program !== undefined) {
     const stores = [
-      { name: "step-ca, badger", store: "badger", guarantees: "synced before the response, in a file of one server" },
+      {
+        name: "step-ca, badger",
+        store: "badger",
+        guarantees: "synced before the response, in a file of one server",
+      },
       { name: "step-ca, PostgreSQL", store: "postgres", guarantees: "synced before the response" },
     ] as const;
     for (const { name, store, guarantees } of stores) {
@@ -72,9 +82,15 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
         cpu: stepCa.cpu,
         peakMb: stepCa.peakMb,
         mint: (batch) => Promise.all(batch.map(({ uri }) => stepCa.mint(uri))),
-        send: (connection, { csr }, ott) => connection.post("/1.0/sign", JSON.stringify({ csr, ott })),
+        send: (connection, { csr }, ott) =>
+          connection.post("/1.0/sign", JSON.stringify({ csr, ott })),
       });
-      sides.push({ name, kind: "peer", guarantees, measure: issueRounds(requests, issuing, warmUp) });
+      sides.push({
+        name,
+        kind: "peer",
+        guarantees,
+        measure: issueRounds(requests, issuing, warmUp),
+      });
     }
   }
   return {
@@ -97,7 +113,11 @@ const createRequests = (count: number, warmUp: number) => {
     while (requests.length < count + (round === 0 ? warmUp : 0)) {
       const deviceId = `host-${round}-${requests.length}`;
       const uri = `${benchPrefix}${deviceId}`;
-      requests.push({ uri, deviceId, csr: await createTestCsr({ key: await createTestKey(), uri }) });
+      requests.push({
+        uri,
+        deviceId,
+        csr: await createTestCsr({ key: await createTestKey(), uri }),
+      });
     }
     return requests;
   };
@@ -110,7 +130,11 @@ interface Issuer {
   peakMb(): number;
   /** Creates one-time tokens, before the clock runs. */
   mint(batch: readonly CertificateRequest[]): Promise<string[]>;
-  send(connection: HttpsSender, request: CertificateRequest, token: string): Promise<{ status: number; text: string }>;
+  send(
+    connection: HttpsSender,
+    request: CertificateRequest,
+    token: string,
+  ): Promise<{ status: number; text: string }>;
 }
 
 /** Returns a function that obtains a batch of certificates and returns what they cost. */
@@ -124,7 +148,8 @@ const createIssuing = (issuer: Issuer) => {
       const token = tokens[index];
       if (request === undefined || token === undefined) throw new Error("nothing to send");
       const { status, text } = await issuer.send(connection, request, token);
-      if (status !== 201 || !text.includes("BEGIN CERTIFICATE")) throw new Error(`no certificate: ${status} ${text}`);
+      if (status !== 201 || !text.includes("BEGIN CERTIFICATE"))
+        throw new Error(`no certificate: ${status} ${text}`);
     });
     const { cpu, seconds } = meter();
     for (const connection of connections) connection.close();

@@ -9,6 +9,7 @@ export const microsecondsOf = (cpu: CpuParts, count: number): PeerFigures => {
     .map(([part, seconds]) => [part, (seconds * 1e6) / count] as const)
     .filter(([, microseconds]) => microseconds > 0);
   const total = each.reduce((sum, [, microseconds]) => sum + microseconds, 0);
-  const parts = each.length > 1 ? each.map(([part, microseconds]) => [`cpu_${part}_us`, microseconds]) : [];
+  const parts =
+    each.length > 1 ? each.map(([part, microseconds]) => [`cpu_${part}_us`, microseconds]) : [];
   return { cpu_us: total, ...Object.fromEntries(parts) };
 };

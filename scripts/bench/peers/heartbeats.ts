@@ -35,7 +35,8 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
   const sign = () => hosts.map((host) => signHeartbeat(host, systemClock.now()));
   const sendAll = () => {
     const heartbeats = sign();
-    const sendEach = () => runAll(hosts.length, inFlight, (index) => postHeartbeat(senders[index], heartbeats[index]));
+    const sendEach = () =>
+      runAll(hosts.length, inFlight, (index) => postHeartbeat(senders[index], heartbeats[index]));
     return measureReports({ ...core, count: hosts.length, sendEach });
   };
   const ours: Side = {
@@ -61,7 +62,10 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
     },
   };
   const program = await peers("opamp-server");
-  const sides = program === undefined ? [ours, floor] : [ours, floor, await openOpamp(program, hostCount, defer)];
+  const sides =
+    program === undefined
+      ? [ours, floor]
+      : [ours, floor, await openOpamp(program, hostCount, defer)];
   return { work: "a heartbeat", sides };
 };
 
@@ -82,16 +86,26 @@ const measureReports = async (load: {
   };
 };
 
-const openOpamp = async (program: string, hostCount: number, defer: PairContext["defer"]): Promise<Side> => {
+const openOpamp = async (
+  program: string,
+  hostCount: number,
+  defer: PairContext["defer"],
+): Promise<Side> => {
   const { edge, port, connect } = await preparePeer("opamp", defer);
   const running = defer(
-    await startProgram([program, `127.0.0.1:${port}`, edge.certFile, edge.keyFile], (line) => /ready/.test(line)),
+    await startProgram([program, `127.0.0.1:${port}`, edge.certFile, edge.keyFile], (line) =>
+      /ready/.test(line),
+    ),
   );
   const connections = await connect(inFlight);
   const count = hostCount * opampReportsPerHost;
   const sendEach = () =>
     runOnEach(connections, count, async (connection, index) => {
-      const { status, text } = await connection.post("/v1/opamp", encodeReport(index, hostCount), opampHeaders);
+      const { status, text } = await connection.post(
+        "/v1/opamp",
+        encodeReport(index, hostCount),
+        opampHeaders,
+      );
       if (status !== 200) throw new Error(`report rejected: ${status} ${text}`);
     });
   return {
@@ -134,6 +148,11 @@ const encodeReport = (sequence: number, hostCount: number): Uint8Array => {
   attribute(writer, "host.name", `web-${sequence % hostCount}`);
   writer.join().tag(4, WireType.Varint).uint64(0x7);
   writer.tag(5, WireType.LengthDelimited).fork();
-  writer.tag(1, WireType.Varint).bool(true).tag(2, WireType.Bit64).fixed64(1_780_000_000_000_000_000n).join();
+  writer
+    .tag(1, WireType.Varint)
+    .bool(true)
+    .tag(2, WireType.Bit64)
+    .fixed64(1_780_000_000_000_000_000n)
+    .join();
   return writer.finish();
 };

@@ -2,7 +2,13 @@ import { readdir, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { bundlePrograms, programPaths } from "../../bundle/bundle-programs.ts";
 import { findPorts } from "../../ports.ts";
-import { idleSources, measureIdle, startSink, withCollector, withFolder } from "../collector/collector-run.ts";
+import {
+  idleSources,
+  measureIdle,
+  startSink,
+  withCollector,
+  withFolder,
+} from "../collector/collector-run.ts";
 import { startProgram } from "../support/processes.ts";
 import { startOtelcol } from "./otelcol.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
@@ -17,7 +23,11 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
   const nodeMb = await megabytesOf([process.execPath]);
   const sink = defer(await startSink());
 
-  const measure = async (startedAt: number, pid: number, installedMb: number): Promise<PeerFigures> => {
+  const measure = async (
+    startedAt: number,
+    pid: number,
+    installedMb: number,
+  ): Promise<PeerFigures> => {
     const ready = (performance.now() - startedAt) / 1000;
     const { cpuPercent, mb } = await measureIdle(pid, { settleMs, seconds });
     return { cpu_percent: cpuPercent, idle_mb: mb, ready_s: ready, installed_mb: installedMb };
@@ -30,7 +40,9 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
       measure: () =>
         withFolder(async (folder) => {
           const startedAt = performance.now();
-          return withCollector(sink, idleSources(folder), ({ pid }) => measure(startedAt, pid, nodeMb + bundleMb));
+          return withCollector(sink, idleSources(folder), ({ pid }) =>
+            measure(startedAt, pid, nodeMb + bundleMb),
+          );
         }),
     },
     {
@@ -40,7 +52,9 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
       measure: async () => {
         const startedAt = performance.now();
         const idle = "console.log('ready'); setInterval(() => undefined, 60_000)";
-        await using running = await startProgram([process.execPath, "-e", idle], (line) => /ready/.test(line));
+        await using running = await startProgram([process.execPath, "-e", idle], (line) =>
+          /ready/.test(line),
+        );
         return await measure(startedAt, running.pid, nodeMb);
       },
     },
@@ -60,7 +74,10 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
   filelog: {include: ["${join(folder, "*.log")}"], storage: file_storage}`;
           const source = { receivers, pipelines: { traces: "otlp", logs: "filelog" } };
           const startedAt = performance.now();
-          await using running = await startOtelcol(program, folder, theirSink, { queue: "synced-file", source });
+          await using running = await startOtelcol(program, folder, theirSink, {
+            queue: "synced-file",
+            source,
+          });
           return await measure(startedAt, running.pid, installedMb);
         }),
     });

@@ -96,7 +96,11 @@ const synced = "otelcol, file_storage with fsync";
 const linesOfTransaction = 1000;
 
 /** Reads a file of lines, stores each line as a row with node:sqlite, synchronous FULL, and compresses each transaction's. */
-const measureStore = async (folder: string, count: number, nextLine: () => Buffer): Promise<PeerFigures> => {
+const measureStore = async (
+  folder: string,
+  count: number,
+  nextLine: () => Buffer,
+): Promise<PeerFigures> => {
   const path = join(folder, "app.log");
   await writeLines(path, count, nextLine);
   const { cpuSeconds, seconds } = await measureHere(async () => {

@@ -49,6 +49,9 @@ ${pipelines.join("\n")}
 `,
   };
   await mkdir(folder, { recursive: true });
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { mode: 0o600 });
-  return startProgram([program, "--config", join(folder, "otelcol.yaml")], (line) => /Everything is ready/.test(line));
+  for (const [name, text] of Object.entries(files))
+    await writeFile(join(folder, name), text, { mode: 0o600 });
+  return startProgram([program, "--config", join(folder, "otelcol.yaml")], (line) =>
+    /Everything is ready/.test(line),
+  );
 };

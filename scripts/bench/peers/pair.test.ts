@@ -1,7 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { checkGoals, measurePair, type PeerFigures, type Side } from "./pair.ts";
 
-const side = (name: string, kind: Side["kind"], samples: PeerFigures[], order: string[] = []): Side => {
+const side = (
+  name: string,
+  kind: Side["kind"],
+  samples: PeerFigures[],
+  order: string[] = [],
+): Side => {
   const left = [...samples];
   return {
     name,
@@ -18,7 +23,10 @@ const cpu = (...values: number[]): PeerFigures[] => values.map((value) => ({ cpu
 describe("a pair", () => {
   it("alternates its sides, each once in a round", async () => {
     const order: string[] = [];
-    await measurePair({ sides: [side("we", "ours", [], order), side("they", "peer", [], order)] }, 3);
+    await measurePair(
+      { sides: [side("we", "ours", [], order), side("they", "peer", [], order)] },
+      3,
+    );
     expect(order).toEqual(["we", "they", "we", "they", "we", "they"]);
   });
 
@@ -58,13 +66,17 @@ describe("a kill", () => {
 });
 
 describe("the goals of a pair", () => {
-  const results = measurePair({ sides: [side("we", "ours", cpu(3)), side("they", "peer", cpu(2))] }, 1);
+  const results = measurePair(
+    { sides: [side("we", "ours", cpu(3)), side("they", "peer", cpu(2))] },
+    1,
+  );
 
   it("are met within their bounds", async () => {
     const of = async (atMost: number, peer?: string) =>
-      checkGoals([{ ...(peer === undefined ? {} : { peer }), figure: "cpu_ms", atMost }], await results).map(
-        ({ met }) => met,
-      );
+      checkGoals(
+        [{ ...(peer === undefined ? {} : { peer }), figure: "cpu_ms", atMost }],
+        await results,
+      ).map(({ met }) => met);
     expect(await of(1.5, "they")).toEqual([true]);
     expect(await of(1.4, "they")).toEqual([false]);
     expect(await of(3)).toEqual([true]);

@@ -57,7 +57,10 @@ export interface SideResult {
  * Measures the sides one after the other, `rounds` times: a neighbour that slows the machine slows all of them. Then kills each that can
  * be killed, once.
  */
-export const measurePair = async ({ sides }: Pick<Pair, "sides">, rounds: number): Promise<SideResult[]> => {
+export const measurePair = async (
+  { sides }: Pick<Pair, "sides">,
+  rounds: number,
+): Promise<SideResult[]> => {
   const samples = sides.map((side) => ({ side, rounds: [] as PeerFigures[] }));
   for (let round = 0; round < rounds; round++)
     for (const { side, rounds: measured } of samples) measured.push(await side.measure());
@@ -66,8 +69,11 @@ export const measurePair = async ({ sides }: Pick<Pair, "sides">, rounds: number
   const ours = samples.find(({ side }) => side.kind === "ours")?.rounds ?? [];
   return samples.map(({ side, rounds: theirs }) => {
     const { name, kind, guarantees } = side;
-    const quotients = kind === "ours" ? [] : theirs.map((figures, round) => divide(ours[round] ?? {}, figures));
-    const cpu = quotients.flatMap((quotient) => Object.entries(quotient).find(([name]) => isCpu(name))?.[1] ?? []);
+    const quotients =
+      kind === "ours" ? [] : theirs.map((figures, round) => divide(ours[round] ?? {}, figures));
+    const cpu = quotients.flatMap(
+      (quotient) => Object.entries(quotient).find(([name]) => isCpu(name))?.[1] ?? [],
+    );
     return {
       side: { name, kind, guarantees },
       figures: medians(theirs),
@@ -102,5 +108,8 @@ const divide = (ours: PeerFigures, theirs: PeerFigures): PeerFigures =>
 
 const medians = (samples: readonly PeerFigures[]): PeerFigures =>
   Object.fromEntries(
-    Object.keys(samples[0] ?? {}).map((name) => [name, median(samples.map((sample) => sample[name] ?? Number.NaN))]),
+    Object.keys(samples[0] ?? {}).map((name) => [
+      name,
+      median(samples.map((sample) => sample[name] ?? Number.NaN)),
+    ]),
   );

@@ -8,7 +8,11 @@ describe("the comparison with peers", () => {
     expect(await peers("otelcol")).toBeUndefined();
     expect(versions).toEqual({});
     expect(summarizeGoals([])).toMatchObject({ figure: 0, floor: 0, ratio: 0, ok: false });
-    expect(summarizeGoals([{ met: true }, { met: "not judged" }])).toMatchObject({ figure: 1, goal: 2, ok: false });
+    expect(summarizeGoals([{ met: true }, { met: "not judged" }])).toMatchObject({
+      figure: 1,
+      goal: 2,
+      ok: false,
+    });
   });
 
   it("builds peers with Go and reports their versions", async () => {

@@ -15,7 +15,8 @@ export const peersBench: Bench = async (args) => {
   const options = readBenchOptions(args, { only: pairNames.join(","), seconds: 6, rounds: 3 });
   const { seconds, rounds } = options;
   const go = await findGo();
-  if (go === undefined) console.error("there is no Go on this machine: only the floors are measured");
+  if (go === undefined)
+    console.error("there is no Go on this machine: only the floors are measured");
   const { peers, versions } = createPeers(go);
   const compared: Record<string, unknown> = {};
   const corpora: Record<string, unknown> = {};
@@ -71,4 +72,6 @@ export const summarizeGoals = (goals: readonly { met: boolean | "not judged" }[]
 };
 
 const roundFigures = (figures: Readonly<Record<string, number>>) =>
-  Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, Number(value.toPrecision(3))]));
+  Object.fromEntries(
+    Object.entries(figures).map(([name, value]) => [name, Number(value.toPrecision(3))]),
+  );

@@ -15,8 +15,13 @@ export const preparePeer = async (name: string, defer: PairContext["defer"]) => 
   const ca = await readFile(serverCaFile, "utf8");
   const [port = 0] = await findPorts(1);
   const connect = async (count: number): Promise<HttpsSender[]> => {
-    const connections = await Promise.all(Array.from({ length: count }, () => connectHttps({ port, ca })));
-    defer({ [Symbol.asyncDispose]: async () => connections.forEach((connection) => void connection.close()) });
+    const connections = await Promise.all(
+      Array.from({ length: count }, () => connectHttps({ port, ca })),
+    );
+    defer({
+      [Symbol.asyncDispose]: async () =>
+        connections.forEach((connection) => void connection.close()),
+    });
     return connections;
   };
   return { folder, edge, port, connect };

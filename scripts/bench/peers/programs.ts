@@ -70,7 +70,8 @@ extensions:
     version: "v0.23.0",
     files: {
       "main.go": opampServerSource,
-      "go.mod": "module bench/opamp-server\n\ngo 1.24\n\nrequire github.com/open-telemetry/opamp-go v0.23.0\n",
+      "go.mod":
+        "module bench/opamp-server\n\ngo 1.24\n\nrequire github.com/open-telemetry/opamp-go v0.23.0\n",
     },
     commands: [
       ["go", "mod", "tidy"],
@@ -96,13 +97,20 @@ export const peersFolder = (env: NodeJS.ProcessEnv = process.env): string =>
   join(env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "svc-bench-peers");
 
 /** Returns the path of a peer's program if it has been built, and undefined otherwise. */
-export const findPeer = async (name: PeerName, folder = peersFolder()): Promise<string | undefined> => {
+export const findPeer = async (
+  name: PeerName,
+  folder = peersFolder(),
+): Promise<string | undefined> => {
   const program = join(folder, `${name}-${recipes[name].version}`);
   return (await exists(program)) ? program : undefined;
 };
 
 /** Returns the path of a peer's program, built on first use with two processes of the compiler at a time. */
-export const buildPeer = async (name: PeerName, go: string, folder = peersFolder()): Promise<string> => {
+export const buildPeer = async (
+  name: PeerName,
+  go: string,
+  folder = peersFolder(),
+): Promise<string> => {
   const { version, files = {}, commands, built } = recipes[name];
   const found = await findPeer(name, folder);
   if (found !== undefined) return found;

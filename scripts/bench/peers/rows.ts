@@ -8,9 +8,20 @@ import { connectSender } from "../ingest/ingest-sender.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";
 import { runOnEach } from "../support/bench.ts";
 import { startBundledCore } from "../support/bench-core.ts";
-import { type CorpusRecord, createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
+import {
+  type CorpusRecord,
+  createCorpus,
+  createSupply,
+  describeCorpus,
+} from "../support/corpus/corpus.ts";
 import type { HttpsSender } from "../support/https-sender.ts";
-import { cpuSecondsOf, memoryOf, ownCpuSeconds, startMeter, startProgram } from "../support/processes.ts";
+import {
+  cpuSecondsOf,
+  memoryOf,
+  ownCpuSeconds,
+  startMeter,
+  startProgram,
+} from "../support/processes.ts";
 import { microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, PeerLosses, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
@@ -52,7 +63,11 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
     const used = meter();
     await stream.stop();
     sender.close();
-    return { ...microsecondsOf(used.cpu, rows), rows_per_second: rows / used.seconds, peak_mb: core.peakMb() };
+    return {
+      ...microsecondsOf(used.cpu, rows),
+      rows_per_second: rows / used.seconds,
+      peak_mb: core.peakMb(),
+    };
   };
   const floorDatabase = defer(await openEmbeddedDatabase());
   const floor: Side = {
@@ -99,7 +114,11 @@ const telegrafName = "telegraf, influx listener";
 /** Starts telegraf with an HTTP listener of influx lines and its postgresql output, on a durable PostgreSQL of its own. */
 const openTelegraf = async (
   program: string,
-  { seconds, records, defer }: Pick<PairContext, "seconds" | "defer"> & { records: readonly CorpusRecord[] },
+  {
+    seconds,
+    records,
+    defer,
+  }: Pick<PairContext, "seconds" | "defer"> & { records: readonly CorpusRecord[] },
 ): Promise<Side> => {
   const database = defer(await openEmbeddedDatabase());
   const { folder, edge, port, connect } = await preparePeer("telegraf", defer);
@@ -122,9 +141,13 @@ const openTelegraf = async (
   connection = "${libpqKeywords(database.url)}"
 `;
   await writeFile(join(folder, "telegraf.conf"), config);
-  await database.sql.unsafe("create table log (time timestamp, queue text, kind text, sequence bigint, message text)");
+  await database.sql.unsafe(
+    "create table log (time timestamp, queue text, kind text, sequence bigint, message text)",
+  );
   const command = [program, "--config", join(folder, "telegraf.conf")] as const;
-  const running = defer(await startProgram(command, (line) => /Config: Agent|Loaded outputs/.test(line)));
+  const running = defer(
+    await startProgram(command, (line) => /Config: Agent|Loaded outputs/.test(line)),
+  );
   await listening(port);
   const connections = await connect(framesInFlight);
   const nextLine = createSupply(records);
@@ -142,7 +165,11 @@ const openTelegraf = async (
   };
   const send = (rows: number) =>
     runOnEach(connections, rows / rowsOfRequest, async (sender) => {
-      const { status, text } = await sender.post("/telegraf", bodyOf(), "Content-Type: text/plain\r\n");
+      const { status, text } = await sender.post(
+        "/telegraf",
+        bodyOf(),
+        "Content-Type: text/plain\r\n",
+      );
       if (status !== 200) throw new Error(`lines rejected: ${status} ${text}`);
     });
   const kill = async (): Promise<PeerLosses> => {
@@ -194,10 +221,16 @@ const empty = async ({ sql }: EmbeddedDatabase, table: string): Promise<void> =>
 };
 
 const countStored = async ({ sql }: EmbeddedDatabase): Promise<number> =>
-  Number((await sql<{ count: string }[]>`select coalesce(sum(envelopes), 0) as count from ingest_block`)[0]?.count);
+  Number(
+    (
+      await sql<{ count: string }[]>`select coalesce(sum(envelopes), 0) as count from ingest_block`
+    )[0]?.count,
+  );
 
 const countRows = async ({ sql }: EmbeddedDatabase, table: string): Promise<number> => {
-  const [counted] = await sql<{ rows: number }[]>`select count(*)::float8 as rows from ${sql(table)}`;
+  const [counted] = await sql<
+    { rows: number }[]
+  >`select count(*)::float8 as rows from ${sql(table)}`;
   return counted?.rows ?? 0;
 };
 
@@ -215,11 +248,17 @@ const quietMs = 1_000;
  * Resolves when the table has `rows` rows, with what the meter showed when it last grew: looking at its size costs PostgreSQL little,
  * counting it a lot.
  */
-const stored = async <Used>(database: EmbeddedDatabase, rows: number, meter: () => Used): Promise<Used> => {
+const stored = async <Used>(
+  database: EmbeddedDatabase,
+  rows: number,
+  meter: () => Used,
+): Promise<Used> => {
   let bytes = -1;
   let last = { at: performance.now(), used: meter() };
   for (const deadline = performance.now() + 60_000; performance.now() < deadline; await sleep(50)) {
-    const [size] = await database.sql<{ bytes: number }[]>`select pg_relation_size('log')::float8 as bytes`;
+    const [size] = await database.sql<
+      { bytes: number }[]
+    >`select pg_relation_size('log')::float8 as bytes`;
     if (size?.bytes !== bytes) {
       bytes = size?.bytes ?? 0;
       last = { at: performance.now(), used: meter() };

@@ -35,7 +35,11 @@ interface Agent extends KilledAgent {
 /** 1,000 spans in OTLP/gRPC requests of 100, received, queued, compressed, sent over mutual TLS and acknowledged. */
 export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
   await bundlePrograms(undefined, ["svc-collector"]);
-  const requests = await createCorpus({ mix: "spans", records: requestCount, spansOfRequest: spansPerRequest });
+  const requests = await createCorpus({
+    mix: "spans",
+    records: requestCount,
+    spansOfRequest: spansPerRequest,
+  });
   const nextRequest = createSupply(requests);
 
   /** `countedPerRequest`: how many the sink counts for a request. */
@@ -49,7 +53,12 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
       withFolder(async (folder) => {
         const { address, pid, stop } = await start(folder);
         const deliver = (loadSeconds: number) =>
-          deliverSpans({ pid, address }, sink, { ...load, nextRequest, seconds: loadSeconds, countedPerRequest });
+          deliverSpans({ pid, address }, sink, {
+            ...load,
+            nextRequest,
+            seconds: loadSeconds,
+            countedPerRequest,
+          });
         try {
           await deliver(seconds * warmUpShare);
           const used = await deliver(seconds);
@@ -109,22 +118,35 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
         return { address, ...(await startOtelcol(program, folder, theirSink, { queue, source })) };
       };
     const target = { sink: theirSink, countedPerRequest: spansPerRequest };
-    const peer = (name: string, guarantees: string) => ({ name, kind: "peer" as const, guarantees });
+    const peer = (name: string, guarantees: string) => ({
+      name,
+      kind: "peer" as const,
+      guarantees,
+    });
     sides.push(
       createSide(peer(synced, "synced before OK"), startTheirs("synced-file"), target),
       createSide(peer("otelcol, batch processor", "OK from memory"), startTheirs("memory"), target),
     );
   }
-  return { work: "1,000 spans", sides, corpus: await describeCorpus(await createCorpus({ mix: "spans" }), "spans") };
+  return {
+    work: "1,000 spans",
+    sides,
+    corpus: await describeCorpus(await createCorpus({ mix: "spans" }), "spans"),
+  };
 };
 
 const transactions = 150;
 const perTransaction = 64;
 
 /** Stores requests with node:sqlite, synchronous FULL, compresses each transaction's, and deletes them again. */
-const measureStore = async (folder: string, nextRequest: () => Uint8Array): Promise<PeerFigures> => {
+const measureStore = async (
+  folder: string,
+  nextRequest: () => Uint8Array,
+): Promise<PeerFigures> => {
   using floor = openFloorStore(folder);
-  const batches = Array.from({ length: 8 }, () => Array.from({ length: perTransaction }, nextRequest));
+  const batches = Array.from({ length: 8 }, () =>
+    Array.from({ length: perTransaction }, nextRequest),
+  );
   const { cpuSeconds, seconds } = await measureHere(() => {
     for (let transaction = 0; transaction < transactions; transaction++) {
       const batch = batches[transaction % batches.length] ?? [];
@@ -133,5 +155,8 @@ const measureStore = async (folder: string, nextRequest: () => Uint8Array): Prom
     }
   });
   const thousands = (floor.stored() * spansPerRequest) / 1000;
-  return { cpu_ms: (cpuSeconds * 1000) / thousands, spans_per_second: (thousands * 1000) / seconds };
+  return {
+    cpu_ms: (cpuSeconds * 1000) / thousands,
+    spans_per_second: (thousands * 1000) / seconds,
+  };
 };

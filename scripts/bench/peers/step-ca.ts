@@ -23,7 +23,10 @@ export interface StepCa extends AsyncDisposable {
 const provisioner = "bench";
 
 /** Starts step-ca on its usual embedded database, which syncs each transaction, or on a durable PostgreSQL. */
-export const startStepCa = async (program: string, store: "badger" | "postgres"): Promise<StepCa> => {
+export const startStepCa = async (
+  program: string,
+  store: "badger" | "postgres",
+): Promise<StepCa> => {
   const resources = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "bench-step-ca-"));
   resources.defer(() => rm(folder, { recursive: true }));
@@ -52,8 +55,11 @@ export const startStepCa = async (program: string, store: "badger" | "postgres")
     "issuing-key.pem": issuing.key.pem,
     "ca.json": JSON.stringify(config),
   };
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { mode: 0o600 });
-  const running = await startProgram([program, join(folder, "ca.json")], (line) => /Serving HTTPS on/.test(line));
+  for (const [name, text] of Object.entries(files))
+    await writeFile(join(folder, name), text, { mode: 0o600 });
+  const running = await startProgram([program, join(folder, "ca.json")], (line) =>
+    /Serving HTTPS on/.test(line),
+  );
   resources.defer(() => running.stop());
   return {
     port,

@@ -20,11 +20,20 @@ const row = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
 
 /** The head of the table. */
 export const tableHead: string = [
-  row(["work", "side", "figures, medians", "ours / this side", "what it does, what a kill -9 loses"]),
+  row([
+    "work",
+    "side",
+    "figures, medians",
+    "ours / this side",
+    "what it does, what a kill -9 loses",
+  ]),
   row(["---", "---", "---", "---", "---"]),
 ].join("\n");
 
-const formatFigures = (figures: PeerFigures, format: (name: string, value: number) => string): string =>
+const formatFigures = (
+  figures: PeerFigures,
+  format: (name: string, value: number) => string,
+): string =>
   Object.entries(figures)
     .map(([name, value]) => `${labelOf(name)} ${format(name, value)}`)
     .join(", ");
@@ -38,14 +47,16 @@ const units: Readonly<Record<string, string>> = {
   _s: " s",
 };
 
-const unitOf = (name: string): string => Object.keys(units).find((unit) => name.endsWith(unit)) ?? "";
+const unitOf = (name: string): string =>
+  Object.keys(units).find((unit) => name.endsWith(unit)) ?? "";
 
 const labelOf = (name: string): string => {
   const label = name.slice(0, name.length - unitOf(name).length).replaceAll("_", " ");
   return isCpu(name) ? label.replace("cpu", "CPU") : label;
 };
 
-const formatFigure = (name: string, value: number): string => `${significant(value)}${units[unitOf(name)] ?? ""}`;
+const formatFigure = (name: string, value: number): string =>
+  `${significant(value)}${units[unitOf(name)] ?? ""}`;
 
 /** Three significant digits, thousands with commas. */
 const significant = (value: number): string =>

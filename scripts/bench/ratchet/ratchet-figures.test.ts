@@ -1,11 +1,27 @@
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
-import { compareFigures, measureUntilSteady, quotientOf, readCommitted } from "./ratchet-figures.ts";
+import {
+  compareFigures,
+  measureUntilSteady,
+  quotientOf,
+  readCommitted,
+} from "./ratchet-figures.ts";
 
-const figure = (quotient: number, unit = "cpu_ms") => ({ unit, quotient, spread: 0.05, ours: quotient, floor: 1 });
-const committed = (quotient: number) => ({ ...figure(quotient), date: "2026-11-22", machine: "two cores" });
+const figure = (quotient: number, unit = "cpu_ms") => ({
+  unit,
+  quotient,
+  spread: 0.05,
+  ours: quotient,
+  floor: 1,
+});
+const committed = (quotient: number) => ({
+  ...figure(quotient),
+  date: "2026-11-22",
+  machine: "two cores",
+});
 
-const rounds = (...values: number[]) => values.map((value) => ({ spans_per_second: 1, cpu_ms: value }));
+const rounds = (...values: number[]) =>
+  values.map((value) => ({ spans_per_second: 1, cpu_ms: value }));
 
 describe("the ratchet", () => {
   const statusOf = (now: number, unit?: string) =>
@@ -53,16 +69,28 @@ describe("the ratchet", () => {
 
   it("compares quotients, so that a machine twice as slow passes", () => {
     const slow = { ...figure(4), ours: 8, floor: 2 };
-    expect(compareFigures({ spans: committed(4) }, { spans: slow })).toMatchObject([{ change: 0, ok: true }]);
+    expect(compareFigures({ spans: committed(4) }, { spans: slow })).toMatchObject([
+      { change: 0, ok: true },
+    ]);
   });
 
   it("reports work without a committed figure as such", () => {
-    expect(compareFigures({}, { spans: figure(4) })).toMatchObject([{ name: "spans", committed: null, ok: true }]);
+    expect(compareFigures({}, { spans: figure(4) })).toMatchObject([
+      { name: "spans", committed: null, ok: true },
+    ]);
   });
 
   it("has a valid figure for each kind of work in the repository", async () => {
-    const figures = readCommitted(await readFile(new URL("./ratchet.json", import.meta.url), "utf8"));
-    expect(Object.keys(figures).sort()).toEqual(["certificates", "heartbeats", "lines", "rows", "spans"]);
+    const figures = readCommitted(
+      await readFile(new URL("./ratchet.json", import.meta.url), "utf8"),
+    );
+    expect(Object.keys(figures).sort()).toEqual([
+      "certificates",
+      "heartbeats",
+      "lines",
+      "rows",
+      "spans",
+    ]);
   });
 
   it("rejects a file with an unknown field or an impossible quotient", () => {

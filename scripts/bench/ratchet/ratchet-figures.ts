@@ -16,7 +16,11 @@ const measured = v.strictObject({
 });
 const committed = v.record(
   v.string(),
-  v.strictObject({ ...measured.entries, date: v.pipe(v.string(), v.isoDate()), machine: v.string() }),
+  v.strictObject({
+    ...measured.entries,
+    date: v.pipe(v.string(), v.isoDate()),
+    machine: v.string(),
+  }),
 );
 
 /** CPU time for a unit of work beside that of a floor. */
@@ -42,7 +46,10 @@ export const measureUntilSteady = async (
   const figure = quotientOf(first);
   if (accept(figure)) return figure;
   const second = await measure();
-  return quotientOf({ ours: [...first.ours, ...second.ours], floor: [...first.floor, ...second.floor] });
+  return quotientOf({
+    ours: [...first.ours, ...second.ours],
+    floor: [...first.floor, ...second.floor],
+  });
 };
 
 /** Divides our lowest CPU time by the floor's. */

@@ -25,13 +25,18 @@ const measuredPairs: readonly PairName[] = ["spans", "lines", "rows", "certifica
 export const ratchetBench: Bench = async (given) => {
   const update = given.includes("--update");
   const args = given.filter((arg) => arg !== "--update");
-  const { only, seconds, rounds } = readBenchOptions(args, { only: measuredPairs.join(","), seconds: 2, rounds: 5 });
+  const { only, seconds, rounds } = readBenchOptions(args, {
+    only: measuredPairs.join(","),
+    seconds: 2,
+    rounds: 5,
+  });
   const committed = readCommitted(await readFile(committedFile, "utf8"));
   const measured: Record<string, Measured> = {};
   for (const name of readPairNames(only)) {
     const figure = await measureUntilSteady(
       () => measureRounds(name, { seconds, rounds }),
-      (candidate) => update || compareFigures(committed, { [name]: candidate }).every(({ ok }) => ok),
+      (candidate) =>
+        update || compareFigures(committed, { [name]: candidate }).every(({ ok }) => ok),
     );
     measured[name] = figure;
     console.error(`${name}: ${JSON.stringify(figure)}`);
@@ -39,7 +44,10 @@ export const ratchetBench: Bench = async (given) => {
   const machine = `${cpus()[0]?.model ?? "unknown"}, ${cpus().length} cores, Node ${process.version}`;
   if (update) {
     const date = new Date(systemClock.now()).toISOString().slice(0, 10);
-    const figures = Object.entries(measured).map(([name, figure]) => [name, { ...figure, date, machine }]);
+    const figures = Object.entries(measured).map(([name, figure]) => [
+      name,
+      { ...figure, date, machine },
+    ]);
     const next: Committed = { ...committed, ...Object.fromEntries(figures) };
     await writeFile(committedFile, `${JSON.stringify(next, null, 2)}\n`);
   }
@@ -68,6 +76,7 @@ const measureRounds = async (
   const pair = await open({ seconds, peers: async () => undefined, defer });
   const sides = pair.sides.map(({ kill: _, ...side }) => side);
   const results = await measurePair({ sides }, rounds);
-  const roundsOf = (kind: Side["kind"]) => results.find(({ side }) => side.kind === kind)?.rounds ?? [];
+  const roundsOf = (kind: Side["kind"]) =>
+    results.find(({ side }) => side.kind === kind)?.rounds ?? [];
   return { ours: roundsOf("ours"), floor: roundsOf("floor") };
 };

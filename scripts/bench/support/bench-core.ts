@@ -43,7 +43,9 @@ export const startBenchCore = async ({
   await database.sql`vacuum analyze`;
   const core = await files.start();
   resources.defer(() => void core.process.kill("SIGKILL"));
-  const edge = hasEdge ? resources.adopt(await startEdge(files, core.port), ({ stop }) => stop()) : undefined;
+  const edge = hasEdge
+    ? resources.adopt(await startEdge(files, core.port), ({ stop }) => stop())
+    : undefined;
   const pid = core.process.pid ?? 0;
   const owned = resources.move();
   return {

@@ -20,26 +20,38 @@ export interface BenchFigures {
 export type Bench = (args: readonly string[]) => Promise<BenchFigures>;
 
 /** Parses `--name value` options, and `--name` of those whose default is false; those missing get their default. */
-export const readBenchOptions = <Defaults extends Readonly<Record<string, number | string | false>>>(
+export const readBenchOptions = <
+  Defaults extends Readonly<Record<string, number | string | false>>,
+>(
   args: readonly string[],
   defaults: Defaults,
 ): {
-  [Name in keyof Defaults]: Defaults[Name] extends number ? number : Defaults[Name] extends false ? boolean : string;
+  [Name in keyof Defaults]: Defaults[Name] extends number
+    ? number
+    : Defaults[Name] extends false
+      ? boolean
+      : string;
 } => {
   const typeOf = (value: number | string | false) => ({
     type: value === false ? ("boolean" as const) : ("string" as const),
   });
-  const options = Object.fromEntries(Object.entries(defaults).map(([name, value]) => [name, typeOf(value)]));
+  const options = Object.fromEntries(
+    Object.entries(defaults).map(([name, value]) => [name, typeOf(value)]),
+  );
   const { values } = parseArgs({ args: [...args], options });
   const read = ([name, value]: [string, number | string | false]) => {
     const given = values[name];
-    return [name, given === undefined || typeof value !== "number" ? (given ?? value) : Number(given)];
+    return [
+      name,
+      given === undefined || typeof value !== "number" ? (given ?? value) : Number(given),
+    ];
   };
   return Object.fromEntries(Object.entries(defaults).map(read));
 };
 
 /** Rounds to this many decimal places. */
-export const rounded = (value: number, digits = 0): number => Math.round(value * 10 ** digits) / 10 ** digits;
+export const rounded = (value: number, digits = 0): number =>
+  Math.round(value * 10 ** digits) / 10 ** digits;
 
 /** Returns the middle sample. */
 export const median = (samples: readonly number[]): number =>
@@ -94,7 +106,10 @@ export const runAtRate = async (
     latencies[index] = performance.now() - startedAt - (index * 1000) / perSecond;
   };
   while (running.length < count && failures.length === 0) {
-    const due = Math.min(count, 1 + Math.floor(((performance.now() - startedAt) / 1000) * perSecond));
+    const due = Math.min(
+      count,
+      1 + Math.floor(((performance.now() - startedAt) / 1000) * perSecond),
+    );
     while (running.length < due)
       running.push(runDue(running.length).catch((error: unknown) => void failures.push(error)));
     await sleep(1);

@@ -18,18 +18,30 @@ export interface BenchCredentials {
 }
 
 /** Issues the certificate of a collector (a URI) or of a server (an address). */
-export const issueBenchCredentials = async (ca: TestCa, name: TestName): Promise<BenchCredentials> => {
+export const issueBenchCredentials = async (
+  ca: TestCa,
+  name: TestName,
+): Promise<BenchCredentials> => {
   const key = await createTestKey();
   const purposes = name.type === "url" ? clientExtensions() : serverExtensions();
   const dates = { notBefore: new Date("2026-01-01"), notAfter: new Date("2099-01-01") };
-  const der = await issueTestCertificate({ ca, key, ...dates, extensions: [testNames([name]), ...purposes] });
+  const der = await issueTestCertificate({
+    ca,
+    key,
+    ...dates,
+    extensions: [testNames([name]), ...purposes],
+  });
   return { cert: encodePem(der, "CERTIFICATE"), key: key.pem };
 };
 
 /** Writes credentials and config of a collector with these `sources` (YAML) into `folder`, created if missing; returns the path of the config. */
 export const writeCollector = async (
   folder: string,
-  { sources, endpoint, tls }: { sources: string; endpoint: string; tls: BenchCredentials & { ca: string } },
+  {
+    sources,
+    endpoint,
+    tls,
+  }: { sources: string; endpoint: string; tls: BenchCredentials & { ca: string } },
 ): Promise<string> => {
   const files = {
     "tls.crt": tls.cert,
@@ -45,6 +57,7 @@ buffer: {dir: data}
 `,
   };
   await mkdir(folder, { recursive: true });
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { mode: 0o600 });
+  for (const [name, text] of Object.entries(files))
+    await writeFile(join(folder, name), text, { mode: 0o600 });
   return join(folder, "collector.yaml");
 };

@@ -19,7 +19,10 @@ describe("the goals of a bench", () => {
   });
 
   it("say what was not judged, and are never met by nothing", () => {
-    expect(judgeGoals("ratchet", { rise: null })).toMatchObject({ ok: false, goals: { rise: { met: "not judged" } } });
+    expect(judgeGoals("ratchet", { rise: null })).toMatchObject({
+      ok: false,
+      goals: { rise: { met: "not judged" } },
+    });
     expect(judgeGoals("chat", { ...met, failed: null }).ok).toBe(true);
   });
 

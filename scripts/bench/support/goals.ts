@@ -119,16 +119,23 @@ export const benchGoals = {
     slowdown: atMost(0.1, "×", "fewer commits at the arrival rate"),
     saturated_slowdown: atMost(0.1, "×", "fewer commits of a saturated ingest"),
   },
-  ratchet: { rise: atMost(0.15, "×", "largest rise of CPU time for a unit since the committed figures") },
+  ratchet: {
+    rise: atMost(0.15, "×", "largest rise of CPU time for a unit since the committed figures"),
+  },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, Goal>>>>;
 
-type Judged<Name extends keyof typeof benchGoals> = Readonly<Record<keyof (typeof benchGoals)[Name], number | null>>;
+type Judged<Name extends keyof typeof benchGoals> = Readonly<
+  Record<keyof (typeof benchGoals)[Name], number | null>
+>;
 
 /**
  * Compares the figures of a bench with all of its goals. `null` is a figure that this run did not measure, which meets and misses nothing;
  * without any other figure nothing is `ok`. `goal` is the bound of the first.
  */
-export const judgeGoals = <Name extends keyof typeof benchGoals>(name: Name, figures: Judged<Name>) => {
+export const judgeGoals = <Name extends keyof typeof benchGoals>(
+  name: Name,
+  figures: Judged<Name>,
+) => {
   const named = Object.entries<Goal>(benchGoals[name]);
   const judged = named.map(([key, { value, bound, unit }]) => {
     const figure = figures[key as keyof Judged<Name>];

@@ -4,7 +4,11 @@ import { type ConnectionOptions, connect, type SecureContext } from "node:tls";
 /** A kept HTTP/1.1 connection over TLS, for one request at a time. */
 export interface HttpsSender {
   /** Sends a POST with a JSON body, unless `headers` name another type; resolves with the status and the body of the response. */
-  post(path: string, body: string | Uint8Array, headers?: string): Promise<{ status: number; text: string }>;
+  post(
+    path: string,
+    body: string | Uint8Array,
+    headers?: string,
+  ): Promise<{ status: number; text: string }>;
   close(): void;
 }
 
@@ -14,10 +18,16 @@ export interface HttpsSender {
  * limits the handshakes of each.
  */
 export const connectHttps = async (
-  options: { port: number; ca: string } | { port: number; secureContext: SecureContext; localAddress: string },
+  options:
+    | { port: number; ca: string }
+    | { port: number; secureContext: SecureContext; localAddress: string },
 ): Promise<HttpsSender> => {
   // The types leave out the options of the socket.
-  const target: ConnectionOptions & NetConnectOpts = { host: "127.0.0.1", servername: "localhost", ...options };
+  const target: ConnectionOptions & NetConnectOpts = {
+    host: "127.0.0.1",
+    servername: "localhost",
+    ...options,
+  };
   const socket = connect(target);
   socket.setNoDelay();
   let received: Buffer = Buffer.alloc(0);

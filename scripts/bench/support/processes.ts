@@ -26,7 +26,9 @@ export const startProgram = async (
         if (isReady(line)) resolve();
       });
     child.once("error", reject);
-    child.once("exit", (code) => reject(new Error(`${file} ${args[0]} ended with ${code}:\n${lines.join("\n")}`)));
+    child.once("exit", (code) =>
+      reject(new Error(`${file} ${args[0]} ended with ${code}:\n${lines.join("\n")}`)),
+    );
   });
   const stop = async (signal: NodeJS.Signals = "SIGTERM") => {
     child.kill(signal);
@@ -60,7 +62,8 @@ export const startProcess = async (
 /** Reads the memory of a process from /proc. */
 export const memoryOf = (pid: number): { nowMb: number; peakMb: number } => {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
-  const mb = (name: string) => Math.round(Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(status)?.[1]) / 102.4) / 10;
+  const mb = (name: string) =>
+    Math.round(Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(status)?.[1]) / 102.4) / 10;
   return { nowMb: mb("VmRSS"), peakMb: mb("VmHWM") };
 };
 
@@ -103,9 +106,14 @@ export interface ProcessTimes {
 }
 
 /** Returns the CPU seconds that a process and all its descendants, ended ones included, have used. */
-export const cpuSecondsOf = (pid: number, processes: readonly ProcessTimes[] = readProcesses()): number => {
+export const cpuSecondsOf = (
+  pid: number,
+  processes: readonly ProcessTimes[] = readProcesses(),
+): number => {
   const treeTicks = (root: ProcessTimes): number =>
-    processes.filter(({ parent }) => parent === root.pid).reduce((sum, child) => sum + treeTicks(child), root.ticks);
+    processes
+      .filter(({ parent }) => parent === root.pid)
+      .reduce((sum, child) => sum + treeTicks(child), root.ticks);
   const root = processes.find((process) => process.pid === pid);
   return root === undefined ? 0 : treeTicks(root) / ticksPerSecond;
 };

@@ -35,7 +35,10 @@ export class Samples {
   slowest(of = ""): Record<string, number> {
     const medians = [...this.#byName]
       .filter(([name]) => name.startsWith(of))
-      .map(([name, samples]) => [name.slice(of.length), rounded(quantile(new Float64Array(samples), 0.5), 1)] as const);
+      .map(
+        ([name, samples]) =>
+          [name.slice(of.length), rounded(quantile(new Float64Array(samples), 0.5), 1)] as const,
+      );
     return Object.fromEntries(medians.sort(([, a], [, b]) => b - a).slice(0, 3));
   }
 }

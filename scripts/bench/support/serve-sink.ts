@@ -15,7 +15,9 @@ export interface Received {
  * with its endpoint and a client's credentials, then for each line on stdin how many envelopes and bytes it has received. From the line
  * `refuse` to the line `accept` it closes new connections at once.
  */
-export const serveSink = async (handle: (server: Http2SecureServer, received: Received) => void): Promise<void> => {
+export const serveSink = async (
+  handle: (server: Http2SecureServer, received: Received) => void,
+): Promise<void> => {
   const ca = await createTestCa();
   const received: Received = { envelopes: 0, bytes: 0 };
   const server = createSecureServer({
@@ -26,7 +28,9 @@ export const serveSink = async (handle: (server: Http2SecureServer, received: Re
     settings: { initialWindowSize: 4 * 1024 * 1024 },
   });
   let refusing = false;
-  server.on("session", (session) => (refusing ? session.destroy() : session.setLocalWindowSize(16 * 1024 * 1024)));
+  server.on("session", (session) =>
+    refusing ? session.destroy() : session.setLocalWindowSize(16 * 1024 * 1024),
+  );
   handle(server, received);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const client = await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/d/1" });

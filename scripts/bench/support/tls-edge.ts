@@ -8,12 +8,16 @@ import { createServer } from "node:tls";
 
 const { CERT_FILE = "", KEY_FILE = "", CORE_PORT = "" } = process.env;
 
-const server = createServer({ cert: readFileSync(CERT_FILE), key: readFileSync(KEY_FILE), noDelay: true }, (client) => {
-  const core = connect({ host: "127.0.0.1", port: Number(CORE_PORT), noDelay: true });
-  for (const socket of [client, core]) socket.on("error", () => undefined).on("close", () => core.destroy());
-  core.on("close", () => client.destroy());
-  client.pipe(core).pipe(client);
-});
+const server = createServer(
+  { cert: readFileSync(CERT_FILE), key: readFileSync(KEY_FILE), noDelay: true },
+  (client) => {
+    const core = connect({ host: "127.0.0.1", port: Number(CORE_PORT), noDelay: true });
+    for (const socket of [client, core])
+      socket.on("error", () => undefined).on("close", () => core.destroy());
+    core.on("close", () => client.destroy());
+    client.pipe(core).pipe(client);
+  },
+);
 server.listen(0, "127.0.0.1", () => {
   console.log(JSON.stringify({ msg: "ready", port: (server.address() as AddressInfo).port }));
 });

@@ -19,11 +19,17 @@ const runsMax = 10;
  * Measures a floor until two in a row agree within 5 %, ten times at most. Returns a function that measures it once more, and returns what
  * to compare with.
  */
-export const warmFloor = async <Measured extends { rate: number }>(measure: () => Promise<Measured>) => {
+export const warmFloor = async <Measured extends { rate: number }>(
+  measure: () => Promise<Measured>,
+) => {
   const runs = [await measure()];
   const differ = () => {
     const [before, last] = runs.slice(-2).map(({ rate }) => rate);
-    return before === undefined || last === undefined || Math.abs(last - before) > agreeWithin * Math.max(last, before);
+    return (
+      before === undefined ||
+      last === undefined ||
+      Math.abs(last - before) > agreeWithin * Math.max(last, before)
+    );
   };
   do runs.push(await measure());
   while (differ() && runs.length < runsMax);

@@ -23,10 +23,14 @@ export const measureBytes = async (
   const { page } = await visitPage(stage, signedIn ? "auditor" : null, path);
   await page.waitForLoadState("networkidle");
   await act?.(page);
-  const urls = await page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name));
+  const urls = await page.evaluate(() =>
+    performance.getEntriesByType("resource").map(({ name }) => name),
+  );
   await page.context().close();
   const sum = async (extension: string) => {
-    const paths = new Set(urls.map((url) => new URL(url).pathname).filter((each) => each.endsWith(extension)));
+    const paths = new Set(
+      urls.map((url) => new URL(url).pathname).filter((each) => each.endsWith(extension)),
+    );
     const files = await Promise.all([...paths].map((each) => readFile(join(uiPath, `${each}.gz`))));
     return files.reduce((total, { length }) => total + length, 0);
   };
@@ -64,7 +68,9 @@ export const measureArrival = async (stage: Stage, slowdown: number): Promise<Na
       new Promise<number>((resolve) => {
         new PerformanceObserver((list, observer) => {
           observer.disconnect();
-          resolve(Math.max(...list.getEntries().map(({ startTime, duration }) => startTime + duration)));
+          resolve(
+            Math.max(...list.getEntries().map(({ startTime, duration }) => startTime + duration)),
+          );
         }).observe({ type: "longtask", buffered: true });
         setTimeout(() => resolve(0), 500);
       }),
@@ -104,7 +110,8 @@ export const measureInteractions = async (
     applying: () => page.keyboard.press("Enter"),
     clearing: () => page.getByRole("button", { name: "Clear filters" }).click(),
     sorting: () => page.getByRole("columnheader", { name: "Queue" }).getByRole("link").click(),
-    "sorting back": () => page.getByRole("columnheader", { name: "Queue" }).getByRole("link").click(),
+    "sorting back": () =>
+      page.getByRole("columnheader", { name: "Queue" }).getByRole("link").click(),
     "a chip": () => page.locator(".chip").last().click(),
     "another chip": () => page.locator(".chip").nth(3).click(),
     "opening the drawer": () => page.locator(".row-link").nth(2).click(),
@@ -112,7 +119,8 @@ export const measureInteractions = async (
     "the next row": () => page.keyboard.press("j"),
     "opening history": () => page.getByRole("button", { name: "History" }).click(),
     ...(hasPast && {
-      "the hour before": () => page.getByRole("slider", { name: "Show the page as it was at" }).press("PageDown"),
+      "the hour before": () =>
+        page.getByRole("slider", { name: "Show the page as it was at" }).press("PageDown"),
     }),
   };
   const slowest: Record<string, number> = {};
@@ -130,14 +138,18 @@ export const measureInteractions = async (
 };
 
 /** Returns what axe finds in states, in every viewport: `<state>, <width> px, <scheme>, <rule>: <element>`. */
-export const findViolations = async (stage: Stage, states: readonly UiState[]): Promise<string[]> => {
+export const findViolations = async (
+  stage: Stage,
+  states: readonly UiState[],
+): Promise<string[]> => {
   const found: string[] = [];
   for (const { name, person, path, ready, enter } of states)
     for (const viewport of viewports) {
       const { page } = await visitPage(stage, person, path, viewport);
       await enter?.(page);
       await page.getByText(ready).first().waitFor();
-      for (const violation of await axeViolationsOf(page)) found.push(`${name}, ${viewport.width} px, ${violation}`);
+      for (const violation of await axeViolationsOf(page))
+        found.push(`${name}, ${viewport.width} px, ${violation}`);
       await page.context().close();
     }
   return found;

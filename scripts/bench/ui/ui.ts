@@ -10,7 +10,13 @@ import { openReportingCore } from "../fleet/reporting-core.ts";
 import { pastOf } from "../fleet/seed-past.ts";
 import { type Bench, median, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { findViolations, measureArrival, measureBytes, measureInteractions, type Stage } from "./measure-ui.ts";
+import {
+  findViolations,
+  measureArrival,
+  measureBytes,
+  measureInteractions,
+  type Stage,
+} from "./measure-ui.ts";
 
 const slowdown = 4;
 const interactiveMs = 1000;
@@ -39,9 +45,15 @@ export const uiBench: Bench = async (args) => {
   for (const count of values.collectors.map(Number))
     fleets.push({
       collectors: count,
-      ...(await withFleet(count, (stage) => measureFleet(stage, runs, Number(values.days) > 0), Number(values.days))),
+      ...(await withFleet(
+        count,
+        (stage) => measureFleet(stage, runs, Number(values.days) > 0),
+        Number(values.days),
+      )),
     });
-  const [fleet, drawer, home, login, floor] = await withFleet(60, (stage) => measurePages(stage, runs));
+  const [fleet, drawer, home, login, floor] = await withFleet(60, (stage) =>
+    measurePages(stage, runs),
+  );
 
   const figure = Math.max(...fleets.map(({ interactive_ms }) => interactive_ms));
   const responses = fleets.flatMap(({ interaction_ms }) => Object.values(interaction_ms));

@@ -14,7 +14,9 @@ import { createForward } from "./node-wire.ts";
 import type { Wire, WireResponse } from "./wire.ts";
 
 /** Runs a prediction with an empty database of the test server. */
-const withDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>): Promise<Result> => {
+const withDatabase = async <Result>(
+  use: (database: ModelDatabase) => Promise<Result>,
+): Promise<Result> => {
   const database = await createTestDatabase();
   try {
     return await use({ db: database.connect().db, url: database.url });
@@ -41,7 +43,10 @@ describe("a driven fleet", async () => {
   const requestOf = (path: string, init: RequestInit, body: object | undefined) =>
     new Request(new URL(path, "http://core.test"), {
       ...init,
-      headers: { ...init.headers, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+      headers: {
+        ...init.headers,
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
   /** Advances when the drive sleeps. */
@@ -55,14 +60,26 @@ describe("a driven fleet", async () => {
   const clients = new Map<string, ReturnType<typeof ingest.client>>();
   const wire: Wire = {
     call: async ({ method, path, bearer, body }) =>
-      read(await test.fetch(requestOf(path, { method, headers: { Authorization: `Bearer ${bearer}` } }, body))),
+      read(
+        await test.fetch(
+          requestOf(path, { method, headers: { Authorization: `Bearer ${bearer}` } }, body),
+        ),
+      ),
     manage: async ({ path, body }, { certificate }) =>
-      read(await test.fetch(requestOf(path, { method: "POST" }, body), { certificate, listener: "ingest" })),
+      read(
+        await test.fetch(requestOf(path, { method: "POST" }, body), {
+          certificate,
+          listener: "ingest",
+        }),
+      ),
     forward: async (beacon) => {
       const known = clients.get(beacon.identity) ?? ingest.client({ uri: beacon.identity });
       clients.set(beacon.identity, known);
       const { der, key } = await known;
-      await forward(beacon, { certificate: der, key: decodePem(key, "PRIVATE KEY") ?? new Uint8Array() });
+      await forward(beacon, {
+        certificate: der,
+        key: decodePem(key, "PRIVATE KEY") ?? new Uint8Array(),
+      });
     },
     age: null,
     close: () => undefined,
@@ -87,7 +104,11 @@ describe("a driven fleet", async () => {
     });
     expect(report.failures).toEqual({});
     expect(report.comparison?.differences).toEqual([]);
-    expect(report).toMatchObject({ hosts: 30, ok: true, comparison: { compared: 30, differing: 0, ok: true } });
+    expect(report).toMatchObject({
+      hosts: 30,
+      ok: true,
+      comparison: { compared: 30, differing: 0, ok: true },
+    });
     for (const state of fleetStates) {
       const count = report.comparison?.by_state[state];
       expect({ state, count: count?.live }).toEqual({ state, count: count?.predicted });
@@ -101,9 +122,13 @@ describe("a driven fleet", async () => {
     ]);
     const drift = await Promise.all(
       driftKinds.map(async (kind) => {
-        const { body } = await test.api<{ items: unknown[] }>("GET", `/v1/collector/health?drift=${kind}&limit=1`, {
-          as: "auditor",
-        });
+        const { body } = await test.api<{ items: unknown[] }>(
+          "GET",
+          `/v1/collector/health?drift=${kind}&limit=1`,
+          {
+            as: "auditor",
+          },
+        );
         return body.items.length;
       }),
     );
@@ -144,8 +169,11 @@ describe("a driven fleet", async () => {
     await kept;
     const { body: after } = await healthOf("young");
     // Three heartbeat intervals later a fleet without heartbeats would be stale.
-    expect(after.items.map(({ identity }) => identity)).toEqual(before.items.map(({ identity }) => identity));
-    const heartbeatTimes = (items: typeof before.items) => items.map((row) => Date.parse(row.last_heartbeat_at ?? ""));
+    expect(after.items.map(({ identity }) => identity)).toEqual(
+      before.items.map(({ identity }) => identity),
+    );
+    const heartbeatTimes = (items: typeof before.items) =>
+      items.map((row) => Date.parse(row.last_heartbeat_at ?? ""));
     const first = heartbeatTimes(before.items);
     const then = heartbeatTimes(after.items);
     expect(then.filter((at, index) => at <= (first[index] ?? 0))).toEqual([]);
@@ -154,8 +182,17 @@ describe("a driven fleet", async () => {
   it("enrolls and heartbeats with a bootstrap token alone, without revocations and without a comparison", async () => {
     const { token } = await createTestToken(test);
     const { report } = await driveGuests(13, token, { wire: { ...wire, forward: null } });
-    expect(report).toMatchObject({ failures: {}, refusals: {}, comparison: null, stopped: null, ok: true });
-    expect(report.operations).toMatchObject({ enroll: { count: 7, failed: 0 }, heartbeat: { failed: 0 } });
+    expect(report).toMatchObject({
+      failures: {},
+      refusals: {},
+      comparison: null,
+      stopped: null,
+      ok: true,
+    });
+    expect(report.operations).toMatchObject({
+      enroll: { count: 7, failed: 0 },
+      heartbeat: { failed: 0 },
+    });
     expect(report.operations["revoke.identity"]).toBeUndefined();
   });
 
@@ -183,10 +220,16 @@ describe("a driven fleet", async () => {
 
   it("ends at the first enrollment that core would reject for every host, and explains the code", async () => {
     const { token } = await createTestToken(test);
-    const { report } = await driveGuests(14, `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`, { wire });
+    const { report } = await driveGuests(
+      14,
+      `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`,
+      { wire },
+    );
     expect(report).toMatchObject({ ok: false, failures: { token_invalid: 1 }, comparison: null });
     expect(report.operations).toEqual({ enroll: expect.objectContaining({ count: 1, failed: 1 }) });
-    expect(report.stopped).toMatch(/^core rejects every enrollment: token_invalid: the bootstrap token is unknown/);
+    expect(report.stopped).toMatch(
+      /^core rejects every enrollment: token_invalid: the bootstrap token is unknown/,
+    );
   });
 
   it("reports what it did when the signal stops it", async () => {
@@ -200,7 +243,12 @@ describe("a driven fleet", async () => {
       wire: { ...wire, forward: null, manage },
       signal: stop.signal,
     });
-    expect(report).toMatchObject({ ok: false, stopped: "stopped by SIGINT", comparison: null, failures: {} });
+    expect(report).toMatchObject({
+      ok: false,
+      stopped: "stopped by SIGINT",
+      comparison: null,
+      failures: {},
+    });
     expect(report.operations.heartbeat).toMatchObject({ count: 1, failed: 0 });
   });
 

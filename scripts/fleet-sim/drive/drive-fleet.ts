@@ -45,7 +45,9 @@ export interface DriveOptions {
   concurrency: number;
   ratePerSecond?: number;
   /** Runs a prediction with an empty database of core's schema; null: nothing is predicted and compared. */
-  withDatabase: (<Result>(use: (database: ModelDatabase) => Promise<Result>) => Promise<Result>) | null;
+  withDatabase:
+    | (<Result>(use: (database: ModelDatabase) => Promise<Result>) => Promise<Result>)
+    | null;
   signal: AbortSignal;
   progress(line: string): void;
 }
@@ -95,7 +97,11 @@ export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> =>
     operatorToken &&
     ((filter: Readonly<Record<string, string>>): Promise<FleetHealth> =>
       readHealth(
-        async (path) => expectStatus(await wire.call({ method: "GET", path, bearer: await operatorToken() }), 200),
+        async (path) =>
+          expectStatus(
+            await wire.call({ method: "GET", path, bearer: await operatorToken() }),
+            200,
+          ),
         filter,
       ));
   const plan = await planDrive(options, (await readReport?.({}))?.thresholds ?? unknownThresholds);
@@ -121,7 +127,8 @@ export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> =>
     progress(
       `steps began up to ${Math.round(measured.late_ms.p95 / 1000)} s late, so more hosts became silent than the scenario has: use a longer --duration, fewer hosts, or more cores`,
     );
-  const live = stopped === null && options.withDatabase && (await readReport?.({ q: plan.identityPrefix }));
+  const live =
+    stopped === null && options.withDatabase && (await readReport?.({ q: plan.identityPrefix }));
   progress(live ? "predicts the report and compares it" : "the report is not compared");
   const comparison = live ? await compare(options, plan, { played, live }) : null;
   return {
@@ -146,7 +153,11 @@ export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> =>
         await player.play(endsAt, until);
         await clock.sleep(Math.max(0, endsAt - clock.now()), until).catch(() => undefined);
         // A history of the same length that starts now, at whose end the new hosts have just enrolled.
-        const later = { ...plan, startsAt: clock.now(), endsAt: clock.now() + plan.endsAt - plan.startsAt };
+        const later = {
+          ...plan,
+          startsAt: clock.now(),
+          endsAt: clock.now() + plan.endsAt - plan.startsAt,
+        };
         for (const { index } of enrolling)
           add(later, createHost(later, "enrolling", index + count * plan.hosts), undefined);
       }
@@ -186,13 +197,26 @@ const loadOf = (plan: Plan, hosts: readonly Host[]): string => {
 };
 
 const planDrive = async (options: DriveOptions, thresholds: Thresholds): Promise<Plan> => {
-  const { scenario, seed, hosts, run, bootstrap, wire, clock, isOld = false, datedBack, versions } = options;
+  const {
+    scenario,
+    seed,
+    hosts,
+    run,
+    bootstrap,
+    wire,
+    clock,
+    isOld = false,
+    datedBack,
+    versions,
+  } = options;
   const beatSeconds = thresholds.heartbeat_interval_seconds;
   const heartbeatIntervalSeconds = datedBack?.intervalSeconds ?? beatSeconds;
   const secondsMin = historyIntervalsMin * heartbeatIntervalSeconds;
   const { durationSeconds = Math.max(secondsMin, 60) } = options;
   if (durationSeconds < secondsMin)
-    throw new Error(`the history must take at least ${secondsMin} s, five heartbeat intervals of this core`);
+    throw new Error(
+      `the history must take at least ${secondsMin} s, five heartbeat intervals of this core`,
+    );
   const chosen = {
     scenario,
     seed,
@@ -201,7 +225,8 @@ const planDrive = async (options: DriveOptions, thresholds: Thresholds): Promise
     heartbeatIntervalSeconds,
     beatSeconds,
     isOld,
-    identityPrefix: bootstrap?.identityPrefix ?? options.identityPrefix ?? `spiffe://fleet-sim.test/${run}/`,
+    identityPrefix:
+      bootstrap?.identityPrefix ?? options.identityPrefix ?? `spiffe://fleet-sim.test/${run}/`,
     versionMin: thresholds.min_version,
     hasOperator: options.operatorToken !== null,
     canAge: (wire.age !== null || datedBack !== undefined) && !isOld,
@@ -218,7 +243,8 @@ const createContext = (options: DriveOptions, plan: Plan): DriveContext => {
   const { wire, operatorToken, bootstrap, clock, run } = options;
   let coreAheadMs = 0;
   const now = () => clock.now() + coreAheadMs;
-  const operator = operatorToken && createFleetOperator(wire, { bearer: operatorToken, plan, run, now });
+  const operator =
+    operatorToken && createFleetOperator(wire, { bearer: operatorToken, plan, run, now });
   return {
     wire,
     operator,
@@ -230,7 +256,8 @@ const createContext = (options: DriveOptions, plan: Plan): DriveContext => {
     },
     async bootstrapToken(ttl) {
       if (bootstrap !== null) return bootstrap.token.reveal();
-      if (operator === null) throw new Error("a drive needs a bootstrap token, or an operator who creates one");
+      if (operator === null)
+        throw new Error("a drive needs a bootstrap token, or an operator who creates one");
       return operator.bootstrapToken(ttl);
     },
   };
@@ -245,5 +272,7 @@ const compare = async (
   const predicted = await withDatabase?.((database) =>
     predictHealth(database, { plan, histories, pagesAt: live.pagesAt }),
   );
-  return predicted ? compareHealth(predicted, live, { toleranceMs, isLifetimeKnown: bootstrap === null }) : null;
+  return predicted
+    ? compareHealth(predicted, live, { toleranceMs, isLifetimeKnown: bootstrap === null })
+    : null;
 };

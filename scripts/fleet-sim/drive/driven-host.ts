@@ -6,7 +6,15 @@ import { decodePem, encodePem } from "../../../proto/pem.ts";
 import type { Host } from "../scenario/hosts.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
 import type { FleetOperator } from "./operator.ts";
-import { codeOf, expectStatus, type HostCredentials, textOf, type Wire, WireError, type WireResponse } from "./wire.ts";
+import {
+  codeOf,
+  expectStatus,
+  type HostCredentials,
+  textOf,
+  type Wire,
+  WireError,
+  type WireResponse,
+} from "./wire.ts";
 
 /** The dependencies of a driven host. */
 export interface DriveContext {
@@ -38,7 +46,10 @@ export interface DrivenHost {
   perform(step: Step): Promise<StepResult>;
 }
 
-const managementPaths = { renew: "/v1/collector/renew", heartbeat: "/v1/collector/heartbeat" } as const;
+const managementPaths = {
+  renew: "/v1/collector/renew",
+  heartbeat: "/v1/collector/heartbeat",
+} as const;
 
 /** Creates a host that is not enrolled yet. */
 export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost => {
@@ -81,7 +92,11 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
   const manage = (
     purpose: keyof typeof managementPaths,
     body: object,
-    { certificate, skew = 0, key }: { certificate: number; skew?: number; key?: Uint8Array | undefined },
+    {
+      certificate,
+      skew = 0,
+      key,
+    }: { certificate: number; skew?: number; key?: Uint8Array | undefined },
   ): Promise<WireResponse> => {
     const credentials = credentialsOf(certificate);
     lastSentAt = Math.max(context.now() + skew, lastSentAt + 1);
@@ -103,7 +118,12 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
       collector_version: host.version,
     };
     const bearer = await context.bootstrapToken(ttl);
-    const response = await wire.call({ method: "POST", path: "/v1/collector/enroll", bearer, body });
+    const response = await wire.call({
+      method: "POST",
+      path: "/v1/collector/enroll",
+      bearer,
+      body,
+    });
     const result = install(key, expectStatus(response, 201));
     enrollmentKey = undefined;
     return result;
@@ -151,7 +171,9 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
         case "revoke_identity":
           return done(operator?.revokeIdentity(identityId, step.reasonCode));
         case "revoke_certificate":
-          return done(operator?.revokeCertificate(credentialsOf(step.certificate).id, step.reasonCode));
+          return done(
+            operator?.revokeCertificate(credentialsOf(step.certificate).id, step.reasonCode),
+          );
         case "assign":
           return done(operator?.assign(identityId));
         case "age":

@@ -41,7 +41,8 @@ export const createMeasurements = ({ clock, hosts, progress }: ProgressOptions):
   const lateness: number[] = [];
   const failures = new Map<string, number>();
   const refusals = new Map<string, number>();
-  const count = (counts: Map<string, number>, code: string) => counts.set(code, (counts.get(code) ?? 0) + 1);
+  const count = (counts: Map<string, number>, code: string) =>
+    counts.set(code, (counts.get(code) ?? 0) + 1);
   let isReported = false;
   let enrolled = 0;
   let steps = 0;

@@ -9,7 +9,13 @@ import { errorCode } from "../../../kit/describe-error.ts";
 import { ErrorInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
 import { FrameSchema, IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { encodePem } from "../../../proto/pem.ts";
-import { beaconSource, type HostCredentials, type Wire, WireError, type WireResponse } from "./wire.ts";
+import {
+  beaconSource,
+  type HostCredentials,
+  type Wire,
+  WireError,
+  type WireResponse,
+} from "./wire.ts";
 
 /** A server: `https://…`, or `http://…` on loopback; and the PEM of its only accepted CAs, the system's if undefined. */
 export interface WireServer {
@@ -34,19 +40,36 @@ export interface NodeWireOptions {
 const timeoutMs = 30_000;
 
 /** Creates the wire of a real network. It reuses connections to the API; a request with a client certificate has its own. */
-export const createNodeWire = ({ api, management = api, ingest, connectionsMax }: NodeWireOptions): Wire => {
+export const createNodeWire = ({
+  api,
+  management = api,
+  ingest,
+  connectionsMax,
+}: NodeWireOptions): Wire => {
   const limits = { keepAlive: true, maxSockets: connectionsMax };
-  const agent = api.url.startsWith("https:") ? new HttpsAgent({ ...limits, ...caOf(api) }) : new HttpAgent(limits);
+  const agent = api.url.startsWith("https:")
+    ? new HttpsAgent({ ...limits, ...caOf(api) })
+    : new HttpAgent(limits);
   return {
     call: ({ method, path, bearer, body }) =>
-      exchange(api.url + path, body, { agent, method, headers: { authorization: `Bearer ${bearer}` } }),
+      exchange(api.url + path, body, {
+        agent,
+        method,
+        headers: { authorization: `Bearer ${bearer}` },
+      }),
     manage: ({ path, body }, credentials) => {
       const { cert, key } = pemOf(credentials);
       if ("header" in management) {
         const headers = { [management.header]: encodeURIComponent(cert) };
         return exchange(api.url + path, body, { agent, method: "POST", headers });
       }
-      return exchange(management.url + path, body, { ...caOf(management), cert, key, agent: false, method: "POST" });
+      return exchange(management.url + path, body, {
+        ...caOf(management),
+        cert,
+        key,
+        agent: false,
+        method: "POST",
+      });
     },
     forward: ingest === undefined ? null : createForward(ingest),
     age: null,
@@ -61,7 +84,11 @@ const pemOf = ({ key, certificate }: HostCredentials) => ({
   key: encodePem(key, "PRIVATE KEY"),
 });
 
-const exchange = async (url: string, body: object | undefined, options: RequestOptions): Promise<WireResponse> => {
+const exchange = async (
+  url: string,
+  body: object | undefined,
+  options: RequestOptions,
+): Promise<WireResponse> => {
   const send = url.startsWith("https:") ? httpsRequest : httpRequest;
   const { promise, resolve, reject } = Promise.withResolvers<WireResponse>();
   const contentType = body === undefined ? {} : { "content-type": "application/json" };
@@ -81,7 +108,10 @@ const exchange = async (url: string, body: object | undefined, options: RequestO
   return promise.catch((cause: unknown) => {
     if (cause instanceof WireError) throw cause;
     // The network's own code, such as `econnrefused`.
-    throw new WireError(errorCode(cause)?.toLowerCase() ?? "unreachable", { cause, isTransient: true });
+    throw new WireError(errorCode(cause)?.toLowerCase() ?? "unreachable", {
+      cause,
+      isTransient: true,
+    });
   });
 };
 

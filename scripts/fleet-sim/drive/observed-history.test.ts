@@ -28,7 +28,10 @@ describe("a history as core observed it", async () => {
   const driven = { host } as unknown as DrivenHost;
   const rfc3339 = (at: number) => new Date(at).toISOString();
 
-  const observe = (times: number[], row: { not_after: number; heartbeat: number }): readonly Step[] => {
+  const observe = (
+    times: number[],
+    row: { not_after: number; heartbeat: number },
+  ): readonly Step[] => {
     const live = {
       rows: [
         {
@@ -45,7 +48,8 @@ describe("a history as core observed it", async () => {
   const lifetime = plan.ttlSeconds.usual * 1000;
   /** By core's responses each step was a quarter of a second late. */
   const answered = steps.map(({ at }) => at + 250);
-  const newestOf = (steps: readonly Step[]) => steps.findLast(({ kind }) => kind === "heartbeat")?.at ?? 0;
+  const newestOf = (steps: readonly Step[]) =>
+    steps.findLast(({ kind }) => kind === "heartbeat")?.at ?? 0;
   const newest = answered[steps.findLastIndex(({ kind }) => kind === "heartbeat")] ?? 0;
 
   it("dates the newest heartbeat by when core wrote it, and the enrollment by when core issued the certificate", () => {
@@ -64,8 +68,12 @@ describe("a history as core observed it", async () => {
   });
 
   it("omits failed steps, and a host that did not enroll", () => {
-    const failed = answered.map((at, index) => (steps[index]?.kind === "heartbeat" ? Number.NaN : at));
-    expect(observe(failed, { not_after: 0, heartbeat: 0 }).map(({ kind }) => kind)).not.toContain("heartbeat");
+    const failed = answered.map((at, index) =>
+      steps[index]?.kind === "heartbeat" ? Number.NaN : at,
+    );
+    expect(observe(failed, { not_after: 0, heartbeat: 0 }).map(({ kind }) => kind)).not.toContain(
+      "heartbeat",
+    );
     expect(observe([], { not_after: 0, heartbeat: 0 })).toEqual([]);
   });
 });

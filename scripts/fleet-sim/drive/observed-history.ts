@@ -2,7 +2,12 @@ import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
 import type { FleetHealth } from "../health/read-health.ts";
 import { stepsOf } from "../scenario/host-steps.ts";
 import type { Plan } from "../scenario/plan.ts";
-import { type HostHistory, type Step, stepsUntilEnd, withoutOverwritten } from "../scenario/steps.ts";
+import {
+  type HostHistory,
+  type Step,
+  stepsUntilEnd,
+  withoutOverwritten,
+} from "../scenario/steps.ts";
 import type { PlayedHost } from "./player.ts";
 
 /**
@@ -12,7 +17,11 @@ import type { PlayedHost } from "./player.ts";
  */
 export const observedHistories = function* (
   plan: Plan,
-  { played, live, toleranceMs }: { played: readonly PlayedHost[]; live: FleetHealth; toleranceMs: number },
+  {
+    played,
+    live,
+    toleranceMs,
+  }: { played: readonly PlayedHost[]; live: FleetHealth; toleranceMs: number },
 ): Generator<HostHistory> {
   const rows = new Map(live.rows.map((row) => [row.identity, row]));
   for (const { driven, times } of played) {
@@ -29,14 +38,22 @@ export const observedHistories = function* (
   }
 };
 
-const applyStoredTimes = (steps: readonly Step[], row: FleetHealthRow, plan: Plan, toleranceMs: number): void => {
+const applyStoredTimes = (
+  steps: readonly Step[],
+  row: FleetHealthRow,
+  plan: Plan,
+  toleranceMs: number,
+): void => {
   const [first] = steps;
   if (first?.kind === "enroll" && !steps.some(({ kind }) => kind === "renew" || kind === "age")) {
     // Certificates are dated by whole seconds.
-    const issued = Date.parse(row.certificate.not_after) - plan.ttlSeconds[first.ttl] * 1000 + (first.at % 1000);
+    const issued =
+      Date.parse(row.certificate.not_after) - plan.ttlSeconds[first.ttl] * 1000 + (first.at % 1000);
     if (first.at - issued <= toleranceMs && issued <= first.at) first.at = issued;
   }
-  const newest = steps.findLast((step) => step.kind === "heartbeat" && step.expected === "accepted");
+  const newest = steps.findLast(
+    (step) => step.kind === "heartbeat" && step.expected === "accepted",
+  );
   const written = Date.parse(row.last_heartbeat_at ?? "");
   if (newest && Math.abs(written - newest.at) <= toleranceMs) newest.at = written;
 };

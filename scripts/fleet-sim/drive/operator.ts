@@ -17,14 +17,25 @@ const tokenSpareMs = 60_000;
 /** Creates an admin who calls core with `bearer`, which is read anew for each call. The names of created resources contain `run`. */
 export const createFleetOperator = (
   wire: Pick<Wire, "call">,
-  { bearer, plan, run, now }: { bearer: () => Promise<string>; plan: Plan; run: string; now: () => number },
+  {
+    bearer,
+    plan,
+    run,
+    now,
+  }: { bearer: () => Promise<string>; plan: Plan; run: string; now: () => number },
 ): FleetOperator => {
   const call = async (method: string, path: string, body: object, status: number) =>
-    expectStatus(await wire.call({ method, path: `/v1/collector/${path}`, body, bearer: await bearer() }), status);
+    expectStatus(
+      await wire.call({ method, path: `/v1/collector/${path}`, body, bearer: await bearer() }),
+      status,
+    );
   const post = (path: string, body: object, status: number) => call("POST", path, body, status);
 
   /** Caches the result of `create` by name; creates it again after a failure, or once it is older than `freshMs`. */
-  const cached = <Name extends string>(create: (name: Name) => Promise<string>, freshMs = Number.POSITIVE_INFINITY) => {
+  const cached = <Name extends string>(
+    create: (name: Name) => Promise<string>,
+    freshMs = Number.POSITIVE_INFINITY,
+  ) => {
     const created = new Map<Name, { value: Promise<string>; until: number }>();
     return (name: Name): Promise<string> => {
       const known = created.get(name);
@@ -57,8 +68,11 @@ export const createFleetOperator = (
       },
       tokenSeconds * 1000 - tokenSpareMs,
     ),
-    revokeIdentity: (id, reasonCode) => post(`identities/${id}/revoke`, { reason_code: reasonCode }, 200),
-    revokeCertificate: (id, reasonCode) => post(`certificates/${id}/revoke`, { reason_code: reasonCode }, 200),
-    assign: async (id) => call("PUT", `identities/${id}/desired-config`, { config_id: await configOf("current") }, 200),
+    revokeIdentity: (id, reasonCode) =>
+      post(`identities/${id}/revoke`, { reason_code: reasonCode }, 200),
+    revokeCertificate: (id, reasonCode) =>
+      post(`certificates/${id}/revoke`, { reason_code: reasonCode }, 200),
+    assign: async (id) =>
+      call("PUT", `identities/${id}/desired-config`, { config_id: await configOf("current") }, 200),
   };
 };

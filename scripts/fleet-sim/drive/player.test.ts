@@ -15,7 +15,9 @@ describe("a schedule", () => {
         for (const [order, at] of times.entries()) schedule.add({ at, order });
         const taken = Array.from({ length: times.length }, () => schedule.take());
         expect(taken.map((due) => [due?.at, due?.order])).toEqual(
-          [...times.entries()].sort((a, b) => a[1] - b[1] || a[0] - b[0]).map(([order, at]) => [at, order]),
+          [...times.entries()]
+            .sort((a, b) => a[1] - b[1] || a[0] - b[0])
+            .map(([order, at]) => [at, order]),
         );
         expect(schedule.take()).toBeUndefined();
       }),
@@ -24,7 +26,8 @@ describe("a schedule", () => {
 });
 
 describe("a player", () => {
-  const forwards = (times: readonly number[]): Step[] => times.map((at) => ({ at, kind: "forward", certificate: 0 }));
+  const forwards = (times: readonly number[]): Step[] =>
+    times.map((at) => ({ at, kind: "forward", certificate: 0 }));
   const measurements = (clock: ReturnType<typeof createTestClock>) =>
     createMeasurements({ clock, hosts: 1, progress: () => undefined });
   /** A host whose steps take `takesMs` each. */
@@ -48,14 +51,22 @@ describe("a player", () => {
     const clock = createTestClock(0);
     const begun: [string, number][] = [];
     const measure = measurements(clock);
-    const { add, play } = createPlayer({ clock, measure, concurrency: 8, ratePerSecond: undefined });
-    const parts = Object.entries({ slow: [10, 20, 30], quick: [15, 100], bad: [12], later: [500] }).map(
-      ([name, times]) => ({
-        driven: hostOn(clock, begun, name, name === "slow" ? 50 : 1),
-        steps: forwards(times).values(),
-        times: [] as number[],
-      }),
-    );
+    const { add, play } = createPlayer({
+      clock,
+      measure,
+      concurrency: 8,
+      ratePerSecond: undefined,
+    });
+    const parts = Object.entries({
+      slow: [10, 20, 30],
+      quick: [15, 100],
+      bad: [12],
+      later: [500],
+    }).map(([name, times]) => ({
+      driven: hostOn(clock, begun, name, name === "slow" ? 50 : 1),
+      steps: forwards(times).values(),
+      times: [] as number[],
+    }));
     for (const part of parts) add(part);
     const played = play(400, new AbortController().signal);
     await clock.advance(400);
@@ -153,12 +164,18 @@ describe("a player", () => {
       ratePerSecond: undefined,
     });
     const times = Array.from({ length: 100 }, (_, index) => index * 20_000);
-    add({ driven: hostOn(clock, begun, "kept", 1), steps: forwards(times).values(), times: undefined });
+    add({
+      driven: hostOn(clock, begun, "kept", 1),
+      steps: forwards(times).values(),
+      times: undefined,
+    });
     clock.set(1_000_000);
     const played = play(1_040_000, new AbortController().signal);
     await clock.advance(60_000);
     await played;
-    expect(begun.map(([, at]) => at)).toEqual([1_000_000, 1_000_001, 1_000_002, 1_020_000, 1_040_000]);
+    expect(begun.map(([, at]) => at)).toEqual([
+      1_000_000, 1_000_001, 1_000_002, 1_020_000, 1_040_000,
+    ]);
   });
 
   it("obeys the limits of concurrency and rate", async () => {

@@ -89,7 +89,9 @@ export const createPlayer = (context: PlayerContext): Player => {
   let startNotBefore = Number.NEGATIVE_INFINITY;
 
   const isMissed = ({ times }: PlayedHost, { kind, at }: Step): boolean =>
-    times === undefined && (kind === "heartbeat" || kind === "forward") && at < clock.now() - missedMs;
+    times === undefined &&
+    (kind === "heartbeat" || kind === "forward") &&
+    at < clock.now() - missedMs;
 
   const put = (due: DueStep): void => {
     const isFirst = due.at < schedule.nextAt();
@@ -136,7 +138,8 @@ export const createPlayer = (context: PlayerContext): Player => {
       }
       const due = schedule.take();
       if (due === undefined) continue;
-      if (ratePerSecond !== undefined) startNotBefore = Math.max(startNotBefore, clock.now()) + 1000 / ratePerSecond;
+      if (ratePerSecond !== undefined)
+        startNotBefore = Math.max(startNotBefore, clock.now()) + 1000 / ratePerSecond;
       const task = run(due).finally(() => running.delete(task));
       running.add(task);
       // The race above, or the end of `play`, handles its rejection.
@@ -176,7 +179,8 @@ const perform = async (
     measure.called(kind, clock.monotonic() - startedAt, error.code);
     if (step.kind !== "enroll") return Number.NaN;
     if (error.isTransient) return "retry";
-    if (times !== undefined && endsEnrollment(error.code, attempt)) throw new EnrollmentRefused(error.code);
+    if (times !== undefined && endsEnrollment(error.code, attempt))
+      throw new EnrollmentRefused(error.code);
     return Number.NaN;
   }
 };

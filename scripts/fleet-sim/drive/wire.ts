@@ -26,9 +26,17 @@ export interface Beacon {
 /** How a driven fleet reaches core. Every call rejects with a `WireError` if core's response did not arrive. */
 export interface Wire {
   /** Calls the HTTP API with a bearer token. */
-  call(request: { method: string; path: string; bearer: string; body?: object }): Promise<WireResponse>;
+  call(request: {
+    method: string;
+    path: string;
+    bearer: string;
+    body?: object;
+  }): Promise<WireResponse>;
   /** Sends a management request as a host, over mutual TLS or with the certificate in a header. */
-  manage(request: { path: string; body: object }, credentials: HostCredentials): Promise<WireResponse>;
+  manage(
+    request: { path: string; body: object },
+    credentials: HostCredentials,
+  ): Promise<WireResponse>;
   /** Sends a frame to the ingest listener; rejects with core's reason. Null without a listener: no host forwards then. */
   forward: ((beacon: Beacon, credentials: HostCredentials) => Promise<void>) | null;
   /** Dates a host's certificate back (`ageCertificates`); null without access to the database. */
@@ -42,7 +50,10 @@ export class WireError extends Error {
   /** Whether a retry may succeed: core was unreachable or busy, or advises it. */
   readonly isTransient: boolean;
 
-  constructor(code: string, { isTransient = false, ...options }: ErrorOptions & { isTransient?: boolean } = {}) {
+  constructor(
+    code: string,
+    { isTransient = false, ...options }: ErrorOptions & { isTransient?: boolean } = {},
+  ) {
     super(code, options);
     this.name = "WireError";
     this.code = code;
@@ -54,13 +65,17 @@ export class WireError extends Error {
 export const expectStatus = (response: WireResponse, expected: number): WireResponse["body"] => {
   const { status, body } = response;
   if (status !== expected)
-    throw new WireError(codeOf(response), { isTransient: body.action === "retry" || status >= 500 });
+    throw new WireError(codeOf(response), {
+      isTransient: body.action === "retry" || status >= 500,
+    });
   return body;
 };
 
 /** Returns the code of a problem. */
 export const codeOf = ({ status, body }: WireResponse): string =>
-  typeof body.code === "string" && /^[a-z0-9_]{1,64}$/.test(body.code) ? body.code : `http_${status}`;
+  typeof body.code === "string" && /^[a-z0-9_]{1,64}$/.test(body.code)
+    ? body.code
+    : `http_${status}`;
 
 /** Returns a text field of a response; throws a `WireError` if it is missing. */
 export const textOf = (body: WireResponse["body"], name: string): string => {

@@ -30,7 +30,11 @@ export interface CompareOptions {
 }
 
 /** Compares two reports of one fleet, row by row and by state, except for ids and the words of evidence. */
-export const compareHealth = (predicted: FleetHealth, live: FleetHealth, options: CompareOptions): Comparison => {
+export const compareHealth = (
+  predicted: FleetHealth,
+  live: FleetHealth,
+  options: CompareOptions,
+): Comparison => {
   const predictedRows = new Map(predicted.rows.map((row) => [row.identity, row]));
   const liveRows = new Map(live.rows.map((row) => [row.identity, row]));
   const identities = [...new Set([...predictedRows.keys(), ...liveRows.keys()])];
@@ -38,7 +42,11 @@ export const compareHealth = (predicted: FleetHealth, live: FleetHealth, options
     rowDifferences(identity, predictedRows.get(identity), liveRows.get(identity), options),
   );
   const counts = fleetStates.map(
-    (state) => [state, { predicted: predicted.byState[state] ?? 0, live: live.byState[state] ?? 0 }] as const,
+    (state) =>
+      [
+        state,
+        { predicted: predicted.byState[state] ?? 0, live: live.byState[state] ?? 0 },
+      ] as const,
   );
   return {
     compared: predicted.rows.length,
@@ -59,7 +67,9 @@ const rowDifferences = (
   { toleranceMs, isLifetimeKnown }: CompareOptions,
 ): Difference[] => {
   if (predicted === undefined || live === undefined)
-    return [{ identity, field: "row", predicted: predicted?.state ?? null, live: live?.state ?? null }];
+    return [
+      { identity, field: "row", predicted: predicted?.state ?? null, live: live?.state ?? null },
+    ];
   const isSameTime = (one: unknown, other: unknown) =>
     Math.abs(Date.parse(String(one)) - Date.parse(String(other))) <= toleranceMs;
   const fields = comparedFields(predicted, isLifetimeKnown);
@@ -74,7 +84,10 @@ const rowDifferences = (
 
 const timestampFields = /_(at|after)$/;
 
-const comparedFields = (row: FleetHealthRow, isLifetimeKnown: boolean): Record<string, unknown> => ({
+const comparedFields = (
+  row: FleetHealthRow,
+  isLifetimeKnown: boolean,
+): Record<string, unknown> => ({
   state: row.state,
   conditions: row.conditions.map(({ state }) => state),
   device_id: row.device_id,

@@ -20,7 +20,11 @@ export const readHealth = async (
   filter: Readonly<Record<string, string>> = {},
 ): Promise<FleetHealth> => {
   const page = async (cursor: string | null) => {
-    const query = new URLSearchParams({ ...filter, limit: `${pageRows}`, ...(cursor === null ? {} : { cursor }) });
+    const query = new URLSearchParams({
+      ...filter,
+      limit: `${pageRows}`,
+      ...(cursor === null ? {} : { cursor }),
+    });
     return v.parse(FleetHealthReport, await get(`/v1/collector/health?${query}`));
   };
   const { generated_at, thresholds, summary, items, next_cursor } = await page(null);

@@ -2,7 +2,10 @@ import { sql } from "drizzle-orm";
 import * as v from "valibot";
 import type { ProvenCollector } from "../../../functions/domain/certificate/authenticate.ts";
 import { markUsed, recordAuthFailure } from "../../../functions/domain/certificate/authenticate.ts";
-import { revokeCertificate, revokeIdentity } from "../../../functions/domain/certificate/identities.ts";
+import {
+  revokeCertificate,
+  revokeIdentity,
+} from "../../../functions/domain/certificate/identities.ts";
 import { assignConfig } from "../../../functions/domain/config/desired-config.ts";
 import { Problem } from "../../../functions/problems.ts";
 import { insertCertificate } from "../../../functions/store/certificate/certificates.ts";
@@ -39,7 +42,10 @@ export const applyStep = async (
       return;
     case "renew": {
       const predecessorId = certificateOf(host, step.certificate).id;
-      await insertCertificate(core.db, issueCertificate(plan, host, { predecessorId, tokenId: null }));
+      await insertCertificate(
+        core.db,
+        issueCertificate(plan, host, { predecessorId, tokenId: null }),
+      );
       return updateCollectorVersion(core.db, identityId, host.host.version);
     }
     case "heartbeat": {
@@ -55,10 +61,20 @@ export const applyStep = async (
       return forward(host.host.identity, step.at);
     }
     case "revoke_identity":
-      return revokeIdentity(core, people.admin, { identityId, reasonCode: step.reasonCode }, modelOrigin);
+      return revokeIdentity(
+        core,
+        people.admin,
+        { identityId, reasonCode: step.reasonCode },
+        modelOrigin,
+      );
     case "revoke_certificate": {
       const certificateId = certificateOf(host, step.certificate).id;
-      return revokeCertificate(core, people.admin, { certificateId, reasonCode: step.reasonCode }, modelOrigin);
+      return revokeCertificate(
+        core,
+        people.admin,
+        { certificateId, reasonCode: step.reasonCode },
+        modelOrigin,
+      );
     }
     case "assign":
       return assignConfig(core, people.admin, { identityId, configId }, modelOrigin);
@@ -105,7 +121,11 @@ const heartbeat = async (host: ModelHost, step: Step & { kind: "heartbeat" }): P
  * Dates the unexpired certificates of an identity back: at `now` a fifth of their lifetime is left by their rows. The certificates
  * themselves do not change. For databases of simulations and tests: a certificate needs at least 225 s to become `cert_expiring` by itself.
  */
-export const ageCertificates = async (db: Executor, identity: string, now: number): Promise<void> => {
+export const ageCertificates = async (
+  db: Executor,
+  identity: string,
+  now: number,
+): Promise<void> => {
   const at = sql`${new Date(now).toISOString()}::timestamptz`;
   await db.execute(sql`
     update certificate c set issued_at = c.not_after - 5 * (c.not_after - ${at})

@@ -1,7 +1,13 @@
 import { createHash } from "node:crypto";
 import type { Core } from "../../../functions/core.ts";
-import { type AcceptHeartbeat, createHeartbeats } from "../../../functions/domain/fleet/heartbeat.ts";
-import { type CertificateRow, insertCertificates } from "../../../functions/store/certificate/certificates.ts";
+import {
+  type AcceptHeartbeat,
+  createHeartbeats,
+} from "../../../functions/domain/fleet/heartbeat.ts";
+import {
+  type CertificateRow,
+  insertCertificates,
+} from "../../../functions/store/certificate/certificates.ts";
 import { insertIdentities } from "../../../functions/store/certificate/identities.ts";
 import type { Database } from "../../../functions/store/database/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
@@ -81,12 +87,18 @@ export const enrollHosts = async (
   );
   await insertCertificates(
     first.core.db,
-    hosts.map((host) => issueCertificate(plan, host, { predecessorId: null, tokenId: grants[host.ttl].tokenId })),
+    hosts.map((host) =>
+      issueCertificate(plan, host, { predecessorId: null, tokenId: grants[host.ttl].tokenId }),
+    ),
   );
   return hosts;
 };
 
-const createModelHost = (plan: Plan, { host, steps }: HostHistory, coreAt: (now: number) => ModelCore): ModelHost => {
+const createModelHost = (
+  plan: Plan,
+  { host, steps }: HostHistory,
+  coreAt: (now: number) => ModelCore,
+): ModelHost => {
   const [first] = steps;
   if (first?.kind !== "enroll") throw new Error("a host's first step is its enrollment");
   const core = coreAt(first.at);
@@ -113,7 +125,9 @@ export const issueCertificate = (
   const issuedAt = core.clock.now();
   const second = Math.floor(issuedAt / 1000) * 1000;
   const notAfter = second + plan.ttlSeconds[ttl] * 1000;
-  const fingerprint = createHash("sha256").update(`${host.identity} ${certificates.length}`).digest();
+  const fingerprint = createHash("sha256")
+    .update(`${host.identity} ${certificates.length}`)
+    .digest();
   const row: CertificateRow = {
     id: uuidv7({ clock: core.clock, entropy: random }),
     identityId,
@@ -135,12 +149,21 @@ export const issueCertificate = (
     endedXid: null,
   };
   const { id, notBefore } = row;
-  certificates.push({ id, notBefore, notAfter: row.notAfter, fingerprint: fingerprint.toString("hex"), used: false });
+  certificates.push({
+    id,
+    notBefore,
+    notAfter: row.notAfter,
+    fingerprint: fingerprint.toString("hex"),
+    used: false,
+  });
   return row;
 };
 
 /** Returns the host's certificate of this number. */
-export const certificateOf = ({ host, certificates }: ModelHost, index: number): ModelCertificate => {
+export const certificateOf = (
+  { host, certificates }: ModelHost,
+  index: number,
+): ModelCertificate => {
   const certificate = certificates[index];
   if (certificate === undefined) throw new Error(`${host.deviceId} has no certificate ${index}`);
   return certificate;

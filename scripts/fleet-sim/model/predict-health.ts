@@ -22,7 +22,9 @@ import { createModelCores, enrollHosts, type Grants, type ModelCore } from "./mo
 export type ModelDatabase = Pick<EmbeddedDatabase, "db" | "url">;
 
 /** Runs `use` with an empty PostgreSQL; nothing in it is worth an fsync. */
-export const withModelDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>): Promise<Result> => {
+export const withModelDatabase = async <Result>(
+  use: (database: ModelDatabase) => Promise<Result>,
+): Promise<Result> => {
   await using database = await openEmbeddedDatabase({ durable: false });
   return await use(database);
 };
@@ -33,7 +35,11 @@ export const withModelDatabase = async <Result>(use: (database: ModelDatabase) =
  */
 export const predictHealth = async (
   database: ModelDatabase,
-  { plan, histories, pagesAt }: { plan: Plan; histories: Iterable<HostHistory>; pagesAt: FleetHealth["pagesAt"] },
+  {
+    plan,
+    histories,
+    pagesAt,
+  }: { plan: Plan; histories: Iterable<HostHistory>; pagesAt: FleetHealth["pagesAt"] },
 ): Promise<FleetHealth> => {
   const core = (await playHistories(database, plan, histories))(pagesAt[0]);
   await seedPeople(database.db, pagesAt[0]);
@@ -45,7 +51,8 @@ export const predictHealth = async (
     const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: core.clock.time });
     const headers = { Authorization: `Bearer ${token}` };
     const response = await send(new Request(`http://core.model${path}`, { headers }));
-    if (response.status !== 200) throw new Error(`the model's report: ${response.status} ${await response.text()}`);
+    if (response.status !== 200)
+      throw new Error(`the model's report: ${response.status} ${await response.text()}`);
     return response.json();
   });
 };
@@ -61,7 +68,10 @@ export const playHistories = async (
 ): Promise<(now: number) => ModelCore> => {
   const coreAt = createModelCores(db, plan);
   const core = coreAt(plan.startsAt - plan.past);
-  const grants = { usual: await createGrant(core, plan, "usual"), short: await createGrant(core, plan, "short") };
+  const grants = {
+    usual: await createGrant(core, plan, "usual"),
+    short: await createGrant(core, plan, "short"),
+  };
   const publish = async (on: ModelCore, { name, yaml }: PlannedConfig) =>
     publishConfig(on, people.admin, { name, config: await checkConfig(yaml) }, modelOrigin);
   await publish(core, plan.configs.previous);
@@ -71,8 +81,17 @@ export const playHistories = async (
   /** A frame whose envelopes were all discarded counts as forwarded, and stores nothing. The client commits one at a time. */
   const forward = (identity: string, at: number): Promise<void> => {
     const queueId = createHash("sha256").update(`${identity} ${at}`).digest().subarray(0, 16);
-    const frame = { hostId: identity, queueId, previousSequence: 0n, lastSequence: 1n, receivedAt: at, run: runOf([]) };
-    const commit = lastCommit.then(() => commitFrames(client, [frame], { codec: zstdCodec, now: () => at }));
+    const frame = {
+      hostId: identity,
+      queueId,
+      previousSequence: 0n,
+      lastSequence: 1n,
+      receivedAt: at,
+      run: runOf([]),
+    };
+    const commit = lastCommit.then(() =>
+      commitFrames(client, [frame], { codec: zstdCodec, now: () => at }),
+    );
     lastCommit = commit.catch(() => undefined);
     return commit.then(() => undefined);
   };
@@ -93,7 +112,11 @@ export const playHistories = async (
   }
 };
 
-const createGrant = async (core: ModelCore, plan: Plan, ttl: keyof Grants): Promise<Grants[typeof ttl]> => {
+const createGrant = async (
+  core: ModelCore,
+  plan: Plan,
+  ttl: keyof Grants,
+): Promise<Grants[typeof ttl]> => {
   const unrestricted = { description: null, allowedSourceCidrs: [] };
   const policy = await createPolicy(
     core,
@@ -112,7 +135,13 @@ const createGrant = async (core: ModelCore, plan: Plan, ttl: keyof Grants): Prom
     },
     modelOrigin,
   );
-  const draft = { ...unrestricted, policyId: policy.id, ttlSeconds: 0, maxUses: 0, boundDeviceId: null };
+  const draft = {
+    ...unrestricted,
+    policyId: policy.id,
+    ttlSeconds: 0,
+    maxUses: 0,
+    boundDeviceId: null,
+  };
   const { token } = await createToken(core, people.admin, draft, modelOrigin);
   return { policyId: policy.id, tokenId: token.id };
 };

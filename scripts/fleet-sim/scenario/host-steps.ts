@@ -56,7 +56,9 @@ const idleQueue = (random: Random): HostStatus["queue"] => {
 
 /** The certificate in use: that of the last renewal whose successor is used. */
 const certificateAt = ({ renewals, usesLastSuccessor }: Timeline, at: number): number =>
-  renewals.filter((renewal, index) => renewal < at && (usesLastSuccessor || index < renewals.length - 1)).length;
+  renewals.filter(
+    (renewal, index) => renewal < at && (usesLastSuccessor || index < renewals.length - 1),
+  ).length;
 
 /**
  * Yields timestamps within a span, a period ±10 % apart, the last one `tail` before its end. A span that reaches the end of the

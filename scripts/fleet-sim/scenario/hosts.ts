@@ -42,7 +42,12 @@ const teams = {
   web: "storefront",
 } as const satisfies Record<(typeof services)[number], string>;
 
-const needDesired: ReadonlySet<Role> = new Set(["rolled_back", "drifted", "config_broken", "config_unreadable"]);
+const needDesired: ReadonlySet<Role> = new Set([
+  "rolled_back",
+  "drifted",
+  "config_broken",
+  "config_unreadable",
+]);
 
 /** Creates the hosts of a plan, in the order of their indexes. */
 export const createHosts = (plan: Plan): Host[] =>
@@ -78,7 +83,12 @@ const managementOf = ({ hasOperator }: Plan, role: Role, index: number): Host["m
   return index % 14 === 3 || !hasOperator ? "own_desired" : "assigned";
 };
 
-const versionOf = ({ versions: { old, odd } }: Plan, role: Role, usual: string, index: number): string => {
+const versionOf = (
+  { versions: { old, odd } }: Plan,
+  role: Role,
+  usual: string,
+  index: number,
+): string => {
   if (role === "old_version") return index % 2 === 0 ? old[0] : old[1];
   return role === "odd_version" ? odd : usual;
 };

@@ -60,7 +60,11 @@ export interface PlannedConfig {
 /** The configs of hosts: the previous one, the one being rolled out, and one that was changed by hand. */
 export type PlannedConfigs = Record<"previous" | "current" | "edited", PlannedConfig>;
 
-const planConfig = async (name: string, maxDiskUsageMb: number, intervalSeconds: number): Promise<PlannedConfig> => {
+const planConfig = async (
+  name: string,
+  maxDiskUsageMb: number,
+  intervalSeconds: number,
+): Promise<PlannedConfig> => {
   const yaml = `sources:
   - type: otlp
     grpc: {listen: 127.0.0.1:4317}
@@ -107,7 +111,12 @@ export interface PlanOptions
 
 /** Creates the plan of a history. */
 export const createPlan = async (options: PlanOptions): Promise<Plan> => {
-  const { durationSeconds, isOld, beatSeconds = options.heartbeatIntervalSeconds, ...chosen } = options;
+  const {
+    durationSeconds,
+    isOld,
+    beatSeconds = options.heartbeatIntervalSeconds,
+    ...chosen
+  } = options;
   return {
     versions: simulatedVersions,
     isDatedBack: false,

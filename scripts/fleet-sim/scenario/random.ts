@@ -21,7 +21,12 @@ export interface Random extends Entropy {
  */
 export const createRandom = (...name: readonly (string | number)[]): Random => {
   const digest = createHash("sha256").update(JSON.stringify(name)).digest();
-  return new Xoshiro128(digest.readInt32LE(0), digest.readInt32LE(4), digest.readInt32LE(8), digest.readInt32LE(12));
+  return new Xoshiro128(
+    digest.readInt32LE(0),
+    digest.readInt32LE(4),
+    digest.readInt32LE(8),
+    digest.readInt32LE(12),
+  );
 };
 
 const rotated = (word: number, bits: number): number => (word << bits) | (word >>> (32 - bits));

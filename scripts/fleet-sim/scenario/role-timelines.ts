@@ -10,7 +10,9 @@ type RoleTimeline = (context: TimelineContext) => Partial<Timeline>;
 
 /** Changes what a steady host reports. */
 const reporting =
-  (change: (status: HostStatus, at: number, context: TimelineContext) => Partial<HostStatus>): RoleTimeline =>
+  (
+    change: (status: HostStatus, at: number, context: TimelineContext) => Partial<HostStatus>,
+  ): RoleTimeline =>
   (context) => ({
     statusAt: (at, idle) => {
       const status = context.steady.statusAt(at, idle);
@@ -18,7 +20,11 @@ const reporting =
     },
   });
 
-const note = (at: number, event: string, details?: Readonly<Record<string, string | number>>): Step => ({
+const note = (
+  at: number,
+  event: string,
+  details?: Readonly<Record<string, string | number>>,
+): Step => ({
   at,
   kind: "note",
   event,
@@ -44,7 +50,12 @@ const revoked =
     const revocation: Step =
       outcome === "identity_revoked"
         ? { at: from, kind: "revoke_identity", reasonCode: "decommissioned" }
-        : { at: from, kind: "revoke_certificate", certificate: renewals.length, reasonCode: "key_compromise" };
+        : {
+            at: from,
+            kind: "revoke_certificate",
+            certificate: renewals.length,
+            reasonCode: "key_compromise",
+          };
     return {
       renewals,
       // A heartbeat at the time of the revocation would race with it.
@@ -67,7 +78,11 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
 
   successor_waiting: (context) => {
     const renewal = context.at(0.7);
-    return { enrolledAt: enrolledBefore(context, renewal), renewals: [renewal], usesLastSuccessor: false };
+    return {
+      enrolledAt: enrolledBefore(context, renewal),
+      renewals: [renewal],
+      usesLastSuccessor: false,
+    };
   },
 
   outage_over: (context) => {
@@ -152,7 +167,15 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
     ...reporting(({ renewal }, now, { at }) => {
       if (now < at(0.5)) return {};
       const lastError = "core refuses the renewal: identity_mismatch";
-      return { renewal: { ...renewal, status: "failed", lastAttemptAt: at(0.5), nextAttemptAt: null, lastError } };
+      return {
+        renewal: {
+          ...renewal,
+          status: "failed",
+          lastAttemptAt: at(0.5),
+          nextAttemptAt: null,
+          lastError,
+        },
+      };
     })(context),
     renewals: context.steady.renewals.filter((renewal) => renewal < context.at(0.5)),
   }),
@@ -194,7 +217,10 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
       heartbeats: [{ from: Math.max(enrolledAt + 200, plan.startsAt), to: until }],
       forwards: [{ from: Math.max(enrolledAt + 500, plan.startsAt), to: until }],
       statusAt,
-      events: [...(until < plan.startsAt ? beforeHistory : []), note(expiresAt, "certificate.expire")],
+      events: [
+        ...(until < plan.startsAt ? beforeHistory : []),
+        note(expiresAt, "certificate.expire"),
+      ],
     };
   },
 
@@ -223,7 +249,9 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
 
   cert_expiring: (context) => {
     const { plan, lifetime, part, steady } = context;
-    const enrolledAt = plan.canAge ? steady.enrolledAt : plan.endsAt - part(lifetime.short, 0.77, 0.82);
+    const enrolledAt = plan.canAge
+      ? steady.enrolledAt
+      : plan.endsAt - part(lifetime.short, 0.77, 0.82);
     const from = Math.max(enrolledAt + 200, plan.startsAt);
     return {
       ...reporting(({ renewal }, now) => ({
@@ -251,14 +279,24 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
       lastKnownGood: configs.previous.hash,
       ...(now < at(0.5)
         ? {}
-        : { valid: false, errors: ["forwarder.batch.max_bytes: must be an integer between 1024 and 4194304"] }),
+        : {
+            valid: false,
+            errors: ["forwarder.batch.max_bytes: must be an integer between 1024 and 4194304"],
+          }),
     },
   })),
 
   config_unreadable: reporting(({ config }, now, { at }) =>
     now < at(0.5)
       ? {}
-      : { config: { ...config, valid: false, errors: ["line 12, column 3: is not valid YAML"], running: null } },
+      : {
+          config: {
+            ...config,
+            valid: false,
+            errors: ["line 12, column 3: is not valid YAML"],
+            running: null,
+          },
+        },
   ),
 
   queue_growing: (context) => ({

@@ -3,7 +3,12 @@ import type { Host } from "./hosts.ts";
 import type { Plan } from "./plan.ts";
 
 /** Core's response to a heartbeat: accepted, or the problem code. */
-export type Outcome = "accepted" | "clock_skew" | "proof_invalid" | "identity_revoked" | "certificate_revoked";
+export type Outcome =
+  | "accepted"
+  | "clock_skew"
+  | "proof_invalid"
+  | "identity_revoked"
+  | "certificate_revoked";
 
 /** The status that a host reports. Times are milliseconds since the epoch. */
 export interface HostStatus {
@@ -63,10 +68,15 @@ const atRiskSeconds = 86_400;
 const isAtRisk = ({ bytes, oldestSeconds }: HostStatus["queue"]): boolean =>
   bytes >= atRiskBytes || (oldestSeconds ?? 0) >= atRiskSeconds;
 
-const timestamp = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString());
+const timestamp = (at: number | null): string | null =>
+  at === null ? null : new Date(at).toISOString();
 
 /** Composes the heartbeat that reports a status, without `sent_at` and proof. */
-export const composeReport = (host: Host, at: number, { queue, config, ...status }: HostStatus): HeartbeatReport => ({
+export const composeReport = (
+  host: Host,
+  at: number,
+  { queue, config, ...status }: HostStatus,
+): HeartbeatReport => ({
   boot_id: `boot-${host.index + 1}`,
   collector: {
     version: host.version,
@@ -111,11 +121,19 @@ export const composeReport = (host: Host, at: number, { queue, config, ...status
 /** Returns a queue that is filled to this part of its maximum. */
 export const queueAt = (part: number, oldestSeconds: number): HostStatus["queue"] => {
   const bytes = Math.floor(queueBytesMax * Math.min(1, Math.max(0, part)));
-  return { records: Math.floor(bytes / 900), bytes, oldestSeconds: bytes === 0 ? null : oldestSeconds, dropped: 0 };
+  return {
+    records: Math.floor(bytes / 900),
+    bytes,
+    oldestSeconds: bytes === 0 ? null : oldestSeconds,
+    dropped: 0,
+  };
 };
 
 /** Yields the steps up to the history's end; those after it keep a driven fleet alive. */
-export const stepsUntilEnd = function* (plan: Pick<Plan, "endsAt">, steps: Iterable<Step>): Generator<Step> {
+export const stepsUntilEnd = function* (
+  plan: Pick<Plan, "endsAt">,
+  steps: Iterable<Step>,
+): Generator<Step> {
   for (const step of steps) {
     if (step.at > plan.endsAt) return;
     yield step;
@@ -144,7 +162,12 @@ export const withoutOverwritten = (steps: readonly Step[]): Step[] => {
   return steps
     .toReversed()
     .filter((step) => {
-      const kept = step.kind === "forward" ? 1 : step.kind === "heartbeat" && step.expected === "accepted" ? 2 : 0;
+      const kept =
+        step.kind === "forward"
+          ? 1
+          : step.kind === "heartbeat" && step.expected === "accepted"
+            ? 2
+            : 0;
       if (kept === 0 || !("certificate" in step)) return true;
       const key = `${step.kind} ${step.certificate}`;
       const count = newer.get(key) ?? 0;

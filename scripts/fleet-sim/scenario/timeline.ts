@@ -70,7 +70,9 @@ const steadyTimeline = (context: Omit<TimelineContext, "steady">): Timeline => {
   const { plan, host, at, part, random, interval, lifetime } = context;
   const enrolledAt =
     // An old fleet enrolled over the days before, so that few of its hosts renew during the history.
-    plan.past > 0 ? plan.startsAt - random.between(dayMs, 10 * dayMs) : plan.startsAt + part(at(1) - at(0), 0, 0.15);
+    plan.past > 0
+      ? plan.startsAt - random.between(dayMs, 10 * dayMs)
+      : plan.startsAt + part(at(1) - at(0), 0, 0.15);
   const renewals: number[] = [];
   for (let from = enrolledAt; ; ) {
     from += part(lifetime.usual, 0.5, 0.6);
@@ -106,7 +108,8 @@ const steadyTimeline = (context: Omit<TimelineContext, "steady">): Timeline => {
 const configAt = (plan: Plan, host: Host, now: number): HostStatus["config"] => {
   const { configs, beat, startsAt, endsAt } = plan;
   const runsAt = assignedAt(plan, host) + Math.floor(Math.min(beat, (endsAt - startsAt) / 10) / 2);
-  const running = host.management === "assigned" && now >= runsAt ? configs.current.hash : configs.previous.hash;
+  const running =
+    host.management === "assigned" && now >= runsAt ? configs.current.hash : configs.previous.hash;
   const desired = host.management === "own_desired" ? configs.previous.hash : null;
   const lastKnownGood = host.management === "none" ? null : running;
   return { valid: true, errors: [], running, desired, lastKnownGood };

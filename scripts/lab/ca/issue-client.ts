@@ -42,11 +42,14 @@ export const issueClient = async (options: {
   const folder = join(dir, "clients", identity.replace(/[^A-Za-z0-9.-]/g, "_"));
   const files = { certFile: join(folder, "tls.crt"), keyFile: join(folder, "tls.key") };
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  await writeCredentialFiles(files, { certificatePem: issued.certificatePem + issued.chainPem, keyPem }).catch(
-    (cause) => {
-      throw new Error("its key cannot be written; is there a certificate of this identity already?", { cause });
-    },
-  );
+  await writeCredentialFiles(files, {
+    certificatePem: issued.certificatePem + issued.chainPem,
+    keyPem,
+  }).catch((cause) => {
+    throw new Error("its key cannot be written; is there a certificate of this identity already?", {
+      cause,
+    });
+  });
   const { serialNumber, fingerprintSha256, notAfter } = issued;
   return { ...files, identity, serialNumber, fingerprintSha256, notAfter };
 };

@@ -16,7 +16,8 @@ let dir: string;
 const clock = createTestClock();
 const entropy = createSeededEntropy();
 const readCertificate = async (file: string) => new X509Certificate(await readFile(file));
-const issue = (identity: string) => issueClient({ dir, identity, lifetimeSeconds: 86_400, clock, entropy });
+const issue = (identity: string) =>
+  issueClient({ dir, identity, lifetimeSeconds: 86_400, clock, entropy });
 
 beforeEach(async () => {
   parent = await mkdtemp(join(tmpdir(), "svc-lab-"));
@@ -26,7 +27,11 @@ afterEach(() => rm(parent, { recursive: true }));
 
 describe("the lab CA", () => {
   it("creates server certificates for names and addresses of the lab, signed by the server CA", async () => {
-    const lab = await createLabPki({ dir, clock, serverNames: ["localhost", "127.0.0.1", "core.lab.test"] });
+    const lab = await createLabPki({
+      dir,
+      clock,
+      serverNames: ["localhost", "127.0.0.1", "core.lab.test"],
+    });
     const serverCa = await readCertificate(lab.serverCaFile);
     const enrollmentCa = await readCertificate(lab.enrollmentCa.certFile);
     for (const { certFile, keyFile } of [lab.edge, lab.ingest]) {
@@ -76,14 +81,24 @@ describe("the lab CA", () => {
     const client = await issue("https://fleet.test/d/1");
     const pem = await readFile(client.certFile, "utf8");
     const certificate = new X509Certificate(pem);
-    expect(identityOfCertificate(certificate.raw)).toMatchObject({ ok: true, identity: "https://fleet.test/d/1" });
+    expect(identityOfCertificate(certificate.raw)).toMatchObject({
+      ok: true,
+      identity: "https://fleet.test/d/1",
+    });
     expect(certificate.keyUsage).toEqual(["1.3.6.1.5.5.7.3.2"]);
-    expect(certificate.verify((await readCertificate(lab.enrollmentCa.certFile)).publicKey)).toBe(true);
+    expect(certificate.verify((await readCertificate(lab.enrollmentCa.certFile)).publicKey)).toBe(
+      true,
+    );
     expect(certificate.validToDate.getTime()).toBe(clock.now() + 86_400_000);
 
     await expect(issue("https://fleet.test/d/1")).rejects.toThrow("already");
     expect(await readFile(client.certFile, "utf8")).toBe(pem);
-    for (const identity of ["not a uri", "https://fleet.test/\n", "", `https://fleet.test/${"x".repeat(253)}`])
+    for (const identity of [
+      "not a uri",
+      "https://fleet.test/\n",
+      "",
+      `https://fleet.test/${"x".repeat(253)}`,
+    ])
       await expect(issue(identity)).rejects.toThrow("must be an absolute URI");
   });
 });

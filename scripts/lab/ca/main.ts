@@ -9,7 +9,8 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { issueClient } from "./issue-client.ts";
 import { createLabPki, labServerNames } from "./pki.ts";
 
-const usage = "usage: bun run lab-ca -- --out DIR [--name HOST_OR_ADDRESS]... [--issue-client URI] [--days 1..825]";
+const usage =
+  "usage: bun run lab-ca -- --out DIR [--name HOST_OR_ADDRESS]... [--issue-client URI] [--days 1..825]";
 
 const readOptions = () => {
   try {
@@ -22,15 +23,31 @@ const readOptions = () => {
       },
     });
     const days = Number(values.days);
-    if (values.out === undefined || values.out === "" || !Number.isInteger(days) || days < 1 || days > 825) return;
+    if (
+      values.out === undefined ||
+      values.out === "" ||
+      !Number.isInteger(days) ||
+      days < 1 ||
+      days > 825
+    )
+      return;
     return { dir: resolve(values.out), names: values.name, identity: values["issue-client"], days };
   } catch {
     return;
   }
 };
 
-const run = async ({ dir, names, identity, days }: NonNullable<ReturnType<typeof readOptions>>): Promise<object> => {
-  const lab = await createLabPki({ dir, clock: systemClock, serverNames: [...labServerNames, ...names] });
+const run = async ({
+  dir,
+  names,
+  identity,
+  days,
+}: NonNullable<ReturnType<typeof readOptions>>): Promise<object> => {
+  const lab = await createLabPki({
+    dir,
+    clock: systemClock,
+    serverNames: [...labServerNames, ...names],
+  });
   const report = {
     created: lab.created,
     server_ca_file: lab.serverCaFile,

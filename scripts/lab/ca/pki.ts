@@ -79,9 +79,17 @@ export const createLabPki = async (options: {
   const files = labPkiIn(dir);
   if (await exists(files.enrollmentCa.keyFile)) return { ...files, created: false };
   const from = clock.now() - 60_000;
-  const forDays = (days: number) => ({ notBefore: new Date(from), notAfter: new Date(from + days * dayMs) });
+  const forDays = (days: number) => ({
+    notBefore: new Date(from),
+    notAfter: new Date(from + days * dayMs),
+  });
   const authority = (name: string) =>
-    createTestCa({ name, serialNumber: randomSerial(), pathLength: 0, ...forDays(authorityLifetimeDays) });
+    createTestCa({
+      name,
+      serialNumber: randomSerial(),
+      pathLength: 0,
+      ...forDays(authorityLifetimeDays),
+    });
   const serverCa = await authority("Lab server CA");
   const enrollmentCa = await authority("Lab enrollment CA");
   const server = () => issueServerCertificate(serverCa, serverNames, forDays(serverLifetimeDays));
@@ -93,11 +101,17 @@ export const createLabPki = async (options: {
     await writeFile(staged.serverCaFile, serverCa.pem, { mode: 0o644, flag: "wx" });
     await writeCredentialFiles(staged.edge, await server());
     await writeCredentialFiles(staged.ingest, await server());
-    await writeCredentialFiles(staged.enrollmentCa, { certificatePem: enrollmentCa.pem, keyPem: enrollmentCa.key.pem });
+    await writeCredentialFiles(staged.enrollmentCa, {
+      certificatePem: enrollmentCa.pem,
+      keyPem: enrollmentCa.key.pem,
+    });
     await rename(staging, dir);
   } catch (cause) {
     await rm(staging, { recursive: true });
-    throw new Error("the lab could not be put in place; is the directory there already, and not empty?", { cause });
+    throw new Error(
+      "the lab could not be put in place; is the directory there already, and not empty?",
+      { cause },
+    );
   }
   return { ...files, created: true };
 };
@@ -109,7 +123,10 @@ const issueServerCertificate = async (
   validity: { notBefore: Date; notAfter: Date },
 ): Promise<Credentials> => {
   const key = await createTestKey();
-  const alternatives = names.map((value) => ({ type: isIP(value) === 0 ? ("dns" as const) : ("ip" as const), value }));
+  const alternatives = names.map((value) => ({
+    type: isIP(value) === 0 ? ("dns" as const) : ("ip" as const),
+    value,
+  }));
   const extensions = [
     testNames(alternatives, false),
     ...serverExtensions(),
@@ -117,12 +134,22 @@ const issueServerCertificate = async (
     await x509.AuthorityKeyIdentifierExtension.create(ca.certificate),
   ];
   const subject = `CN=${names[0] ?? ""}`;
-  const der = await issueTestCertificate({ ca, key, subject, serialNumber: randomSerial(), extensions, ...validity });
+  const der = await issueTestCertificate({
+    ca,
+    key,
+    subject,
+    serialNumber: randomSerial(),
+    extensions,
+    ...validity,
+  });
   return { certificatePem: encodePem(der, "CERTIFICATE"), keyPem: key.pem };
 };
 
 /** Writes a certificate, and its key 0600. Throws `EEXIST` rather than replace a file. */
-export const writeCredentialFiles = async (files: CredentialFiles, credentials: Credentials): Promise<void> => {
+export const writeCredentialFiles = async (
+  files: CredentialFiles,
+  credentials: Credentials,
+): Promise<void> => {
   await writeFile(files.keyFile, credentials.keyPem, { mode: 0o600, flag: "wx" });
   await writeFile(files.certFile, credentials.certificatePem, { mode: 0o644, flag: "wx" });
 };

@@ -37,14 +37,23 @@ export interface TestKey {
 
 /** Generates a key. */
 export const createTestKey = async (kind: TestKeyKind = "p256"): Promise<TestKey> => {
-  const pair = (await crypto.subtle.generateKey(parameters[kind], true, ["sign", "verify"])) as CryptoKeyPair;
+  const pair = (await crypto.subtle.generateKey(parameters[kind], true, [
+    "sign",
+    "verify",
+  ])) as CryptoKeyPair;
   const spki = new Uint8Array(await crypto.subtle.exportKey("spki", pair.publicKey));
-  const pem = encodePem(new Uint8Array(await crypto.subtle.exportKey("pkcs8", pair.privateKey)), "PRIVATE KEY");
+  const pem = encodePem(
+    new Uint8Array(await crypto.subtle.exportKey("pkcs8", pair.privateKey)),
+    "PRIVATE KEY",
+  );
   return { kind, pair, spki, pem };
 };
 
 /** A name of a Subject Alternative Name extension, as `@peculiar/x509` takes it. */
-export type TestName = { type: "dns" | "url" | "email" | "ip" | "dn" | "guid" | "upn" | "id"; value: string };
+export type TestName = {
+  type: "dns" | "url" | "email" | "ip" | "dn" | "guid" | "upn" | "id";
+  value: string;
+};
 
 /** Creates the extension that holds `names`. */
 export const testNames = (names: readonly TestName[], critical = true) =>
@@ -57,7 +66,11 @@ export const createTestCsr = async (options: {
   extensions?: x509.Extension[];
   subject?: string;
 }): Promise<string> => {
-  const { key, uri, extensions = uri === undefined ? [] : [testNames([{ type: "url", value: uri }])] } = options;
+  const {
+    key,
+    uri,
+    extensions = uri === undefined ? [] : [testNames([{ type: "url", value: uri }])],
+  } = options;
   const request = await x509.Pkcs10CertificateRequestGenerator.create({
     name: options.subject ?? "",
     keys: key.pair,
@@ -115,7 +128,10 @@ export const createTestCa = async (
     signingAlgorithm: parameters[(issuer?.key ?? key).kind],
     extensions: options.extensions ?? [
       new x509.BasicConstraintsExtension(true, options.pathLength, true),
-      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      new x509.KeyUsagesExtension(
+        x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign,
+        true,
+      ),
       await x509.SubjectKeyIdentifierExtension.create(key.pair.publicKey),
     ],
   });
@@ -134,7 +150,12 @@ export const issueTestCertificate = async (options: {
   notBefore?: Date;
   notAfter?: Date;
 }): Promise<Uint8Array<ArrayBuffer>> => {
-  const { ca, key, uri = "https://fleet.test/d/1", names = [{ type: "url", value: uri }] } = options;
+  const {
+    ca,
+    key,
+    uri = "https://fleet.test/d/1",
+    names = [{ type: "url", value: uri }],
+  } = options;
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: options.serialNumber ?? "1a2b3c",
     subject: options.subject ?? "",
@@ -144,7 +165,10 @@ export const issueTestCertificate = async (options: {
     publicKey: key.pair.publicKey,
     signingKey: ca.key.pair.privateKey,
     signingAlgorithm: parameters[ca.key.kind],
-    extensions: options.extensions ?? [...(names.length > 0 ? [testNames(names)] : []), ...clientExtensions()],
+    extensions: options.extensions ?? [
+      ...(names.length > 0 ? [testNames(names)] : []),
+      ...clientExtensions(),
+    ],
   });
   return new Uint8Array(certificate.rawData);
 };

@@ -19,7 +19,10 @@ export const enroll = async (): Promise<void> => {
   const secret = (name: string) => readFile(join(secretsFolder, name), "utf8");
   const url = await secret("database-url");
   const database = connectDatabase({ url, connectionsMax: 1, openSocket: openDatabaseSocket });
-  const userIds = await awaitPeople(database.sql, { clock: systemClock, signal: new AbortController().signal });
+  const userIds = await awaitPeople(database.sql, {
+    clock: systemClock,
+    signal: new AbortController().signal,
+  });
   await database.close();
   const api = createOperatorApi("http://core:8080", await secret("auth-token-secret"), userIds);
   const policy = { name: "lab hosts", allowed_identity_prefixes: [identityPrefix] };
@@ -46,6 +49,9 @@ export const enroll = async (): Promise<void> => {
     { type: "otlp", grpc: { listen: "0.0.0.0:4317" }, http: { listen: "0.0.0.0:4318" } },
     { type: "host_metrics", interval_seconds: 10 },
   ];
-  await writeFile(configFile, withSources(await readFile(configFile, "utf8"), sources, { env: "lab" }));
+  await writeFile(
+    configFile,
+    withSources(await readFile(configFile, "utf8"), sources, { env: "lab" }),
+  );
   process.stdout.write("the host `lab` is enrolled\n");
 };

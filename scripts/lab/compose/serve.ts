@@ -16,11 +16,14 @@ export const serveDirectory = async (): Promise<void> => {
   await directory.writeKeyFile(secretsFolder);
   const { port, hostname: host } = new URL(directory.url);
   const { certFile, keyFile } = labPki.edge;
-  const server = createServer({ cert: await readFile(certFile), key: await readFile(keyFile) }, (socket) => {
-    const upstream = connect({ host, port: Number(port) });
-    pipeline(socket, upstream, () => undefined);
-    pipeline(upstream, socket, () => undefined);
-  });
+  const server = createServer(
+    { cert: await readFile(certFile), key: await readFile(keyFile) },
+    (socket) => {
+      const upstream = connect({ host, port: Number(port) });
+      pipeline(socket, upstream, () => undefined);
+      pipeline(upstream, socket, () => undefined);
+    },
+  );
   // A health check that connects without a handshake.
   server.on("tlsClientError", () => undefined);
   server.listen(ports.directory, everywhere);

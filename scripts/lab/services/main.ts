@@ -9,7 +9,9 @@ import { startLabServices } from "./start-lab-services.ts";
 
 const readOptions = () => {
   try {
-    const { values } = parseArgs({ options: { out: { type: "string" }, people: { type: "string" } } });
+    const { values } = parseArgs({
+      options: { out: { type: "string" }, people: { type: "string" } },
+    });
     const { out: dir, people: peopleFile } = values;
     return dir === undefined || peopleFile === undefined ? undefined : { dir, peopleFile };
   } catch {

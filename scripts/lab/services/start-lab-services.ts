@@ -25,14 +25,21 @@ const usualPorts = { core: 8080, web: 3000, ingest: 8443, edge: 8444, provider: 
  * Starts the services on loopback, on the usual ports where those are free. The database is empty; web's role gets its rights once core
  * has created the tables. The env files hold secrets, with mode 0600.
  */
-export const startLabServices = async (options: { dir: string; peopleFile: string }): Promise<LabServices> => {
+export const startLabServices = async (options: {
+  dir: string;
+  peopleFile: string;
+}): Promise<LabServices> => {
   const dir = resolve(options.dir);
   const peopleFile = resolve(options.peopleFile);
   const { users } = parseDirectoryFile(await readFile(peopleFile, "utf8"));
   await mkdir(dir, { recursive: true, mode: 0o700 });
   await using cleanup = new AsyncDisposableStack();
   const ports = await choosePorts();
-  const pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock, serverNames: labServerNames });
+  const pki = await createLabPki({
+    dir: join(dir, "pki"),
+    clock: systemClock,
+    serverNames: labServerNames,
+  });
   const postgres = await startEmbeddedPostgres({ tcp: true });
   cleanup.defer(() => postgres.stop("fast"));
   const databaseUrl = postgres.tcpUrl();
@@ -48,14 +55,21 @@ export const startLabServices = async (options: { dir: string; peopleFile: strin
     at: { issuer: `http://localhost:${ports.provider}`, port: ports.provider, host: "127.0.0.1" },
   });
   cleanup.defer(() => provider.close());
-  const edge = await startLabEdge(pki, { coreUrl: `http://127.0.0.1:${ports.core}`, port: ports.edge });
+  const edge = await startLabEdge(pki, {
+    coreUrl: `http://127.0.0.1:${ports.core}`,
+    port: ports.edge,
+  });
   cleanup.defer(() => edge.close());
 
   const random = () => systemEntropy.bytes(32).toHex();
   const webPassword = random();
   const role = grantWebRole(databaseUrl, webPassword);
   cleanup.defer(() => role.stop());
-  const shared = { SVC_TENANT_ID: crypto.randomUUID(), SVC_AUTH_TOKEN_SECRET: random(), SVC_HTTP_HOST: "127.0.0.1" };
+  const shared = {
+    SVC_TENANT_ID: crypto.randomUUID(),
+    SVC_AUTH_TOKEN_SECRET: random(),
+    SVC_HTTP_HOST: "127.0.0.1",
+  };
   const coreEnv = await writeEnvironment(join(dir, "core.env"), {
     ...shared,
     PORT: String(ports.core),
@@ -88,11 +102,17 @@ export const startLabServices = async (options: { dir: string; peopleFile: strin
 const choosePorts = async (): Promise<typeof usualPorts> => {
   const entries = Object.entries(usualPorts);
   const spare = await findPorts(entries.length);
-  const chosen = entries.map(async ([name, port], index) => [name, (await isPortFree(port)) ? port : spare[index]]);
+  const chosen = entries.map(async ([name, port], index) => [
+    name,
+    (await isPortFree(port)) ? port : spare[index],
+  ]);
   return Object.fromEntries(await Promise.all(chosen));
 };
 
-const writeEnvironment = async (path: string, variables: Readonly<Record<string, string>>): Promise<string> => {
+const writeEnvironment = async (
+  path: string,
+  variables: Readonly<Record<string, string>>,
+): Promise<string> => {
   const lines = Object.entries(variables).map(([name, value]) => `${name}="${value}"\n`);
   await writeFile(path, lines.join(""), { mode: 0o600 });
   return path;
@@ -102,11 +122,19 @@ const writeEnvironment = async (path: string, variables: Readonly<Record<string,
 const grantWebRole = (url: string, password: string): { stop(): Promise<void> } => {
   const stopping = new AbortController();
   const run = async (): Promise<void> => {
-    const { sql, close } = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs: 10_000 });
+    const { sql, close } = connectDatabase({
+      url,
+      openSocket: openDatabaseSocket,
+      deadlineMs: 10_000,
+    });
     try {
-      await sql.unsafe(`create role svc_web login password '${password}'; grant usage on schema public to svc_web`);
+      await sql.unsafe(
+        `create role svc_web login password '${password}'; grant usage on schema public to svc_web`,
+      );
       for (;;) {
-        const [found] = await sql.unsafe("select to_regclass('authentication_identity') is not null as exists");
+        const [found] = await sql.unsafe(
+          "select to_regclass('authentication_identity') is not null as exists",
+        );
         if (found?.exists === true) break;
         await systemClock.sleep(200, stopping.signal);
       }

@@ -3,5 +3,7 @@ import { withMembers } from "../with-members.ts";
 
 export default {
   queue: (queue) =>
-    withMembers(queue, { beginSession: (hostId) => ({ ...queue.beginSession(hostId), ackedThrough: 0 }) }),
+    withMembers(queue, {
+      beginSession: (hostId) => ({ ...queue.beginSession(hostId), ackedThrough: 0 }),
+    }),
 } satisfies Plant;

@@ -1,5 +1,8 @@
 import type { Plant } from "../plant.ts";
 
 export default {
-  hour: ({ queues, ...facts }) => ({ ...facts, queues: queues.filter((queue) => queue.accountedThroughMs !== null) }),
+  hour: ({ queues, ...facts }) => ({
+    ...facts,
+    queues: queues.filter((queue) => queue.accountedThroughMs !== null),
+  }),
 } satisfies Plant;

@@ -1,4 +1,6 @@
 import type { Plant } from "../plant.ts";
 import { withMembers } from "../with-members.ts";
 
-export default { queue: (queue) => withMembers(queue, { ack: async () => undefined }) } satisfies Plant;
+export default {
+  queue: (queue) => withMembers(queue, { ack: async () => undefined }),
+} satisfies Plant;

@@ -1,5 +1,8 @@
 import { counting, type Plant } from "../plant.ts";
 
 export default {
-  sink: counting(({ end, ...counted }) => ({ ...counted, end: end && { ...end, sequence: end.sequence - 1n } })),
+  sink: counting(({ end, ...counted }) => ({
+    ...counted,
+    end: end && { ...end, sequence: end.sequence - 1n },
+  })),
 } satisfies Plant;

@@ -1,3 +1,5 @@
 import type { Plant } from "../plant.ts";
 
-export default { accounts: () => ({ accept: async () => ({ through: 0n, refused: "internal" }) }) } satisfies Plant;
+export default {
+  accounts: () => ({ accept: async () => ({ through: 0n, refused: "internal" }) }),
+} satisfies Plant;

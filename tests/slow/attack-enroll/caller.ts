@@ -7,7 +7,12 @@ import { clientCertificateHeader } from "../../../scripts/lab/core-process.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import type { LabCore } from "../../../scripts/lab/lab-core.ts";
 import { createPolicyWithToken } from "../../../scripts/lab/operator-api.ts";
-import { collectorOf, identityPrefix, type TestCollector, withProof } from "../../support/collector.ts";
+import {
+  collectorOf,
+  identityPrefix,
+  type TestCollector,
+  withProof,
+} from "../../support/collector.ts";
 
 /** A response of core. */
 export interface Answer {
@@ -40,7 +45,12 @@ export const createCandidate = async (): Promise<Candidate> => {
   const deviceId = crypto.randomUUID();
   const key = await createTestKey();
   const csrPem = await createTestCsr({ key, uri: identityPrefix + deviceId });
-  const body = { csr_pem: csrPem, device_id: deviceId, platform: "linux/amd64", collector_version: "1.0.0" };
+  const body = {
+    csr_pem: csrPem,
+    device_id: deviceId,
+    platform: "linux/amd64",
+    collector_version: "1.0.0",
+  };
   return { deviceId, key, body };
 };
 
@@ -54,10 +64,17 @@ export interface Caller {
 }
 
 /** Creates a caller with this loopback address; systems other than Linux have only 127.0.0.1. */
-export const createCaller = ({ httpUrl }: Pick<LabCore, "httpUrl">, address = "127.0.0.1"): Caller => {
+export const createCaller = (
+  { httpUrl }: Pick<LabCore, "httpUrl">,
+  address = "127.0.0.1",
+): Caller => {
   const agent = new Agent({ keepAlive: true });
   const localAddress = process.platform === "linux" ? address : "127.0.0.1";
-  const post = async (path: string, headers: Record<string, string>, body: object): Promise<Answer> => {
+  const post = async (
+    path: string,
+    headers: Record<string, string>,
+    body: object,
+  ): Promise<Answer> => {
     const sent = request(httpUrl + path, {
       method: "POST",
       agent,
@@ -79,14 +96,23 @@ export const createCaller = ({ httpUrl }: Pick<LabCore, "httpUrl">, address = "1
     [clientCertificateHeader]: encodeURIComponent(encodePem(host.certificate, "CERTIFICATE")),
   });
   return {
-    enroll: (candidate, token) => post("/v1/collector/enroll", { Authorization: `Bearer ${token}` }, candidate.body),
+    enroll: (candidate, token) =>
+      post("/v1/collector/enroll", { Authorization: `Bearer ${token}` }, candidate.body),
     renew: async (host, key, sentAt) => {
       const csrPem = await createTestCsr({ key, uri: host.identity });
-      const body = { csr_pem: csrPem, collector_version: "1.0.1", sent_at: new Date(sentAt).toISOString() };
+      const body = {
+        csr_pem: csrPem,
+        collector_version: "1.0.1",
+        sent_at: new Date(sentAt).toISOString(),
+      };
       return post("/v1/collector/renew", certificateOf(host), withProof(host, "renew", body));
     },
     heartbeat: (host, sentAt) =>
-      post("/v1/collector/heartbeat", certificateOf(host), withProof(host, "heartbeat", heartbeatBody(sentAt))),
+      post(
+        "/v1/collector/heartbeat",
+        certificateOf(host),
+        withProof(host, "heartbeat", heartbeatBody(sentAt)),
+      ),
     close: () => agent.destroy(),
   };
 };

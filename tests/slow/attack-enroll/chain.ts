@@ -49,7 +49,8 @@ export const attackChain: Attack = async (core) => {
       "six renewals of the identity succeeded, whichever certificate it presented":
         granted === renewalsMax && certificates === renewalsMax + 1,
       "every other one got a Retry-After of at most a minute":
-        retryAfter.length === refused() && retryAfter.every((seconds) => seconds >= 1 && seconds <= 60),
+        retryAfter.length === refused() &&
+        retryAfter.every((seconds) => seconds >= 1 && seconds <= 60),
       "the refusals are one audit event": refusals === 1,
       "no new certificate reset the limit of heartbeats":
         heartbeats.filter(({ status }) => status === 200).length <= heartbeatsMax + renewalsMax,

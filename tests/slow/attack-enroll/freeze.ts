@@ -40,14 +40,20 @@ export const attackFreeze: Attack = async (core) => {
   const [first] = issued;
   const renewed =
     first &&
-    (await caller.renew(collectorOf(first.candidate.key, first.answer.body), await createTestKey(), systemClock.now()));
+    (await caller.renew(
+      collectorOf(first.candidate.key, first.answer.body),
+      await createTestKey(),
+      systemClock.now(),
+    ));
   caller.close();
   return {
     answers: tally(answers),
     counts: { issued: issued.length, started_after_the_freeze: late.length, certificates, counted },
     held: {
       "the freeze came in the middle": issued.length >= frozenAfter && late.length > 0,
-      "no enrollment that started after it got a certificate": late.every(({ answer }) => answer.status !== 201),
+      "no enrollment that started after it got a certificate": late.every(
+        ({ answer }) => answer.status !== 201,
+      ),
       "no identity is recorded as enrolled after it": after === 0,
       "every refusal is for the freeze or the throttle": answers.every((answer) =>
         ["201", "403 policy_frozen", "429 throttled"].includes(nameOf(answer)),

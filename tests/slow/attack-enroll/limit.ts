@@ -11,9 +11,13 @@ export const attackLimit: Attack = async (core) => {
     caller: createCaller(core, `127.0.1.${at + 1}`),
     candidate: await createCandidate(),
   }));
-  const answers = await Promise.all(hosts.map(({ caller, candidate }) => caller.enroll(candidate, token)));
+  const answers = await Promise.all(
+    hosts.map(({ caller, candidate }) => caller.enroll(candidate, token)),
+  );
   for (const { caller } of hosts) caller.close();
-  const [rows] = await core.sql<{ identities: number; certificates: number; counted: number; held: number }[]>`
+  const [rows] = await core.sql<
+    { identities: number; certificates: number; counted: number; held: number }[]
+  >`
     select (select count(*)::int from collector_identity where policy_id = p.id) as identities,
            (select count(*)::int from certificate c join collector_identity i on i.id = c.identity_id
              where i.policy_id = p.id) as certificates,
@@ -31,7 +35,8 @@ export const attackLimit: Attack = async (core) => {
     held: {
       "exactly 7 hosts got a certificate": issued.length === limit,
       "all others were rejected because of the limit": refused.length === enrollments - limit,
-      "the database holds 7 identities and 7 certificates": identities === limit && certificates === limit,
+      "the database holds 7 identities and 7 certificates":
+        identities === limit && certificates === limit,
       "the policy counts 7, and no reservation is left": counted === limit && held === 0,
     },
   };

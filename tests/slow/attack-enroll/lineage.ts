@@ -22,12 +22,15 @@ export const attackLineage: Attack = async (core) => {
     return { host, answers, granted };
   };
   const active = async (identityId: string): Promise<number> =>
-    (await core.sql`select 1 from certificate where identity_id = ${identityId} and status = 'active'`).length;
+    (
+      await core.sql`select 1 from certificate where identity_id = ${identityId} and status = 'active'`
+    ).length;
 
   const several = await attack(() => createTestKey());
   const activeBefore = await active(several.host.identityId);
   const uses: string[] = [];
-  for (const certificate of several.granted) uses.push(nameOf(await caller.heartbeat(certificate, systemClock.now())));
+  for (const certificate of several.granted)
+    uses.push(nameOf(await caller.heartbeat(certificate, systemClock.now())));
   const afterwards = nameOf(await caller.heartbeat(several.host, systemClock.now()));
   const activeAfter = await active(several.host.identityId);
 
@@ -49,14 +52,18 @@ export const attackLineage: Attack = async (core) => {
       usable: used,
     },
     held: {
-      "every response is a certificate, or a rejection by the replay protection": [...several.answers, ...same.answers]
+      "every response is a certificate, or a rejection by the replay protection": [
+        ...several.answers,
+        ...same.answers,
+      ]
         .map(nameOf)
         .every((name) => orderly.includes(name)),
       "some renewal succeeded, each time": several.granted.length > 0 && same.granted.length > 0,
       "one successor is active beside the renewed certificate": activeBefore === 2,
       "one of the issued certificates can be used, the others are replaced":
         used === 1 && uses.every((use) => use === "200" || use === "401 certificate_replaced"),
-      "its use ends the renewed certificate": afterwards === "401 certificate_replaced" && activeAfter === 1,
+      "its use ends the renewed certificate":
+        afterwards === "401 certificate_replaced" && activeAfter === 1,
       "one key gets one certificate": sameIds.size === 1,
     },
   };

@@ -36,5 +36,9 @@ await reportFromLab({ name: "attack" }, async (context, cleanup) => {
       progress(`  ${holds ? "held  " : "BROKEN"}  ${sentence}`);
   }
   const ok = Object.values(reports).every(({ held }) => Object.values(held).every(Boolean));
-  return { ok, seconds: Number(((clock.monotonic() - startedAt) / 1000).toFixed(1)), attacks: reports };
+  return {
+    ok,
+    seconds: Number(((clock.monotonic() - startedAt) / 1000).toFixed(1)),
+    attacks: reports,
+  };
 });

@@ -13,7 +13,11 @@ const usesOfAddress = 2;
 /** Presents unusable tokens of each kind, in random order, and compares the times of the responses. */
 export const attackTiming: Attack = async (core) => {
   const create = (token: object) =>
-    createPolicyWithToken(core.api, { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] }, token);
+    createPolicyWithToken(
+      core.api,
+      { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] },
+      token,
+    );
   const expired = await create({ ttl_seconds: 1, max_uses: 0 });
   const exhausted = await create({ max_uses: 1 });
   const revoked = await create({ max_uses: 0 });
@@ -58,7 +62,9 @@ export const attackTiming: Attack = async (core) => {
   return {
     answers: tally(answers),
     counts: Object.fromEntries(
-      kinds.flatMap((kind) => [0.1, 0.5, 0.9].map((q) => [`${kind}_p${q * 100}_us`, quantile(kind, q)])),
+      kinds.flatMap((kind) =>
+        [0.1, 0.5, 0.9].map((q) => [`${kind}_p${q * 100}_us`, quantile(kind, q)]),
+      ),
     ),
     held: {
       "each answer is 401 token_invalid, with one body":

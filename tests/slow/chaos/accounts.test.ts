@@ -16,7 +16,9 @@ const bodyOf = (number: number, firstSequence: number, lastSequence: number): Ui
       lastSequence,
       stopped: false,
       atLeast: false,
-      accepted: [{ kind: "log_line", source: "file", records: lastSequence - firstSequence + 1, bytes: 1 }],
+      accepted: [
+        { kind: "log_line", source: "file", records: lastSequence - firstSequence + 1, bytes: 1 },
+      ],
       refused: [],
       expired: 0,
       damaged: 0,
@@ -35,7 +37,9 @@ const bodyOf = (number: number, firstSequence: number, lastSequence: number): Ui
   );
 const counts = { isChecked: true, stored: 2, rejected: 0, lost: 0, missing: 0 };
 const placesOf = (...sequences: number[]) => ({
-  places: new Map(sequences.map((sequence) => [`line ${sequence}`, [{ queueId: queue, sequence }]])),
+  places: new Map(
+    sequences.map((sequence) => [`line ${sequence}`, [{ queueId: queue, sequence }]]),
+  ),
 });
 
 /** Two accounts: of 1 and 2, and of 3 and 4, which a restored database has lost. */
@@ -55,7 +59,8 @@ const history = () => ({
 type History = ReturnType<typeof history>;
 
 const judge = ({ accounts, refused, context }: History) => {
-  const sql = async (text: TemplateStringsArray) => (text.join("").includes("refused is null") ? accounts : refused);
+  const sql = async (text: TemplateStringsArray) =>
+    text.join("").includes("refused is null") ? accounts : refused;
   return judgeAccounts(sql as unknown as SqlClient, context);
 };
 
@@ -64,7 +69,10 @@ it("finds no fault in accounts that say what is stored and what is lost", async 
 });
 
 it.each<[string, (of: History) => void]>([
-  ["counts 2 stored, of 1", ({ context }) => Object.assign(context, { stored: placesOf(1), discarded: [] })],
+  [
+    "counts 2 stored, of 1",
+    ({ context }) => Object.assign(context, { stored: placesOf(1), discarded: [] }),
+  ],
   ["names 2 lost, of 0", ({ context }) => Object.assign(context, { discarded: [] })],
   ["names 0 lost, of 2", ({ accounts }) => Object.assign(accounts[1] ?? {}, { lost: 0 })],
   ["names 1 missing", ({ accounts }) => Object.assign(accounts[0] ?? {}, { missing: 1 })],

@@ -20,7 +20,9 @@ interface CountedAccount extends ReadAccount {
   missing: number;
 }
 
-type AccountRow = Pick<CountedAccount, "isChecked" | "stored" | "rejected" | "lost" | "missing"> & { body: Uint8Array };
+type AccountRow = Pick<CountedAccount, "isChecked" | "stored" | "rejected" | "lost" | "missing"> & {
+  body: Uint8Array;
+};
 
 /** What a run has to compare accounts with. */
 export interface AccountContext {
@@ -37,7 +39,10 @@ export interface AccountContext {
  * Compares the accounts that core has with what is stored: of each range it counts as stored what is stored, and as lost what a database
  * that was discarded had and no other has; nothing is missing that is not damaged; and every record of the collector is in an account.
  */
-export const judgeAccounts = async (sql: SqlClient, context: AccountContext): Promise<AccountJudgement> => {
+export const judgeAccounts = async (
+  sql: SqlClient,
+  context: AccountContext,
+): Promise<AccountJudgement> => {
   const rows = await sql<
     AccountRow[]
   >`select body, is_checked as "isChecked", stored::int, rejected::int, lost::int, missing::int
@@ -54,7 +59,9 @@ export const judgeAccounts = async (sql: SqlClient, context: AccountContext): Pr
     accounts: accounts.length,
     accounts_lost: accounts.reduce((sum, { lost }) => sum + lost, 0),
     account_faults: [
-      ...refused.map(({ refused: reason, number }) => `account ${number} of the collector is refused: ${reason}`),
+      ...refused.map(
+        ({ refused: reason, number }) => `account ${number} of the collector is refused: ${reason}`,
+      ),
       ...accounts.flatMap((account) => faultsOf(account, { places, discarded, context })),
       ...(context.isDamaged ? [] : unaccounted(accounts, places, context.collectorHostId)),
     ],
@@ -74,14 +81,22 @@ const sequencesOf = (databases: readonly Pick<StoredQueues, "places">[]): Sequen
 
 const faultsOf = (
   account: CountedAccount,
-  { places, discarded, context }: { places: Sequences; discarded: Sequences; context: AccountContext },
+  {
+    places,
+    discarded,
+    context,
+  }: { places: Sequences; discarded: Sequences; context: AccountContext },
 ): string[] => {
   const queue = account.queueId.toHex();
   const held = places.get(queue) ?? new Set();
   const had = discarded.get(queue) ?? new Set();
   let stored = 0;
   let lost = 0;
-  for (let at = Number(account.firstSequence) + Number(account.ackedBefore); at <= Number(account.lastSequence); at++) {
+  for (
+    let at = Number(account.firstSequence) + Number(account.ackedBefore);
+    at <= Number(account.lastSequence);
+    at++
+  ) {
     if (held.has(at)) stored += 1;
     else if (had.has(at)) lost += 1;
   }
@@ -89,14 +104,22 @@ const faultsOf = (
   const name = `${hostId}: account ${number} of ${queue.slice(0, 6)}, ${firstSequence}..${lastSequence}`;
   const isOfCollector = hostId === context.collectorHostId && !context.isDamaged;
   return [
-    ...(isChecked && account.stored !== stored ? [`${name} counts ${account.stored} stored, of ${stored}`] : []),
-    ...(isOfCollector && account.lost !== lost ? [`${name} names ${account.lost} lost, of ${lost}`] : []),
+    ...(isChecked && account.stored !== stored
+      ? [`${name} counts ${account.stored} stored, of ${stored}`]
+      : []),
+    ...(isOfCollector && account.lost !== lost
+      ? [`${name} names ${account.lost} lost, of ${lost}`]
+      : []),
     ...(isOfCollector && missing > 0 ? [`${name} names ${missing} missing`] : []),
   ];
 };
 
 /** Says which sequences of the collector's queues are stored, and in no account. */
-const unaccounted = (accounts: readonly CountedAccount[], places: Sequences, hostId: string): string[] => {
+const unaccounted = (
+  accounts: readonly CountedAccount[],
+  places: Sequences,
+  hostId: string,
+): string[] => {
   const own = accounts.filter((account) => account.hostId === hostId);
   if (own.length === 0) return ["the collector has no account"];
   return own

@@ -1,6 +1,11 @@
 import { systemClock } from "../../../kit/clock.ts";
 import { spansOf } from "../../support/otlp.ts";
-import { logRecordsOf, type OtlpAnswer, type OtlpCall, startOtlpBackend } from "../../support/otlp-backend.ts";
+import {
+  logRecordsOf,
+  type OtlpAnswer,
+  type OtlpCall,
+  startOtlpBackend,
+} from "../../support/otlp-backend.ts";
 
 /** An item of a request: a log record by its `log.record.uid`, or a span by its name. */
 export interface ExportedItem {
@@ -69,7 +74,10 @@ export const startChaosBackend = async (): Promise<ChaosBackend> => {
     acceptTimes,
     stored,
     repeats() {
-      const found = { ...repeated, timesMax: [...since.values()].reduce((most, times) => Math.max(most, times), 0) };
+      const found = {
+        ...repeated,
+        timesMax: [...since.values()].reduce((most, times) => Math.max(most, times), 0),
+      };
       repeated = { items: 0, bytes: 0 };
       since = new Map();
       return found;
@@ -82,6 +90,8 @@ const itemsOf = ({ signal, body }: OtlpCall): ExportedItem[] =>
   signal === "traces"
     ? spansOf(body).map(({ name }) => ({ key: name, bytes: name.length }))
     : logRecordsOf(body).map(({ record }) => ({
-        key: String(record.attributes.find(({ key }) => key === "log.record.uid")?.value?.value.value),
+        key: String(
+          record.attributes.find(({ key }) => key === "log.record.uid")?.value?.value.value,
+        ),
         bytes: String(record.body?.value.value).length,
       }));

@@ -12,19 +12,37 @@ it("plans by the seed alone each fault once a round, and none beside another tha
   expect(planOf(1)).toEqual(planOf(1));
   expect(planOf(1)).not.toEqual(planOf(2));
   for (const round of planOf(1)) {
-    const steps = round.map((step) => step.flatMap((part) => (part === undefined ? [] : [part.fault])));
+    const steps = round.map((step) =>
+      step.flatMap((part) => (part === undefined ? [] : [part.fault])),
+    );
     expect(steps.flat().sort()).toEqual(names.toSorted());
-    const pairs = steps.filter(([, second]) => second !== undefined).map((step) => step.map(faultOf));
+    const pairs = steps
+      .filter(([, second]) => second !== undefined)
+      .map((step) => step.map(faultOf));
     expect(pairs.length).toBeGreaterThan(3);
     expect(pairs.every(([one, other]) => one && other && areApart(one, other))).toBe(true);
   }
 });
 
 it("allows the export one repeat for each time that a fault stops its server: twice where a backup is taken and restored", () => {
-  const measured = { draws: [], at_seconds: 0, lasted_ms: 0, ack_ms: 1, ready_ms: 1, export_ms: 1, pause_ms: 0 };
+  const measured = {
+    draws: [],
+    at_seconds: 0,
+    lasted_ms: 0,
+    ack_ms: 1,
+    ready_ms: 1,
+    export_ms: 1,
+    pause_ms: 0,
+  };
   const goalsOf = (fault: string, times: number) => {
     const repeats = { export_repeats: 1, export_repeated_bytes: 100, export_times_max: times };
-    const report: FaultReport = { ...measured, ...repeats, fault, id: faultOf(fault).id, core_peak_mb: 100 };
+    const report: FaultReport = {
+      ...measured,
+      ...repeats,
+      fault,
+      id: faultOf(fault).id,
+      core_peak_mb: 100,
+    };
     return brokenGoals(fault, [report]);
   };
   const restore = "restore the database from a backup";
@@ -38,14 +56,30 @@ it("allows the export one repeat for each time that a fault stops its server: tw
 it("D1, D2, D5, G5, Q11, Q12: keeps or reports everything acknowledged when PostgreSQL restarts, fails over, is restored and has no connection left, when core and collector are killed, and when queues are restored and copied", {
   timeout: 240_000,
 }, async () => {
-  const killed = ["restart PostgreSQL (immediate)", "kill core (SIGKILL)", "kill the collector (SIGKILL)"];
-  const restored = ["restore a copy of a queue", "run a copy of a queue", "restore the database from a backup"];
+  const killed = [
+    "restart PostgreSQL (immediate)",
+    "kill core (SIGKILL)",
+    "kill the collector (SIGKILL)",
+  ];
+  const restored = [
+    "restore a copy of a queue",
+    "run a copy of a queue",
+    "restore the database from a backup",
+  ];
   const timed = ["fail over to a standby", "use up the connections of PostgreSQL"];
   const names = [...killed, ...restored, ...timed];
   const report = await runChaos({ seed: 1, minutes: 0, names });
-  expect(report).toMatchObject({ missing: 0, duplicates: 0, disordered: 0, not_exported: 0, export_invented: 0 });
+  expect(report).toMatchObject({
+    missing: 0,
+    duplicates: 0,
+    disordered: 0,
+    not_exported: 0,
+    export_invented: 0,
+  });
   expect(report.faults.map(({ fault }) => fault).sort()).toEqual(names.toSorted());
-  expect(report.faults.every(({ ack_ms: ack, error }) => ack !== null && error === undefined)).toBe(true);
+  expect(report.faults.every(({ ack_ms: ack, error }) => ack !== null && error === undefined)).toBe(
+    true,
+  );
   expect(report.acked).toBeGreaterThan(100);
   expect(report.forks).toBeGreaterThanOrEqual(2);
   expect(report.event_faults).toEqual([]);

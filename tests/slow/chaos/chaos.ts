@@ -72,7 +72,13 @@ export const runChaos = async (options: {
   names?: readonly string[];
   progress?: (line: string) => void;
 }): Promise<ChaosReport> => {
-  const { seed, minutes, sink = "postgres", recordsPerSecond = 200, progress = () => undefined } = options;
+  const {
+    seed,
+    minutes,
+    sink = "postgres",
+    recordsPerSecond = 200,
+    progress = () => undefined,
+  } = options;
   const { names = faultNamesOf(sink) } = options;
   await bundlePrograms(undefined, ["svc-server", "svc-collector"]);
   await using cleanup = new AsyncDisposableStack();
@@ -120,17 +126,27 @@ export const runChaos = async (options: {
     ...Array.from({ length: collected.lines() }, (_, line) => `line ${line}`),
     ...Array.from(collected.accepted, (span) => `span-${span}`),
   ];
-  const collectorHost = { hostId: collectorHostId, owed: new Set(ofCollector), forked: new Set<string>() };
+  const collectorHost = {
+    hostId: collectorHostId,
+    owed: new Set(ofCollector),
+    forked: new Set<string>(),
+  };
   // Core takes a queue that damage set back for a copy of itself, and the collector continues under another id.
   const isDamaged = reports.some(({ id }) => id.includes("K5"));
-  const judged = [{ ...collectorHost, isCopied: isDamaged }, ...copied.map((host) => ({ ...host, isCopied: true }))];
+  const judged = [
+    { ...collectorHost, isCopied: isDamaged },
+    ...copied.map((host) => ({ ...host, isCopied: true })),
+  ];
   const judgeNow = async () => {
     if (nats) await copyStream(nats, sql);
     const { queue } = await fetchStatus(scene.collectorDir);
     const counted = { records: queue.dropped_records_total, fileBytes: queue.file_gap_bytes_total };
     await tabulateStored(sql);
     const differences = nats ? await readNamedDifferences(sql) : noDifferences;
-    const stored = await readStoredQueues(sql, judgedHostIds, { isOrderedByKind: nats !== null, differences });
+    const stored = await readStoredQueues(sql, judgedHostIds, {
+      isOrderedByKind: nats !== null,
+      differences,
+    });
     return {
       differences,
       stored,
@@ -176,13 +192,17 @@ export const runChaos = async (options: {
     ...accounted,
   };
   const broken = [
-    ...goalsOfNone.filter((count) => !(counts[count] === 0)).map((count) => `${count}: ${counts[count]}`),
+    ...goalsOfNone
+      .filter((count) => !(counts[count] === 0))
+      .map((count) => `${count}: ${counts[count]}`),
     ...fromQueues.faults,
     ...accounted.account_faults,
     ...ended,
     ...growthOf(collectorMb),
     ...(peakMb > corePeakMbMax ? [`core's memory: ${peakMb} MB, at most ${corePeakMbMax} MB`] : []),
-    ...new Set(reports.map(({ fault }) => fault)).values().flatMap((name) => brokenGoals(name, reports)),
+    ...new Set(reports.map(({ fault }) => fault))
+      .values()
+      .flatMap((name) => brokenGoals(name, reports)),
   ];
   return {
     seed,
@@ -202,7 +222,9 @@ const growthOf = (runsMb: readonly number[]): string[] => {
   const third = Math.floor(runsMb.length / 3);
   const early = median(runsMb.slice(0, third));
   const late = median(runsMb.slice(-third));
-  return third >= 3 && late > early * 1.25 ? [`the collector's memory grew from ${early} to ${late} MB`] : [];
+  return third >= 3 && late > early * 1.25
+    ? [`the collector's memory grew from ${early} to ${late} MB`]
+    : [];
 };
 
 /** Waits until the collector's queue has been empty for 3 s, for 60 s at most: what it counts as lost must not be merely late. */

@@ -11,7 +11,9 @@ const untilNamed = async ({ httpPorts }: Scene): Promise<void> => {
   const deadline = performance.now() + namedMs;
   while (performance.now() < deadline) {
     for (const port of httpPorts) {
-      const answer = await fetch(`http://127.0.0.1:${port}/readyz`, { signal: AbortSignal.timeout(5_000) })
+      const answer = await fetch(`http://127.0.0.1:${port}/readyz`, {
+        signal: AbortSignal.timeout(5_000),
+      })
         .then((response) => response.text())
         .catch(() => "");
       if (/core's clock is \d+ s (ahead of|behind) the database's/.test(answer)) return;

@@ -29,11 +29,9 @@ export const createWrongClocks = async (): Promise<WrongClocks> => {
   const dir = await mkdtemp(join(tmpdir(), "chaos-clocks-"));
   // PostgreSQL is another user.
   await chmod(dir, 0o755);
-  const [core, postgres, preload] = ["core", "postgres", "preload.mjs"].map((name) => join(dir, name)) as [
-    string,
-    string,
-    string,
-  ];
+  const [core, postgres, preload] = ["core", "postgres", "preload.mjs"].map((name) =>
+    join(dir, name),
+  ) as [string, string, string];
   const setCore = (ms: number) => writeFileSync(core, `${ms}`);
   const setPostgres = (ms: number) => writeFileSync(postgres, `${ms < 0 ? "" : "+"}${ms / 1000}\n`);
   setCore(0);

@@ -37,7 +37,8 @@ export type Rotation = "rename" | "gzip" | "copytruncate";
 const rotate = (path: string, how: Rotation): void => {
   for (const suffix of ["", ".gz"])
     for (let old = 5; old >= 1; old--)
-      if (existsSync(`${path}.${old}${suffix}`)) renameSync(`${path}.${old}${suffix}`, `${path}.${old + 1}${suffix}`);
+      if (existsSync(`${path}.${old}${suffix}`))
+        renameSync(`${path}.${old}${suffix}`, `${path}.${old + 1}${suffix}`);
   for (const suffix of ["", ".gz"]) rmSync(`${path}.6${suffix}`, { force: true });
   if (how === "copytruncate") {
     copyFileSync(path, `${path}.1`);
@@ -94,7 +95,9 @@ const sendSpans = (address: string, spansPerSecond: number) => {
     const payload = toBinary(
       ExportTraceServiceRequestSchema,
       create(ExportTraceServiceRequestSchema, {
-        resourceSpans: [{ scopeSpans: [{ spans: [{ name: `span-${number}`, traceId: new Uint8Array(16) }] }] }],
+        resourceSpans: [
+          { scopeSpans: [{ spans: [{ name: `span-${number}`, traceId: new Uint8Array(16) }] }] },
+        ],
       }),
     );
     const prefix = Buffer.alloc(5);

@@ -172,13 +172,20 @@ const run = (
   };
   const accepting = accept();
   const forwarding = createForwarder({
-    connect: createConnector(`localhost:${ingestPort}`, { ...tls, serverName: "localhost" }, systemClock),
+    connect: createConnector(
+      `localhost:${ingestPort}`,
+      { ...tls, serverName: "localhost" },
+      systemClock,
+    ),
     hostId,
     queue,
     batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 10 },
     maxInFlightFrames: 8,
     compression: "none",
-    clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, retryMs), signal) },
+    clock: {
+      ...systemClock,
+      sleep: (ms, signal) => systemClock.sleep(Math.min(ms, retryMs), signal),
+    },
     entropy: systemEntropy,
     log: { ...createTestLog(), warn: noteFork },
     onAck: to.onAck,

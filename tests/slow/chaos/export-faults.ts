@@ -29,16 +29,26 @@ const answering =
   };
 
 /** Collectors and core do not notice what a backend does. */
-const apart = { touches: ["backend"], recoveryMs: { max: 5_000 }, pause: { of: "each", msMax: 5_000 } } as const;
+const apart = {
+  touches: ["backend"],
+  recoveryMs: { max: 5_000 },
+  pause: { of: "each", msMax: 5_000 },
+} as const;
 
 /** Faults of the export and its backend. */
 export const exportFaults: Readonly<Record<string, Fault>> = {
-  "make the backend of the export unavailable": { id: "K8", ...apart, inject: answering(unavailable) },
+  "make the backend of the export unavailable": {
+    id: "K8",
+    ...apart,
+    inject: answering(unavailable),
+  },
   "answer the export with a page": {
     id: "K8",
     ...apart,
     inject: answering([
-      () => ({ answer: { headers: { "content-type": "text/html" }, body: text("<h1>Sign in</h1>") } }),
+      () => ({
+        answer: { headers: { "content-type": "text/html" }, body: text("<h1>Sign in</h1>") },
+      }),
     ]),
   },
   "reject items of the export": {
@@ -57,7 +67,9 @@ export const exportFaults: Readonly<Record<string, Fault>> = {
     id: "K8",
     ...apart,
     repeats: exportTimesMax - 1,
-    inject: answering([(items) => ({ answer: "accept", afterMs: 1.5 * exportTimeoutMs, stores: items })]),
+    inject: answering([
+      (items) => ({ answer: "accept", afterMs: 1.5 * exportTimeoutMs, stores: items }),
+    ]),
   },
   "kill the export (SIGKILL)": {
     id: "K8",

@@ -69,12 +69,19 @@ export const judgeExported = async (context: {
   for (;;) {
     const missing = [...stored].filter((key) => !backend.stored.has(key));
     const letters = new Set(await readKeys(sql, "export_dead_letter"));
-    const [row] = await sql<{ rejected: number }[]>`select rejected_items::int as rejected from export_position`;
+    const [row] = await sql<
+      { rejected: number }[]
+    >`select rejected_items::int as rejected from export_position`;
     const unsaid = missing.filter((key) => !letters.has(key)).length;
     const unnamed = Math.max(0, unsaid - (row?.rejected ?? 0));
-    const [lag, unaccounted] = await readGauges(httpPort, ["lag_envelopes", "unaccounted_envelopes"]);
+    const [lag, unaccounted] = await readGauges(httpPort, [
+      "lag_envelopes",
+      "unaccounted_envelopes",
+    ]);
     const isOver = performance.now() > deadline;
-    const invented = [...backend.stored.keys()].filter((key) => !stored.has(key) && !discarded.has(key));
+    const invented = [...backend.stored.keys()].filter(
+      (key) => !stored.has(key) && !discarded.has(key),
+    );
     const spans = invented.filter((key) => key.startsWith("span-")).length;
     if ((unnamed === 0 && lag === 0 && unaccounted === 0) || isOver)
       return {
@@ -90,7 +97,10 @@ export const judgeExported = async (context: {
   }
 };
 
-const readGauges = async (port: number, names: readonly string[]): Promise<(number | undefined)[]> => {
+const readGauges = async (
+  port: number,
+  names: readonly string[],
+): Promise<(number | undefined)[]> => {
   const text = await fetch(`http://127.0.0.1:${port}/metrics`)
     .then((response) => response.text())
     .catch(() => "");

@@ -82,4 +82,5 @@ export const areApart = (one: Fault, other: Fault): boolean => {
 };
 
 /** Returns a duration between two numbers of seconds, in ms, for a draw in [0, 1). */
-export const seconds = (draw: number, from: number, to: number): number => (from + draw * (to - from)) * 1000;
+export const seconds = (draw: number, from: number, to: number): number =>
+  (from + draw * (to - from)) * 1000;

@@ -15,7 +15,9 @@ import { restoreFaults } from "./restore-faults.ts";
 import { serverFaults } from "./server-faults.ts";
 
 const signalPostgres = (postmaster: number, signal: "SIGSTOP" | "SIGCONT"): void => {
-  const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postmaster)], { encoding: "utf8" });
+  const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postmaster)], {
+    encoding: "utf8",
+  });
   for (const pid of [postmaster, ...children.trim().split(/\s+/).map(Number)]) {
     try {
       process.kill(pid, signal);
@@ -35,7 +37,8 @@ const stopBackend = async (sql: Scene["sql"]): Promise<number> => {
       where application_name = 'svc-server ingest' order by state <> 'idle', random() limit 1`;
     if (backend === undefined) continue;
     process.kill(backend.pid, "SIGSTOP");
-    const locks = await sql`select 1 from pg_locks where pid = ${backend.pid} and relation = 'ingest_cursor'::regclass`;
+    const locks =
+      await sql`select 1 from pg_locks where pid = ${backend.pid} and relation = 'ingest_cursor'::regclass`;
     if (locks.length === 0) return backend.pid;
     process.kill(backend.pid, "SIGCONT");
     await systemClock.sleep(7);
@@ -76,7 +79,8 @@ const resetScript = `
   open();
 `;
 
-const chosen = (cores: Scene["cores"], draw: number) => cores[Math.floor(draw * cores.length)] as KilledProgram;
+const chosen = (cores: Scene["cores"], draw: number) =>
+  cores[Math.floor(draw * cores.length)] as KilledProgram;
 
 const unfinishedHandshakes = 300;
 const slowBodies = 100;
@@ -193,10 +197,17 @@ export const faults: Readonly<Record<string, Fault>> = {
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
     inject: async ({ ingestPort }) => {
-      const sockets = Array.from({ length: unfinishedHandshakes }, () => connectTcp(ingestPort, "127.0.0.1"));
-      await withinMs(15_000, "core closes an unfinished handshake", Promise.all(sockets.map(closed)), () => {
-        for (const socket of sockets) socket.destroy();
-      });
+      const sockets = Array.from({ length: unfinishedHandshakes }, () =>
+        connectTcp(ingestPort, "127.0.0.1"),
+      );
+      await withinMs(
+        15_000,
+        "core closes an unfinished handshake",
+        Promise.all(sockets.map(closed)),
+        () => {
+          for (const socket of sockets) socket.destroy();
+        },
+      );
     },
   },
   "reset HTTP/2 streams": {
@@ -207,7 +218,12 @@ export const faults: Readonly<Record<string, Fault>> = {
     inject: async ({ ingestPort, strangers }) => {
       const workerData = { url: `https://localhost:${ingestPort}`, tls: strangers.resets, resets };
       const worker = new Worker(resetScript, { eval: true, workerData });
-      await withinMs(60_000, "the resets end", once(worker, "message"), () => void worker.terminate());
+      await withinMs(
+        60_000,
+        "the resets end",
+        once(worker, "message"),
+        () => void worker.terminate(),
+      );
     },
   },
   "send bodies slowly": {
@@ -222,7 +238,11 @@ export const faults: Readonly<Record<string, Fault>> = {
       await once(session, "connect");
       const streams = Array.from({ length: slowBodies }, () => {
         const path = "/svc.ingest.v1.IngestService/Forward";
-        const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+        const stream = session.request({
+          ":method": "POST",
+          ":path": path,
+          "content-type": "application/grpc",
+        });
         stream.on("error", () => undefined).resume();
         stream.write(largePrefix);
         return stream;
@@ -235,7 +255,8 @@ export const faults: Readonly<Record<string, Fault>> = {
         clearInterval(drip);
         session.destroy(undefined, constants.NGHTTP2_NO_ERROR);
       });
-      if (performance.now() - startedAt < slowBodyMsMin) throw new Error("core refused every slow body at once");
+      if (performance.now() - startedAt < slowBodyMsMin)
+        throw new Error("core refused every slow body at once");
     },
   },
 };
@@ -252,7 +273,12 @@ const closed = (stream: Duplex): Promise<void> =>
   });
 
 /** Waits for `task` at most `ms`, then runs `cleanup`; throws when it was too late. */
-const withinMs = async (ms: number, what: string, task: Promise<unknown>, cleanup: () => void): Promise<void> => {
+const withinMs = async (
+  ms: number,
+  what: string,
+  task: Promise<unknown>,
+  cleanup: () => void,
+): Promise<void> => {
   const late = new AbortController();
   const isLate = systemClock.sleep(ms, late.signal).then(
     () => true,

@@ -32,7 +32,8 @@ const untilStarted = async (dir: string, pid: number) => {
   for (;;) {
     const status = await fetchStatus(dir).catch(() => undefined);
     if (status?.pid === pid) return status;
-    if (performance.now() > deadline) throw new Error("the collector does not start on a damaged queue");
+    if (performance.now() > deadline)
+      throw new Error("the collector does not start on a damaged queue");
     await systemClock.sleep(50);
   }
 };
@@ -64,7 +65,10 @@ export const fileFaults: Readonly<Record<string, Fault>> = {
       writeFileSync(wal, bytes);
     }),
   },
-  "halve a queue's WAL": { ...damaged, inject: damaging((wal) => truncateSync(wal, statSync(wal).size >> 1)) },
+  "halve a queue's WAL": {
+    ...damaged,
+    inject: damaging((wal) => truncateSync(wal, statSync(wal).size >> 1)),
+  },
   "remove a queue's WAL": { ...damaged, inject: damaging((wal) => rmSync(wal)) },
   "rotate a log by rename": rotating("rename"),
   "rotate a log by rename, and compress it": rotating("gzip"),

@@ -72,13 +72,23 @@ export const brokenGoals = (name: string, reports: readonly FaultReport[]): stri
   return [
     ...ofFault
       .filter(({ export_repeated_bytes: bytes }) => bytes > bytesMax)
-      .map(({ export_repeated_bytes: bytes }) => `${name}: the export repeated ${bytes} bytes, at most ${bytesMax}`),
-    ...(timesMax > repeats + 1 ? [`${name}: the export sent an item ${timesMax} times, at most ${repeats + 1}`] : []),
+      .map(
+        ({ export_repeated_bytes: bytes }) =>
+          `${name}: the export repeated ${bytes} bytes, at most ${bytesMax}`,
+      ),
+    ...(timesMax > repeats + 1
+      ? [`${name}: the export sent an item ${timesMax} times, at most ${repeats + 1}`]
+      : []),
     ...ofFault
       .filter(({ export_ms: ms }) => ms === null || ms > exportMsMax)
-      .map(({ export_ms: ms }) => `${name}: the export continued after ${ms} ms, at most ${exportMsMax} ms`),
+      .map(
+        ({ export_ms: ms }) =>
+          `${name}: the export continued after ${ms} ms, at most ${exportMsMax} ms`,
+      ),
     ...ofFault.flatMap(({ error }) => (error === undefined ? [] : [`${name}: ${error}`])),
-    ...(max > recoveryMs.max ? [`${name}: recovery took ${max} ms, at most ${recoveryMs.max} ms`] : []),
+    ...(max > recoveryMs.max
+      ? [`${name}: recovery took ${max} ms, at most ${recoveryMs.max} ms`]
+      : []),
     ...(recoveryMs.p50 !== undefined && p50 > recoveryMs.p50
       ? [`${name}: recovery took ${p50} ms (p50), at most ${recoveryMs.p50} ms`]
       : []),

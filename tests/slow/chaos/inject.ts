@@ -26,7 +26,9 @@ export const injectStep = async (
     await faultOf(part).inject(scene, draw);
   });
   const errors = (await Promise.allSettled(injections)).flatMap((result) =>
-    result.status === "rejected" ? [result.reason instanceof Error ? result.reason.message : `${result.reason}`] : [],
+    result.status === "rejected"
+      ? [result.reason instanceof Error ? result.reason.message : `${result.reason}`]
+      : [],
   );
   const end = performance.now();
   const signal = AbortSignal.timeout(drainTimeoutMs);
@@ -35,7 +37,9 @@ export const injectStep = async (
     untilAllAcked([scene.backend.acceptTimes], end, signal),
     ...scene.httpPorts.map((port) => waitForReadiness(port, signal)),
   ]);
-  const others = ackTimes.filter((_, index) => index !== fault.concerned?.(scene, planned[0]?.draw ?? 0));
+  const others = ackTimes.filter(
+    (_, index) => index !== fault.concerned?.(scene, planned[0]?.draw ?? 0),
+  );
   const measured = fault.pause?.of === "any" ? [others.flat().sort((a, b) => a - b)] : others;
   const ms = (value: number) => (Number.isFinite(value) ? Math.round(value) : null);
   const { items, bytes, timesMax } = scene.backend.repeats();

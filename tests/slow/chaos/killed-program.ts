@@ -49,7 +49,8 @@ export const createKilledProgram = (
   };
   const kill = async (signal: "SIGKILL" | "SIGTERM" = "SIGKILL") => {
     await started;
-    if (child === undefined || child.exitCode !== null) throw new Error("the program ended by itself");
+    if (child === undefined || child.exitCode !== null)
+      throw new Error("the program ended by itself");
     killed.add(child);
     beforeKill(child.pid ?? 0);
     child.kill(signal);
@@ -72,4 +73,6 @@ export const createKilledProgram = (
 };
 
 const spawnCollector = (args: readonly string[]): ChildProcess =>
-  spawn(process.execPath, [programPaths["svc-collector"], ...args], { stdio: ["ignore", "ignore", "inherit"] });
+  spawn(process.execPath, [programPaths["svc-collector"], ...args], {
+    stdio: ["ignore", "ignore", "inherit"],
+  });

@@ -21,19 +21,32 @@ export interface NumberedLoad {
 /** Starts to send from these hosts to core's ingest port. */
 export const startNumberedLoad = async (
   hostIds: readonly string[],
-  { port, caPem, client }: { port: number; caPem: string; client(id: string): Promise<{ cert: string; key: string }> },
+  {
+    port,
+    caPem,
+    client,
+  }: { port: number; caPem: string; client(id: string): Promise<{ cert: string; key: string }> },
 ): Promise<NumberedLoad> => {
   const startedAt = performance.now();
   let stoppedAt: number | undefined;
   let isAbandoned = false;
   const last = () =>
-    5n * BigInt(Math.floor((((stoppedAt ?? performance.now()) - startedAt) / 5_000) * envelopesPerSecond));
+    5n *
+    BigInt(
+      Math.floor((((stoppedAt ?? performance.now()) - startedAt) / 5_000) * envelopesPerSecond),
+    );
   const ackTimes: number[][] = hostIds.map(() => []);
   const queues = await Promise.all(
     hostIds.map(async (hostId, index) => {
       const tls = { ...(await client(hostId)), ca: caPem };
       const onAck = () => void ackTimes[index]?.push(performance.now());
-      return createNumberedQueue({ hostId, tls, last, isFinal: () => stoppedAt !== undefined, onAck });
+      return createNumberedQueue({
+        hostId,
+        tls,
+        last,
+        isFinal: () => stoppedAt !== undefined,
+        onAck,
+      });
     }),
   );
   const senders = queues.map(async (queue) => {
@@ -75,11 +88,21 @@ export const checkStored = async (
   queues: readonly NumberedQueue[],
   { lost, repeated }: NamedDifferences = noDifferences,
 ): Promise<NumberedResult> => {
-  const total = { acked: 0, stored: 0, missing: 0, duplicates: 0, disordered: 0, lostReported: 0, storedAgain: 0 };
+  const total = {
+    acked: 0,
+    stored: 0,
+    missing: 0,
+    duplicates: 0,
+    disordered: 0,
+    lostReported: 0,
+    storedAgain: 0,
+  };
   await tabulateStored(sql);
   for (const { hostId, queueId, acked, violations } of queues) {
     const named = [...(repeated.get(hostId) ?? [])].map((key) => key.split("-")[1] ?? "");
-    const [row] = await sql<{ stored: number; distinct: number; kept: number; disordered: number; again: number }[]>`
+    const [row] = await sql<
+      { stored: number; distinct: number; kept: number; disordered: number; again: number }[]
+    >`
       select count(*)::int as stored, count(distinct sequence)::int as distinct,
         (count(*) filter (where is_named) - count(distinct sequence) filter (where is_named))::int as again,
         count(distinct sequence) filter (where sequence <= ${String(acked())}::text::bigint

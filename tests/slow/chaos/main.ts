@@ -26,12 +26,17 @@ const { values } = parseArgs({
   },
 });
 const sink = values.sink === "nats" ? "nats" : "postgres";
-const names = faultNamesOf(sink).filter((name) => values.fault.split(" + ").some((part) => name.includes(part)));
+const names = faultNamesOf(sink).filter((name) =>
+  values.fault.split(" + ").some((part) => name.includes(part)),
+);
 if (names.length === 0 || sink !== values.sink) {
-  console.error(`--sink is postgres or nats, and a fault of it one of these:\n${faultNamesOf(sink).join("\n")}`);
+  console.error(
+    `--sink is postgres or nats, and a fault of it one of these:\n${faultNamesOf(sink).join("\n")}`,
+  );
   process.exit(2);
 }
-if (!hasFaketime) console.error("skipped: set the clock of PostgreSQL wrong (needs Debian's package faketime)");
+if (!hasFaketime)
+  console.error("skipped: set the clock of PostgreSQL wrong (needs Debian's package faketime)");
 const report = await runChaos({
   seed: Number(values.seed),
   minutes: Number(values.minutes),
@@ -47,7 +52,8 @@ console.error(
 for (const name of new Set(report.faults.map(({ fault }) => fault))) {
   const { count, p50, max } = recoveryOf(report.faults, name);
   const ofFault = report.faults.filter(({ fault }) => fault === name);
-  const mostOf = (figure: "pause_ms" | "core_peak_mb") => Math.max(0, ...ofFault.map((fault) => fault[figure]));
+  const mostOf = (figure: "pause_ms" | "core_peak_mb") =>
+    Math.max(0, ...ofFault.map((fault) => fault[figure]));
   const cells = [count, p50, max, mostOf("pause_ms"), mostOf("core_peak_mb")];
   if (count > 0) console.error(name.padEnd(90) + cells.map((value) => cell(value, 10)).join(""));
 }

@@ -24,7 +24,8 @@ export const readNamedDifferences = async (sql: SqlClient): Promise<NamedDiffere
         on stored.queue_id = decode(event.queue, 'hex') and stored.sequence = event.sequence`;
     const keys = new Map<string, Set<string>>();
     for (const { host, key, isStored } of rows)
-      if (action === "ingest.repeat" || !isStored) keys.set(host, (keys.get(host) ?? new Set()).add(key));
+      if (action === "ingest.repeat" || !isStored)
+        keys.set(host, (keys.get(host) ?? new Set()).add(key));
     return keys;
   };
   return { lost: await read("ingest.gap"), repeated: await read("ingest.repeat") };

@@ -26,7 +26,11 @@ const stop = async (nodes: readonly NatsNode[], ms: number): Promise<void> => {
 const election = { max: 30_000 };
 
 /** Fills the disks, and frees them; a node whose disk was full stores nothing until it is started again. */
-const fillDisks = async (nats: ProxiedNats, nodes: readonly NatsNode[], ms: number): Promise<void> => {
+const fillDisks = async (
+  nats: ProxiedNats,
+  nodes: readonly NatsNode[],
+  ms: number,
+): Promise<void> => {
   const disks = nats.disks.filter((_, index) => nodes.includes(nats.nodes[index] as NatsNode));
   for (const disk of disks) disk.fill();
   try {
@@ -60,7 +64,10 @@ export const natsFaults: Readonly<Record<string, Fault>> = {
     recoveryMs: election,
     inject: (scene, draw) => {
       const { nodes } = natsOf(scene);
-      return stop([nodes[Math.floor(draw * nodes.length)] as NatsNode], seconds((draw * nodes.length) % 1, 1, 12));
+      return stop(
+        [nodes[Math.floor(draw * nodes.length)] as NatsNode],
+        seconds((draw * nodes.length) % 1, 1, 12),
+      );
     },
   },
   "stop two NATS nodes (SIGSTOP)": {

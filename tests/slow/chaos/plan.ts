@@ -17,7 +17,11 @@ export type Step = readonly [PlannedFault, PlannedFault?];
  * Returns rounds of steps, without an end; each depends on the seed and the names alone, and has each fault once. With `isPaired` about two
  * thirds of the faults are injected two at once.
  */
-export function* planRounds(names: readonly string[], random: Entropy, isPaired: boolean): Generator<Step[]> {
+export function* planRounds(
+  names: readonly string[],
+  random: Entropy,
+  isPaired: boolean,
+): Generator<Step[]> {
   const draw = () => Math.round(fraction(random) * 1e6) / 1e6;
   for (;;) {
     const steps: Step[] = [];

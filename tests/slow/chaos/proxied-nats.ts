@@ -15,7 +15,8 @@ export const startProxiedNats = async (): Promise<ProxiedNats> => {
   const cleanup = new AsyncDisposableStack();
   try {
     const disks: SmallDisk[] = [];
-    for (let node = 0; node < 3; node += 1) disks.push(cleanup.adopt(await mountSmallDisk(), (disk) => disk.remove()));
+    for (let node = 0; node < 3; node += 1)
+      disks.push(cleanup.adopt(await mountSmallDisk(), (disk) => disk.remove()));
     const nats = await startNats({ nodes: 3, dirs: disks.map(({ dir }) => dir) });
     cleanup.defer(() => nats.stop());
     const ports = nats.addresses.map((address) => Number(address.split(":")[1]));

@@ -37,9 +37,12 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
     // The server stops twice, for its backup and to go back: what is exported and not committed then is sent again both times.
     repeats: 2,
     inject: async ({ postgres, sql, cores, discardDatabase }, draw) => {
-      const [row] = await sql<{ xid: string }[]>`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`;
+      const [row] = await sql<
+        { xid: string }[]
+      >`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`;
       await postgres.restart({
-        whileStopped: async (dataDir) => void execFileSync("cp", ["-Rp", dataDir, `${dataDir}-backup`]),
+        whileStopped: async (dataDir) =>
+          void execFileSync("cp", ["-Rp", dataDir, `${dataDir}-backup`]),
       });
       await systemClock.sleep(seconds(draw, 1, 5));
       // As docs/backup.md has it: stop core, restore, start.

@@ -19,7 +19,8 @@ export const mountSmallDisk = async (): Promise<SmallDisk> => {
   const dir = await mkdtemp(join(tmpdir(), "svc-disk-"));
   const mount = (...args: string[]) =>
     void execFileSync("mount", [...args, dir], { stdio: ["ignore", "ignore", "pipe"] });
-  const usedKib = () => execFileSync("df", ["--output=used", "-k", dir], { encoding: "utf8" }).trim().split(/\s+/)[1];
+  const usedKib = () =>
+    execFileSync("df", ["--output=used", "-k", dir], { encoding: "utf8" }).trim().split(/\s+/)[1];
   try {
     mount("-t", "tmpfs", "-o", `size=${size}`, "tmpfs");
   } catch (cause) {

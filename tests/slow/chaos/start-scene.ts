@@ -48,7 +48,10 @@ export const startScene = async (
     settings: { max_connections: "200" },
   });
   cleanup.defer(() => server.stop("immediate"));
-  const [proxy, direct] = await Promise.all([startTcpProxy(server.socket()), startTcpProxy(server.socket())]);
+  const [proxy, direct] = await Promise.all([
+    startTcpProxy(server.socket()),
+    startTcpProxy(server.socket()),
+  ]);
   for (const { close } of [proxy, direct]) cleanup.defer(close);
   const { sql, close } = connectDatabase({
     url: `postgres://postgres@127.0.0.1:${direct.port}/postgres`,
@@ -75,9 +78,14 @@ export const startScene = async (
   cleanup.defer(() => files.remove());
 
   const ended: string[] = [];
-  const onEnd = (name: string) => (how: number | string | null) => void ended.push(`${name} ended by itself: ${how}`);
+  const onEnd = (name: string) => (how: number | string | null) =>
+    void ended.push(`${name} ended by itself: ${how}`);
   // As systemd does: a program that ends while its database is unavailable is started again.
-  const supervised = (name: string, options: Parameters<typeof files.start>[0], onKill?: (pid: number) => void) => {
+  const supervised = (
+    name: string,
+    options: Parameters<typeof files.start>[0],
+    onKill?: (pid: number) => void,
+  ) => {
     const start = async (attempts = drainTimeoutMs / restartMs): Promise<ChildProcess> => {
       try {
         return (await files.start(options)).process;
@@ -113,7 +121,11 @@ export const startScene = async (
   const [balancer, link] = await Promise.all([startTcpProxy(balance), startTcpProxy(balance)]);
   for (const { close: end } of [balancer, link]) cleanup.defer(end);
   const collectorOptions = { ...(await files.client(collectorHostId)), caPem: files.caPem };
-  const { config, log } = await writeCollectorFiles(dir, { ...collectorOptions, otlpPort, ingestPort: link.port });
+  const { config, log } = await writeCollectorFiles(dir, {
+    ...collectorOptions,
+    otlpPort,
+    ingestPort: link.port,
+  });
   const collector = createKilledProgram(["run", "--config", config], {
     beforeKill: beforeKill.collector,
     onEnd: onEnd("the collector"),

@@ -27,7 +27,11 @@ const judgeLoss = (
 const disk: LostDisk = { texts: new Set(["run 1", "run 2"]), openedAt: 100, imageOpenedAt: 200 };
 
 it("counts apart what a disk and a database alone knew that were replaced at once", () => {
-  expect(judgeLoss([disk], [discardedAt(150, texts)])).toMatchObject({ missing: 0, lostWithBoth: 2, lostReported: 0 });
+  expect(judgeLoss([disk], [discardedAt(150, texts)])).toMatchObject({
+    missing: 0,
+    lostWithBoth: 2,
+    lostReported: 0,
+  });
 });
 
 it.each<[string, LostDisk[], DiscardedQueues[]]>([

@@ -131,7 +131,9 @@ export const judge = (
     discarded
       .flatMap(({ places }) => places.get(name) ?? [])
       .some(({ queueId, sequence }) =>
-        gaps.some((gap) => gap.queueId === queueId && gap.from <= sequence && sequence <= gap.through),
+        gaps.some(
+          (gap) => gap.queueId === queueId && gap.from <= sequence && sequence <= gap.through,
+        ),
       );
   const absentOf = hosts.map(({ hostId, owed, lostDisks = [] }) => ({
     absent: [...owed].filter((name) => !stored.places.has(name)),
@@ -146,12 +148,18 @@ export const judge = (
       ({ texts, openedAt, imageOpenedAt }) =>
         texts.has(name) &&
         discarded.some(
-          ({ places, discardedAt }) => places.has(name) && openedAt < discardedAt && discardedAt < imageOpenedAt,
+          ({ places, discardedAt }) =>
+            places.has(name) && openedAt < discardedAt && discardedAt < imageOpenedAt,
         ),
     );
-  const unreportedOf = absentOf.map((host) => ({ ...host, names: host.absent.filter((name) => !isReported(name)) }));
+  const unreportedOf = absentOf.map((host) => ({
+    ...host,
+    names: host.absent.filter((name) => !isReported(name)),
+  }));
   const lostWithBoth = new Set(
-    unreportedOf.flatMap(({ names, lostDisks }) => names.filter((name) => isLostWithBoth(name, lostDisks))),
+    unreportedOf.flatMap(({ names, lostDisks }) =>
+      names.filter((name) => isLostWithBoth(name, lostDisks)),
+    ),
   );
   const unreported = unreportedOf.flatMap(({ names, reported }) =>
     names.filter((name) => !lostWithBoth.has(name)).slice(reported),
@@ -160,13 +168,19 @@ export const judge = (
   const lostCounted = countLost(unreported.filter(isOfCollector), counted);
   const isTwice = (places: readonly Place[]) => {
     const ids = new Set(places.map(({ queueId }) => queueId));
-    return ids.size < places.length || (ids.size > 1 && !places.some(({ queueId }) => forks.has(queueId)));
+    return (
+      ids.size < places.length ||
+      (ids.size > 1 && !places.some(({ queueId }) => forks.has(queueId)))
+    );
   };
   const repeated = new Set([...differences.repeated.values()].flatMap((keys) => [...keys]));
   const isNamed = (places: readonly Place[]) =>
     places.every(({ queueId, sequence }) => repeated.has(`${queueId}-${sequence}`));
-  const twice = [...stored.places].filter(([, places]) => isTwice(places) && !isNamed(places)).map(([name]) => name);
-  const readAgain = counted.records > 0 ? twice.filter((name) => name.startsWith("line ")).length : 0;
+  const twice = [...stored.places]
+    .filter(([, places]) => isTwice(places) && !isNamed(places))
+    .map(([name]) => name);
+  const readAgain =
+    counted.records > 0 ? twice.filter((name) => name.startsWith("line ")).length : 0;
   const copied = new Set(hosts.filter(({ isCopied }) => isCopied).map(({ hostId }) => hostId));
   const left = hosts.flatMap(({ forked }) => [...forked]);
   return {
@@ -180,7 +194,9 @@ export const judge = (
     storedAgain: stored.rows - stored.places.size,
     forks: left.length,
     faults: [
-      ...left.filter((queueId) => !forks.has(queueId)).map((queueId) => `no event of the fork of queue ${queueId}`),
+      ...left
+        .filter((queueId) => !forks.has(queueId))
+        .map((queueId) => `no event of the fork of queue ${queueId}`),
       ...[...forks]
         .filter(([, hostId]) => !copied.has(hostId))
         .map(([, hostId]) => `${hostId} was never copied: forked`),
@@ -200,7 +216,9 @@ const countLost = (
 ): number => {
   let bytes = fileBytes;
   const left = names.filter((name) => {
-    const length = name.startsWith("line ") ? lineBytes(Number(name.slice(5))) : Number.POSITIVE_INFINITY;
+    const length = name.startsWith("line ")
+      ? lineBytes(Number(name.slice(5)))
+      : Number.POSITIVE_INFINITY;
     if (length <= bytes) bytes -= length;
     else return true;
     return false;

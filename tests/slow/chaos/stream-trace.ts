@@ -13,7 +13,11 @@ const differencesShown = 5;
  * Makes the function that reads on in the messages of each replica, and returns one line: the stream's leader and end, and where a replica
  * has another message than one that was read before. An ephemeral consumer without replicas of its own reads the store of its node.
  */
-export const createStreamTrace = ({ manager, connection, nodes }: ProxiedNats): (() => Promise<string>) => {
+export const createStreamTrace = ({
+  manager,
+  connection,
+  nodes,
+}: ProxiedNats): (() => Promise<string>) => {
   /** By sequence: what the first replica had that was read, and where another one differed. */
   const seen = new Map<number, string>();
   const differing = new Map<number, string>();

@@ -16,7 +16,17 @@ import { createTestCollectorEnv } from "../../fakes/collector-env.ts";
 import { issueFor, startManagementServer } from "../../fakes/management-server.ts";
 import { createEnrolledHost } from "../../support/enrolled-host.ts";
 
-const calls = ["mkdir", "rename", "symlink", "fsync", "fdatasync", "unlink", "rmdir", "fchmod", "readlink"];
+const calls = [
+  "mkdir",
+  "rename",
+  "symlink",
+  "fsync",
+  "fdatasync",
+  "unlink",
+  "rmdir",
+  "fchmod",
+  "readlink",
+];
 const faults = { error: "error=EIO", kill: "signal=KILL" } as const;
 const program = join(import.meta.dirname, "../../../collector/main.ts");
 
@@ -32,16 +42,21 @@ const identity = join(host.dir, "identity");
 /** Runs one renewal under strace; returns its exit code, null if it was killed. */
 const renewUnderStrace = async (options: readonly string[]): Promise<number | null> => {
   const args = ["-f", "-qq", "-o", join(work, "trace"), ...options];
-  const child = spawn("strace", [...args, process.execPath, program, "renew", "--config", host.config, "--json"], {
-    stdio: "ignore",
-    // One worker thread, as strace counts calls per thread. No compile cache, as its files are not credentials.
-    env: { ...process.env, UV_THREADPOOL_SIZE: "1", NODE_DISABLE_COMPILE_CACHE: "1" },
-  });
+  const child = spawn(
+    "strace",
+    [...args, process.execPath, program, "renew", "--config", host.config, "--json"],
+    {
+      stdio: "ignore",
+      // One worker thread, as strace counts calls per thread. No compile cache, as its files are not credentials.
+      env: { ...process.env, UV_THREADPOOL_SIZE: "1", NODE_DISABLE_COMPILE_CACHE: "1" },
+    },
+  );
   const [code] = await once(child, "exit");
   return code;
 };
 
-const isValid = async () => (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
+const isValid = async () =>
+  (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
 const fingerprint = async () =>
   (await openIdentityDirectory(identity, { entropy: systemEntropy }).current())?.fingerprintSha256;
 
@@ -73,25 +88,43 @@ try {
     for (const [name, fault] of Object.entries(faults))
       for (let at = 1; at <= count; at++) {
         const before = await fingerprint();
-        const code = await renewUnderStrace(["-e", `trace=${call}`, "-e", `inject=${call}:${fault}:when=${at}`]);
+        const code = await renewUnderStrace([
+          "-e",
+          `trace=${call}`,
+          "-e",
+          `inject=${call}:${fault}:when=${at}`,
+        ]);
         tally.runs += 1;
         const killed = code === null || code > 128;
         if (killed) tally.killed += 1;
         else if (code !== 0) tally.failed += 1;
         const where = `${name} at ${call} number ${at}`;
         const happened =
-          name === "kill" ? killed : (await readFile(join(work, "trace"), "utf8")).includes("(INJECTED)");
+          name === "kill"
+            ? killed
+            : (await readFile(join(work, "trace"), "utf8")).includes("(INJECTED)");
         if (!happened) violations.push(`${where}: the fault did not happen`);
         if (!(await isValid())) violations.push(`${where}: the config does not validate`);
         if ((await fingerprint()) === before) tally.kept += 1;
         else tally.swapped += 1;
-        const again = await runCommandLine(["renew", "--config", host.config], createTestCollectorEnv());
+        const again = await runCommandLine(
+          ["renew", "--config", host.config],
+          createTestCollectorEnv(),
+        );
         if (again !== 0) violations.push(`${where}: the next renewal ended with ${again}`);
         const pairs = await readdir(join(identity, "pairs"));
         const left = (await readdir(identity)).filter((entry) => entry.startsWith("."));
-        if (pairs.length > 2 || left.length > 0) violations.push(`${where}: something was left behind`);
+        if (pairs.length > 2 || left.length > 0)
+          violations.push(`${where}: something was left behind`);
       }
-  console.log(JSON.stringify({ calls: Object.fromEntries(counts), ...tally, violations, ok: violations.length === 0 }));
+  console.log(
+    JSON.stringify({
+      calls: Object.fromEntries(counts),
+      ...tally,
+      violations,
+      ok: violations.length === 0,
+    }),
+  );
   if (violations.length > 0 || tally.kept === 0 || tally.swapped === 0) process.exitCode = 1;
 } finally {
   await server.close();

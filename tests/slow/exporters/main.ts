@@ -20,7 +20,12 @@ import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { exportByGrpc, spansOf, traceRequest } from "../../support/otlp.ts";
-import { type OtlpAddresses, type OtlpSender, patientSenders, sendBySdkOverGrpc } from "../../support/otlp-senders.ts";
+import {
+  type OtlpAddresses,
+  type OtlpSender,
+  patientSenders,
+  sendBySdkOverGrpc,
+} from "../../support/otlp-senders.ts";
 import { findStored } from "../../support/stored-envelopes.ts";
 
 const hostId = "https://fleet.exporters/d/host-1";
@@ -28,7 +33,8 @@ const spansPerSender = 50;
 /** More than the size of a record with one span, without the span's name. */
 const overheadBytes = 200;
 
-const namesOf = (sender: string) => Array.from({ length: spansPerSender }, (_, index) => `${sender} ${index}`);
+const namesOf = (sender: string) =>
+  Array.from({ length: spansPerSender }, (_, index) => `${sender} ${index}`);
 
 /** Starts core and a collector with an `otlp` source and the smallest queue; both end with `cleanup`. */
 const startBoth = async (cleanup: AsyncDisposableStack) => {
@@ -57,7 +63,12 @@ buffer: {dir: data, max_disk_usage_mb: 1}
   const args = [programPaths["svc-collector"], "run", "--config", join(dir, "collector.yaml")];
   const collector = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
   cleanup.defer(() => kill(collector));
-  return { to, core: core.process, sql: database.sql, status: () => fetchStatus(join(dir, "data")) };
+  return {
+    to,
+    core: core.process,
+    sql: database.sql,
+    status: () => fetchStatus(join(dir, "data")),
+  };
 };
 
 const kill = async (child: ChildProcess): Promise<void> => {
@@ -71,7 +82,10 @@ const fill = async (to: OtlpAddresses, status: () => Promise<CollectorStatus>): 
     const { max_bytes: most, bytes } = (await status()).queue;
     const room = most - bytes - overheadBytes;
     if (room <= 0) return;
-    await exportByGrpc(to.grpc ?? "", traceRequest(["filler".padEnd(Math.min(room, 500_000), ".")]));
+    await exportByGrpc(
+      to.grpc ?? "",
+      traceRequest(["filler".padEnd(Math.min(room, 500_000), ".")]),
+    );
   }
 };
 
@@ -109,17 +123,28 @@ const run = async () => {
     const names = stored.flatMap(({ payload }) => spansOf(payload).map(({ name }) => name));
     return names.filter((name) => !name.startsWith("filler"));
   };
-  await wait("everything is stored", async () => new Set(await readStored()).size >= sent.length).catch(
-    () => undefined,
-  );
+  await wait(
+    "everything is stored",
+    async () => new Set(await readStored()).size >= sent.length,
+  ).catch(() => undefined);
   const stored = await readStored();
   const distinct = new Set(stored);
   const missing = sent.filter((name) => !distinct.has(name)).length;
   const duplicates = stored.length - distinct.size;
   const { dropped_records_total: dropped } = (await status()).queue;
   const ok =
-    missing + duplicates + dropped === 0 && Object.values(outcomes).every((outcome) => outcome === "all is stored");
-  return { ok, outcomes, refused, sent: sent.length, stored: stored.length, missing, duplicates, dropped };
+    missing + duplicates + dropped === 0 &&
+    Object.values(outcomes).every((outcome) => outcome === "all is stored");
+  return {
+    ok,
+    outcomes,
+    refused,
+    sent: sent.length,
+    stored: stored.length,
+    missing,
+    duplicates,
+    dropped,
+  };
 };
 
 const result = await run();

@@ -5,7 +5,11 @@ import { attacks, sendMessages, type Target } from "./attacks.ts";
 import { type HttpTarget, httpAttacks } from "./http-attacks.ts";
 import type { MessageAttack } from "./message-attacks.ts";
 
-const { name, seconds, message, ...rest } = workerData as { name: string; seconds: number; message?: MessageAttack };
+const { name, seconds, message, ...rest } = workerData as {
+  name: string;
+  seconds: number;
+  message?: MessageAttack;
+};
 // Of this thread alone: attackers have machines of their own, and would otherwise take the CPU of core and of the client.
 setPriority(19);
 const stop = new AbortController();
@@ -13,7 +17,8 @@ const stop = new AbortController();
 setTimeout(() => stop.abort(), seconds * 1_000);
 const target = { ...rest, signal: stop.signal };
 const opened = await (message === undefined
-  ? (attacks[name]?.(target as unknown as Target) ?? httpAttacks[name]?.(target as unknown as HttpTarget))
+  ? (attacks[name]?.(target as unknown as Target) ??
+    httpAttacks[name]?.(target as unknown as HttpTarget))
   : sendMessages(target as unknown as Target, message));
 const { user, system } = process.threadCpuUsage();
 parentPort?.postMessage({ opened, cpuSeconds: (user + system) / 1e6 });

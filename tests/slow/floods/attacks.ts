@@ -1,7 +1,14 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connectRaw, dataFrames, frameTypes, http2Frame, postHeaders, resetStream } from "../../support/raw-http2.ts";
+import {
+  connectRaw,
+  dataFrames,
+  frameTypes,
+  http2Frame,
+  postHeaders,
+  resetStream,
+} from "../../support/raw-http2.ts";
 import { rejectedFrames } from "../../support/rejected-frames.ts";
 import type { MessageAttack } from "./message-attacks.ts";
 
@@ -22,13 +29,22 @@ const heartbeatPath = "/v1/collector/heartbeat";
 const grpc = { "content-type": "application/grpc" };
 
 /** Opens a connection again and again, and writes bursts on each until core closes it. */
-const flood = async (target: Target, burst: (from: number) => Buffer, streamsOfBurst: number): Promise<number> => {
+const flood = async (
+  target: Target,
+  burst: (from: number) => Buffer,
+  streamsOfBurst: number,
+): Promise<number> => {
   let streams = 0;
   while (!target.signal.aborted) {
     const { socket, closed } = await connectRaw(target, target.pair);
-    for (let id = 1; id < 200_000 && socket.writable && !target.signal.aborted; id += 2 * streamsOfBurst) {
+    for (
+      let id = 1;
+      id < 200_000 && socket.writable && !target.signal.aborted;
+      id += 2 * streamsOfBurst
+    ) {
       streams += streamsOfBurst;
-      if (!socket.write(burst(id))) await Promise.race([once(socket, "drain").catch(() => 0), closed]);
+      if (!socket.write(burst(id)))
+        await Promise.race([once(socket, "drain").catch(() => 0), closed]);
       await sleep(1);
     }
     socket.destroy();
@@ -51,7 +67,8 @@ const hold = async (
       const { socket } = await connectRaw(target, target.pair);
       sockets.add(socket);
       socket.once("close", () => sockets.delete(socket));
-      for (let index = 0; index < streams && socket.writable; index++, opened++) socket.write(open(2 * index + 1));
+      for (let index = 0; index < streams && socket.writable; index++, opened++)
+        socket.write(open(2 * index + 1));
     }
     await sleep(50);
   }
@@ -59,17 +76,25 @@ const hold = async (
   return opened;
 };
 
-const data = (id: number, bytes: number): Buffer => http2Frame(frameTypes.data, 0, id, Buffer.alloc(bytes));
+const data = (id: number, bytes: number): Buffer =>
+  http2Frame(frameTypes.data, 0, id, Buffer.alloc(bytes));
 
 /** Sends requests with one message, eight at once, which is as many streams as an identity may have. */
-export const sendMessages = (target: Target, { path, headers, body }: MessageAttack): Promise<number> => {
+export const sendMessages = (
+  target: Target,
+  { path, headers, body }: MessageAttack,
+): Promise<number> => {
   const request = (id: number) => [
     postHeaders(id, path, headers),
     ...dataFrames(id, body),
     http2Frame(frameTypes.data, 1, id, Buffer.alloc(0)),
   ];
   const ids = Array.from({ length: 8 }, (_, index) => 2 * index);
-  return flood(target, (from) => Buffer.concat(ids.flatMap((id) => request(from + id))), ids.length);
+  return flood(
+    target,
+    (from) => Buffer.concat(ids.flatMap((id) => request(from + id))),
+    ids.length,
+  );
 };
 
 /** The attacks other than by messages, by name. Each returns how many streams or connections it opened. */
@@ -90,14 +115,22 @@ export const attacks: Readonly<Record<string, (target: Target) => Promise<number
     flood(
       target,
       (from) =>
-        Buffer.concat(Array.from({ length: 10 }, (_, index) => postHeaders(from + 2 * index, forwardPath, grpc))),
+        Buffer.concat(
+          Array.from({ length: 10 }, (_, index) =>
+            postHeaders(from + 2 * index, forwardPath, grpc),
+          ),
+        ),
       10,
     ),
   "slow bodies": (target) =>
     hold(
       target,
       20,
-      (id) => Buffer.concat([postHeaders(id, heartbeatPath), ...Array.from({ length: 4 }, () => data(id, 16_000))]),
+      (id) =>
+        Buffer.concat([
+          postHeaders(id, heartbeatPath),
+          ...Array.from({ length: 4 }, () => data(id, 16_000)),
+        ]),
       100,
     ),
   "slow messages": (target) =>
@@ -118,7 +151,12 @@ export const attacks: Readonly<Record<string, (target: Target) => Promise<number
   "unread acks": (target) => {
     // Each ack is eight times as large as its frame.
     const body = rejectedFrames(attackerHost, { frames: 4, envelopes: 20_000 });
-    return hold(target, 4, (id) => Buffer.concat([postHeaders(id, forwardPath, grpc), ...dataFrames(id, body)]), 2);
+    return hold(
+      target,
+      4,
+      (id) => Buffer.concat([postHeaders(id, forwardPath, grpc), ...dataFrames(id, body)]),
+      2,
+    );
   },
   "10,000 streams": (target) => hold(target, 1_000, (id) => postHeaders(id, forwardPath, grpc), 10),
   "bare connections": async ({ port, signal }) => {

@@ -46,7 +46,10 @@ export interface Deployment {
 }
 
 /** Prepares deployments on one database; `close` ends what they share. */
-export const prepareDeployments = async (): Promise<{ start(): Promise<Deployment>; close(): Promise<void> }> => {
+export const prepareDeployments = async (): Promise<{
+  start(): Promise<Deployment>;
+  close(): Promise<void>;
+}> => {
   const cleanup = new AsyncDisposableStack();
   const dir = await mkdtemp(join(tmpdir(), "svc-floods-"));
   cleanup.defer(() => rm(dir, { recursive: true }));
@@ -79,7 +82,10 @@ export const prepareDeployments = async (): Promise<{ start(): Promise<Deploymen
       if (core.process.exitCode === null && core.process.kill("SIGKILL")) await exited;
     });
     if (!isSeeded) await seed();
-    const env = { ...probed, ...webEnvironment({ databaseUrl: database.url, corePort: core.port, authTokenSecret }) };
+    const env = {
+      ...probed,
+      ...webEnvironment({ databaseUrl: database.url, corePort: core.port, authTokenSecret }),
+    };
     const web = startProgram("ui/bff/main.ts", [], env);
     running.defer(async () => {
       web.child.kill("SIGKILL");
@@ -90,7 +96,10 @@ export const prepareDeployments = async (): Promise<{ start(): Promise<Deploymen
     const { config } = parseWebConfig(env, () => "");
     const sessions = createSessions({ config, clock: systemClock, entropy: systemEntropy });
     const [cookie = ""] = (await sessions.issue(people.reader)).cookie.split(";");
-    const client = connectForeign({ port: core.ingestPort, caPem: prepared.caPem }, { ...pair, der: new Uint8Array() });
+    const client = connectForeign(
+      { port: core.ingestPort, caPem: prepared.caPem },
+      { ...pair, der: new Uint8Array() },
+    );
     running.defer(() => client.close());
     const queue = newQueue();
     let sequence = 0;
@@ -133,7 +142,11 @@ export const prepareDeployments = async (): Promise<{ start(): Promise<Deploymen
   return { start, close: () => cleanup.disposeAsync() };
 };
 
-const webEnvironment = (of: { databaseUrl: string; corePort: number; authTokenSecret: string }) => ({
+const webEnvironment = (of: {
+  databaseUrl: string;
+  corePort: number;
+  authTokenSecret: string;
+}) => ({
   PORT: "0",
   SVC_HTTP_HOST: "127.0.0.1",
   SVC_SHUTDOWN_DELAY: "0s",

@@ -9,7 +9,8 @@ const resolutionMs = 5;
 const delays = monitorEventLoopDelay({ resolution: resolutionMs });
 delays.enable();
 process.on("SIGUSR2", () => delays.reset());
-const milliseconds = (nanoseconds: number) => Math.max(0, Math.round(nanoseconds / 1e5) / 10 - resolutionMs);
+const milliseconds = (nanoseconds: number) =>
+  Math.max(0, Math.round(nanoseconds / 1e5) / 10 - resolutionMs);
 const file = process.env.SVC_FLOOD_PROBE;
 const write = () => {
   if (file === undefined) return;

@@ -43,11 +43,22 @@ it("N2: core and web stay below 350 MB beside bodies of 400 MB, stalled bodies a
   ];
   const { results } = await runHttpFloods({ seconds: 1, warmUpMs: 300, names });
   for (const name of names) {
-    const { opened = 0, core_peak_mb: core, web_peak_mb: web, requests = 0, faults = 0 } = results[name] ?? {};
+    const {
+      opened = 0,
+      core_peak_mb: core,
+      web_peak_mb: web,
+      requests = 0,
+      faults = 0,
+    } = results[name] ?? {};
     // Where other tests take the CPU, the first burst holds core for longer than the five seconds that web waits; the long form allows no fault.
     const isServed = faults * 2 < requests;
     expect
-      .soft({ name, opened: opened > 0, isBounded: Math.max(Number(core), Number(web)) <= 350, isServed })
+      .soft({
+        name,
+        opened: opened > 0,
+        isBounded: Math.max(Number(core), Number(web)) <= 350,
+        isServed,
+      })
       .toEqual({ name, opened: true, isBounded: true, isServed: true });
   }
 });

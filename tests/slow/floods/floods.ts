@@ -17,7 +17,8 @@ const worker = new URL("./attacker.ts", import.meta.url);
 const p99Of = (durations: number[]): number =>
   Math.round((durations.sort((a, b) => a - b)[Math.floor(durations.length * 0.99)] ?? 0) * 10) / 10;
 
-const percent = (cpuSeconds: number, seconds: number): number => Math.round((100 * cpuSeconds) / seconds);
+const percent = (cpuSeconds: number, seconds: number): number =>
+  Math.round((100 * cpuSeconds) / seconds);
 
 /** What one attack did. */
 export interface FloodResult {
@@ -53,7 +54,10 @@ export const runFloods = async ({
   for (const name of ["alone", ...names]) {
     const { ingestPort, process: child } = await core.start();
     const pid = child.pid ?? 0;
-    const client = connectForeign({ port: ingestPort, caPem: core.caPem }, { ...pair, der: new Uint8Array() });
+    const client = connectForeign(
+      { port: ingestPort, caPem: core.caPem },
+      { ...pair, der: new Uint8Array() },
+    );
     const queue = newQueue();
     const durations: number[] = [];
     const sendFor = async (ms: number, to: number[]) => {
@@ -61,7 +65,8 @@ export const runFloods = async ({
       for (let sequence = 1 + sent; Date.now() < end; sequence++, sent++) {
         const startedAt = performance.now();
         const { error } = await submit(client, frame(queue, sequence, sequence, host));
-        if (error !== undefined) throw new Error(`${name}: the well-behaved client got ${JSON.stringify(error)}`);
+        if (error !== undefined)
+          throw new Error(`${name}: the well-behaved client got ${JSON.stringify(error)}`);
         to.push(performance.now() - startedAt);
         await sleep(10);
       }
@@ -73,8 +78,11 @@ export const runFloods = async ({
     const message = messageAttacks[name]?.(attackerHost);
     const target = { port: ingestPort, caPem: core.caPem, pair: attacker };
     const attack =
-      name === "alone" ? undefined : new Worker(worker, { workerData: { name, seconds, message, ...target } });
-    const attacked = attack === undefined ? [{ opened: 0, cpuSeconds: 0 }] : once(attack, "message");
+      name === "alone"
+        ? undefined
+        : new Worker(worker, { workerData: { name, seconds, message, ...target } });
+    const attacked =
+      attack === undefined ? [{ opened: 0, cpuSeconds: 0 }] : once(attack, "message");
     const cpuBefore = cpuSecondsOf(pid);
     await sendFor(seconds * 1_000, durations);
     const corePercent = percent(cpuSecondsOf(pid) - cpuBefore, seconds);
@@ -83,11 +91,22 @@ export const runFloods = async ({
     const p99 = p99Of(durations);
     if (name === "alone") alone = p99;
     const p99Max = name in messageAttacks ? 250 : 50;
-    const holds = peakMb <= peakMbMax && child.exitCode === null && p99 <= Math.max(2 * alone, p99Max);
+    const holds =
+      peakMb <= peakMbMax && child.exitCode === null && p99 <= Math.max(2 * alone, p99Max);
     ok &&= holds;
     process.stderr.write(`${name}: ${peakMb} MB, p99 ${p99} ms\n`);
-    const cpu = { core_cpu_percent: corePercent, attacker_cpu_percent: percent(cpuSeconds, seconds) };
-    results[name] = { opened, peak_mb: peakMb, p99_ms: p99, ...cpu, frames: durations.length, ok: holds };
+    const cpu = {
+      core_cpu_percent: corePercent,
+      attacker_cpu_percent: percent(cpuSeconds, seconds),
+    };
+    results[name] = {
+      opened,
+      peak_mb: peakMb,
+      p99_ms: p99,
+      ...cpu,
+      frames: durations.length,
+      ok: holds,
+    };
     client.close();
     const exited = once(child, "exit");
     child.kill("SIGTERM");

@@ -23,7 +23,11 @@ const formPaths: Readonly<Record<AttackedProgram, string>> = {
   web: "/oauth/token",
 };
 
-const head = (path: string, headers: Readonly<Record<string, string | number>>, method = "POST"): string =>
+const head = (
+  path: string,
+  headers: Readonly<Record<string, string | number>>,
+  method = "POST",
+): string =>
   [
     `${method} ${path} HTTP/1.1`,
     "Host: 127.0.0.1",
@@ -78,7 +82,11 @@ const hold = async (
   let opened = 0;
   while (!target.signal.aborted) {
     const allowed = connections + ((Date.now() - startedAt) / 1_000) * perSecond;
-    for (let burst = 0; burst < 100 && sockets.size < connections && opened < allowed; burst++, opened++) {
+    for (
+      let burst = 0;
+      burst < 100 && sockets.size < connections && opened < allowed;
+      burst++, opened++
+    ) {
       const socket = open(target);
       sockets.add(socket);
       socket.once("close", () => sockets.delete(socket));
@@ -92,7 +100,10 @@ const hold = async (
 
 const forms = (target: HttpTarget, bytes: number): Promise<number> => {
   const headers = { "Content-Type": form, "Content-Length": bytes };
-  const request = Buffer.concat([Buffer.from(head(formPaths[target.at], headers)), Buffer.alloc(bytes, "a&")]);
+  const request = Buffer.concat([
+    Buffer.from(head(formPaths[target.at], headers)),
+    Buffer.alloc(bytes, "a&"),
+  ]);
   return repeat(target, 5, async (socket) => void socket.write(request));
 };
 
@@ -100,7 +111,11 @@ const forms = (target: HttpTarget, bytes: number): Promise<number> => {
 const largeBodies = (target: HttpTarget, isChunked: boolean): Promise<number> => {
   const bytes = 400_000_000;
   const part = Buffer.alloc(mebibyte, "a");
-  const chunk = Buffer.concat([Buffer.from(`${mebibyte.toString(16)}\r\n`), part, Buffer.from("\r\n")]);
+  const chunk = Buffer.concat([
+    Buffer.from(`${mebibyte.toString(16)}\r\n`),
+    part,
+    Buffer.from("\r\n"),
+  ]);
   const length = isChunked ? { "Transfer-Encoding": "chunked" } : { "Content-Length": bytes };
   return repeat(target, 2, async (socket) => {
     socket.removeAllListeners("data").resume();
@@ -111,7 +126,11 @@ const largeBodies = (target: HttpTarget, isChunked: boolean): Promise<number> =>
   });
 };
 
-const stalled = (target: HttpTarget, path: string, headers: Readonly<Record<string, string>>): Promise<number> => {
+const stalled = (
+  target: HttpTarget,
+  path: string,
+  headers: Readonly<Record<string, string>>,
+): Promise<number> => {
   const start = head(path, { "Content-Length": mebibyte, ...headers });
   return hold(target, 700, Buffer.concat([Buffer.from(start), Buffer.alloc(mebibyte - 1, "a")]));
 };
@@ -124,13 +143,24 @@ export const httpAttacks: Readonly<Record<string, (target: HttpTarget) => Promis
   "chunked bodies of 400 MB": (target) => largeBodies(target, true),
   "stalled bodies": (target) => stalled(target, formPaths[target.at], { "Content-Type": form }),
   "stalled bodies with a bearer": (target) =>
-    stalled(target, "/v1/collector/configs", { "Content-Type": "application/json", Authorization: "Bearer x" }),
+    stalled(target, "/v1/collector/configs", {
+      "Content-Type": "application/json",
+      Authorization: "Bearer x",
+    }),
   "stalled SCIM bodies": (target) =>
-    stalled(target, "/scim/v2/Users", { "Content-Type": "application/scim+json", Authorization: "Bearer x" }),
+    stalled(target, "/scim/v2/Users", {
+      "Content-Type": "application/scim+json",
+      Authorization: "Bearer x",
+    }),
   "bodies in tiny chunks": (target) => {
     const headers = { "Content-Type": form, "Transfer-Encoding": "chunked" };
     const chunks = Buffer.from("1\r\na\r\n".repeat(60_000));
-    return hold(target, 100, Buffer.concat([Buffer.from(head(formPaths[target.at], headers)), chunks]), 20);
+    return hold(
+      target,
+      100,
+      Buffer.concat([Buffer.from(head(formPaths[target.at], headers)), chunks]),
+      20,
+    );
   },
   "stalled headers": (target) =>
     hold(target, 2_000, Buffer.from(`GET / HTTP/1.1\r\nHost: a\r\nX-A: ${"a".repeat(31_000)}`)),

@@ -30,7 +30,10 @@ export interface HttpFloodResult {
 }
 
 /** All attacks, by the name of their result. */
-export const httpFloodNames = Object.keys(httpAttacks).flatMap((name) => [`core: ${name}`, `web: ${name}`]);
+export const httpFloodNames = Object.keys(httpAttacks).flatMap((name) => [
+  `core: ${name}`,
+  `web: ${name}`,
+]);
 
 /** Runs attacks of so many seconds each, each on a new core and web, after a time without one. */
 export const runHttpFloods = async ({
@@ -54,13 +57,17 @@ export const runHttpFloods = async ({
       const [at, attack] = name.split(": ") as [AttackedProgram, string | undefined];
       deployment.resetDelays();
       const attacker =
-        attack === undefined ? undefined : attackWith(attack, { at, seconds, port: deployment.ports[at] });
+        attack === undefined
+          ? undefined
+          : attackWith(attack, { at, seconds, port: deployment.ports[at] });
       const behaved = await deployment.behave(seconds * 1_000);
       const figures = figuresOf(deployment, at === "web" ? "web" : "core", behaved);
       const ok = deployment.isRunning() && meetsGoals(figures, results.alone);
       results[name] = { opened: (await attacker?.opened) ?? 0, ...figures, ok };
       const [fault] = behaved.faults;
-      process.stderr.write(`${name}: ${JSON.stringify(results[name])}${fault === undefined ? "" : ` ${fault}`}\n`);
+      process.stderr.write(
+        `${name}: ${JSON.stringify(results[name])}${fault === undefined ? "" : ` ${fault}`}\n`,
+      );
       await attacker?.end();
     }
   } finally {
@@ -71,7 +78,10 @@ export const runHttpFloods = async ({
 };
 
 /** Runs an attack in a thread of its own. */
-const attackWith = (name: string, target: { at: AttackedProgram; seconds: number; port: number }) => {
+const attackWith = (
+  name: string,
+  target: { at: AttackedProgram; seconds: number; port: number },
+) => {
   const thread = new Worker(worker, { workerData: { name, ...target } });
   const opened = new Promise<number>((resolve) => {
     thread.once("message", (report: { opened: number }) => resolve(report.opened));
@@ -83,7 +93,11 @@ const attackWith = (name: string, target: { at: AttackedProgram; seconds: number
   return { opened, end: () => thread.terminate() };
 };
 
-const figuresOf = (deployment: Deployment, attacked: AttackedProgram, { requests, acks, faults }: Behaved) => {
+const figuresOf = (
+  deployment: Deployment,
+  attacked: AttackedProgram,
+  { requests, acks, faults }: Behaved,
+) => {
   const { p99_ms, max_ms } = deployment.delayOf(attacked);
   return {
     core_peak_mb: deployment.peakMbOf("core"),

@@ -24,6 +24,7 @@ const report = {
   ingest: ingest.length === 0 ? null : await runFloods({ seconds, names: ingest }),
   http: http.length === 0 ? null : await runHttpFloods({ seconds, names: http }),
 };
-const ok = [report.ingest, report.http].every((part) => part?.ok ?? true) && ingest.length + http.length > 0;
+const ok =
+  [report.ingest, report.http].every((part) => part?.ok ?? true) && ingest.length + http.length > 0;
 process.stdout.write(`${JSON.stringify({ ok, ...report }, null, 2)}\n`);
 process.exit(ok ? 0 : 1);

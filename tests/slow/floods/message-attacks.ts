@@ -1,7 +1,11 @@
 import { gzipSync } from "node:zlib";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
-import { BlockEncoding, EnvelopesSchema, ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import {
+  BlockEncoding,
+  EnvelopesSchema,
+  ForwardRequestSchema,
+} from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { frameGrpcMessages } from "../../../proto/grpc-framing.ts";
 import { newQueue } from "../../support/frames.ts";
 
@@ -12,10 +16,9 @@ export interface MessageAttack {
   body: Uint8Array;
 }
 
-const [forward, submit] = ["Forward", "Submit"].map((method) => `/svc.ingest.v1.IngestService/${method}`) as [
-  string,
-  string,
-];
+const [forward, submit] = ["Forward", "Submit"].map(
+  (method) => `/svc.ingest.v1.IngestService/${method}`,
+) as [string, string];
 const messageBytes = 4_194_000;
 
 const gzippedGrpc = (message: Uint8Array): Omit<MessageAttack, "path"> => {
@@ -31,10 +34,15 @@ const lengthOf = (bytes: number): number[] =>
 /** A field of so many bytes, or the message itself with `number` 0, that has the same few bytes again and again. */
 const repeated = (number: number, unit: readonly number[]): Uint8Array => {
   const body = Buffer.alloc(messageBytes - (messageBytes % unit.length), Buffer.from(unit));
-  return number === 0 ? body : Buffer.concat([Buffer.from([(number << 3) | 2, ...lengthOf(body.length)]), body]);
+  return number === 0
+    ? body
+    : Buffer.concat([Buffer.from([(number << 3) | 2, ...lengthOf(body.length)]), body]);
 };
 
-const json = (unit: string, [before, after]: readonly [string, string]): Omit<MessageAttack, "path"> => {
+const json = (
+  unit: string,
+  [before, after]: readonly [string, string],
+): Omit<MessageAttack, "path"> => {
   const units = unit.repeat(Math.floor(messageBytes / unit.length) - 20).slice(0, -1);
   return {
     headers: { "content-type": "application/json", "content-encoding": "gzip" },
@@ -77,7 +85,10 @@ const blocks = (
     });
   });
   const open = encode({ case: "open", value: { hostId, queueId } });
-  return { headers: { "content-type": "application/grpc" }, body: frameGrpcMessages([open, ...messages]) };
+  return {
+    headers: { "content-type": "application/grpc" },
+    body: frameGrpcMessages([open, ...messages]),
+  };
 };
 
 /** The attacks by messages of an enrolled host, by name. */
@@ -85,12 +96,18 @@ export const messageAttacks: Readonly<Record<string, (hostId: string) => Message
   "an Open of left queues": () => ({ path: forward, ...gzippedGrpc(repeated(1, [0x42, 0])) }),
   "an Open of session ids": () => ({ path: forward, ...gzippedGrpc(repeated(1, [0x22, 0])) }),
   "a Submit of unknown fields": () => ({ path: submit, ...gzippedGrpc(repeated(0, [0x78, 0])) }),
-  "a message of opens and frames in turn": () => ({ path: forward, ...gzippedGrpc(repeated(0, [0x0a, 0, 0x12, 0])) }),
+  "a message of opens and frames in turn": () => ({
+    path: forward,
+    ...gzippedGrpc(repeated(0, [0x0a, 0, 0x12, 0])),
+  }),
   "an Open of session ids in JSON": () => ({
     path: submit,
     ...json('"",', ['{"open":{"previousSessionIds":[', "]}}"]),
   }),
-  "an Open of left queues in JSON": () => ({ path: submit, ...json("{},", ['{"open":{"leftQueues":[', "]}}"]) }),
+  "an Open of left queues in JSON": () => ({
+    path: submit,
+    ...json("{},", ['{"open":{"leftQueues":[', "]}}"]),
+  }),
   "blocks of zeros": (hostId) => ({
     path: forward,
     ...blocks(hostId, 90, (first) => ({
@@ -111,7 +128,10 @@ export const messageAttacks: Readonly<Record<string, (hostId: string) => Message
   "blocks of 20,000 envelopes": (hostId) => ({
     path: forward,
     ...blocks(hostId, 20, (first) => ({
-      envelopes: Array.from({ length: 20_000 }, (_, at) => ({ sequence: BigInt(first + at), kind: "a" })),
+      envelopes: Array.from({ length: 20_000 }, (_, at) => ({
+        sequence: BigInt(first + at),
+        kind: "a",
+      })),
     })),
   }),
 };

@@ -35,7 +35,12 @@ const run = async ({ seed, runs }: { seed: number; runs: number }): Promise<bool
     const tests = names.map((name) => `tests/core/${name}.test.ts`);
     const child = spawn(process.execPath, ["node_modules/vitest/vitest.mjs", "run", ...tests], {
       stdio: ["ignore", process.stderr, process.stderr],
-      env: { ...process.env, SVC_FUZZ_SEED: String(seed), SVC_FUZZ_RUNS: String(runs), SVC_FUZZ_REPORT: report },
+      env: {
+        ...process.env,
+        SVC_FUZZ_SEED: String(seed),
+        SVC_FUZZ_RUNS: String(runs),
+        SVC_FUZZ_REPORT: report,
+      },
     });
     const [code] = await once(child, "exit");
     const read = async (file: string): Promise<Record<string, Record<string, number>>> =>

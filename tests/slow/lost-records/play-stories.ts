@@ -96,7 +96,9 @@ export const playStories = async (context: LabContext, cleanup: AsyncDisposableS
   const well = await readHour(lab, hosts.well, hour);
   const unknown = await readHour(lab, hosts["never-started"], hour);
   const files = await tryChangedFiles(lab, hour);
-  const isRefused = files.changed.every(({ server, independent }) => server !== 0 && independent !== 0);
+  const isRefused = files.changed.every(
+    ({ server, independent }) => server !== 0 && independent !== 0,
+  );
   return {
     hour: new Date(hour).toISOString(),
     stories,
@@ -123,13 +125,17 @@ const enrollHosts = async (lab: StoryLab, edgeUrl: string): Promise<Hosts> => {
     const dir = join(context.dir, "hosts", name);
     const lines = await createLineWriter(join(dir, "app"));
     const sources = [{ type: "file", include: [lines.file], start_at: "beginning" }];
-    const collector = await enrollCollector({ name, dir, token, sources }, { ...lab, edgeUrl, identityPrefix });
+    const collector = await enrollCollector(
+      { name, dir, token, sources },
+      { ...lab, edgeUrl, identityPrefix },
+    );
     const found = await api<{ items: { identity: string; identity_id: string }[] }>(
       "auditor",
       "GET",
       `/v1/collector/health?q=${name}`,
     );
-    const identityId = found.items.find(({ identity }) => identity === collector.identity)?.identity_id ?? "";
+    const identityId =
+      found.items.find(({ identity }) => identity === collector.identity)?.identity_id ?? "";
     return [name, { name, dir, lines, collector, identityId, data: join(dir, "etc", "data") }];
   };
   const found: [string, StoryHost][] = [];
@@ -145,7 +151,14 @@ const write = (host: StoryHost, count: number): Promise<void> =>
 const loseRecords = async (lab: StoryLab, hosts: Hosts) => {
   const { context, api, processes, sql } = lab;
   const { progress } = context;
-  const { "queue-lost": lost, "two-collectors": two, "disk-back": back, revoked, "log-gap": gap, well } = hosts;
+  const {
+    "queue-lost": lost,
+    "two-collectors": two,
+    "disk-back": back,
+    revoked,
+    "log-gap": gap,
+    well,
+  } = hosts;
   const stored = (host: StoryHost, count: number) =>
     waitUntil({ what: `core has ${count} records of ${host.name}`, ...context }, async () => {
       const [row] =
@@ -199,7 +212,9 @@ const loseRecords = async (lab: StoryLab, hosts: Hosts) => {
   progress("core is back; a host is revoked, and the others go on");
   lab.start();
   await lab.ready();
-  await api("admin", "POST", `/v1/collector/identities/${revoked.identityId}/revoke`, { reason_code: "stolen" });
+  await api("admin", "POST", `/v1/collector/identities/${revoked.identityId}/revoke`, {
+    reason_code: "stolen",
+  });
   for (const host of [lost, back, gap]) host.collector.start();
   for (const host of [lost, two, back, gap, well]) await write(host, 456);
   await stored(lost, 290 + 456);
@@ -231,10 +246,17 @@ const copyHost = async ({ dir, collector }: StoryHost): Promise<Twin> => {
 };
 
 const startTwin = ({ processes }: StoryLab, { config }: Twin) =>
-  processes.start({ name: "twin", args: [programPaths["svc-collector"], "run", "--config", config] });
+  processes.start({
+    name: "twin",
+    args: [programPaths["svc-collector"], "run", "--config", config],
+  });
 
 /** Ends the hour for hosts, core and database: nobody waits for it. */
-const endHour = async (lab: StoryLab, hour: number, running: readonly StoryHost[]): Promise<void> => {
+const endHour = async (
+  lab: StoryLab,
+  hour: number,
+  running: readonly StoryHost[],
+): Promise<void> => {
   const { context, sql } = lab;
   context.progress("the hour ends for hosts, core and database");
   await Promise.all(running.map(({ collector }) => collector.stop()));
@@ -251,11 +273,14 @@ const endHour = async (lab: StoryLab, hour: number, running: readonly StoryHost[
   });
   await restartCore(lab, aheadMs + graceMs);
   // Core states one hour a minute, and may have to state the one before.
-  await waitUntil({ what: "core has stated the hour", timeoutMs: 240_000, ...context }, async () => {
-    const rows =
-      await sql`select 1 from completeness_statement where hour = ${new Date(hour).toISOString()}::timestamptz`;
-    return rows.length > 0 || undefined;
-  });
+  await waitUntil(
+    { what: "core has stated the hour", timeoutMs: 240_000, ...context },
+    async () => {
+      const rows =
+        await sql`select 1 from completeness_statement where hour = ${new Date(hour).toISOString()}::timestamptz`;
+      return rows.length > 0 || undefined;
+    },
+  );
 };
 
 const restartCore = async (lab: StoryLab, aheadMs: number): Promise<void> => {

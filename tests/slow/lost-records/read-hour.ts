@@ -10,18 +10,32 @@ import { incompleteText } from "../../../ui/app/completeness/incomplete-text.ts"
 import type { StoryHost, StoryLab } from "./play-stories.ts";
 
 /** Reads what each part says of a host's hour; `claims` are the states that they name, or `none`. */
-export const readHour = async (lab: StoryLab, { collector: { identity }, identityId }: StoryHost, hour: number) => {
+export const readHour = async (
+  lab: StoryLab,
+  { collector: { identity }, identityId }: StoryHost,
+  hour: number,
+) => {
   const { api, sql } = lab;
   const range = `from=${new Date(hour).toISOString()}&to=${new Date(hour + hourMs).toISOString()}`;
-  const host = await api<HostCompleteness>("auditor", "GET", `/v1/collector/hosts/${identityId}/completeness?${range}`);
-  const week = await api<HostCompleteness>("auditor", "GET", `/v1/collector/hosts/${identityId}/completeness`);
+  const host = await api<HostCompleteness>(
+    "auditor",
+    "GET",
+    `/v1/collector/hosts/${identityId}/completeness?${range}`,
+  );
+  const week = await api<HostCompleteness>(
+    "auditor",
+    "GET",
+    `/v1/collector/hosts/${identityId}/completeness`,
+  );
   const csv = await readCsv(lab, `${range}&host=${encodeURIComponent(identity)}`);
   const text = await exportStatement(lab, hour);
-  const line = text.split("\n").find((one) => one.startsWith("line ") && one.includes(` ${identity} `)) ?? "";
+  const line =
+    text.split("\n").find((one) => one.startsWith("line ") && one.includes(` ${identity} `)) ?? "";
   const [relation] = await sql`select state, records_short::int, short_of from chat.incomplete_hours
     where identity = ${identity} and hour = ${new Date(hour).toISOString()}::timestamptz`;
   const [at] = host.hours;
-  const stated = / (\S+)( |$)/.exec(line.slice(line.indexOf(identity) + identity.length))?.[1] ?? "none";
+  const stated =
+    / (\S+)( |$)/.exec(line.slice(line.indexOf(identity) + identity.length))?.[1] ?? "none";
   return {
     host: { state: at?.state ?? "none", shortages: at?.shortages ?? [] },
     // Of a week in which it was enrolled for minutes.
@@ -33,28 +47,47 @@ export const readHour = async (lab: StoryLab, { collector: { identity }, identit
   };
 };
 
-const states = ["complete", "undelivered", "short", "late", "silent", "not_running", "core_out", "not_accounted"];
+const states = [
+  "complete",
+  "undelivered",
+  "short",
+  "late",
+  "silent",
+  "not_running",
+  "core_out",
+  "not_accounted",
+];
 
 const readCsv = async (
   { httpUrl, authTokenSecret, userIds, now }: StoryLab,
   query: string,
 ): Promise<string | undefined> => {
   const state = states.map((one) => `state=${one}`).join("&");
-  const response = await fetch(`${httpUrl}/v1/collector/completeness/export.csv?${query}&${state}`, {
-    headers: { Authorization: `Bearer ${await bridgeTokenOf(authTokenSecret, "auditor", userIds, now())}` },
-  });
+  const response = await fetch(
+    `${httpUrl}/v1/collector/completeness/export.csv?${query}&${state}`,
+    {
+      headers: {
+        Authorization: `Bearer ${await bridgeTokenOf(authTokenSecret, "auditor", userIds, now())}`,
+      },
+    },
+  );
   return (await response.text()).split("\r\n")[1] || undefined;
 };
 
 const exportStatement = async (lab: StoryLab, hour: number): Promise<string> => {
-  const { code, stdout, stderr } = await lab.run(["export-completeness", hourText(hour), "--accounts"]);
+  const { code, stdout, stderr } = await lab.run([
+    "export-completeness",
+    hourText(hour),
+    "--accounts",
+  ]);
   if (code !== 0) throw new Error(`export-completeness: ${stderr}`);
   return stdout;
 };
 
 /** Changes to the file of a statement, each of which both verifiers must refuse. */
 const changes: Record<string, (text: string, hour: number) => string> = {
-  "another hour of the same log": (text, hour) => text.replaceAll(hourText(hour), hourText(hour - hourMs)),
+  "another hour of the same log": (text, hour) =>
+    text.replaceAll(hourText(hour), hourText(hour - hourMs)),
   "half an hour": (text, hour) => text.replaceAll(hourText(hour), hourText(hour + hourMs / 2)),
   "the year 2099": (text, hour) => text.replaceAll(hourText(hour), hourText(Date.UTC(2099, 0))),
   "a host twice": (text) => text.replace(/^line .*$/m, (line) => `${line}\n${line}`),
@@ -72,7 +105,9 @@ export const tryChangedFiles = async (lab: StoryLab, hour: number) => {
     const ours = await processes.run({
       args: [programPaths["svc-server"], "verify-completeness", path, "--keys", keysFile],
     });
-    const independent = await processes.run({ args: ["docs/verify-statement.mjs", path, keysFile] });
+    const independent = await processes.run({
+      args: ["docs/verify-statement.mjs", path, keysFile],
+    });
     return { server: ours.code, independent: independent.code };
   };
   const text = await exportStatement(lab, hour);
@@ -83,7 +118,11 @@ export const tryChangedFiles = async (lab: StoryLab, hour: number) => {
     changed.push({ change: name, ...(await verify(other, name)) });
   }
   const range = `from=${new Date(hour).toISOString()}&to=${new Date(hour + hourMs).toISOString()}`;
-  const fleet = await api<FleetCompleteness>("auditor", "GET", `/v1/collector/completeness?${range}`);
+  const fleet = await api<FleetCompleteness>(
+    "auditor",
+    "GET",
+    `/v1/collector/completeness?${range}`,
+  );
   const [counts] =
     await lab.sql`select * from chat.completeness_hours where hour = ${new Date(hour).toISOString()}::timestamptz`;
   const whole = await verify(text, "whole");
@@ -91,12 +130,18 @@ export const tryChangedFiles = async (lab: StoryLab, hour: number) => {
   const stated = await lab.sql`select hour from completeness_statement order by hour`;
   for (const row of stated)
     await lab.sql`update completeness_statement set hour = hour - interval '1 hour' where hour = ${row.hour}`;
-  await waitUntil({ what: "core has stated the hour again", timeoutMs: 120_000, ...context }, async () => {
-    const rows =
-      await lab.sql`select 1 from completeness_statement where hour = ${new Date(hour).toISOString()}::timestamptz`;
-    return rows.length > 0 || undefined;
+  await waitUntil(
+    { what: "core has stated the hour again", timeoutMs: 120_000, ...context },
+    async () => {
+      const rows =
+        await lab.sql`select 1 from completeness_statement where hour = ${new Date(hour).toISOString()}::timestamptz`;
+      return rows.length > 0 || undefined;
+    },
+  );
+  changed.push({
+    change: "a second entry of the hour",
+    ...(await verify(await exportStatement(lab, hour), "second")),
   });
-  changed.push({ change: "a second entry of the hour", ...(await verify(await exportStatement(lab, hour), "second")) });
   return {
     whole,
     changed,

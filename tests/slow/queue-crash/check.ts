@@ -26,7 +26,11 @@ export interface Violation extends Cut {
 const opensWithinMs = 2_000;
 
 /** Ends a recorded run after `cuts` random steps, or after each; returns the guarantees that did not hold when the queue was reopened. */
-export const checkRun = async (seed: number, steps: readonly Step[], cuts: number | "all"): Promise<Violation[]> => {
+export const checkRun = async (
+  seed: number,
+  steps: readonly Step[],
+  cuts: number | "all",
+): Promise<Violation[]> => {
   const violations: Violation[] = [];
   for (const cut of cutsOf(seed, steps.length, cuts)) {
     const what = await checkCut(seed, steps, cut);
@@ -62,7 +66,10 @@ const checkCut = async (seed: number, steps: readonly Step[], cut: Cut): Promise
     if (word === "acking") reported.acked = Math.max(reported.acked, Number(number));
   }
   const random = createSeededEntropy(seed * 65_537 + cut.steps);
-  const files = cut.by === "kill" ? disk.afterKill() : disk.afterPowerCut(() => (random.bytes(1)[0] ?? 0) < cut.kept);
+  const files =
+    cut.by === "kill"
+      ? disk.afterKill()
+      : disk.afterPowerCut(() => (random.bytes(1)[0] ?? 0) < cut.kept);
   const dir = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "queue-crash-"));
   try {
     // The index of the write-ahead log is never synced, and not read after a crash.
@@ -74,7 +81,10 @@ const checkCut = async (seed: number, steps: readonly Step[], cut: Cut): Promise
   }
 };
 
-const faultOf = async (dir: string, reported: { stored: number; acked: number }): Promise<string | null> => {
+const faultOf = async (
+  dir: string,
+  reported: { stored: number; acked: number },
+): Promise<string | null> => {
   const counted = countCpuMilliseconds();
   let queue: Queue;
   try {
@@ -85,14 +95,16 @@ const faultOf = async (dir: string, reported: { stored: number; acked: number })
   try {
     if (counted() > opensWithinMs) return "it took more than two seconds to open";
     const last = queue.lastSequence;
-    if (last < reported.stored) return `${reported.stored} records were accepted, and the queue has ${last}`;
+    if (last < reported.stored)
+      return `${reported.stored} records were accepted, and the queue has ${last}`;
     if (Number(queue.checkpoints("crash").get("next") ?? 0) !== last)
       return "the checkpoint does not match the records";
     const records = readAll(queue);
     const found = new Set<number>();
     for (const { sequence, attributes, payload } of records) {
       const { payload: expected } = numberedRecord(sequence - 1);
-      if (attributes.number !== `${sequence - 1}` || Buffer.compare(payload, expected) !== 0) return "a record is torn";
+      if (attributes.number !== `${sequence - 1}` || Buffer.compare(payload, expected) !== 0)
+        return "a record is torn";
       found.add(sequence);
     }
     for (let sequence = reported.acked + 1; sequence <= reported.stored; sequence++)
@@ -100,7 +112,10 @@ const faultOf = async (dir: string, reported: { stored: number; acked: number })
     const { records: count, bytes, quarantined, lostRecords } = queue.stats();
     if (quarantined > 0) return "it was quarantined";
     if (lostRecords > 0) return "it reports a loss that is none";
-    if (count !== records.length || bytes !== records.reduce((sum, record) => sum + record.bytes, 0))
+    if (
+      count !== records.length ||
+      bytes !== records.reduce((sum, record) => sum + record.bytes, 0)
+    )
       return "the figures do not match the records";
     await queue.append([numberedRecord(last)]);
     return queue.lastSequence === last + 1 ? null : "the next sequence does not follow the last";

@@ -43,7 +43,8 @@ export const createDisk = (): Disk => {
   };
 
   const syncDirectory = (path: string) => {
-    for (const name of syncedNames.keys()) if (dirname(name) === path && !names.has(name)) syncedNames.delete(name);
+    for (const name of syncedNames.keys())
+      if (dirname(name) === path && !names.has(name)) syncedNames.delete(name);
     for (const [name, inode] of names) if (dirname(name) === path) syncedNames.set(name, inode);
   };
 
@@ -51,7 +52,8 @@ export const createDisk = (): Disk => {
     apply: (step) => {
       switch (step.does) {
         case "create":
-          if (!names.has(step.path)) names.set(step.path, { all: [], synced: Buffer.alloc(0), pending: [] });
+          if (!names.has(step.path))
+            names.set(step.path, { all: [], synced: Buffer.alloc(0), pending: [] });
           return;
         case "write":
           change(step.path, { offset: step.offset, bytes: step.bytes });
@@ -64,7 +66,8 @@ export const createDisk = (): Disk => {
           return;
         case "rename": {
           const inode = names.get(step.path);
-          if (inode === undefined) throw new Error("the recording renames a file that it never created");
+          if (inode === undefined)
+            throw new Error("the recording renames a file that it never created");
           names.set(step.to, inode);
           names.delete(step.path);
           return;
@@ -91,7 +94,8 @@ export const createDisk = (): Disk => {
           return;
       }
     },
-    afterKill: () => new Map(Array.from(names, ([name, { all }]) => [name, changed(Buffer.alloc(0), all)])),
+    afterKill: () =>
+      new Map(Array.from(names, ([name, { all }]) => [name, changed(Buffer.alloc(0), all)])),
     afterPowerCut: (keeps) => {
       const files = new Map<string, Buffer>();
       for (const name of new Set([...names.keys(), ...syncedNames.keys()])) {
@@ -122,7 +126,10 @@ const changed = (before: Buffer, changes: readonly Change[]): Buffer => {
   let content = before;
   let own = false;
   for (const change of changes) {
-    const end = "length" in change ? change.length : Math.max(content.length, change.offset + change.bytes.length);
+    const end =
+      "length" in change
+        ? change.length
+        : Math.max(content.length, change.offset + change.bytes.length);
     if (!own || end !== content.length) {
       const next = Buffer.alloc(end);
       content.copy(next);

@@ -47,4 +47,5 @@ const runSeed = async (dir: string, seed: number): Promise<void> => {
   await queue.close();
 };
 
-for (let seed = Number(first); seed < Number(first) + Number(count); seed++) await runSeed(join(root, `${seed}`), seed);
+for (let seed = Number(first); seed < Number(first) + Number(count); seed++)
+  await runSeed(join(root, `${seed}`), seed);

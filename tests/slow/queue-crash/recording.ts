@@ -21,7 +21,8 @@ const traced =
   "openat,open,creat,pwrite64,write,writev,pwritev,ftruncate,truncate,fallocate,fsync,fdatasync,sync_file_range,unlink,unlinkat,rename,renameat2";
 
 /** Returns whether strace is installed and may trace. */
-export const canRecord = (): boolean => spawnSync("strace", ["-o", "/dev/null", "true"]).status === 0;
+export const canRecord = (): boolean =>
+  spawnSync("strace", ["-o", "/dev/null", "true"]).status === 0;
 
 /** How fsync and fdatasync of the writer behave: they work; every seventh fails with EIO and loses its writes; or none does anything. */
 export type Fsync = "works" | "fails" | "does nothing";
@@ -37,7 +38,17 @@ export const recordSeeds = (first: number, count: number, fsync: Fsync): Map<num
   const root = mkdtempSync(join(tmpdir(), "queue-recording-"));
   const trace = `${root}.trace`;
   try {
-    const options = ["-o", trace, "-y", "-xx", "-s", "1000000", "-e", `trace=${traced}`, ...injections[fsync]];
+    const options = [
+      "-o",
+      trace,
+      "-y",
+      "-xx",
+      "-s",
+      "1000000",
+      "-e",
+      `trace=${traced}`,
+      ...injections[fsync],
+    ];
     execFileSync("strace", [...options, process.execPath, writer, root, `${first}`, `${count}`], {
       stdio: ["ignore", "ignore", "inherit"],
       timeout: 120_000,
@@ -73,7 +84,9 @@ const stepOf = (line: string): Step[] => {
   const result = line.slice(line.lastIndexOf(") = ") + 4);
   const failed = result.startsWith("-1") || result.startsWith("?");
   if (failed && name !== "fsync" && name !== "fdatasync") return [];
-  const texts = Array.from(line.matchAll(/[<"]((?:\\x[0-9a-f]{2})*)[>"]/g), ([, hex = ""]) => bytesOf(hex));
+  const texts = Array.from(line.matchAll(/[<"]((?:\\x[0-9a-f]{2})*)[>"]/g), ([, hex = ""]) =>
+    bytesOf(hex),
+  );
   const [first, second] = texts;
   const numbers = Array.from(line.matchAll(/, (\d+)(?=[,)])/g), ([, number]) => Number(number));
   const path = first?.toString("latin1") ?? "";
@@ -83,19 +96,25 @@ const stepOf = (line: string): Step[] => {
       if (!line.includes("O_CREAT")) return [];
       return [
         { does: "create", path: pathOfResult(result) },
-        ...(line.includes("O_TRUNC") ? [{ does: "truncate" as const, path: pathOfResult(result), length: 0 }] : []),
+        ...(line.includes("O_TRUNC")
+          ? [{ does: "truncate" as const, path: pathOfResult(result), length: 0 }]
+          : []),
       ];
     case "pwrite64":
-      if (second === undefined || numbers[1] === undefined) throw new Error(`unparsed: ${line.slice(0, 200)}`);
+      if (second === undefined || numbers[1] === undefined)
+        throw new Error(`unparsed: ${line.slice(0, 200)}`);
       return [{ does: "write", path, offset: numbers[1], bytes: second }];
     case "write":
-      if (line.startsWith("write(1<")) return [{ does: "report", text: (second ?? Buffer.alloc(0)).toString().trim() }];
+      if (line.startsWith("write(1<"))
+        return [{ does: "report", text: (second ?? Buffer.alloc(0)).toString().trim() }];
       // Of the queue's files only its mark is written this way, at its end.
       return path.endsWith("queue.mark") || path.endsWith("queue.mark.next")
         ? [{ does: "append", path, bytes: second ?? Buffer.alloc(0) }]
         : [];
     case "rename":
-      return path.includes("queue-recording-") ? [{ does: "rename", path, to: second?.toString("latin1") ?? "" }] : [];
+      return path.includes("queue-recording-")
+        ? [{ does: "rename", path, to: second?.toString("latin1") ?? "" }]
+        : [];
     case "ftruncate":
       return [{ does: "truncate", path, length: numbers[0] ?? 0 }];
     case "fsync":
@@ -109,10 +128,12 @@ const stepOf = (line: string): Step[] => {
     case "fallocate":
       return [];
     default:
-      if (path.includes("queue-recording-")) throw new Error(`a call that is not in the model: ${line.slice(0, 200)}`);
+      if (path.includes("queue-recording-"))
+        throw new Error(`a call that is not in the model: ${line.slice(0, 200)}`);
       return [];
   }
 };
 
 const bytesOf = (hex: string): Buffer => Buffer.from(hex.replaceAll("\\x", ""), "hex");
-const pathOfResult = (result: string): string => bytesOf(/<(.*)>/.exec(result)?.[1] ?? "").toString("latin1");
+const pathOfResult = (result: string): string =>
+  bytesOf(/<(.*)>/.exec(result)?.[1] ?? "").toString("latin1");

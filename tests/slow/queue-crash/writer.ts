@@ -20,7 +20,9 @@ const main = async () => {
       attributes: { number: `${from + index}` },
       payload: random.bytes(byte() * (byte() % 8 === 0 ? 100 : 1)),
     }));
-    await queue.append(records, { checkpoints: [{ source: "crash", key: "next", value: `${next}` }] });
+    await queue.append(records, {
+      checkpoints: [{ source: "crash", key: "next", value: `${next}` }],
+    });
     console.log(`stored ${next} ${queue.lastSequence}`);
     if (byte() % 4 === 0) {
       const through = queue.lastSequence - (byte() % 30);

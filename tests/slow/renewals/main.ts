@@ -37,7 +37,10 @@ const queuesWithGaps = async ({ sql }: Deployment): Promise<number> => {
 };
 
 /** Writes lines for the whole time; returns their ids. */
-const writeLines = async ({ lines }: Deployment, { clock, signal }: LabContext): Promise<Set<string>> => {
+const writeLines = async (
+  { lines }: Deployment,
+  { clock, signal }: LabContext,
+): Promise<Set<string>> => {
   const sent = new Set<string>();
   const end = clock.monotonic() + minutes * 60_000;
   while (clock.monotonic() < end) {
@@ -61,8 +64,11 @@ await reportFromLab({ name: "renewals" }, async (context, cleanup) => {
   );
   context.progress(`certificates of ${certificateSeconds} s, for ${minutes} minutes`);
   const sent = await writeLines(deployment, context);
-  const areStored = async () => (await countContent(deployment.sql, sent)).missing === 0 || undefined;
-  await waitUntil({ what: "everything is stored", ...context }, areStored).catch(() => context.signal.throwIfAborted());
+  const areStored = async () =>
+    (await countContent(deployment.sql, sent)).missing === 0 || undefined;
+  await waitUntil({ what: "everything is stored", ...context }, areStored).catch(() =>
+    context.signal.throwIfAborted(),
+  );
 
   const count = await countContent(deployment.sql, sent);
   const renewals = await renewalsByHost(deployment);

@@ -46,6 +46,9 @@ await writeFile(
 );
 const files = positionals.length > 0 ? positionals : usualFiles;
 const args = ["node_modules/vitest/vitest.mjs", "run", "--no-file-parallelism", ...files];
-const vitest = spawn(process.execPath, args, { env: { ...process.env, SVC_LAB_CORE: program }, stdio: "inherit" });
+const vitest = spawn(process.execPath, args, {
+  env: { ...process.env, SVC_LAB_CORE: program },
+  stdio: "inherit",
+});
 [process.exitCode = 1] = await once(vitest, "exit");
 await rm(folder, { recursive: true });

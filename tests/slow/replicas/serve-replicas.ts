@@ -22,9 +22,12 @@ export interface Replicas {
  */
 export const serveReplicas = async ({ cores, pooler }: Replicas): Promise<void> => {
   const { SVC_DATABASE_URL_FILE: urlFile, ...given } = process.env;
-  const databaseUrl = urlFile ? readFileSync(urlFile, "utf8").trim() : (given.SVC_DATABASE_URL ?? "");
+  const databaseUrl = urlFile
+    ? readFileSync(urlFile, "utf8").trim()
+    : (given.SVC_DATABASE_URL ?? "");
   const pgbouncer =
-    pooler && (await startPgBouncer(databaseUrl, { mode: pooler, settings: { default_pool_size: 60 } }));
+    pooler &&
+    (await startPgBouncer(databaseUrl, { mode: pooler, settings: { default_pool_size: 60 } }));
   const pooled = pgbouncer
     ? {
         SVC_DATABASE_URL: pgbouncer.url(databaseUrl),
@@ -46,8 +49,11 @@ export const serveReplicas = async ({ cores, pooler }: Replicas): Promise<void> 
     };
     const http = await listen("port", process.env.PORT);
     const ingest =
-      ready[0]?.ingest_port && (await listen("ingest_port", process.env.SVC_INGEST_GRPC_ADDR?.split(":").at(-1)));
-    process.stdout.write(`${JSON.stringify({ ...ready[0], port: http, ingest_port: ingest || null })}\n`);
+      ready[0]?.ingest_port &&
+      (await listen("ingest_port", process.env.SVC_INGEST_GRPC_ADDR?.split(":").at(-1)));
+    process.stdout.write(
+      `${JSON.stringify({ ...ready[0], port: http, ingest_port: ingest || null })}\n`,
+    );
   };
   const served = serve();
   // Only once all serve: a signal kills a core that does not handle signals yet; nor does it handle a second one.
@@ -56,11 +62,14 @@ export const serveReplicas = async ({ cores, pooler }: Replicas): Promise<void> 
     if (!isStopping) for (const child of children) child.kill("SIGTERM");
     isStopping = true;
   };
-  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void served.then(stop));
+  for (const signal of ["SIGTERM", "SIGINT"] as const)
+    process.on(signal, () => void served.then(stop));
   process.on("SIGHUP", () => void served.then(() => children.map((child) => child.kill("SIGHUP"))));
   const code = await Promise.race([ended, served.then(() => ended)]);
   stop();
-  await Promise.all(children.map((child) => child.exitCode ?? child.signalCode ?? once(child, "close")));
+  await Promise.all(
+    children.map((child) => child.exitCode ?? child.signalCode ?? once(child, "close")),
+  );
   // What the cores sent last may still be on its way to clients.
   await Promise.race([Promise.all(balancers.map(({ drained }) => drained())), sleep(drainMs)]);
   await pgbouncer?.stop();
@@ -69,7 +78,10 @@ export const serveReplicas = async ({ cores, pooler }: Replicas): Promise<void> 
 
 /** The kernel kills it when this process ends, whatever ended it. */
 const startCore = (env: NodeJS.ProcessEnv): ChildProcess =>
-  spawn("setpriv", ["--pdeathsig", "KILL", process.execPath, core], { env, stdio: ["ignore", "pipe", "inherit"] });
+  spawn("setpriv", ["--pdeathsig", "KILL", process.execPath, core], {
+    env,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
 
 /** Writes the lines of a core's log to ours, but not `ready`: resolves with that. */
 const readLog = (child: ChildProcess): Promise<Record<string, unknown>> =>

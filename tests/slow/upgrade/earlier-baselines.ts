@@ -18,7 +18,10 @@ export const carryEarlierBaselines = async (): Promise<{ equal: number; faults: 
   const server = await startEmbeddedPostgres();
   const faults: string[] = [];
   let equal = 0;
-  const inDatabase = async <Result>(name: string, run: (sql: SqlClient) => Promise<Result>): Promise<Result> => {
+  const inDatabase = async <Result>(
+    name: string,
+    run: (sql: SqlClient) => Promise<Result>,
+  ): Promise<Result> => {
     const { sql, close } = connectDatabase({
       url: server.url(name),
       openSocket: openDatabaseSocket,
@@ -30,7 +33,8 @@ export const carryEarlierBaselines = async (): Promise<{ equal: number; faults: 
       await close(1);
     }
   };
-  const create = (name: string) => inDatabase("postgres", (sql) => sql.unsafe(`create database ${name}`));
+  const create = (name: string) =>
+    inDatabase("postgres", (sql) => sql.unsafe(`create database ${name}`));
   try {
     const schema = await readMigrations();
     await create("fresh");
@@ -51,7 +55,12 @@ export const carryEarlierBaselines = async (): Promise<{ equal: number; faults: 
           (part) => !isDeepStrictEqual(plain(catalog[part]), plain(expected[part])),
         );
         const hosts = await sql`select identity, lost_records::int from fleet_host`;
-        if (!isDeepStrictEqual(plain(hosts), plain([{ identity: "https://fleet.test/d/one", lost_records: -1 }])))
+        if (
+          !isDeepStrictEqual(
+            plain(hosts),
+            plain([{ identity: "https://fleet.test/d/one", lost_records: -1 }]),
+          )
+        )
           differing.push(`the host ${plain(hosts)}`);
         if (differing.length === 0) equal++;
         else faults.push(`${name}: ${differing.join(", ")} not as in a new database`);
@@ -70,7 +79,8 @@ const applyAsOf = async (sql: SqlClient, commit: string, digest: string): Promis
     await sql`create table ${sql(table)} (
       name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
   const baseline = await git("show", `${commit}:drizzle/migrations/0000_baseline.sql`);
-  if (sha256Of(baseline) !== digest) throw new Error("history.json names another text of the baseline");
+  if (sha256Of(baseline) !== digest)
+    throw new Error("history.json names another text of the baseline");
   await sql.unsafe(baseline);
   await sql`insert into schema_migration ${sql({ name: "0000_baseline", sha256: digest })}`;
   const files = (await git("ls-tree", "--name-only", commit, "drizzle/sql/")).trim().split("\n");

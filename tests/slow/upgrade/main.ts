@@ -38,7 +38,12 @@ const upgradeFrom = async (from: PreviousRevision) => {
     const options = { seconds: Number(values.seconds), progress };
     const upgrade = values.only === "rolling" ? undefined : await runUpgrade(previous, options);
     const rolling = values.only === "upgrade" ? undefined : await runRolling(previous, options);
-    return { from, upgrade, rolling, broken: [...(upgrade?.broken ?? []), ...(rolling?.broken ?? [])] };
+    return {
+      from,
+      upgrade,
+      rolling,
+      broken: [...(upgrade?.broken ?? []), ...(rolling?.broken ?? [])],
+    };
   } catch (error) {
     console.error(error);
     return { from, broken: [(error as Error).message] };
@@ -47,9 +52,12 @@ const upgradeFrom = async (from: PreviousRevision) => {
 
 const upgradeAll = async () => {
   const states =
-    values.from === undefined ? await findPreviousStates(Number(values.states)) : [await findRevision(values.from)];
+    values.from === undefined
+      ? await findPreviousStates(Number(values.states))
+      : [await findRevision(values.from)];
   const isRollingAlone = values.only === "rolling";
-  if (!isRollingAlone) progress("an empty database of each earlier text of the baseline is migrated");
+  if (!isRollingAlone)
+    progress("an empty database of each earlier text of the baseline is migrated");
   const baselines = isRollingAlone ? { equal: 0, faults: [] } : await carryEarlierBaselines();
   const upgrades = [];
   for (const state of states) upgrades.push(await upgradeFrom(state));

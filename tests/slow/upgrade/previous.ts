@@ -21,15 +21,23 @@ export interface PreviousRevision {
 
 /** Resolves a revision. Throws when git knows no such commit. */
 export const findRevision = async (name: string): Promise<PreviousRevision> => {
-  const commit = await git("rev-parse", "--verify", "--end-of-options", `${name}^{commit}`).catch((cause: unknown) => {
-    throw new Error(`git has no commit ${name}`, { cause });
-  });
+  const commit = await git("rev-parse", "--verify", "--end-of-options", `${name}^{commit}`).catch(
+    (cause: unknown) => {
+      throw new Error(`git has no commit ${name}`, { cause });
+    },
+  );
   return describe(commit.trim());
 };
 
 const describe = async (commit: string): Promise<PreviousRevision> => {
-  const { version } = JSON.parse(await git("show", `${commit}:package.json`)) as { version: string };
-  return { commit, version, subject: (await git("show", "--no-patch", "--format=%s", commit)).trim() };
+  const { version } = JSON.parse(await git("show", `${commit}:package.json`)) as {
+    version: string;
+  };
+  return {
+    commit,
+    version,
+    subject: (await git("show", "--no-patch", "--format=%s", commit)).trim(),
+  };
 };
 
 /**
@@ -39,7 +47,8 @@ const describe = async (commit: string): Promise<PreviousRevision> => {
 export const findPreviousStates = async (count: number): Promise<PreviousRevision[]> => {
   const seen = new Set([await schemaOf("HEAD")]);
   const states: PreviousRevision[] = [];
-  const isDone = () => states.length >= count && states.some(({ version }) => version !== packageJson.version);
+  const isDone = () =>
+    states.length >= count && states.some(({ version }) => version !== packageJson.version);
   const changes = await git("log", "--first-parent", "--format=%H", "--", ...schemaPaths);
   for (const change of changes.trim().split("\n")) {
     if (isDone()) break;
@@ -55,7 +64,9 @@ export const findPreviousStates = async (count: number): Promise<PreviousRevisio
     const isShallow = (await git("rev-parse", "--is-shallow-repository")).trim() === "true";
     const what = `this clone has ${states.length} of the last ${count} states whose schema differs`;
     throw new Error(
-      isShallow ? `${what}: it is shallow, run \`git fetch --unshallow\`` : `${what}: choose one with --from`,
+      isShallow
+        ? `${what}: it is shallow, run \`git fetch --unshallow\``
+        : `${what}: choose one with --from`,
     );
   }
   return states;
@@ -66,7 +77,9 @@ const schemaPaths = ["drizzle/migrations", "drizzle/sql"];
 /** Digests what makes an empty database: 0000_baseline_edits applies to no such one. */
 const schemaOf = async (commit: string): Promise<string> => {
   const files = (await git("ls-tree", "-r", commit, "--", ...schemaPaths)).split("\n");
-  const applied = files.filter((line) => line.endsWith(".sql") && !line.endsWith("/0000_baseline_edits.sql"));
+  const applied = files.filter(
+    (line) => line.endsWith(".sql") && !line.endsWith("/0000_baseline_edits.sql"),
+  );
   return createHash("sha256").update(applied.join("\n")).digest("hex");
 };
 

@@ -5,7 +5,12 @@ import { stopProgram } from "../../support/program.ts";
 import { longestPauseMs } from "../chaos/load.ts";
 import { changedRecords, readSchemaRecords, recordFaults } from "./schema-records.ts";
 import { present } from "./upgrade.ts";
-import { startUpgradeLab, type UpgradeCore, type UpgradedHost, type UpgradeLab } from "./upgrade-lab.ts";
+import {
+  startUpgradeLab,
+  type UpgradeCore,
+  type UpgradedHost,
+  type UpgradeLab,
+} from "./upgrade-lab.ts";
 import type { Revision } from "./upgraded-host.ts";
 
 /** Nothing may be refused for longer. */
@@ -26,7 +31,13 @@ export interface RollingReport {
    * The longest time in ms for which each was refused: a host's time between two acknowledgements, a collector's between two receipts of
    * its telemetry, an operator's from a failed request to the next that succeeds; and while no core was replaced, for comparison.
    */
-  refusedMs: { steady: number; hosts: number; collectors: number; signIn: number; fleetQuery: number };
+  refusedMs: {
+    steady: number;
+    hosts: number;
+    collectors: number;
+    signIn: number;
+    fleetQuery: number;
+  };
   acked: number;
   stored: number;
   missing: number;
@@ -53,7 +64,10 @@ export const runRolling = async (
   const hold = () => systemClock.sleep(seconds * 1000);
 
   progress("rolling: two previous cores serve behind a balancer");
-  const old = [await replicas.start("previous 1", previous), await replicas.start("previous 2", previous)];
+  const old = [
+    await replicas.start("previous 1", previous),
+    await replicas.start("previous 2", previous),
+  ];
   const recordsBefore = await readSchemaRecords(sql);
   const forwarding = await lab.enroll("rolled-by-previous", previous, balanced);
   const hosts = [forwarding];
@@ -64,7 +78,8 @@ export const runRolling = async (
   const fleetQuery = watchRefusals(() => api("auditor", "GET", "/v1/collector/health?limit=10"));
   const steadyFrom = performance.now();
   await hold();
-  const pauses = (from: number, until: number) => load.ackTimes.map((times) => longestPauseMs(times, from, until));
+  const pauses = (from: number, until: number) =>
+    load.ackTimes.map((times) => longestPauseMs(times, from, until));
   const rollFrom = performance.now();
   const rollFromDatabase = await lab.now();
   const steady = Math.max(...pauses(steadyFrom, rollFrom));
@@ -96,7 +111,10 @@ export const runRolling = async (
 
   progress("rolling: back, on the new schema");
   await replace(forwards, previous, "previous, back");
-  expect(isDeepStrictEqual(await readSchemaRecords(sql), recordsAfter), "a previous core applied something");
+  expect(
+    isDeepStrictEqual(await readSchemaRecords(sql), recordsAfter),
+    "a previous core applied something",
+  );
   const rolledAt = performance.now();
   const rolledAtDatabase = await lab.now();
 
@@ -105,10 +123,17 @@ export const runRolling = async (
   hosts.push(late);
   const enrolled = await lab.isServed(late);
   await late.renew(previous);
-  const config = await lab.heartbeat(late, { since: rolledAtDatabase, config: await lab.assign(late, balanced) });
+  const config = await lab.heartbeat(late, {
+    since: rolledAtDatabase,
+    config: await lab.assign(late, balanced),
+  });
   expect(config === "in_sync", `after the step back, an assigned config is ${config}`);
   for (const host of hosts) await lab.heartbeat(host, { since: rolledAtDatabase });
-  const { items } = await api<{ items: { identity: string }[] }>("auditor", "GET", "/v1/collector/health?limit=100");
+  const { items } = await api<{ items: { identity: string }[] }>(
+    "auditor",
+    "GET",
+    "/v1/collector/health?limit=100",
+  );
   const listed = new Set(items.map(({ identity }) => identity));
   for (const { identity } of hosts)
     expect(listed.has(identity), `the fleet query of the previous core lacks ${identity}`);
@@ -116,7 +141,12 @@ export const runRolling = async (
   const operators = { signIn: await signIn(), fleetQuery: await fleetQuery() };
   const total = await lab.judgeAll(hosts, [load]);
   const collectors = await longestGapMs(lab, forwarding, [rollFromDatabase, rolledAtDatabase]);
-  const refusedMs = { steady, hosts: Math.max(...pauses(rollFrom, rolledAt)), collectors, ...operators };
+  const refusedMs = {
+    steady,
+    hosts: Math.max(...pauses(rollFrom, rolledAt)),
+    collectors,
+    ...operators,
+  };
   for (const [who, ms] of Object.entries(refusedMs)) {
     refusedMs[who as keyof typeof refusedMs] = Math.round(ms);
     expect(who === "steady" || ms <= refusedMsMax, `${who} was refused for ${Math.round(ms)} ms`);
@@ -126,7 +156,12 @@ export const runRolling = async (
     order,
     refusedMs,
     ...total,
-    back: { enrolled, heartbeats: hosts.map(({ identity }) => identity), config, fleet: listed.size },
+    back: {
+      enrolled,
+      heartbeats: hosts.map(({ identity }) => identity),
+      config,
+      fleet: listed.size,
+    },
     broken,
   };
 };
@@ -139,7 +174,8 @@ interface Replica extends UpgradeCore {
 const startReplicas = async (lab: UpgradeLab) => {
   const serving: Replica[] = [];
   let turns = 0;
-  const next = (port: "httpPort" | "ingestPort") => () => serving[turns++ % serving.length]?.[port] ?? 0;
+  const next = (port: "httpPort" | "ingestPort") => () =>
+    serving[turns++ % serving.length]?.[port] ?? 0;
   const http = await startTcpProxy(next("httpPort"));
   const ingest = await startTcpProxy(next("ingestPort"));
   lab.cleanup.defer(async () => {
@@ -150,7 +186,10 @@ const startReplicas = async (lab: UpgradeLab) => {
   return {
     balanced: { coreUrl: `http://127.0.0.1:${http.port}`, ingestPort: ingest.port },
     start: async (name: string, revision: Revision): Promise<Replica> => {
-      const replica = { name, ...(await lab.startCore(revision, { SVC_SHUTDOWN_DELAY: shutdownDelay })) };
+      const replica = {
+        name,
+        ...(await lab.startCore(revision, { SVC_SHUTDOWN_DELAY: shutdownDelay })),
+      };
       await lab.until(`${name} is ready`, async () => (await isServing(replica)) || undefined);
       serving.push(replica);
       return replica;
@@ -193,7 +232,11 @@ const watchRefusals = (request: () => Promise<unknown>): (() => Promise<number>)
 };
 
 /** Returns the longest time between two receipts of a host's telemetry. */
-const longestGapMs = async ({ sql }: UpgradeLab, { identity }: UpgradedHost, [from, until]: [string, string]) => {
+const longestGapMs = async (
+  { sql }: UpgradeLab,
+  { identity }: UpgradedHost,
+  [from, until]: [string, string],
+) => {
   const [row] = await sql<{ ms: number | null }[]>`
     select max(extract(epoch from received_at - before))::float * 1000 as ms
     from (select received_at, lag(received_at, 1, ${from}::timestamptz) over (order by received_at) as before

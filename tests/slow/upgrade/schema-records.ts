@@ -16,7 +16,10 @@ export const readSchemaRecords = async (sql: SqlClient): Promise<SchemaRecords> 
       select name, sha256 || ' ' || applied_at as record from ${sql(table)} order by applied_at, name`;
     return Object.fromEntries(rows.map(({ name, record }) => [name, record]));
   };
-  return { migrations: await read("schema_migration"), definitions: await read("schema_definition") };
+  return {
+    migrations: await read("schema_migration"),
+    definitions: await read("schema_definition"),
+  };
 };
 
 /** Returns the names that one state of the records has and an earlier one has not, or not the same. */
@@ -30,7 +33,10 @@ export const changedRecords = (before: SchemaRecords, after: SchemaRecords) => {
  * Returns what is wrong with the records after an upgrade, by the files of the working tree: a record that was changed or lost, a migration
  * that is missing, and a definition that is not the present one or was not applied anew.
  */
-export const recordFaults = async (before: SchemaRecords, after: SchemaRecords): Promise<string[]> => {
+export const recordFaults = async (
+  before: SchemaRecords,
+  after: SchemaRecords,
+): Promise<string[]> => {
   const faults: string[] = [];
   for (const [name, record] of Object.entries(before.migrations))
     if (after.migrations[name] !== record) faults.push(`the record of ${name} was changed`);
@@ -41,7 +47,9 @@ export const recordFaults = async (before: SchemaRecords, after: SchemaRecords):
     const isWanted = name === `${baseline}_edits` ? isEarlier : !(name in before.migrations);
     const recorded = name in before.migrations ? undefined : digestOf(after.migrations[name]);
     if (recorded !== (isWanted ? sha256 : undefined))
-      faults.push(`${name} ${isWanted ? "was not applied" : "was applied, and is not for this database"}`);
+      faults.push(
+        `${name} ${isWanted ? "was not applied" : "was applied, and is not for this database"}`,
+      );
   }
   const definitions = await digestsIn("drizzle/sql");
   const applied = Object.fromEntries(

@@ -54,7 +54,11 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
   const pki = await createLabPki({ dir: lab, clock: systemClock });
   const authTokenSecret = systemEntropy.bytes(32).toHex();
   const directory = await startDirectory(dir, cleanup);
-  const options = { url: server.url(), openSocket: openDatabaseSocket, deadlineMs: statementTimeoutMs };
+  const options = {
+    url: server.url(),
+    openSocket: openDatabaseSocket,
+    deadlineMs: statementTimeoutMs,
+  };
   const { sql, close } = connectDatabase(options);
   cleanup.defer(() => close(1));
   const signal = AbortSignal.timeout(900_000);
@@ -65,7 +69,10 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     if (!holds) broken.push(fault);
   };
 
-  const startCore = async (revision: Revision, env: Record<string, string> = {}): Promise<UpgradeCore> => {
+  const startCore = async (
+    revision: Revision,
+    env: Record<string, string> = {},
+  ): Promise<UpgradeCore> => {
     const program = startProgram(
       join(revision.dir, "functions/main.ts"),
       [],
@@ -149,7 +156,9 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
   const isServed = ({ identity }: UpgradedHost) =>
     until(`${identity} is served`, async () => {
       // Versions up to 0.3.0 have no blocks.
-      const [blocks] = await sql<{ present: boolean }[]>`select to_regclass('ingest_block') is not null as present`;
+      const [blocks] = await sql<
+        { present: boolean }[]
+      >`select to_regclass('ingest_block') is not null as present`;
       const [row] = await sql`
         select 1 from collector_health join collector_identity on identity_id = id where identity = ${identity} and (
           exists (select 1 from ingest_envelope where host_id = ${identity})
@@ -157,11 +166,16 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
       return row && identity;
     });
   const assign = async (host: UpgradedHost, core: Pick<UpgradeCore, "coreUrl">) => {
-    const [row] = await sql<{ id: string }[]>`select id from collector_identity where identity = ${host.identity}`;
+    const [row] = await sql<
+      { id: string }[]
+    >`select id from collector_identity where identity = ${host.identity}`;
     return host.assign(await apiOf(core), row?.id ?? "");
   };
   /** Waits for a heartbeat since a time of the database, with a config if one is given; returns the drift of the host. */
-  const heartbeat = ({ identity }: UpgradedHost, { since, config }: { since: string; config?: string }) =>
+  const heartbeat = (
+    { identity }: UpgradedHost,
+    { since, config }: { since: string; config?: string },
+  ) =>
     until(`${identity} reports${config === undefined ? "" : " its config"}`, async () => {
       // A heartbeat that repeats the last report moves its time in "fleet_status" alone, which the previous version does not have.
       const [found] = await sql<
@@ -175,9 +189,18 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     });
 
   const client = async (identity: string) => {
-    const issued = { dir: lab, identity, lifetimeSeconds: 86_400, clock: systemClock, entropy: systemEntropy };
+    const issued = {
+      dir: lab,
+      identity,
+      lifetimeSeconds: 86_400,
+      clock: systemClock,
+      entropy: systemEntropy,
+    };
     const files = await issueClient(issued);
-    return { cert: await readFile(files.certFile, "utf8"), key: await readFile(files.keyFile, "utf8") };
+    return {
+      cert: await readFile(files.certFile, "utf8"),
+      key: await readFile(files.keyFile, "utf8"),
+    };
   };
   const caPem = await readFile(pki.serverCaFile, "utf8");
   const send = (names: readonly string[], port: number) =>
@@ -210,15 +233,17 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     const records = owed.reduce((sum, host) => sum + host.owed.size, 0);
     const identities = owed.map(({ hostId }) => hostId);
     // What stays missing is judged.
-    await until("everything is stored", async () => (await countOf(identities)) >= records || undefined).catch(
-      () => {},
-    );
+    await until(
+      "everything is stored",
+      async () => (await countOf(identities)) >= records || undefined,
+    ).catch(() => {});
     total.acked += records;
     for (const host of owed) {
       // Each for itself: lines of several hosts have the same names.
       const judged = judge(await readStoredQueues(sql, [host.hostId]), [], [host]);
       total.stored += judged.stored;
-      for (const count of ["missing", "duplicates", "disordered"] as const) total[count] += judged[count];
+      for (const count of ["missing", "duplicates", "disordered"] as const)
+        total[count] += judged[count];
       broken.push(...judged.faults);
     }
     for (const count of ["missing", "duplicates", "disordered"] as const)

@@ -44,7 +44,9 @@ export const runUpgrade = async (
   const lab = await startUpgradeLab(cleanup);
   const { sql, broken, expect } = lab;
 
-  progress("the previous core migrates an empty database; its collector enrolls, takes a config and forwards");
+  progress(
+    "the previous core migrates an empty database; its collector enrolls, takes a config and forwards",
+  );
   let old = await lab.startCore(previous);
   const recordsBefore = await readSchemaRecords(sql);
   const proxy = await startTcpProxy(old.ingestPort);
@@ -64,12 +66,16 @@ export const runUpgrade = async (
   const applied = changedRecords(recordsBefore, recordsAfter);
   broken.push(...(await recordFaults(recordsBefore, recordsAfter)));
   expect(applied.migrations.length > 0, "the database has no new migration");
-  for (const row of changedRows(kept, await keptRows(sql))) broken.push(`the row ${row} was changed or lost`);
+  for (const row of changedRows(kept, await keptRows(sql)))
+    broken.push(`the row ${row} was changed or lost`);
   const direct = await lab.send(["direct-1", "direct-2"], now.ingestPort);
   const storedBefore = await countOf(sql);
   const byPrevious = await lab.enroll("by-previous", previous, throughProxy());
   const byPresent = await lab.enroll("by-present", present, now);
-  const served = { previous: [await lab.isServed(byPrevious)], present: [await lab.isServed(byPresent)] };
+  const served = {
+    previous: [await lab.isServed(byPrevious)],
+    present: [await lab.isServed(byPresent)],
+  };
   const hashByPrevious = await lab.assign(byPrevious, old);
   await byPrevious.renew(previous);
   await lab.isReady(old, "the previous core on the new schema");
@@ -87,7 +93,10 @@ export const runUpgrade = async (
   proxy.target(old.ingestPort);
   await lab.isReady(old, "the previous core, restarted on the new schema");
   await lab.isReady(now, "the present core beside the restarted one");
-  expect(isDeepStrictEqual(await readSchemaRecords(sql), recordsAfter), "the previous core applied something");
+  expect(
+    isDeepStrictEqual(await readSchemaRecords(sql), recordsAfter),
+    "the previous core applied something",
+  );
   await lab.heartbeat(byPrevious, { since: await lab.now(), config: hashByPrevious });
 
   progress("the previous core stops; its hosts reconnect to the present one");
@@ -111,7 +120,8 @@ export const runUpgrade = async (
     beforeUpgrade: await lab.heartbeat(upgraded, { since, config: configHash }),
     byPreviousOnNewSchema: await lab.heartbeat(byPrevious, { since, config: hashByPrevious }),
   };
-  for (const [name, drift] of Object.entries(configs)) expect(drift === "in_sync", `${name}: the config is ${drift}`);
+  for (const [name, drift] of Object.entries(configs))
+    expect(drift === "in_sync", `${name}: the config is ${drift}`);
 
   const total = await lab.judgeAll([upgraded, byPrevious, byPresent], [moved, direct]);
   const certificates = await certificatesByStatus(sql);

@@ -24,7 +24,14 @@ export const end = async (program: Program): Promise<void> => {
 
 /** Enrolls a host under load whose collector can be replaced by that of another revision. */
 export const enrollHost = async (
-  options: { dir: string; name: string; token: string; edgeUrl: string; ingestPort: number; pki: LabPki },
+  options: {
+    dir: string;
+    name: string;
+    token: string;
+    edgeUrl: string;
+    ingestPort: number;
+    pki: LabPki;
+  },
   revision: Revision,
 ) => {
   const { dir, name, edgeUrl, ingestPort, pki } = options;
@@ -36,7 +43,8 @@ export const enrollHost = async (
   await mkdir(join(dir, "logs"), { recursive: true });
   await appendFile(log, "");
   await writeFile(tokenFile, options.token, { mode: 0o600 });
-  const run = (of: Revision, ...args: string[]) => startProgram(join(of.dir, "collector/main.ts"), args, {}, of.node);
+  const run = (of: Revision, ...args: string[]) =>
+    startProgram(join(of.dir, "collector/main.ts"), args, {}, of.node);
   const enroll = run(
     revision,
     "enroll",
@@ -88,10 +96,20 @@ export const enrollHost = async (
     /** Assigns a config to it through a core, and returns its hash once the collector has promoted it. */
     assign: async (api: OperatorApi, identityId: string): Promise<string> => {
       const desired = parseDocument(await readFile(config, "utf8"));
-      desired.addIn(["sources"], desired.createNode({ type: "file", include: [join(dir, "logs", "other.log")] }));
+      desired.addIn(
+        ["sources"],
+        desired.createNode({ type: "file", include: [join(dir, "logs", "other.log")] }),
+      );
       const body = { name: crypto.randomUUID(), yaml: desired.toString() };
-      const published = await api<{ id: string; config_hash: string }>("admin", "POST", "/v1/collector/configs", body);
-      await api("admin", "POST", `/v1/collector/configs/${published.id}/assignments`, { identity_ids: [identityId] });
+      const published = await api<{ id: string; config_hash: string }>(
+        "admin",
+        "POST",
+        "/v1/collector/configs",
+        body,
+      );
+      await api("admin", "POST", `/v1/collector/configs/${published.id}/assignments`, {
+        identity_ids: [identityId],
+      });
       if (program)
         await logged(program, "the desired config is promoted").catch((cause: unknown) => {
           throw new Error(
@@ -106,7 +124,8 @@ export const enrollHost = async (
     /** Renews its certificate through the core that serves it. */
     renew: async (by: Revision): Promise<void> => {
       const renewal = run(by, "renew", "--config", config);
-      if ((await renewal.exited) !== 0) throw new Error(`${name} could not renew: ${renewal.stderr}`);
+      if ((await renewal.exited) !== 0)
+        throw new Error(`${name} could not renew: ${renewal.stderr}`);
     },
     queued: async (by: Revision): Promise<number> => {
       const diag = run(by, "diag", "--json", "--config", config);

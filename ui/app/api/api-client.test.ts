@@ -7,7 +7,9 @@ const Answer = v.object({ count: v.number() });
 
 /** A client over one answer, or over a fetch that fails. */
 const clientOver = (answer: Response | Error) =>
-  createApiClient({ fetch: () => (answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer)) });
+  createApiClient({
+    fetch: () => (answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer)),
+  });
 
 const problemFrom = async (answer: Response | Error) => {
   const problem = await clientOver(answer)
@@ -22,12 +24,16 @@ afterEach(() => void vi.useRealTimers());
 
 describe("the API client", () => {
   it("returns the parsed answer", async () => {
-    expect(await clientOver(Response.json({ count: 3, more: true })).get("/api/x", Answer)).toEqual({ count: 3 });
+    expect(await clientOver(Response.json({ count: 3, more: true })).get("/api/x", Answer)).toEqual(
+      { count: 3 },
+    );
   });
 
   it("V4: dates moments of this machine by core's time, whatever this machine's clock says", async () => {
     vi.useFakeTimers({ now: 0, toFake: ["Date", "performance"] });
-    const api = clientOver(Response.json({ count: 3 }, { headers: { "X-Core-Time": "2026-11-23T12:00:00.250Z" } }));
+    const api = clientOver(
+      Response.json({ count: 3 }, { headers: { "X-Core-Time": "2026-11-23T12:00:00.250Z" } }),
+    );
     const asked = readMoment();
     expect(api.timeAt({ at: 5, tick: 5 })).toBe(5);
     vi.advanceTimersByTime(2000);
@@ -57,13 +63,21 @@ describe("the API client", () => {
   it("drops members that only a newer core sends", async () => {
     const Strict = v.strictObject({ rows: v.array(v.strictObject({ id: v.string() })) });
     const newer = { rows: [{ id: "a", since: 1 }, { id: "b" }], more: true };
-    expect(await clientOver(Response.json(newer)).get("/api/x", Strict)).toEqual({ rows: [{ id: "a" }, { id: "b" }] });
+    expect(await clientOver(Response.json(newer)).get("/api/x", Strict)).toEqual({
+      rows: [{ id: "a" }, { id: "b" }],
+    });
     const other = clientOver(Response.json({ rows: [{ name: "a" }] })).get("/api/x", Strict);
     await expect(other).rejects.toMatchObject({ code: "unreadable" });
   });
 
   it("rejects with the problem of a problem document", async () => {
-    const document = { title: "No", status: 403, detail: "Not you", code: "forbidden", request_id: "r1" };
+    const document = {
+      title: "No",
+      status: 403,
+      detail: "Not you",
+      code: "forbidden",
+      request_id: "r1",
+    };
     expect(await problemFrom(Response.json(document, { status: 403 }))).toEqual({
       code: "forbidden",
       status: 403,
@@ -73,18 +87,33 @@ describe("the API client", () => {
   });
 
   it("reports the status of an error without a problem document, such as a proxy's page", async () => {
-    const answer = new Response("<h1>Bad gateway</h1>", { status: 502, headers: { "X-Request-Id": "r2" } });
-    expect(await problemFrom(answer)).toMatchObject({ code: "unreadable", status: 502, requestId: "r2" });
+    const answer = new Response("<h1>Bad gateway</h1>", {
+      status: 502,
+      headers: { "X-Request-Id": "r2" },
+    });
+    expect(await problemFrom(answer)).toMatchObject({
+      code: "unreadable",
+      status: 502,
+      requestId: "r2",
+    });
   });
 
   it("rejects an answer that does not match its schema", async () => {
-    expect(await problemFrom(Response.json({ count: "3" }))).toMatchObject({ code: "unreadable", status: 200 });
+    expect(await problemFrom(Response.json({ count: "3" }))).toMatchObject({
+      code: "unreadable",
+      status: 200,
+    });
     expect(await problemFrom(new Response("{"))).toMatchObject({ code: "unreadable", status: 200 });
   });
 
   it("reports a server that does not answer, or stops answering", async () => {
-    expect(await problemFrom(new TypeError("Failed to fetch"))).toMatchObject({ code: "unreachable", status: 0 });
-    const cut = new ReadableStream({ pull: (controller) => controller.error(new TypeError("network error")) });
+    expect(await problemFrom(new TypeError("Failed to fetch"))).toMatchObject({
+      code: "unreachable",
+      status: 0,
+    });
+    const cut = new ReadableStream({
+      pull: (controller) => controller.error(new TypeError("network error")),
+    });
     expect(await problemFrom(new Response(cut))).toMatchObject({ code: "unreachable", status: 0 });
   });
 
@@ -92,7 +121,11 @@ describe("the API client", () => {
     vi.useFakeTimers();
     const silent = () => new Promise<Response>(() => undefined);
     const headersOnly = async () => new Response(new ReadableStream());
-    const late = { code: "timeout", status: 0, message: "The web server did not answer within 8 s" };
+    const late = {
+      code: "timeout",
+      status: 0,
+      message: "The web server did not answer within 8 s",
+    };
     const stream = { method: "POST" } as const;
     const requests = [
       createApiClient({ fetch: silent }).get("/api/x", Answer),
@@ -116,7 +149,9 @@ describe("the API client", () => {
   it("rejects with the abort reason once aborted", async () => {
     const signal = AbortSignal.abort();
     const client = clientOver(new DOMException("aborted", "AbortError"));
-    await expect(client.get("/api/x", Answer, signal)).rejects.toMatchObject({ name: "AbortError" });
+    await expect(client.get("/api/x", Answer, signal)).rejects.toMatchObject({
+      name: "AbortError",
+    });
   });
 });
 
@@ -132,13 +167,17 @@ describe("fetching ahead", () => {
     );
     expect(requested).toEqual(["/report"]);
     const bodies = [];
-    for (const path of ["/session", "/report", "/report"]) bodies.push(await (await ahead(path)).json());
+    for (const path of ["/session", "/report", "/report"])
+      bodies.push(await (await ahead(path)).json());
     expect(bodies).toEqual([2, 1, 3]);
   });
 
   it("reads the body before the first call, whose reader finds it or why it is not JSON", async () => {
     const answers = [Response.json("early"), new Response("<html>")];
-    const ahead = fetchAhead(async () => answers.shift() ?? Response.error(), ["/report", "/broken"]);
+    const ahead = fetchAhead(
+      async () => answers.shift() ?? Response.error(),
+      ["/report", "/broken"],
+    );
     const report = await ahead("/report");
     const broken = await ahead("/broken");
     expect([report.bodyUsed, await report.json()]).toEqual([true, "early"]);

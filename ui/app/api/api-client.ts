@@ -65,8 +65,13 @@ const answersMax = 8;
 /** Creates a client over `fetch`. Requests are same-origin, so they carry the session cookie. */
 export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => {
   let seen: (Moment & { coreTime: number }) | undefined;
-  const request = async (path: string, init: RequestInit & { signal?: AbortSignal }): Promise<Response> => {
-    const response = await options.fetch(path, init).catch((error: unknown) => throwUnreachable(error, init.signal));
+  const request = async (
+    path: string,
+    init: RequestInit & { signal?: AbortSignal },
+  ): Promise<Response> => {
+    const response = await options
+      .fetch(path, init)
+      .catch((error: unknown) => throwUnreachable(error, init.signal));
     const coreTime = Date.parse(response.headers.get("X-Core-Time") ?? "");
     if (coreTime) seen = { ...readMoment(), coreTime };
     if (!response.ok && response.status !== 304) throw await readProblem(response);
@@ -88,7 +93,10 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
       });
     });
     try {
-      return await Promise.race([timedOut, work(given ? AbortSignal.any([given, late.signal]) : late.signal)]);
+      return await Promise.race([
+        timedOut,
+        work(given ? AbortSignal.any([given, late.signal]) : late.signal),
+      ]);
     } finally {
       clearTimeout(timer);
     }
@@ -97,12 +105,19 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
     get: (path, schema, given) =>
       inTime(given, async (signal) => {
         const known = answers.get(path);
-        const headers = { Accept: "application/json", ...(known?.etag && { "If-None-Match": known.etag }) };
+        const headers = {
+          Accept: "application/json",
+          ...(known?.etag && { "If-None-Match": known.etag }),
+        };
         const response = await request(path, { headers, signal });
         const { status, headers: given } = response;
         const generated = given.get("X-Generated-At");
         if (status === 304)
-          return parseAnswer(schema, { ...known?.body, ...(generated && { generated_at: generated }) }, response);
+          return parseAnswer(
+            schema,
+            { ...known?.body, ...(generated && { generated_at: generated }) },
+            response,
+          );
         const body = await response.json().catch((error: unknown) => {
           if (!(error instanceof SyntaxError)) throwUnreachable(error, signal);
         });
@@ -129,7 +144,11 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
 
 const throwUnreachable = (error: unknown, signal: AbortSignal | undefined): never => {
   if (signal?.aborted) throw error;
-  throw new ApiProblem({ code: "unreachable", status: 0, message: "The web server cannot be reached" });
+  throw new ApiProblem({
+    code: "unreachable",
+    status: 0,
+    message: "The web server cannot be reached",
+  });
 };
 
 /** Returns a parsed answer without members that the schema does not know; throws `unreadable`. */
@@ -140,9 +159,15 @@ export const parseAnswer = <Schema extends v.GenericSchema>(
 ): v.InferOutput<Schema> => {
   const parsed = v.safeParse(schema, body);
   // With unknown members as the only issues, every known member was checked and is in the output.
-  if (parsed.success || parsed.issues.every(isUnknownMember)) return parsed.output as v.InferOutput<Schema>;
+  if (parsed.success || parsed.issues.every(isUnknownMember))
+    return parsed.output as v.InferOutput<Schema>;
   const message = "The page cannot read the server's answer; reload the page to update it";
-  throw new ApiProblem({ code: "unreadable", status: response.status, message, requestId: requestIdOf(response) });
+  throw new ApiProblem({
+    code: "unreadable",
+    status: response.status,
+    message,
+    requestId: requestIdOf(response),
+  });
 };
 
 /** A newer core may send more members than this page knows. */
@@ -164,7 +189,12 @@ const readProblem = async (response: Response): Promise<ApiProblem> => {
   const document = v.safeParse(ProblemDocument, await response.json().catch(() => undefined));
   if (!document.success) {
     const message = `A server in between answered with status ${status}`;
-    return new ApiProblem({ code: "unreadable", status, message, requestId: requestIdOf(response) });
+    return new ApiProblem({
+      code: "unreadable",
+      status,
+      message,
+      requestId: requestIdOf(response),
+    });
   }
   const { title, detail, code, request_id: requestId = requestIdOf(response) } = document.output;
   return new ApiProblem({ code, status, message: detail ?? title, requestId });
@@ -184,9 +214,15 @@ const readAhead = async (answer: Promise<Response>): Promise<Response> => {
  * Returns a `fetch` that has already requested `paths`, and gives each answer to the first call for its path. Such a call cannot be
  * aborted.
  */
-export const fetchAhead = (fetch: typeof globalThis.fetch, paths: readonly string[]): typeof globalThis.fetch => {
+export const fetchAhead = (
+  fetch: typeof globalThis.fetch,
+  paths: readonly string[],
+): typeof globalThis.fetch => {
   const begun = new Map(
-    paths.map((path) => [path, readAhead(fetch(path, { headers: { Accept: "application/json" } }))]),
+    paths.map((path) => [
+      path,
+      readAhead(fetch(path, { headers: { Accept: "application/json" } })),
+    ]),
   );
   // The caller of each path receives the failure.
   for (const answer of begun.values()) answer.catch(() => undefined);

@@ -1,4 +1,12 @@
-import { type Accessor, createEffect, createMemo, createRenderEffect, createSignal, on, onCleanup } from "solid-js";
+import {
+  type Accessor,
+  createEffect,
+  createMemo,
+  createRenderEffect,
+  createSignal,
+  on,
+  onCleanup,
+} from "solid-js";
 import type * as v from "valibot";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
 import { ApiProblem } from "./api-client.ts";
@@ -77,7 +85,9 @@ export const createReport = <Schema extends v.GenericSchema>({
     setState((before) => nextReportState(before, { type: "requested", query }));
     try {
       const value: Value = await api.get(query, schema, controller.signal);
-      setState((before) => nextReportState(before, { type: "answered", query, value, ...requested }));
+      setState((before) =>
+        nextReportState(before, { type: "answered", query, value, ...requested }),
+      );
     } catch (problem) {
       if (controller.signal.aborted) return;
       if (!(problem instanceof ApiProblem)) throw problem;
@@ -122,7 +132,9 @@ export const createReport = <Schema extends v.GenericSchema>({
   const report = {
     state,
     answer,
-    current: createMemo(() => (state().answer?.query === state().query ? state().answer?.value : undefined)),
+    current: createMemo(() =>
+      state().answer?.query === state().query ? state().answer?.value : undefined,
+    ),
     phase: createMemo(() => phaseOf(state(), isOld())),
     asOf: createMemo(() => {
       const arrived = answer();

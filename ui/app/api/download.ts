@@ -34,7 +34,8 @@ export const downloadFile = async (
   const broken = (message: string) => new ApiProblem({ code: "incomplete", status: 0, message });
   let bytes = 0;
   let tail = "";
-  const wait = () => setTimeout(() => stop.abort(broken(`No data arrived for ${silenceMs / 1000} s`)), silenceMs);
+  const wait = () =>
+    setTimeout(() => stop.abort(broken(`No data arrived for ${silenceMs / 1000} s`)), silenceMs);
   let timer = wait();
   const counted = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
     transform(part, controller) {
@@ -49,7 +50,8 @@ export const downloadFile = async (
   try {
     const body = response.body?.pipeThrough(counted, { signal: either }) ?? null;
     const content = await new Response(body, { headers: { "Content-Type": type } }).blob();
-    if (type.startsWith("text/csv") && tail !== "\r\n") throw broken("The file ended in the middle of a record");
+    if (type.startsWith("text/csv") && tail !== "\r\n")
+      throw broken("The file ended in the middle of a record");
     return { name: fileNameOf(response) ?? name, content };
   } catch (error) {
     if (signal.aborted) throw signal.reason;

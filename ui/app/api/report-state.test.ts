@@ -10,12 +10,20 @@ import {
   type ReportState,
 } from "./report-state.ts";
 
-const problem = new ApiProblem({ code: "unreachable", status: 0, message: "The server cannot be reached" });
+const problem = new ApiProblem({
+  code: "unreachable",
+  status: 0,
+  message: "The server cannot be reached",
+});
 const play = (...events: ReportEvent<string>[]) =>
-  events.reduce<ReportState<string>>((state, event) => nextReportState(state, event), initialReportState);
+  events.reduce<ReportState<string>>(
+    (state, event) => nextReportState(state, event),
+    initialReportState,
+  );
 const phaseOf = (state: ReportState<string>) => phaseAt(state, false);
 const requested = (query: string) => ({ type: "requested", query }) as const;
-const answered = (query: string, at = 0) => ({ type: "answered", query, value: `of ${query}`, at, tick: at }) as const;
+const answered = (query: string, at = 0) =>
+  ({ type: "answered", query, value: `of ${query}`, at, tick: at }) as const;
 const failed = (query: string) => ({ type: "failed", query, problem }) as const;
 
 describe("the state of a report", () => {
@@ -39,7 +47,9 @@ describe("the state of a report", () => {
 
   it("ignores answers to a query that the page has left", () => {
     expect(play(requested("a"), requested("b"), answered("a")).answer).toBeUndefined();
-    expect(phaseOf(play(requested("a"), answered("a"), requested("b"), failed("a")))).toBe("changing");
+    expect(phaseOf(play(requested("a"), answered("a"), requested("b"), failed("a")))).toBe(
+      "changing",
+    );
   });
 
   it("never loses rows, and shows only the problem of the current query", () => {
@@ -56,7 +66,8 @@ describe("the state of a report", () => {
           const before = state;
           state = nextReportState(state, next);
           if (before.answer) expect(state.answer).toBeDefined();
-          if (next.type === "requested") expect(state).toMatchObject({ query: next.query, loading: true });
+          if (next.type === "requested")
+            expect(state).toMatchObject({ query: next.query, loading: true });
           if (phaseOf(state) === "fresh") expect(state.answer?.value).toBe(`of ${state.query}`);
         }
       }),

@@ -25,7 +25,10 @@ export type ReportEvent<Value> =
 export const initialReportState: ReportState<never> = { query: "", loading: false };
 
 /** Returns the state after an event. */
-export const nextReportState = <Value>(state: ReportState<Value>, event: ReportEvent<Value>): ReportState<Value> => {
+export const nextReportState = <Value>(
+  state: ReportState<Value>,
+  event: ReportEvent<Value>,
+): ReportState<Value> => {
   const { query } = event;
   if (event.type === "requested") {
     const { problem, ...rest } = state;
@@ -48,7 +51,10 @@ export const intervalsMax = 3;
 export type ReportPhase = "loading" | "fresh" | "changing" | "stale" | "failed";
 
 /** Returns the phase of a state; `isOld` tells that the answer is over three refresh intervals old. */
-export const phaseOf = ({ query, answer, problem }: ReportState<unknown>, isOld: boolean): ReportPhase => {
+export const phaseOf = (
+  { query, answer, problem }: ReportState<unknown>,
+  isOld: boolean,
+): ReportPhase => {
   const current = answer?.query === query;
   if (problem) return current ? "stale" : "failed";
   if (answer === undefined) return "loading";

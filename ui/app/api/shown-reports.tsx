@@ -1,4 +1,12 @@
-import { type Accessor, createContext, createMemo, createSignal, type JSX, onCleanup, useContext } from "solid-js";
+import {
+  type Accessor,
+  createContext,
+  createMemo,
+  createSignal,
+  type JSX,
+  onCleanup,
+  useContext,
+} from "solid-js";
 import type { ApiClient } from "./api-client.ts";
 import type { LiveReport } from "./create-report.ts";
 
@@ -25,7 +33,8 @@ export const ShownReportsProvider = (props: { api: ApiClient; children: JSX.Elem
     reports()
       .filter(({ phase }) => phase() === "stale")
       .reduce<Shown | undefined>(
-        (oldest, report) => ((oldest?.ageSeconds() ?? -1) < (report.ageSeconds() ?? 0) ? report : oldest),
+        (oldest, report) =>
+          (oldest?.ageSeconds() ?? -1) < (report.ageSeconds() ?? 0) ? report : oldest,
         undefined,
       ),
   );

@@ -22,8 +22,14 @@ const ranges = [
 const actionSets = [
   { name: "Everything", actions: [] },
   { name: "Changes", actions: changeActions },
-  { name: "Revocations", actions: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"] },
-  { name: "Configs", actions: ["config.publish", "config.assign", "config.clear", "config.rollback"] },
+  {
+    name: "Revocations",
+    actions: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"],
+  },
+  {
+    name: "Configs",
+    actions: ["config.publish", "config.assign", "config.clear", "config.rollback"],
+  },
   { name: "Sign-ins", actions: ["operator.sign_in", "operator.sign_out"] },
   { name: "Exports", actions: auditActions.filter((action) => action.endsWith(".export")) },
 ] as const;
@@ -41,9 +47,12 @@ const isSame = (some: readonly string[], others: readonly string[]) =>
 
 /** The filters of the audit log: ranges and sets of actions as links, the rest as fields that apply on Enter or a choice. */
 export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditView) => void }) => {
-  const change = (part: Parameters<typeof changeView>[1]) => props.onChange(changeView(props.view, part));
+  const change = (part: Parameters<typeof changeView>[1]) =>
+    props.onChange(changeView(props.view, part));
   const isRange = (seconds: number | undefined) =>
-    props.view.withinSeconds === seconds && props.view.since === undefined && props.view.until === undefined;
+    props.view.withinSeconds === seconds &&
+    props.view.since === undefined &&
+    props.view.until === undefined;
   const without = () => props.view.notActions ?? [];
   const others = (shown: string) => {
     const left = without().filter((action) => action !== shown);
@@ -57,7 +66,8 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
       (part) => part !== undefined,
     );
   };
-  const isFiltered = () => Object.keys(changeView(props.view, {})).length > 1 || props.view.actions.length > 0;
+  const isFiltered = () =>
+    Object.keys(changeView(props.view, {})).length > 1 || props.view.actions.length > 0;
   return (
     <section class="panel audit-filters" aria-label="Filters">
       <div class="audit-sets">
@@ -65,7 +75,13 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
           label="Time range"
           chips={ranges.map(({ seconds, name }) => ({
             words: name,
-            path: auditPath(changeView(props.view, { withinSeconds: seconds, since: undefined, until: undefined })),
+            path: auditPath(
+              changeView(props.view, {
+                withinSeconds: seconds,
+                since: undefined,
+                until: undefined,
+              }),
+            ),
             isChosen: isRange(seconds),
           }))}
         />
@@ -83,7 +99,10 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
           <For each={without()}>
             {(action) => (
               <li>
-                <a class="button" href={auditPath(changeView(props.view, { notActions: others(action) }))}>
+                <a
+                  class="button"
+                  href={auditPath(changeView(props.view, { notActions: others(action) }))}
+                >
                   <Icon name="close" /> <span class="visually-hidden">Show again: </span>
                   {plainText(action)}
                 </a>
@@ -113,7 +132,10 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
               </Show>
               <For each={[...new Set([...auditActions, ...props.view.actions])]}>
                 {(action) => (
-                  <option value={action} selected={props.view.actions.length === 1 && props.view.actions[0] === action}>
+                  <option
+                    value={action}
+                    selected={props.view.actions.length === 1 && props.view.actions[0] === action}
+                  >
                     {action}
                   </option>
                 )}
@@ -201,7 +223,9 @@ const TextField = (props: {
       placeholder={props.hint}
       autocomplete="off"
       value={props.value ?? ""}
-      onChange={({ currentTarget: { value } }) => props.onChange(value.trim() === "" ? undefined : value.trim())}
+      onChange={({ currentTarget: { value } }) =>
+        props.onChange(value.trim() === "" ? undefined : value.trim())
+      }
     />
   </label>
 );
@@ -226,7 +250,8 @@ const TimestampField = (props: {
         onBlur={() => {
           const typed = text();
           setText(undefined);
-          if (typed !== undefined && typed !== shown()) props.onChange(instantOf(typed, times.zone()));
+          if (typed !== undefined && typed !== shown())
+            props.onChange(instantOf(typed, times.zone()));
         }}
         onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
       />

@@ -9,7 +9,14 @@ import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { AuditFilters } from "./audit-filters.tsx";
-import { type AuditView, auditExportPath, auditPath, changeView, eventsPath, parseAuditView } from "./audit-view.ts";
+import {
+  type AuditView,
+  auditExportPath,
+  auditPath,
+  changeView,
+  eventsPath,
+  parseAuditView,
+} from "./audit-view.ts";
 import { ChainStatus } from "./chain-status.tsx";
 import { EventActor, EventWhat } from "./event-parts.tsx";
 import "../design/page.css";
@@ -37,8 +44,8 @@ export const AuditPage = () => {
           <section class="notice" role="alert">
             <h1>Audit</h1>
             <p>
-              This link has a filter that the page does not understand: <code>{fault()}</code>. No events are shown,
-              because others than those it meant could appear.
+              This link has a filter that the page does not understand: <code>{fault()}</code>. No
+              events are shown, because others than those it meant could appear.
             </p>
             <a class="button" href="/audit">
               Show all events
@@ -46,7 +53,12 @@ export const AuditPage = () => {
           </section>
         }
       >
-        {(known) => <AuditEvents view={known()} onChange={(next) => navigate(auditPath(next), { scroll: false })} />}
+        {(known) => (
+          <AuditEvents
+            view={known()}
+            onChange={(next) => navigate(auditPath(next), { scroll: false })}
+          />
+        )}
       </Show>
     </div>
   );
@@ -65,9 +77,14 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
     { name: "Time", cell: (event) => <Time at={event.occurred_at} asOf={report.asOf()} /> },
     { name: "Who", cell: (event) => <EventActor event={event} names={page()?.names ?? {}} /> },
     { name: "Did what", cell: (event) => <EventWhat event={event} names={page()?.names ?? {}} /> },
-    { name: "Chain", cell: (event) => <Place event={event} asOf={report.asOf()} />, isNumber: true },
+    {
+      name: "Chain",
+      cell: (event) => <Place event={event} asOf={report.asOf()} />,
+      isNumber: true,
+    },
   ];
-  const pathOf = (cursor?: string) => auditPath(changeView(props.view, cursor === undefined ? {} : { cursor }));
+  const pathOf = (cursor?: string) =>
+    auditPath(changeView(props.view, cursor === undefined ? {} : { cursor }));
   return (
     <>
       <PageHead title="Audit" report={report} paused={paused()} onPause={setPaused}>
@@ -93,7 +110,10 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
             <Show when={page()?.next_cursor} fallback={<p>Change or clear the filters above.</p>}>
               {(cursor) => (
                 <>
-                  <p>The newest 5,000 events under the other filters do not hold this text. Older ones may.</p>
+                  <p>
+                    The newest 5,000 events under the other filters do not hold this text. Older
+                    ones may.
+                  </p>
                   <a class="button" href={pathOf(cursor())}>
                     Search older events
                   </a>
@@ -116,7 +136,10 @@ const Place = (props: { event: AuditEventView; asOf: number }) => (
     when={props.event.seq}
     fallback={
       <span class="event-quiet state-mark">
-        <Show when={props.asOf - Date.parse(props.event.occurred_at) > linkMsMax} fallback="not linked yet">
+        <Show
+          when={props.asOf - Date.parse(props.event.occurred_at) > linkMsMax}
+          fallback="not linked yet"
+        >
           <Icon name="warning" /> not linked
         </Show>
       </span>

@@ -23,7 +23,9 @@ describe("the view of the audit page", () => {
     "?since=2026-11-20T00%3A00%3A00Z&until=2026-11-21T00%3A00%3A00Z",
     "?not_action=certificate.renew&not_action=fleet.export&not_actor=ci",
     "?q=lost&within_seconds=3600&cursor=abc",
-  ])("is what its address %j says", (search) => expect(auditPath(parsed(search))).toBe(`/audit${search}`));
+  ])("is what its address %j says", (search) =>
+    expect(auditPath(parsed(search))).toBe(`/audit${search}`),
+  );
 
   it.each([
     ["?state=stale", "state"],
@@ -54,8 +56,14 @@ describe("the view of the audit page", () => {
   });
 
   it("reads and writes the minutes of its time range in the zone that the page shows", () => {
-    expect([minuteIn("2026-11-20T16:45:10Z", "utc"), minuteIn(undefined, "local")]).toEqual(["2026-11-20T16:45", ""]);
-    expect([instantOf("2026-11-20T16:45", "utc"), instantOf("", "utc")]).toEqual(["2026-11-20T16:45:00Z", undefined]);
+    expect([minuteIn("2026-11-20T16:45:10Z", "utc"), minuteIn(undefined, "local")]).toEqual([
+      "2026-11-20T16:45",
+      "",
+    ]);
+    expect([instantOf("2026-11-20T16:45", "utc"), instantOf("", "utc")]).toEqual([
+      "2026-11-20T16:45:00Z",
+      undefined,
+    ]);
     const local = new Date(2026, 10, 20, 16, 45).toISOString().replace(".000Z", "Z");
     expect(instantOf("2026-11-20T16:45", "local")).toBe(local);
     expect(minuteIn(local, "local")).toBe("2026-11-20T16:45");

@@ -40,8 +40,9 @@ export const ChainStatus = () => {
           <p class="banner chain-fault" role="alert">
             <Icon name="warning" />
             <span>
-              The hash chain has a fault: event {formatCount(fault().seq)} {faultTexts[fault().kind]}. Events from there
-              on are not verified. Run <code>svc-server verify-audit</code> and compare with the heads in core's log.
+              The hash chain has a fault: event {formatCount(fault().seq)}{" "}
+              {faultTexts[fault().kind]}. Events from there on are not verified. Run{" "}
+              <code>svc-server verify-audit</code> and compare with the heads in core's log.
             </span>
           </p>
         )}
@@ -53,7 +54,9 @@ export const ChainStatus = () => {
             <span>
               Hash chain verified up to event {formatCount(known().verified?.seq ?? 0)} of{" "}
               {formatCount(known().head?.seq ?? 0)}, each checked {checkedText(known().verified)}
-              <Show when={known().pending > 0}>; {formatCountOf(known().pending, "event")} not linked yet</Show>
+              <Show when={known().pending > 0}>
+                ; {formatCountOf(known().pending, "event")} not linked yet
+              </Show>
               <Show when={report.phase() === "stale"}> (old)</Show>.
             </span>
           </p>

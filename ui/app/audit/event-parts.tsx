@@ -27,7 +27,9 @@ export const EventActor = (props: { event: AuditEventView; names: RecordNames })
 export const EventWhat = (props: { event: AuditEventView; names: RecordNames }) => (
   <div class="event-what">
     <p>
-      <For each={sentencePieces(props.event, props.names)}>{(piece) => <Piece piece={piece} />}</For>
+      <For each={sentencePieces(props.event, props.names)}>
+        {(piece) => <Piece piece={piece} />}
+      </For>
       <Show when={props.event.outcome === "failure"}>
         <span class="event-failed"> failed</span>
       </Show>

@@ -4,7 +4,9 @@ import type { AuditAction } from "../../../proto/audit-actions.ts";
  * What an actor did, by action and outcome. `{target}` is the event's target; `{name}` the detail of that name; both become the record's
  * own name if they are an id. A part in brackets is left out when one of its details is missing.
  */
-export const eventSentences: Readonly<Record<AuditAction, readonly [success: string, failure: string]>> = {
+export const eventSentences: Readonly<
+  Record<AuditAction, readonly [success: string, failure: string]>
+> = {
   "enrollment_policy.create": [
     "created the enrollment policy {target}",
     "could not create the enrollment policy {target}",
@@ -29,7 +31,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "renewed its certificate: {target}[, after {predecessor_id}]",
     "could not renew the certificate {target}[: {signer_fault}]",
   ],
-  "certificate.revoke": ["revoked the certificate {target}", "could not revoke the certificate {target}"],
+  "certificate.revoke": [
+    "revoked the certificate {target}",
+    "could not revoke the certificate {target}",
+  ],
   "certificate.reuse_refused": [
     "used the replaced certificate {target} again",
     "used the replaced certificate {target} again and was rejected",
@@ -60,9 +65,15 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "could not put an inventory",
   ],
   "applied_set.put": ["applied the set {target}", "could not apply the set {target}"],
-  "budget.put": ["set the budget {target}: {bytes_per_hour} bytes an hour", "could not set the budget {target}"],
+  "budget.put": [
+    "set the budget {target}: {bytes_per_hour} bytes an hour",
+    "could not set the budget {target}",
+  ],
   "budget.delete": ["deleted the budget {target}", "could not delete the budget {target}"],
-  "budget.hold": ["held {host_id}, which had sent its budget {budget}, until {until}", "could not hold {host_id}"],
+  "budget.hold": [
+    "held {host_id}, which had sent its budget {budget}, until {until}",
+    "could not hold {host_id}",
+  ],
   "budget.release": [
     "held {host_id} no longer, after {held_seconds} s of its budget {budget}",
     "could not release {host_id}",
@@ -88,8 +99,14 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "ended the assignment of[ the config {previous_config_id} to] {target}",
     "could not end the assignment of {target}",
   ],
-  "config.rollback": ["rolled {target} back to the config {config_id}", "could not roll {target} back"],
-  "config.export": ["exported configs: {target}[, {rows} rows]", "began to export configs: {target}[, {rows} rows]"],
+  "config.rollback": [
+    "rolled {target} back to the config {config_id}",
+    "could not roll {target} back",
+  ],
+  "config.export": [
+    "exported configs: {target}[, {rows} rows]",
+    "began to export configs: {target}[, {rows} rows]",
+  ],
   "rollout.create": [
     "began the rollout {target}[ of the config {config_id}][ to {hosts} hosts]",
     "could not begin a rollout[ of the config {config_id}]",
@@ -105,7 +122,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
   "rollout.pause": ["paused the rollout {target}", "could not pause the rollout {target}"],
   "rollout.resume": ["resumed the rollout {target}", "could not resume the rollout {target}"],
   "rollout.abort": ["aborted the rollout {target}", "could not abort the rollout {target}"],
-  "rollout.roll_back": ["began to roll back the rollout {target}", "could not roll back the rollout {target}"],
+  "rollout.roll_back": [
+    "began to roll back the rollout {target}",
+    "could not roll back the rollout {target}",
+  ],
   "rollout.rolled_back": [
     "rolled back the rollout {target}[: {reverted} hosts]",
     "could not roll back the rollout {target}",
@@ -118,8 +138,14 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "exported the hosts of the rollout {target}[, {rows} rows]",
     "began to export the hosts of the rollout {target}[, {rows} rows]",
   ],
-  "enrollment.export": ["exported {target}[, {rows} rows]", "began to export {target}[, {rows} rows]"],
-  "fleet.export": ["exported the fleet: {target}[, {rows} rows]", "began to export the fleet: {target}[, {rows} rows]"],
+  "enrollment.export": [
+    "exported {target}[, {rows} rows]",
+    "began to export {target}[, {rows} rows]",
+  ],
+  "fleet.export": [
+    "exported the fleet: {target}[, {rows} rows]",
+    "began to export the fleet: {target}[, {rows} rows]",
+  ],
   "audit.export": [
     "exported the audit log as {target}[, {rows} events]",
     "began to export the audit log as {target}[, {rows} events]",
@@ -127,12 +153,24 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
   "watch.create": ["created the watch {target}", "could not create the watch {target}"],
   "watch.change": ["changed the watch {target}", "could not change the watch {target}"],
   "watch.delete": ["deleted the watch {target}[: {name}]", "could not delete the watch {target}"],
-  "watch.silence": ["set the silence of the watch {target}[, until {until}]", "could not silence the watch {target}"],
-  "watch.test": ["sent a test of the watch {target}", "could not send a test of the watch {target}"],
+  "watch.silence": [
+    "set the silence of the watch {target}[, until {until}]",
+    "could not silence the watch {target}",
+  ],
+  "watch.test": [
+    "sent a test of the watch {target}",
+    "could not send a test of the watch {target}",
+  ],
   "queue.close": ["closed the queue {queue_id} of {target}", "could not close a queue of {target}"],
   "host.nudge": ["asked {target} to act now: {nudge}", "could not ask {target} to act now"],
-  "host_diag.request": ["requested the diagnostics of {target}", "could not request the diagnostics of {target}"],
-  "host_diag.read": ["read the diagnostics of {target}", "could not read the diagnostics of {target}"],
+  "host_diag.request": [
+    "requested the diagnostics of {target}",
+    "could not request the diagnostics of {target}",
+  ],
+  "host_diag.read": [
+    "read the diagnostics of {target}",
+    "could not read the diagnostics of {target}",
+  ],
   "completeness.export": [
     "exported hours that are not complete[, {rows} rows]",
     "began to export hours that are not complete[, {rows} rows]",

@@ -18,10 +18,13 @@ export const EventTimeline = (props: {
         event ? (
           <li data-failed={event.outcome === "failure" ? "" : undefined}>
             <p class="quiet">
-              <Time at={event.occurred_at} asOf={props.asOf} /> · <EventActor event={event} names={props.names} />
+              <Time at={event.occurred_at} asOf={props.asOf} /> ·{" "}
+              <EventActor event={event} names={props.names} />
             </p>
             <EventWhat event={event} names={props.names} />
-            <Show when={props.noteOf?.(event, index())}>{(note) => <p class="quiet">{note()}</p>}</Show>
+            <Show when={props.noteOf?.(event, index())}>
+              {(note) => <p class="quiet">{note()}</p>}
+            </Show>
           </li>
         ) : (
           <OutageEntry outage={outage} at={<Time at={outage.began_at} asOf={props.asOf} />} />

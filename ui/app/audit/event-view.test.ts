@@ -9,7 +9,12 @@ const configId = "01920000-0000-7000-8000-000000000002";
 const certificateId = "01920000-0000-7000-8000-000000000003";
 const policyId = "01920000-0000-7000-8000-000000000004";
 const names: RecordNames = {
-  [hostId]: { type: "collector_identity", name: "https://fleet.test/d/web%201", detail: null, identity_id: hostId },
+  [hostId]: {
+    type: "collector_identity",
+    name: "https://fleet.test/d/web%201",
+    detail: null,
+    identity_id: hostId,
+  },
   [configId]: { type: "collector_config", name: "f8b4c0aaaa", detail: "edge", identity_id: null },
   [certificateId]: {
     type: "certificate",
@@ -23,7 +28,11 @@ const event = (change: Partial<AuditEventView>): AuditEventView => ({
   id: "01920000-0000-7000-8000-0000000000ff",
   seq: 1,
   occurred_at: "2026-11-20T16:45:03.000Z",
-  actor: { type: "operator", id: "01920000-0000-7000-8000-00000000000a", display: "alice@example.test" },
+  actor: {
+    type: "operator",
+    id: "01920000-0000-7000-8000-00000000000a",
+    display: "alice@example.test",
+  },
   action: "identity.revoke",
   target: { type: "collector_identity", id: hostId },
   outcome: "success",
@@ -78,7 +87,9 @@ describe("an audit event", () => {
     const target = { type: "collector_identity", id: hostId };
     const enrolled = { action: "collector.enroll", target };
     expect(sentence(enrolled)).toBe("enrolled");
-    expect(sentence({ ...enrolled, details: { policy_id: policyId } })).toBe("enrolled under the policy edge hosts");
+    expect(sentence({ ...enrolled, details: { policy_id: policyId } })).toBe(
+      "enrolled under the policy edge hosts",
+    );
     expect(sentence({ ...enrolled, details: { certificate_id: certificateId } })).toBe(
       "enrolled with the certificate aaaaaaa…aaaaaaa",
     );
@@ -90,15 +101,23 @@ describe("an audit event", () => {
         details: { count: 7 },
       }),
     ).toBe("was refused enrollment 7 times");
-    expect(sentence({ action: "a.newer_core", target: { type: "thing", id: "x" } })).toBe("a.newer_core on x");
+    expect(sentence({ action: "a.newer_core", target: { type: "thing", id: "x" } })).toBe(
+      "a.newer_core on x",
+    );
   });
 
   it("shows text of hosts as text, and no id as a link without a name", () => {
     const hostile = { type: "x", id: "\u202e<img src=x>" };
-    expect(sentencePieces(event({ target: hostile }), names).at(-1)).toEqual({ text: "[U+202E]<img src=x>" });
+    expect(sentencePieces(event({ target: hostile }), names).at(-1)).toEqual({
+      text: "[U+202E]<img src=x>",
+    });
     const unknown = "01920000-0000-7000-8000-0000000000aa";
-    expect(sentencePieces(event({ target: { type: "x", id: unknown } }), names).at(-1)).toEqual({ text: unknown });
-    expect(sentencePieces(event({ target: { type: "x", id: "constructor" } }), names).at(-1)).toEqual({
+    expect(sentencePieces(event({ target: { type: "x", id: unknown } }), names).at(-1)).toEqual({
+      text: unknown,
+    });
+    expect(
+      sentencePieces(event({ target: { type: "x", id: "constructor" } }), names).at(-1),
+    ).toEqual({
       text: "constructor",
     });
   });

@@ -22,7 +22,10 @@ export const deviceOf = (identity: string): string => {
 };
 
 /** Returns the page that shows a record; undefined for one without. */
-const pageOf = (id: string, { type, name, identity_id: identityId }: NamedRecord): string | undefined => {
+const pageOf = (
+  id: string,
+  { type, name, identity_id: identityId }: NamedRecord,
+): string | undefined => {
   if (type === "collector_config") return `/configs/${id}`;
   if (type === "rollout") return `/rollouts/${id}`;
   if (type === "watch") return `/watches/${id}`;
@@ -45,13 +48,20 @@ const namePiece = ({ type, name, detail }: NamedRecord): EventPiece => {
   if (type === "collector_identity") return { text: plainText(deviceOf(name)), full };
   if (type === "certificate") return { text: shortened(name), full };
   if (type === "collector_config")
-    return { text: detail === null ? name.slice(0, 6) : `${name.slice(0, 6)} ${plainText(detail)}`, full };
+    return {
+      text: detail === null ? name.slice(0, 6) : `${name.slice(0, 6)} ${plainText(detail)}`,
+      full,
+    };
   return { text: plainText(name), full };
 };
 
 /** Returns the actor: an operator by email, a host by its device, each with its page. */
-export const actorPiece = ({ actor }: Pick<AuditEventView, "actor">, names: RecordNames): EventPiece => {
-  if (Object.hasOwn(names, actor.id) && actor.type === "collector") return valuePiece(actor.id, names);
+export const actorPiece = (
+  { actor }: Pick<AuditEventView, "actor">,
+  names: RecordNames,
+): EventPiece => {
+  if (Object.hasOwn(names, actor.id) && actor.type === "collector")
+    return valuePiece(actor.id, names);
   const full = plainText(actor.display);
   const text = actor.type === "collector" ? plainText(deviceOf(actor.display)) : full;
   return { text, full, href: `/audit?actor=${encodeURIComponent(actor.display)}` };
@@ -64,7 +74,8 @@ const nameOf = (part: string): string | undefined => /^\{(\w+)\}$/.exec(part)?.[
 export const sentencePieces = (event: AuditEventView, names: RecordNames): EventPiece[] => {
   const known = Object.entries(eventSentences).find(([action]) => action === event.action)?.[1];
   const template = known?.[event.outcome === "success" ? 0 : 1] ?? `${event.action} on {target}`;
-  const detailOf = (name: string): unknown => (name === "target" ? event.target.id : event.details[name]);
+  const detailOf = (name: string): unknown =>
+    name === "target" ? event.target.id : event.details[name];
   const isGiven = (name: string) => ![undefined, null, ""].includes(detailOf(name) as undefined);
   const withOptional = template.replace(/\[([^\]]*)\]/g, (_, part: string) =>
     [...part.matchAll(/\{(\w+)\}/g)].every(([, name = ""]) => isGiven(name)) ? part : "",
@@ -78,7 +89,9 @@ export const sentencePieces = (event: AuditEventView, names: RecordNames): Event
       // "1 row", not "1 rows".
       const isOne = before !== undefined && detailOf(before) === 1;
       if (name === undefined) return { text: isOne ? part.replace(/^ (\w+)s\b/, " $1") : part };
-      return isGiven(name) ? valuePiece(detailOf(name), names) : { text: name === "target" ? "nobody" : "unknown" };
+      return isGiven(name)
+        ? valuePiece(detailOf(name), names)
+        : { text: name === "target" ? "nobody" : "unknown" };
     });
 };
 
@@ -90,7 +103,10 @@ export const eventFacts = (event: AuditEventView, names: RecordNames): EventFact
   const text = (name: string, value: string | number | null): EventFact[] =>
     value === null || value === "" ? [] : [[name, [{ text: plainText(String(value)) }]]];
   const details = Object.entries(event.details)
-    .filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && value.length === 0))
+    .filter(
+      ([, value]) =>
+        value !== null && value !== "" && !(Array.isArray(value) && value.length === 0),
+    )
     .map(
       ([name, value]): EventFact => [
         name.replaceAll("_", " "),

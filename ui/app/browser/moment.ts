@@ -9,7 +9,8 @@ export interface Moment {
 }
 
 /** Returns the milliseconds since a moment, by the clock that counted more; never negative. */
-export const ageMs = (since: Moment, now: Moment): number => Math.max(0, now.at - since.at, now.tick - since.tick);
+export const ageMs = (since: Moment, now: Moment): number =>
+  Math.max(0, now.at - since.at, now.tick - since.tick);
 
 /** Returns the present by both clocks of this machine. */
 export const readMoment = (): Moment => ({ at: Date.now(), tick: performance.now() });

@@ -25,5 +25,7 @@ describe("a key press", () => {
     ["in a dialog does not reach the page behind it", { inDialog: true }, undefined],
     ["in a dialog runs a shortcut of dialogs", { key: "j", inDialog: true }, next],
     ["in a field of a dialog is typed", { key: "j", inDialog: true, inField: true }, undefined],
-  ])("%s", (_name, change, expected) => expect(shortcutOf(press(change), shortcuts)).toBe(expected));
+  ])("%s", (_name, change, expected) =>
+    expect(shortcutOf(press(change), shortcuts)).toBe(expected),
+  );
 });

@@ -28,10 +28,14 @@ export interface KeyPress {
 }
 
 /** Returns the shortcut of a key press, if it has one. */
-export const shortcutOf = (press: KeyPress, shortcuts: readonly Shortcut[]): Shortcut | undefined => {
+export const shortcutOf = (
+  press: KeyPress,
+  shortcuts: readonly Shortcut[],
+): Shortcut | undefined => {
   if (press.modified || press.handled || press.inField) return undefined;
   return shortcuts.find(
-    ({ key, run, inDialog }) => key === press.key && run !== undefined && (inDialog || !press.inDialog),
+    ({ key, run, inDialog }) =>
+      key === press.key && run !== undefined && (inDialog || !press.inDialog),
   );
 };
 

@@ -9,7 +9,8 @@ export type Theme = (typeof themes)[number];
 const storageKey = "theme";
 
 /** Returns the stored theme; `system` without one. */
-export const readTheme = (): Theme => themes.find((theme) => theme === readStoredText(storageKey)) ?? "system";
+export const readTheme = (): Theme =>
+  themes.find((theme) => theme === readStoredText(storageKey)) ?? "system";
 
 /** Stores a theme for the next visit. */
 export const storeTheme = (theme: Theme): void => storeText(storageKey, theme);

@@ -12,7 +12,9 @@ export interface TimeZoneChoice {
 
 /** Returns the choice of a zone. Create one for a page. */
 export const createTimeZoneChoice = (): TimeZoneChoice => {
-  const [zone, setZone] = createSignal<TimeZone>(readStoredText(storageKey) === "local" ? "local" : "utc");
+  const [zone, setZone] = createSignal<TimeZone>(
+    readStoredText(storageKey) === "local" ? "local" : "utc",
+  );
   return {
     zone,
     choose(next) {

@@ -19,7 +19,8 @@ export const createAnnouncer = (): Announcer => {
   let text = "";
   let spokenTo = 0;
   const announce = (message: string) =>
-    message !== "" && setAnnouncements((before) => [...before.slice(1 - announcementsMax), plainText(message)]);
+    message !== "" &&
+    setAnnouncements((before) => [...before.slice(1 - announcementsMax), plainText(message)]);
   const announceRest = () => {
     announce(text.slice(spokenTo).trim());
     text = "";
@@ -36,12 +37,18 @@ export const createAnnouncer = (): Announcer => {
       } else if (event === "tool_call") {
         announceRest();
         announce(data.name === "query_sql" ? "Running a query" : "Reading the tables");
-      } else if (event === "tool_result" && data.name === "query_sql") announce(`Query: ${outcomeOf(data.result)}`);
+      } else if (event === "tool_result" && data.name === "query_sql")
+        announce(`Query: ${outcomeOf(data.result)}`);
     },
     ended({ status, problem }: ShownMessage) {
       announceRest();
       if (status === "complete") announce("Answer complete");
-      else announce(status === "aborted" ? "Answer stopped" : `Answer failed: ${problem?.message ?? "unknown"}`);
+      else
+        announce(
+          status === "aborted"
+            ? "Answer stopped"
+            : `Answer failed: ${problem?.message ?? "unknown"}`,
+        );
     },
   };
 };

@@ -3,7 +3,10 @@ import type { MessagePart } from "../../../proto/chat/session.ts";
 import type { ToolName, ToolResult } from "../../../proto/chat/tools.ts";
 
 /** Returns the parts of an answer after an event; the same array when the event adds nothing to them. */
-export const withEvent = (parts: readonly MessagePart[], { event, data }: ChatEvent): readonly MessagePart[] => {
+export const withEvent = (
+  parts: readonly MessagePart[],
+  { event, data }: ChatEvent,
+): readonly MessagePart[] => {
   switch (event) {
     case "text_delta": {
       const last = parts.at(-1);
@@ -23,12 +26,20 @@ export const withEvent = (parts: readonly MessagePart[], { event, data }: ChatEv
 /** A piece of an answer as it is shown: text, or a tool call with its result once it has one. */
 export type ShownPart =
   | { type: "text"; text: string }
-  | { type: "tool"; callId: string; name: ToolName; input: Record<string, unknown>; result: ToolResult | undefined };
+  | {
+      type: "tool";
+      callId: string;
+      name: ToolName;
+      input: Record<string, unknown>;
+      result: ToolResult | undefined;
+    };
 
 /** Returns the parts as they are shown, each result with its call. */
 export const shownParts = (parts: readonly MessagePart[]): ShownPart[] => {
   const results = new Map(
-    parts.flatMap((part) => (part.type === "tool_result" ? [[part.call_id, part.result] as const] : [])),
+    parts.flatMap((part) =>
+      part.type === "tool_result" ? [[part.call_id, part.result] as const] : [],
+    ),
   );
   return parts.flatMap((part): ShownPart[] => {
     if (part.type === "text") return part.text.trim() === "" ? [] : [part];

@@ -5,10 +5,12 @@ export interface TextPiece {
 }
 
 /** The pages that an answer may link to. Everything else, such as a URL, stays text. */
-const linkedPage = /^\/(fleet|audit|configs|enrollment|(hosts|configs)\/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
+const linkedPage =
+  /^\/(fleet|audit|configs|enrollment|(hosts|configs)\/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
 
 /** A path after white space or an opening mark, with the characters that a query has (RFC 3986) and the comparisons of the query bar. */
-const candidate = /(?<=^|[\s("'`[<])\/[a-z][a-z-]*(?:\/[0-9a-f-]{36})?(?:\?[\w\-.~!$&'()*+,;=:@%/?<>]*)?/gu;
+const candidate =
+  /(?<=^|[\s("'`[<])\/[a-z][a-z-]*(?:\/[0-9a-f-]{36})?(?:\?[\w\-.~!$&'()*+,;=:@%/?<>]*)?/gu;
 
 /** Marks that end a sentence or close a quotation around a path, and are rarely its own. */
 const trailing = new Set(".,;:!?'\"`)>]*");

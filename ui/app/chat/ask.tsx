@@ -19,11 +19,15 @@ export const Ask = () => {
   const wasOpen = createMemo((before: boolean) => before || isOpen(), false);
   let button!: HTMLButtonElement;
   const open = () =>
-    allowed() && navigate(`${location.pathname}${location.search || "?"}&chat=open`, { scroll: false });
+    allowed() &&
+    navigate(`${location.pathname}${location.search || "?"}&chat=open`, { scroll: false });
   createShortcuts([{ key: askKey, label: "", run: open }], shortcuts);
   // Makes room before the session and the panel have loaded.
   createRenderEffect(() =>
-    document.documentElement.toggleAttribute("data-chat", isAddressed() && (allowed() || session() === undefined)),
+    document.documentElement.toggleAttribute(
+      "data-chat",
+      isAddressed() && (allowed() || session() === undefined),
+    ),
   );
 
   return (

@@ -51,7 +51,8 @@ export const ChatContent = (props: {
           {props.title}
           <p class="chat-note" dir="auto">
             {plainText(
-              conversation().title() ?? (conversation().id() === undefined ? "New conversation" : "Conversation"),
+              conversation().title() ??
+                (conversation().id() === undefined ? "New conversation" : "Conversation"),
             )}
           </p>
         </div>
@@ -115,7 +116,11 @@ export const ChatContent = (props: {
               {(problem) => (
                 <Show
                   when={problem().status !== 404}
-                  fallback={<p role="alert">No conversation of yours has this address. It may have been deleted.</p>}
+                  fallback={
+                    <p role="alert">
+                      No conversation of yours has this address. It may have been deleted.
+                    </p>
+                  }
                 >
                   <LoadFailure
                     title={<p>The conversation could not be loaded.</p>}
@@ -132,19 +137,24 @@ export const ChatContent = (props: {
             </Show>
             <Show when={conversation().loaded() && conversation().messages().length === 0}>
               <p>
-                Ask about hosts, certificates, configs, queues and the audit log. Each answer shows its queries and has
-                a signed receipt. A model can be wrong: check what you act on.
+                Ask about hosts, certificates, configs, queues and the audit log. Each answer shows
+                its queries and has a signed receipt. A model can be wrong: check what you act on.
               </p>
               <SuggestedQuestions onAsk={ask} />
             </Show>
             <Index each={conversation().messages()}>
               {(message, index) => (
-                <Show when={message().role === "assistant"} fallback={<QuestionMessage message={message()} />}>
+                <Show
+                  when={message().role === "assistant"}
+                  fallback={<QuestionMessage message={message()} />}
+                >
                   <AnswerMessage
                     message={message()}
                     receiptStatus={conversation().receiptStatusOf(message())}
                     onRetry={
-                      index > lastQuestion() && !conversation().answering() ? () => conversation().retry() : undefined
+                      index > lastQuestion() && !conversation().answering()
+                        ? () => conversation().retry()
+                        : undefined
                     }
                   />
                 </Show>

@@ -18,7 +18,9 @@ export const ChatPanel = (props: { open: boolean; onClosed: () => void }) => {
   const location = useLocation();
   const navigate = useNavigate();
   const wanted = createMemo(() => (props.open ? conversationOf(location.search) : undefined));
-  const last = createMemo<string | undefined>((before) => (wanted() === "open" ? before : (wanted() ?? before)));
+  const last = createMemo<string | undefined>((before) =>
+    wanted() === "open" ? before : (wanted() ?? before),
+  );
   const shown = () => (wanted() === "open" ? (last() ?? "new") : wanted());
   createEffect(() => wanted() === "open" && show(shown(), true));
   let leaving = false;

@@ -13,7 +13,14 @@ export type ReceiptStatus =
   | { kind: "unavailable"; reason: string }
   | { kind: "unverified"; reason: string }
   /** The answer is as core signed it. With `ephemeral`, only this core's list of keys vouches for the key. */
-  | { kind: "verified"; ephemeral: boolean; keyIds: readonly string[]; first: number; last: number; sha256: string };
+  | {
+      kind: "verified";
+      ephemeral: boolean;
+      keyIds: readonly string[];
+      first: number;
+      last: number;
+      sha256: string;
+    };
 
 type Item = ReceiptFile["items"][number];
 
@@ -60,20 +67,32 @@ export const checkAnswers = async (
   const { fault } = await verifyReceipts(file, keys);
   const replaced = seen.find(({ seq, signature }) => file.items[seq - 1]?.signature !== signature);
   const turns = turnsOf(file.items);
-  const receiptStatusOf = (message: ShownMessage, question: ShownMessage | undefined): ReceiptStatus => {
+  const receiptStatusOf = (
+    message: ShownMessage,
+    question: ShownMessage | undefined,
+  ): ReceiptStatus => {
     const turn = turns.find((items) => items.at(-1)?.payload.message_id === message.id);
     const unverified = (reason: string): ReceiptStatus => ({ kind: "unverified", reason });
     const last = turn?.at(-1);
     if (turn === undefined || last === undefined) return unverified("it has no closed receipt");
-    if (fault !== null && fault.seq <= last.seq) return unverified(`receipt ${fault.seq}: ${faults[fault.kind]}`);
+    if (fault !== null && fault.seq <= last.seq)
+      return unverified(`receipt ${fault.seq}: ${faults[fault.kind]}`);
     if (replaced && replaced.seq <= last.seq)
       return unverified(`receipt ${replaced.seq} is not the one that arrived with the answer`);
     const difference = differenceOf(turn, message, question);
-    if (difference !== undefined) return unverified(`${difference} shown here is not the one in the receipt`);
+    if (difference !== undefined)
+      return unverified(`${difference} shown here is not the one in the receipt`);
     const keyIds = [...new Set(turn.map(({ key_id }) => key_id))];
     const ephemeral = keys.some(({ kid, svc_ephemeral }) => svc_ephemeral && keyIds.includes(kid));
     const { payload_sha256: sha256 } = turn.find(({ kind }) => kind === "answer") ?? last;
-    return { kind: "verified", ephemeral, keyIds, first: turn[0]?.seq ?? last.seq, last: last.seq, sha256 };
+    return {
+      kind: "verified",
+      ephemeral,
+      keyIds,
+      first: turn[0]?.seq ?? last.seq,
+      last: last.seq,
+      sha256,
+    };
   };
   return new Map(
     messages.flatMap((message, index) =>
@@ -102,11 +121,15 @@ const differenceOf = (
   { parts }: ShownMessage,
   question: ShownMessage | undefined,
 ): string | undefined => {
-  const payloads = (kind: Item["kind"]) => turn.filter((item) => item.kind === kind).map(({ payload }) => payload);
+  const payloads = (kind: Item["kind"]) =>
+    turn.filter((item) => item.kind === kind).map(({ payload }) => payload);
   const same = (signed: unknown, shown: unknown) => canonicalize(signed) === canonicalize(shown);
-  if ((payloads("user_message")[0]?.content ?? "") !== messageText(question?.parts ?? [])) return "the question";
+  if ((payloads("user_message")[0]?.content ?? "") !== messageText(question?.parts ?? []))
+    return "the question";
   if ((payloads("answer")[0]?.text ?? "") !== messageText(parts)) return "the text";
-  const calls = parts.flatMap((part) => (part.type === "tool_call" ? [[part.call_id, part.name, part.input]] : []));
+  const calls = parts.flatMap((part) =>
+    part.type === "tool_call" ? [[part.call_id, part.name, part.input]] : [],
+  );
   if (
     !same(
       payloads("tool_call").map(({ call_id, name, input }) => [call_id, name, input]),
@@ -114,7 +137,9 @@ const differenceOf = (
     )
   )
     return "a tool call";
-  const results = parts.flatMap((part) => (part.type === "tool_result" ? [[part.call_id, part.result]] : []));
+  const results = parts.flatMap((part) =>
+    part.type === "tool_result" ? [[part.call_id, part.result]] : [],
+  );
   const signedResults = payloads("tool_result").map(({ call_id, result }) => [call_id, result]);
   return same(signedResults, results) ? undefined : "a result";
 };

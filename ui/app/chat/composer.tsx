@@ -27,7 +27,11 @@ export const Composer = (props: {
     props.onAsk(question);
   };
   // Stop disappears with the end of the answer; its focus must not.
-  createEffect(on(answering, (now) => now || stopButton !== document.activeElement || field.focus(), { defer: true }));
+  createEffect(
+    on(answering, (now) => now || stopButton !== document.activeElement || field.focus(), {
+      defer: true,
+    }),
+  );
   return (
     <form
       class="composer"
@@ -60,7 +64,11 @@ export const Composer = (props: {
         }}
       />
       <div class="composer-end">
-        <p id={`${id}-count`} class="chat-note" classList={{ "composer-over": bytes() > messageBytesMax }}>
+        <p
+          id={`${id}-count`}
+          class="chat-note"
+          classList={{ "composer-over": bytes() > messageBytesMax }}
+        >
           <Show
             when={bytes() > countFromBytes}
             fallback={
@@ -76,7 +84,12 @@ export const Composer = (props: {
         <Show
           when={answering()}
           fallback={
-            <button class="button" classList={{ "button-primary": canSend() }} type="submit" aria-disabled={!canSend()}>
+            <button
+              class="button"
+              classList={{ "button-primary": canSend() }}
+              type="submit"
+              aria-disabled={!canSend()}
+            >
               Send
             </button>
           }

@@ -1,7 +1,12 @@
 import { type Accessor, batch, createSignal, type Setter } from "solid-js";
 import type { ChatEvent } from "../../../proto/chat/events.ts";
 import type { Receipt } from "../../../proto/chat/receipt.ts";
-import { ChatConversation, type ChatMessage, ChatSession, type MessagePart } from "../../../proto/chat/session.ts";
+import {
+  ChatConversation,
+  type ChatMessage,
+  ChatSession,
+  type MessagePart,
+} from "../../../proto/chat/session.ts";
 import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
 import { keepText, readKeptText } from "../browser/kept-text.ts";
 import { withEvent } from "./answer-parts.ts";
@@ -82,7 +87,9 @@ export const createConversationView = (
   let stream: AbortController | undefined;
 
   const changeAnswer = (change: (answer: ShownMessage) => ShownMessage) =>
-    setMessages((all) => all.map((each, index) => (index === all.length - 1 ? change(each) : each)));
+    setMessages((all) =>
+      all.map((each, index) => (index === all.length - 1 ? change(each) : each)),
+    );
 
   const read = async (): Promise<void> => {
     const stored = await api.get(`${sessionsPath}/${id()}`, ChatConversation);
@@ -125,7 +132,8 @@ export const createConversationView = (
     observer.event(event);
     const { event: name, data } = event;
     if (name === "receipt") setReceipts((before) => [...before, data]);
-    else if (name === "done") changeAnswer((answer) => ({ ...answer, id: data.message_id, status: data.status }));
+    else if (name === "done")
+      changeAnswer((answer) => ({ ...answer, id: data.message_id, status: data.status }));
     else if (name === "error") throw problemOf(data);
     else changeAnswer((answer) => ({ ...answer, parts: withEvent(answer.parts, event) }));
   };
@@ -151,7 +159,11 @@ export const createConversationView = (
         observer.created(created.id);
       }
       const path = `${sessionsPath}/${id()}/messages`;
-      const response = await api.send(path, { method: "POST", body: { content: question }, signal });
+      const response = await api.send(path, {
+        method: "POST",
+        body: { content: question },
+        signal,
+      });
       stored = true;
       for await (const event of readAnswer(response, signal)) receive(event);
       if (title() === null) setTitle(question.trim().slice(0, 80));
@@ -162,7 +174,12 @@ export const createConversationView = (
         stored ||= failure.code === "inference_failed";
         // The new sign-in leaves the page.
         if (failure.status === 401 && draft() === "") setDraft(question);
-        changeAnswer((answer) => ({ ...answer, status: "failed", problem: failure, undelivered: !stored }));
+        changeAnswer((answer) => ({
+          ...answer,
+          status: "failed",
+          problem: failure,
+          undelivered: !stored,
+        }));
       } else throw failure;
     } finally {
       const answer = messages().at(-1);
@@ -202,5 +219,10 @@ export const createConversationView = (
 
 const problemOf = (data: Extract<ChatEvent, { event: "error" }>["data"]): ApiProblem => {
   const { code, title, status, request_id: requestId, detail } = data;
-  return new ApiProblem({ code, status, requestId, message: typeof detail === "string" ? detail : title });
+  return new ApiProblem({
+    code,
+    status,
+    requestId,
+    message: typeof detail === "string" ? detail : title,
+  });
 };

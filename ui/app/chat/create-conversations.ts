@@ -62,7 +62,9 @@ export const createConversations = (options: {
     const known = opened.get(key);
     if (known) return known;
     // Owned by the panel: the memo would end its effects at the next conversation.
-    const made = runWithOwner(owner, () => open(key === "new" ? undefined : key)) as OpenConversation;
+    const made = runWithOwner(owner, () =>
+      open(key === "new" ? undefined : key),
+    ) as OpenConversation;
     opened.set(key, made);
     return made;
   });

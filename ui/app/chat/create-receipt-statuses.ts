@@ -41,6 +41,8 @@ export const createReceiptStatuses = (
       .filter(({ role, status, id }) => role === "assistant" && status !== "answering" && id !== "")
       .map(({ id, status }) => `${id} ${status}`)
       .join();
-  createEffect(on(ended, (answers) => answers !== "" && conversation.id() !== undefined && void check()));
+  createEffect(
+    on(ended, (answers) => answers !== "" && conversation.id() !== undefined && void check()),
+  );
   return ({ id }) => statuses().get(id) ?? fallback();
 };

@@ -34,7 +34,10 @@ export const History = (props: {
     setLoading(true);
     setProblem(undefined);
     try {
-      const query = new URLSearchParams({ limit: "50", ...(from === null ? {} : { cursor: from }) });
+      const query = new URLSearchParams({
+        limit: "50",
+        ...(from === null ? {} : { cursor: from }),
+      });
       const page = await props.api.get(`${sessionsPath}?${query}`, SessionPage);
       setSessions((before) => (from === null ? page.items : [...before, ...page.items]));
       setCursor(page.next_cursor);
@@ -142,21 +145,27 @@ const HistoryRow = (props: {
       setProblem(failure.message);
     }
   };
-  const cancelOnEscape = (button: () => HTMLButtonElement | undefined) => (event: KeyboardEvent) => {
-    if (event.key !== "Escape") return;
-    event.stopPropagation();
-    leave(button);
-  };
+  const cancelOnEscape =
+    (button: () => HTMLButtonElement | undefined) => (event: KeyboardEvent) => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation();
+      leave(button);
+    };
   return (
     <li aria-current={props.current ? "true" : undefined}>
       <Switch>
         <Match when={mode() === "shown"}>
-          <button class="button button-plain history-open" type="button" onClick={() => props.onOpen()}>
+          <button
+            class="button button-plain history-open"
+            type="button"
+            onClick={() => props.onOpen()}
+          >
             <span class="history-title" dir="auto">
               {title()}
             </span>
             <span class="chat-note" title={formatTimestamp(props.session.updated_at, times.zone())}>
-              {formatAgo(props.session.updated_at, props.now)} · {formatCountOf(props.session.message_count, "message")}
+              {formatAgo(props.session.updated_at, props.now)} ·{" "}
+              {formatCountOf(props.session.message_count, "message")}
             </span>
           </button>
           <button
@@ -259,7 +268,12 @@ const DeleteQuestion = (props: {
   onMount(() => cancel.focus());
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset cannot be a flex container in every browser
-    <div class="history-change" role="group" aria-label="Delete" onKeyDown={(event) => props.onEscape(event)}>
+    <div
+      class="history-change"
+      role="group"
+      aria-label="Delete"
+      onKeyDown={(event) => props.onEscape(event)}
+    >
       <p>Delete “{props.title}” with its receipts? This cannot be undone.</p>
       <button class="button button-danger" type="button" onClick={() => props.onDelete()}>
         Delete

@@ -32,8 +32,12 @@ export const AnswerMessage = (props: {
       <Index each={parts()}>
         {(part) => (
           <Switch>
-            <Match when={ofType(part(), "text")}>{(text) => <AnswerText text={text().text} />}</Match>
-            <Match when={ofType(part(), "tool")}>{(call) => <ToolCall call={call()} answering={answering()} />}</Match>
+            <Match when={ofType(part(), "text")}>
+              {(text) => <AnswerText text={text().text} />}
+            </Match>
+            <Match when={ofType(part(), "tool")}>
+              {(call) => <ToolCall call={call()} answering={answering()} />}
+            </Match>
           </Switch>
         )}
       </Index>
@@ -81,7 +85,10 @@ const AnswerText = (props: { text: string }) => (
 /** Each with its line feed, so that copied text keeps it. */
 const linesOf = (text: string): string[] => text.match(/[^\n]*\n|[^\n]+/g) ?? [];
 
-const AnswerFailed = (props: { problem: ApiProblem | undefined; onRetry: (() => void) | undefined }) => (
+const AnswerFailed = (props: {
+  problem: ApiProblem | undefined;
+  onRetry: (() => void) | undefined;
+}) => (
   <div class="chat-failed">
     <p>
       <Icon name="warning" />{" "}

@@ -17,7 +17,10 @@ const read = async (text: string, size = 7): Promise<unknown[]> => {
   });
   const found: unknown[] = [];
   try {
-    for await (const { event, data } of readAnswer(new Response(body), new AbortController().signal))
+    for await (const { event, data } of readAnswer(
+      new Response(body),
+      new AbortController().signal,
+    ))
       found.push([event, data]);
   } catch (problem) {
     found.push((problem as { code: string }).code);
@@ -38,7 +41,10 @@ describe("the stream of an answer", () => {
   it("T1: is lost when it ends without `done` or `error`", async () => {
     const delta = 'event: text_delta\ndata: {"text":"Half"}\n\n';
     expect(await read(delta)).toEqual([["text_delta", { text: "Half" }], "connection_lost"]);
-    expect(await read(`${delta}event: done\ndata: {`)).toEqual([["text_delta", { text: "Half" }], "connection_lost"]);
+    expect(await read(`${delta}event: done\ndata: {`)).toEqual([
+      ["text_delta", { text: "Half" }],
+      "connection_lost",
+    ]);
     expect(await read("")).toEqual(["connection_lost"]);
   });
 

@@ -5,7 +5,9 @@ import type { ShapeName } from "../design/shapes.ts";
 import { formatCount } from "../format/format.ts";
 import type { ReceiptStatus } from "./check-answers.ts";
 
-const marks: Readonly<Record<ReceiptStatus["kind"] | "ephemeral", readonly [icon: ShapeName, word: string]>> = {
+const marks: Readonly<
+  Record<ReceiptStatus["kind"] | "ephemeral", readonly [icon: ShapeName, word: string]>
+> = {
   checking: ["info", "Checking receipt"],
   unsupported: ["info", "Cannot verify here"],
   unavailable: ["info", "Receipt not loaded"],
@@ -19,7 +21,9 @@ export const ReceiptBadge = (props: { status: ReceiptStatus }) => {
   const verified = () => (props.status.kind === "verified" ? props.status : undefined);
   const tone = () => (verified()?.ephemeral ? "ephemeral" : props.status.kind);
   const reason = () =>
-    props.status.kind === "unverified" || props.status.kind === "unavailable" ? props.status.reason : undefined;
+    props.status.kind === "unverified" || props.status.kind === "unavailable"
+      ? props.status.reason
+      : undefined;
   return (
     <details class="receipt" data-status={tone()}>
       <summary>
@@ -37,8 +41,8 @@ export const ReceiptBadge = (props: { status: ReceiptStatus }) => {
                     when={proof().ephemeral}
                     fallback="This browser checked the signatures: question, queries, results and answer are as core signed them."
                   >
-                    This browser checked the signatures. Core made the key at its start and keeps it in memory only, so
-                    nobody but this core vouches for it.
+                    This browser checked the signatures. Core made the key at its start and keeps it
+                    in memory only, so nobody but this core vouches for it.
                   </Show>
                 </p>
                 <dl>
@@ -63,15 +67,19 @@ export const ReceiptBadge = (props: { status: ReceiptStatus }) => {
             <p>Do not rely on this answer: {reason()}.</p>
           </Match>
           <Match when={props.status.kind === "unavailable"}>
-            <p>The receipts could not be loaded: {reason()}. Open the conversation again to retry.</p>
+            <p>
+              The receipts could not be loaded: {reason()}. Open the conversation again to retry.
+            </p>
           </Match>
           <Match when={props.status.kind === "unsupported"}>
-            <p>This browser cannot check Ed25519 signatures, or the page was not loaded over https.</p>
+            <p>
+              This browser cannot check Ed25519 signatures, or the page was not loaded over https.
+            </p>
           </Match>
         </Switch>
         <p>
-          To check it elsewhere, download the conversation and run <code>svc-server verify-receipts FILE</code>. It
-          needs no network.
+          To check it elsewhere, download the conversation and run{" "}
+          <code>svc-server verify-receipts FILE</code>. It needs no network.
         </p>
       </div>
     </details>

@@ -22,7 +22,10 @@ export const outcomeOf = (result: ToolResult): string => {
 };
 
 /** A tool call of an answer, closed at first: its SQL, and the first rows of its result. */
-export const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; answering: boolean }) => {
+export const ToolCall = (props: {
+  call: Extract<ShownPart, { type: "tool" }>;
+  answering: boolean;
+}) => {
   const statement = () => {
     const { statement, name } = props.call.input;
     return String(statement ?? name ?? "");
@@ -37,7 +40,11 @@ export const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; an
         <Icon name={props.call.name === "query_sql" ? "search" : "columns"} />
         <span>{names[props.call.name]}</span>
         <span class="tool-outcome">
-          {props.call.result ? outcomeOf(props.call.result) : props.answering ? "running" : "no result"}
+          {props.call.result
+            ? outcomeOf(props.call.result)
+            : props.answering
+              ? "running"
+              : "no result"}
         </span>
       </summary>
       <div class="tool-body">
@@ -52,18 +59,29 @@ export const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; an
           )}
         </Show>
         <Switch>
-          <Match when={result("error")}>{(error) => <p class="tool-note">{plainText(error().message)}</p>}</Match>
+          <Match when={result("error")}>
+            {(error) => <p class="tool-note">{plainText(error().message)}</p>}
+          </Match>
           <Match when={result("rows")}>{(rows) => <Rows result={rows()} />}</Match>
           <Match when={result("relations")}>
             {(relations) => (
               <Facts
-                facts={relations().relations.map(({ name, description }) => ({ name, type: "", description }))}
+                facts={relations().relations.map(({ name, description }) => ({
+                  name,
+                  type: "",
+                  description,
+                }))}
                 label="Tables"
               />
             )}
           </Match>
           <Match when={result("relation")}>
-            {(relation) => <Facts facts={relation().columns} label={`Columns of ${plainText(relation().name)}`} />}
+            {(relation) => (
+              <Facts
+                facts={relation().columns}
+                label={`Columns of ${plainText(relation().name)}`}
+              />
+            )}
           </Match>
         </Switch>
       </div>
@@ -83,7 +101,12 @@ const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
               <tr>
                 <For each={props.result.columns}>
                   {({ name }, column) => (
-                    <th scope="col" data-number={typeof props.result.rows[0]?.[column()] === "number" ? "" : undefined}>
+                    <th
+                      scope="col"
+                      data-number={
+                        typeof props.result.rows[0]?.[column()] === "number" ? "" : undefined
+                      }
+                    >
                       {plainText(name)}
                     </th>
                   )}
@@ -97,8 +120,15 @@ const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
                     <For each={row}>
                       {(value) => (
                         <td data-number={typeof value === "number" ? "" : undefined}>
-                          <Show when={value !== null} fallback={<span class="tool-note">null</span>}>
-                            <bdi>{plainText(typeof value === "object" ? JSON.stringify(value) : String(value))}</bdi>
+                          <Show
+                            when={value !== null}
+                            fallback={<span class="tool-note">null</span>}
+                          >
+                            <bdi>
+                              {plainText(
+                                typeof value === "object" ? JSON.stringify(value) : String(value),
+                              )}
+                            </bdi>
                           </Show>
                         </td>
                       )}
@@ -121,7 +151,10 @@ const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
 };
 
 /** Names with their descriptions. */
-const Facts = (props: { facts: readonly { name: string; type: string; description: string }[]; label: string }) => (
+const Facts = (props: {
+  facts: readonly { name: string; type: string; description: string }[];
+  label: string;
+}) => (
   <figure class="tool-table" tabindex="0" aria-label={props.label}>
     <dl class="tool-facts">
       <For each={props.facts}>

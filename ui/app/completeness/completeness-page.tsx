@@ -39,8 +39,13 @@ export const CompletenessPage = () => {
     {
       name: "Host",
       cell: (host) => (
-        <Show when={host.identity_id} fallback={<span class="quiet">{plainText(host.host_id)}</span>}>
-          {(id) => <a href={`/hosts/${id()}#completeness`}>{plainText(host.device_id ?? host.host_id)}</a>}
+        <Show
+          when={host.identity_id}
+          fallback={<span class="quiet">{plainText(host.host_id)}</span>}
+        >
+          {(id) => (
+            <a href={`/hosts/${id()}#completeness`}>{plainText(host.device_id ?? host.host_id)}</a>
+          )}
         </Show>
       ),
     },
@@ -53,7 +58,11 @@ export const CompletenessPage = () => {
             <div class="worst-hour">
               <HourMark state={hour().state} />
               <Show when={host.identity_id} fallback={<span>{dayHourText(hour().from)}</span>}>
-                {(id) => <a href={`/hosts/${id()}?hour=${hour().from}#completeness`}>{dayHourText(hour().from)}</a>}
+                {(id) => (
+                  <a href={`/hosts/${id()}?hour=${hour().from}#completeness`}>
+                    {dayHourText(hour().from)}
+                  </a>
+                )}
               </Show>
               <Show when={hour().shortages.length > 0}>
                 <span class="hour-shortages">{hour().shortages.map(shortageText).join(", ")}</span>
@@ -65,7 +74,9 @@ export const CompletenessPage = () => {
     },
     {
       name: "Hours of the range, oldest first",
-      cell: (host) => <HoursStrip host={host} range={report.answer()?.value} label={runsText(host)} />,
+      cell: (host) => (
+        <HoursStrip host={host} range={report.answer()?.value} label={runsText(host)} />
+      ),
     },
   ];
   return (
@@ -108,9 +119,17 @@ export const CompletenessPage = () => {
               <Chips
                 label="Hosts with hours in a state"
                 chips={[
-                  { words: "Incomplete", path: pathOf({ state: null }), isChosen: state() === null },
+                  {
+                    words: "Incomplete",
+                    path: pathOf({ state: null }),
+                    isChosen: state() === null,
+                  },
                   ...shownStates
-                    .filter((one) => known().hours.some(({ hosts }) => one !== "undecided" && (hosts[one] ?? 0) > 0))
+                    .filter((one) =>
+                      known().hours.some(
+                        ({ hosts }) => one !== "undecided" && (hosts[one] ?? 0) > 0,
+                      ),
+                    )
                     .map((one) => ({
                       words: <HourMark state={one} />,
                       path: pathOf({ state: one }),
@@ -127,7 +146,8 @@ export const CompletenessPage = () => {
       <Show when={params().get("host")}>
         {(host) => (
           <p>
-            Hours of <code>{plainText(host())}</code>. <a href={pathOf({ host: null })}>Show all hosts</a>
+            Hours of <code>{plainText(host())}</code>.{" "}
+            <a href={pathOf({ host: null })}>Show all hosts</a>
           </p>
         )}
       </Show>
@@ -141,7 +161,9 @@ export const CompletenessPage = () => {
           downloads={[{ path: csvPath(), words: "CSV" }]}
           empty={
             <section class="notice">
-              <h2>{state() === null ? "No host has an incomplete hour" : "No host has such an hour"}</h2>
+              <h2>
+                {state() === null ? "No host has an incomplete hour" : "No host has such an hour"}
+              </h2>
               <p>No host has an hour in this state in the time that you chose.</p>
             </section>
           }
@@ -165,14 +187,22 @@ const runsText = ({ runs }: HostStrip): string =>
   `${runs.map(({ state, hours }) => `${formatCountOf(hours, "hour")} ${hourStateWords[state ?? "undecided"][0].toLowerCase()}`).join(", ")}`;
 
 /** The figures of the picture; each hour links to its hosts. */
-const HourTable = (props: { report: FleetCompleteness; hrefOf: (from: string, to: string) => string }) => (
+const HourTable = (props: {
+  report: FleetCompleteness;
+  hrefOf: (from: string, to: string) => string;
+}) => (
   <details>
     <summary>Figures of each hour</summary>
     <ul class="hours-list">
       <For each={props.report.hours.toReversed()}>
         {(hour) => (
           <li>
-            <a href={props.hrefOf(hour.from, new Date(Date.parse(hour.from) + 3_600_000).toISOString())}>
+            <a
+              href={props.hrefOf(
+                hour.from,
+                new Date(Date.parse(hour.from) + 3_600_000).toISOString(),
+              )}
+            >
               {dayHourText(hour.from)} UTC
             </a>
             : {countsText(hour)}

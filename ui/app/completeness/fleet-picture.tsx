@@ -34,7 +34,10 @@ const segmentsOf = ({ hosts }: FleetHour): Segment[] => {
 };
 
 /** The hosts of each hour by state, as shares of a column; a click shows the hosts of that hour. */
-export const FleetPicture = (props: { report: FleetCompleteness; hrefOf: (from: string, to: string) => string }) => {
+export const FleetPicture = (props: {
+  report: FleetCompleteness;
+  hrefOf: (from: string, to: string) => string;
+}) => {
   const fromMs = () => Date.parse(props.report.from);
   const count = () => Math.max(1, (Date.parse(props.report.to) - fromMs()) / hourMs);
   const width = () => picture.width / count();
@@ -50,13 +53,23 @@ export const FleetPicture = (props: { report: FleetCompleteness; hrefOf: (from: 
   return (
     <figure class="hours-picture" aria-label="Hosts by state in each hour">
       <div class="hours-columns">
-        <svg viewBox={`0 0 ${picture.width} ${picture.height}`} preserveAspectRatio="none" aria-hidden="true">
+        <svg
+          viewBox={`0 0 ${picture.width} ${picture.height}`}
+          preserveAspectRatio="none"
+          aria-hidden="true"
+        >
           <HourPatterns />
           <For each={columns()}>
             {({ x, segments }) => (
               <For each={segments}>
                 {({ state, top, height }) => (
-                  <Bar state={state} x={x} y={top} width={Math.max(0.5, width() - gapOf(width()))} height={height} />
+                  <Bar
+                    state={state}
+                    x={x}
+                    y={top}
+                    width={Math.max(0.5, width() - gapOf(width()))}
+                    height={height}
+                  />
                 )}
               </For>
             )}
@@ -113,9 +126,21 @@ const HourPatterns = () => (
 
 const Bar = (props: { state: ShownState; x: number; y: number; width: number; height: number }) => (
   <>
-    <rect data-hour={props.state} x={props.x} y={props.y} width={props.width} height={props.height} />
+    <rect
+      data-hour={props.state}
+      x={props.x}
+      y={props.y}
+      width={props.width}
+      height={props.height}
+    />
     {props.state in patterns ? (
-      <rect x={props.x} y={props.y} width={props.width} height={props.height} fill={`url(#hours-${props.state})`} />
+      <rect
+        x={props.x}
+        y={props.y}
+        width={props.width}
+        height={props.height}
+        fill={`url(#hours-${props.state})`}
+      />
     ) : null}
   </>
 );
@@ -146,7 +171,13 @@ export const HoursStrip = (props: {
     });
   });
   return (
-    <svg class="hours-strip" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label={props.label}>
+    <svg
+      class="hours-strip"
+      viewBox="0 0 1000 20"
+      preserveAspectRatio="none"
+      role="img"
+      aria-label={props.label}
+    >
       <For each={bars()}>
         {({ state, x, width }) =>
           state === null ? null : (

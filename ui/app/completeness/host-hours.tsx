@@ -20,7 +20,12 @@ import {
 import "./completeness.css";
 
 /** How many hours an arrow key moves. */
-const steps: Readonly<Record<string, number>> = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 24, ArrowUp: -24 };
+const steps: Readonly<Record<string, number>> = {
+  ArrowRight: 1,
+  ArrowLeft: -1,
+  ArrowDown: 24,
+  ArrowUp: -24,
+};
 /** Clocks of hosts and core may differ by so much. */
 const clockAheadSecondsMax = 120;
 
@@ -54,7 +59,14 @@ export const HostHours = (props: { id: string }) => {
     const all = hours();
     const at = all.findIndex(({ from }) => from === stop());
     const step = steps[event.key];
-    const next = event.key === "Home" ? 0 : event.key === "End" ? all.length - 1 : step === undefined ? at : at + step;
+    const next =
+      event.key === "Home"
+        ? 0
+        : event.key === "End"
+          ? all.length - 1
+          : step === undefined
+            ? at
+            : at + step;
     const to = all[next];
     if (next === at || to === undefined) return;
     event.preventDefault();
@@ -65,7 +77,9 @@ export const HostHours = (props: { id: string }) => {
       <div class="page-tools">
         <h2 id="completeness-title">Completeness, last 7 days</h2>
         <div class="page-tools-end">
-          <a href={`/completeness?host=${encodeURIComponent(report.current()?.host_id ?? "")}`}>Show in completeness</a>
+          <a href={`/completeness?host=${encodeURIComponent(report.current()?.host_id ?? "")}`}>
+            Show in completeness
+          </a>
         </div>
       </div>
       <Loaded report={report} what="hours" value={report.current()}>
@@ -76,7 +90,8 @@ export const HostHours = (props: { id: string }) => {
               <div>
                 <table class="hour-grid" ref={grid} onKeyDown={onKeyDown}>
                   <caption class="visually-hidden">
-                    Hours in UTC, a row for each day. Arrow keys move, Enter opens the account of an hour.
+                    Hours in UTC, a row for each day. Arrow keys move, Enter opens the account of an
+                    hour.
                   </caption>
                   <thead>
                     <tr>
@@ -126,15 +141,21 @@ export const HostHours = (props: { id: string }) => {
                   <For each={shownStates.filter((state) => countOf(known().hours, state) > 0)}>
                     {(state) => (
                       <li title={hourStateWords[state][1]}>
-                        <HourMark state={state} /> <b>{formatCount(countOf(known().hours, state))}</b>
+                        <HourMark state={state} />{" "}
+                        <b>{formatCount(countOf(known().hours, state))}</b>
                       </li>
                     )}
                   </For>
                 </ul>
               </div>
               <div aria-live="polite">
-                <Show when={open()} fallback={<p class="quiet">Choose a square to see the account of its hour.</p>}>
-                  {(hour) => <HourAccount host={known().host_id} hour={hour()} asOf={report.asOf()} />}
+                <Show
+                  when={open()}
+                  fallback={<p class="quiet">Choose a square to see the account of its hour.</p>}
+                >
+                  {(hour) => (
+                    <HourAccount host={known().host_id} hour={hour()} asOf={report.asOf()} />
+                  )}
                 </Show>
               </div>
             </div>
@@ -150,7 +171,8 @@ const countOf = (hours: readonly HostHourView[], state: string): number =>
 
 const summaryOf = (hours: readonly HostHourView[]): string => {
   const decided = hours.filter(({ state }) => state !== null);
-  if (decided.length === 0) return "No hour of this host is settled yet: the first is 15 minutes after its end.";
+  if (decided.length === 0)
+    return "No hour of this host is settled yet: the first is 15 minutes after its end.";
   const undelivered = countOf(decided, "undelivered");
   const stored = formatCount(countOf(decided, "complete") + undelivered);
   const lacking = undelivered === 0 ? "" : `, ${formatCount(undelivered)} of them not delivered`;
@@ -158,7 +180,9 @@ const summaryOf = (hours: readonly HostHourView[]): string => {
 };
 
 /** The days of hours, and 24 cells for each: the hour, or nothing outside of the range. */
-const daysOf = (hours: readonly HostHourView[]): { day: string; cells: (HostHourView | undefined)[] }[] =>
+const daysOf = (
+  hours: readonly HostHourView[],
+): { day: string; cells: (HostHourView | undefined)[] }[] =>
   [...Map.groupBy(hours, ({ from }) => from.slice(0, 10))].map(([day, ofDay]) => {
     const byHour = new Map(ofDay.map((hour) => [Number(hour.from.slice(11, 13)), hour]));
     return { day, cells: Array.from({ length: 24 }, (_, hour) => byHour.get(hour)) };
@@ -168,14 +192,19 @@ const daysOf = (hours: readonly HostHourView[]): { day: string; cells: (HostHour
 const HourAccount = (props: { host: string; hour: HostHourView; asOf: number }) => {
   const state = () => shownState(props.hour.state);
   return (
-    <section class="panel hour-account" aria-label={`Account of ${dayHourText(props.hour.from)} UTC`}>
+    <section
+      class="panel hour-account"
+      aria-label={`Account of ${dayHourText(props.hour.from)} UTC`}
+    >
       <h3>
         {dayHourText(props.hour.from)} UTC <HourMark state={state()} />
       </h3>
       <p>{hourStateWords[state()][1]}</p>
       <Show when={props.hour.shortages.length > 0}>
         <ul class="hour-shortages">
-          <For each={props.hour.shortages}>{(shortage) => <li>{sentence(shortageText(shortage))}</li>}</For>
+          <For each={props.hour.shortages}>
+            {(shortage) => <li>{sentence(shortageText(shortage))}</li>}
+          </For>
         </ul>
       </Show>
       <Show
@@ -206,7 +235,9 @@ const HourAccount = (props: { host: string; hour: HostHourView; asOf: number }) 
                 {(one) => (
                   <>
                     <dt>Export {one.export}</dt>
-                    <dd data-loss={one.rejected + one.rejected_items > 0 ? "" : undefined}>{deliveryText(one)}</dd>
+                    <dd data-loss={one.rejected + one.rejected_items > 0 ? "" : undefined}>
+                      {deliveryText(one)}
+                    </dd>
                   </>
                 )}
               </For>
@@ -232,7 +263,8 @@ const HourAccount = (props: { host: string; hour: HostHourView; asOf: number }) 
               <For each={props.hour.accounts}>
                 {(account) => (
                   <li>
-                    <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> account {account.number}:{" "}
+                    <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> account{" "}
+                    {account.number}:{" "}
                     {account.first_sequence === null
                       ? account.stopped
                         ? "no collector ran"

@@ -8,7 +8,9 @@ import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 export type ShownState = HourState | "undecided";
 
 /** The name of each state, and what it means. */
-export const hourStateWords: Readonly<Record<ShownState, readonly [name: string, meaning: string]>> = {
+export const hourStateWords: Readonly<
+  Record<ShownState, readonly [name: string, meaning: string]>
+> = {
   complete: [
     "Complete",
     "All that the host accepted is stored or discarded as configured, and every export has delivered it.",
@@ -21,8 +23,14 @@ export const hourStateWords: Readonly<Record<ShownState, readonly [name: string,
   late: ["Late", "The host sends heartbeats, and its account of this hour has not arrived."],
   silent: ["Silent", "The host sends no heartbeats, so what it accepted is not known."],
   not_running: ["Not running", "The host states that no collector ran in this hour."],
-  core_out: ["Core out", "Core could not receive in this hour or just after it. The account will settle it."],
-  not_accounted: ["Not accounted", "The host sends no accounts, or an older core stored what it sent."],
+  core_out: [
+    "Core out",
+    "Core could not receive in this hour or just after it. The account will settle it.",
+  ],
+  not_accounted: [
+    "Not accounted",
+    "The host sends no accounts, or an older core stored what it sent.",
+  ],
   undecided: ["Not decided", "The hour is not over, or core has not settled it yet."],
 };
 
@@ -41,7 +49,16 @@ export const hourShapes: Readonly<Record<ShownState, string>> = {
 
 /** The states in the order of a legend: worst first. */
 export const shownStates: readonly ShownState[] = [
-  ...(["short", "silent", "late", "core_out", "undelivered", "complete", "not_running", "not_accounted"] as const),
+  ...([
+    "short",
+    "silent",
+    "late",
+    "core_out",
+    "undelivered",
+    "complete",
+    "not_running",
+    "not_accounted",
+  ] as const),
   "undecided",
 ];
 
@@ -102,7 +119,11 @@ export const clockText = (at: string): string => at.slice(11, 16);
 export const dayHourText = (at: string): string => `${at.slice(0, 10)} ${clockText(at)}`;
 
 /** Names an hour for a control: day, hour, state and what it is short of. */
-export const hourLabel = ({ from, state, shortages }: Pick<HostHourView, "from" | "state" | "shortages">): string => {
+export const hourLabel = ({
+  from,
+  state,
+  shortages,
+}: Pick<HostHourView, "from" | "state" | "shortages">): string => {
   const short = shortBy(shortages);
   return `${dayHourText(from)} UTC: ${hourStateWords[shownState(state)][0]}${short && ` of ${short}`}`;
 };
@@ -147,6 +168,10 @@ export const accountLines = (figures: NonNullable<HostHourView["figures"]>): Acc
     .filter(([, count], index) => index < 2 || count > 0)
     .map(([words, count, isLoss]) => ({ words, amount: formatCount(count), isLoss }));
   if (figures.file_gap_bytes > 0)
-    shown.push({ words: "Of files, lost in a rotation", amount: formatBytes(figures.file_gap_bytes), isLoss: true });
+    shown.push({
+      words: "Of files, lost in a rotation",
+      amount: formatBytes(figures.file_gap_bytes),
+      isLoss: true,
+    });
   return shown;
 };

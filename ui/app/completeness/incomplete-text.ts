@@ -11,7 +11,11 @@ interface CountedHours {
  * Returns the words for how many hosts of a report have an incomplete hour. Those of which core knows nothing come first, as many as in the
  * hour with the most: it cannot count an incomplete hour of theirs.
  */
-export const incompleteText = ({ hosts, hosts_listed: incomplete, hours }: CountedHours): string => {
+export const incompleteText = ({
+  hosts,
+  hosts_listed: incomplete,
+  hours,
+}: CountedHours): string => {
   const unknown = Math.max(0, ...hours.map((hour) => hour.hosts.not_accounted ?? 0));
   const words = `${incomplete === 0 ? "none" : formatCount(incomplete)} with an incomplete hour`;
   return unknown === 0

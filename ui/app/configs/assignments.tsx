@@ -1,6 +1,9 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, Show } from "solid-js";
-import { AssignmentPage, type ConfigAssignment } from "../../../proto/fleet-health/config-report.ts";
+import {
+  AssignmentPage,
+  type ConfigAssignment,
+} from "../../../proto/fleet-health/config-report.ts";
 import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { withQuery } from "../browser/with-query.ts";
@@ -35,7 +38,9 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
   const listPath = () => `/api/core/collector/configs/${props.configId}/assignments`;
   const report = createReport({
     schema: AssignmentPage,
-    path: createMemo(() => `${listPath()}?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`),
+    path: createMemo(
+      () => `${listPath()}?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
+    ),
     intervalMs: 15_000,
     paused: () => props.paused,
   });
@@ -74,7 +79,9 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
       cell: (row) => (
         <Show
           when={row.ended_at}
-          fallback={row.progress === null ? <span class="quiet">revoked</span> : progressWords[row.progress]}
+          fallback={
+            row.progress === null ? <span class="quiet">revoked</span> : progressWords[row.progress]
+          }
         >
           {(at) => (
             <span class="quiet">
@@ -111,7 +118,9 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
         {(since) => (
           <p>
             Assigned in the minute of {formatTimestamp(since(), times.zone())}.{" "}
-            <a href={pathOf({ since: undefined, until: undefined, assigned_by: undefined })}>Show all times</a>
+            <a href={pathOf({ since: undefined, until: undefined, assigned_by: undefined })}>
+              Show all times
+            </a>
           </p>
         )}
       </Show>

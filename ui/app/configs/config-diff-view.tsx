@@ -20,7 +20,8 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
     const before = other();
     return before === undefined ? undefined : diffOf(before.yaml, props.config.yaml);
   });
-  const counted = (kind: "added" | "removed") => (lines() ?? []).filter((line) => line.kind === kind).length;
+  const counted = (kind: "added" | "removed") =>
+    (lines() ?? []).filter((line) => line.kind === kind).length;
   return (
     <section class="config-panel" aria-labelledby="diff">
       <div class="page-tools">
@@ -37,11 +38,17 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
         </h2>
         <CompareChoice configId={props.config.id} chosen={props.otherId} />
       </div>
-      <Loaded report={report} what="other config" missing="There is no such config to compare with" value={lines()}>
+      <Loaded
+        report={report}
+        what="other config"
+        missing="There is no such config to compare with"
+        value={lines()}
+      >
         {(known) => (
           <Show when={known().length > 0} fallback={<p>The texts are equal.</p>}>
             <p>
-              {formatCountOf(counted("added"), "line")} added, {formatCountOf(counted("removed"), "line")} removed.
+              {formatCountOf(counted("added"), "line")} added,{" "}
+              {formatCountOf(counted("removed"), "line")} removed.
               <Show when={other()?.config_hash === props.config.config_hash}>
                 {" "}
                 Only comments or formatting changed, nothing that collectors read.

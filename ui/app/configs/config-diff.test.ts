@@ -24,7 +24,9 @@ describe("the diff of two configs", () => {
     const changed = lines.with(9, "line-10: changed");
     const diff = diffOf(lines.join("\n"), changed.join("\n"));
     expect(
-      diff.map((line) => (line.kind === "skipped" ? `… ${line.lines}` : `${line.kind} ${line.before} ${line.after}`)),
+      diff.map((line) =>
+        line.kind === "skipped" ? `… ${line.lines}` : `${line.kind} ${line.before} ${line.after}`,
+      ),
     ).toEqual([
       "… 6",
       "same 7 7",

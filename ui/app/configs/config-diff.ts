@@ -3,7 +3,12 @@ import { linesOf } from "./text-lines.ts";
 
 /** A line of a diff, or a run of unchanged lines that is left out. */
 export type DiffLine =
-  | { kind: "same" | "added" | "removed"; text: string; before: number | null; after: number | null }
+  | {
+      kind: "same" | "added" | "removed";
+      text: string;
+      before: number | null;
+      after: number | null;
+    }
   | { kind: "skipped"; lines: number };
 
 /** Unchanged lines that are shown around a change. */
@@ -27,7 +32,9 @@ export const diffOf = (before: string, after: string): DiffLine[] => {
   );
   const shown = new Set(
     lines.flatMap(({ kind }, at) =>
-      kind === "same" ? [] : Array.from({ length: 2 * contextLines + 1 }, (_, index) => at + index - contextLines),
+      kind === "same"
+        ? []
+        : Array.from({ length: 2 * contextLines + 1 }, (_, index) => at + index - contextLines),
     ),
   );
   if (shown.size === 0) return [];

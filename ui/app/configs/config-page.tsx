@@ -22,7 +22,9 @@ import "../design/page.css";
 const refreshIntervalMs = 15_000;
 
 // Loaded on demand: most visits compare nothing.
-const ConfigDiff = lazy(async () => ({ default: (await import("./config-diff-view.tsx")).ConfigDiffView }));
+const ConfigDiff = lazy(async () => ({
+  default: (await import("./config-diff-view.tsx")).ConfigDiffView,
+}));
 
 /** `/configs/{id}`: one published config, how far its hosts are and which are left, its assignments, text and diffs. */
 export const ConfigPage = () => {
@@ -41,7 +43,9 @@ export const ConfigPage = () => {
     return known === undefined ? undefined : plainText(configName(known));
   };
   createPageTitle(() => named() ?? "Config");
-  const compared = createMemo(() => new URLSearchParams(location.search).get("compare") ?? undefined);
+  const compared = createMemo(
+    () => new URLSearchParams(location.search).get("compare") ?? undefined,
+  );
   return (
     <div class="page">
       <PageHead title={named() ?? "Config"} report={report} paused={paused()} onPause={setPaused} />
@@ -62,8 +66,8 @@ export const ConfigPage = () => {
               </p>
               <p class="quiet">
                 Published <Time at={known().created_at} asOf={report.asOf()} /> by{" "}
-                {known().created_by_email ?? known().created_by} · {formatBytes(known().size_bytes)} ·{" "}
-                <a href={`/audit?${new URLSearchParams({ target: known().id })}`}>audit events</a>
+                {known().created_by_email ?? known().created_by} · {formatBytes(known().size_bytes)}{" "}
+                · <a href={`/audit?${new URLSearchParams({ target: known().id })}`}>audit events</a>
               </p>
             </div>
             <Progress config={known()} />
@@ -78,7 +82,10 @@ export const ConfigPage = () => {
             </section>
             <Preview configId={known().id} />
             <Batches config={known()} asOf={report.asOf()} />
-            <Show when={compared()} fallback={<ConfigText yaml={known().yaml} configId={known().id} />}>
+            <Show
+              when={compared()}
+              fallback={<ConfigText yaml={known().yaml} configId={known().id} />}
+            >
               {(other) => (
                 <ErrorBoundary fallback={<PartFailed what="The comparison" />}>
                   <Suspense fallback={<p class="page-loading">Loading</p>}>
@@ -131,7 +138,8 @@ const Progress = (props: { config: ConfigDetail }) => {
                   {figureMeanings[name]}
                   <Show when={name === "silent" && hosts().silent_running > 0}>
                     {"; "}
-                    {figure("silent_running", "silent hosts last reported this config")} last reported this one
+                    {figure("silent_running", "silent hosts last reported this config")} last
+                    reported this one
                   </Show>
                 </small>
               </dd>

@@ -21,7 +21,9 @@ export const ConfigText = (props: { yaml: string; configId: string }) => (
     {/* A region that scrolls must be reachable by keyboard (WCAG 2.1.1). */}
     <section class="code" aria-label="YAML, by line" tabindex="0">
       <ol class="code-lines">
-        <For each={linesOf(props.yaml)}>{(line) => <li>{line === "" ? "\u200b" : plainText(line)}</li>}</For>
+        <For each={linesOf(props.yaml)}>
+          {(line) => <li>{line === "" ? "\u200b" : plainText(line)}</li>}
+        </For>
       </ol>
     </section>
   </section>
@@ -47,7 +49,9 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
         event.preventDefault();
         const other = String(new FormData(event.currentTarget).get("compare") ?? "");
         if (other !== "")
-          navigate(`/configs/${props.configId}?${new URLSearchParams({ compare: other })}`, { scroll: false });
+          navigate(`/configs/${props.configId}?${new URLSearchParams({ compare: other })}`, {
+            scroll: false,
+          });
       }}
     >
       <Show
@@ -60,15 +64,19 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
       >
         <Loaded report={report} what="configs" value={others()}>
           {(configs) => (
-            <Show when={configs().length > 0} fallback={<p class="quiet">No other config has been published.</p>}>
+            <Show
+              when={configs().length > 0}
+              fallback={<p class="quiet">No other config has been published.</p>}
+            >
               <label>
                 Compare with
                 <select class="input" name="compare" autofocus>
                   <For each={configs()}>
                     {(config) => (
                       <option value={config.id} selected={config.id === props.chosen}>
-                        {plainText(configName(config))}, {formatTimestamp(config.created_at, times.zone()).slice(0, 16)}
-                        , {config.config_hash.slice(0, 6)}
+                        {plainText(configName(config))},{" "}
+                        {formatTimestamp(config.created_at, times.zone()).slice(0, 16)},{" "}
+                        {config.config_hash.slice(0, 6)}
                       </option>
                     )}
                   </For>

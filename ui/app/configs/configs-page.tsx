@@ -53,7 +53,11 @@ export const ConfigsPage = () => {
     {
       name: "Published",
       cell: (config) => (
-        <TimeCell at={config.created_at} asOf={report.asOf()} second={config.created_by_email ?? config.created_by} />
+        <TimeCell
+          at={config.created_at}
+          asOf={report.asOf()}
+          second={config.created_by_email ?? config.created_by}
+        />
       ),
     },
     {
@@ -151,11 +155,13 @@ const Unstored = (props: { paused: boolean }) => {
         {(known) => (
           <Show
             when={known().hashes > 0}
-            fallback={<p class="quiet">Every config that a host reports has been published here.</p>}
+            fallback={
+              <p class="quiet">Every config that a host reports has been published here.</p>
+            }
           >
             <p>
-              {formatCountOf(known().hashes, "hash", "hashes")} that hosts run and core never stored: configs that were
-              written on the host.
+              {formatCountOf(known().hashes, "hash", "hashes")} that hosts run and core never
+              stored: configs that were written on the host.
               <Show when={known().hashes > known().items.length}>
                 {" "}
                 The {formatCount(known().items.length)} with the most hosts:
@@ -165,7 +171,9 @@ const Unstored = (props: { paused: boolean }) => {
               <For each={known().items}>
                 {(item) => (
                   <li>
-                    <a href={runningPath(item.config_hash)}>{formatCountOf(item.running, "host")}</a>{" "}
+                    <a href={runningPath(item.config_hash)}>
+                      {formatCountOf(item.running, "host")}
+                    </a>{" "}
                     <code title={item.config_hash}>{item.config_hash.slice(0, 12)}</code>
                   </li>
                 )}

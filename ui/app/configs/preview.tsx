@@ -21,7 +21,8 @@ export const Preview = (props: { configId: string }) => {
   const location = useLocation();
   const navigate = useNavigate();
   const query = createMemo(() => new URLSearchParams(location.search).get("preview") ?? undefined);
-  const faults = () => (query() === undefined ? [] : parseQuery(query() ?? "", new Date(coreNow())).faults);
+  const faults = () =>
+    query() === undefined ? [] : parseQuery(query() ?? "", new Date(coreNow())).faults;
   const report = createReport({
     schema: RolloutPreview,
     path: createMemo(() => {
@@ -59,7 +60,8 @@ export const Preview = (props: { configId: string }) => {
         </button>
       </form>
       <p class="quiet">
-        A query as on the fleet page, with times in UTC; empty for every host. A preview changes nothing.
+        A query as on the fleet page, with times in UTC; empty for every host. A preview changes
+        nothing.
       </p>
       <Show when={faults().length > 0}>
         <ul class="config-errors" role="alert">
@@ -82,21 +84,30 @@ const fleetPath = (filter: string, now: number): string =>
 const Result = (props: { preview: RolloutPreview }) => {
   const { coreNow } = usePageContext();
   /** The hash leaves out comments and formatting: collectors read the same from both. */
-  const isEqual = (before: { config_hash: string }) => before.config_hash === props.preview.config.config_hash;
+  const isEqual = (before: { config_hash: string }) =>
+    before.config_hash === props.preview.config.config_hash;
   const equal = () =>
-    props.preview.from.reduce((sum, { config, hosts }) => sum + (config && isEqual(config) ? hosts : 0), 0);
-  const command = () => `svc-admin rollouts create ${props.preview.config.id}${words(props.preview.filter)}`;
+    props.preview.from.reduce(
+      (sum, { config, hosts }) => sum + (config && isEqual(config) ? hosts : 0),
+      0,
+    );
+  const command = () =>
+    `svc-admin rollouts create ${props.preview.config.id}${words(props.preview.filter)}`;
   return (
     <>
       <p>
         <Show when={props.preview.hosts > 0} fallback="The query matches no host.">
-          Of <a href={fleetPath(props.preview.filter, coreNow())}>{formatCountOf(props.preview.hosts, "host")}</a>,{" "}
-          <strong>{formatCount(props.preview.will_change - equal())} would change</strong>
+          Of{" "}
+          <a href={fleetPath(props.preview.filter, coreNow())}>
+            {formatCountOf(props.preview.hosts, "host")}
+          </a>
+          , <strong>{formatCount(props.preview.will_change - equal())} would change</strong>
           <Show when={equal() > 0}>
-            , {formatCount(equal())} would get other comments or formatting and nothing that collectors read
+            , {formatCount(equal())} would get other comments or formatting and nothing that
+            collectors read
           </Show>
-          , {formatCount(props.preview.unchanged)} {props.preview.unchanged === 1 ? "has" : "have"} it assigned already,
-          and {formatCount(props.preview.skipped)} would be skipped.
+          , {formatCount(props.preview.unchanged)} {props.preview.unchanged === 1 ? "has" : "have"}{" "}
+          it assigned already, and {formatCount(props.preview.skipped)} would be skipped.
         </Show>
       </p>
       <Show when={props.preview.in_other_rollouts.length > 0}>
@@ -125,7 +136,8 @@ const Result = (props: { preview: RolloutPreview }) => {
           <For each={props.preview.unparsable}>
             {({ version, hosts, errors }) => (
               <li>
-                <code>{plainText(version)}</code>, {formatCountOf(hosts, "host")}: {plainText(errors.join("; "))}
+                <code>{plainText(version)}</code>, {formatCountOf(hosts, "host")}:{" "}
+                {plainText(errors.join("; "))}
               </li>
             )}
           </For>
@@ -148,14 +160,21 @@ const Result = (props: { preview: RolloutPreview }) => {
                         when={diff}
                         fallback={
                           <>
-                            , <a href={`/configs/${props.preview.config.id}?compare=${before().id}`}>compare</a>
+                            ,{" "}
+                            <a href={`/configs/${props.preview.config.id}?compare=${before().id}`}>
+                              compare
+                            </a>
                           </>
                         }
                       >
                         {(text) => (
                           <details>
                             <summary>
-                              Changes<span class="visually-hidden"> from {plainText(configName(before()))}</span>
+                              Changes
+                              <span class="visually-hidden">
+                                {" "}
+                                from {plainText(configName(before()))}
+                              </span>
                             </summary>
                             <Patch text={text()} />
                           </details>
@@ -202,10 +221,18 @@ const Result = (props: { preview: RolloutPreview }) => {
 
 /** Returns a query as a word of a POSIX shell that is no option. */
 const words = (query: string): string =>
-  query.trim() === "" ? " --all" : `${query.startsWith("-") ? " --" : ""} '${query.replaceAll("'", `'\\''`)}'`;
+  query.trim() === ""
+    ? " --all"
+    : `${query.startsWith("-") ? " --" : ""} '${query.replaceAll("'", `'\\''`)}'`;
 
 const kindOf = (line: string): "added" | "removed" | "skipped" | "same" =>
-  line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : line.startsWith("@@") ? "skipped" : "same";
+  line.startsWith("+")
+    ? "added"
+    : line.startsWith("-")
+      ? "removed"
+      : line.startsWith("@@")
+        ? "skipped"
+        : "same";
 
 /** A unified diff, without the names of its files. */
 const Patch = (props: { text: string }) => (

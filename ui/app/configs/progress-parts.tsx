@@ -3,7 +3,13 @@ import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts
 import { StackedBar } from "../design/stacked-bar.tsx";
 import { formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { barParts, figurePath, hostsLeft, type ProgressFigure, progressSentence } from "./progress-view.ts";
+import {
+  barParts,
+  figurePath,
+  hostsLeft,
+  type ProgressFigure,
+  progressSentence,
+} from "./progress-view.ts";
 import "./progress.css";
 
 /** The hosts of a config as a bar. Its name says the counts. */

@@ -17,8 +17,18 @@ const hash = "f8b4c0".padEnd(64, "0");
 describe("the progress of a config in words", () => {
   it("says whether it finished, when, or how many hosts are left", () => {
     expect(progressSentence(none)).toBe("Assigned to no host.");
-    const part = { ...none, desired: 1200, running: 1000, silent: 150, silent_running: 100, drifted: 50 };
-    expect([hostsLeft(part), progressSentence(part)]).toEqual([100, "100 of 1,200 hosts left: not finished."]);
+    const part = {
+      ...none,
+      desired: 1200,
+      running: 1000,
+      silent: 150,
+      silent_running: 100,
+      drifted: 50,
+    };
+    expect([hostsLeft(part), progressSentence(part)]).toEqual([
+      100,
+      "100 of 1,200 hosts left: not finished.",
+    ]);
     const all = {
       ...none,
       desired: 2,
@@ -28,7 +38,9 @@ describe("the progress of a config in words", () => {
       finished_at: "2026-11-20T10:00:00.000Z",
     };
     expect(progressSentence(all)).toBe("Finished at 2026-11-20 10:00:00 UTC: all 2 hosts run it.");
-    expect(progressSentence({ ...all, desired: 1, silent: 0, silent_running: 0 })).toMatch(/: the host runs it\.$/);
+    expect(progressSentence({ ...all, desired: 1, silent: 0, silent_running: 0 })).toMatch(
+      /: the host runs it\.$/,
+    );
   });
 
   it("links each figure to its hosts, and names a config without a name by its hash", () => {

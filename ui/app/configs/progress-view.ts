@@ -15,7 +15,11 @@ const filters: Record<ProgressFigure, (hash: string) => FleetFilter> = {
   failed: (hash) => ({ desiredConfig: [hash], progress: ["failed"] }),
   drifted: (hash) => ({ desiredConfig: [hash], progress: ["drifted"] }),
   silent: (hash) => ({ desiredConfig: [hash], progress: ["silent"] }),
-  silent_running: (hash) => ({ desiredConfig: [hash], runningConfig: [hash], progress: ["silent"] }),
+  silent_running: (hash) => ({
+    desiredConfig: [hash],
+    runningConfig: [hash],
+    progress: ["silent"],
+  }),
   undesired: (hash) => ({ states: notRevoked, runningConfig: [hash], notDesiredConfig: [hash] }),
   left: (hash) => ({ states: notRevoked, desiredConfig: [hash], notRunningConfig: [hash] }),
 };
@@ -29,15 +33,22 @@ export const runningPath = (hash: string): string =>
   viewPath({ ...defaultView, filter: { states: notRevoked, runningConfig: [hash] } });
 
 /** Returns how many hosts should run the config and did not report it last. */
-export const hostsLeft = ({ desired, running, silent_running: silentRunning }: ProgressHosts): number =>
-  desired - running - silentRunning;
+export const hostsLeft = ({
+  desired,
+  running,
+  silent_running: silentRunning,
+}: ProgressHosts): number => desired - running - silentRunning;
 
 /** Returns whether all hosts run the config, in words: when, or how many hosts are left. */
 export const progressSentence = (hosts: ProgressHosts, zone: TimeZone = "utc"): string => {
   if (hosts.desired === 0) return "Assigned to no host.";
   const left = hostsLeft(hosts);
-  if (left > 0) return `${formatCount(left)} of ${formatCountOf(hosts.desired, "host")} left: not finished.`;
-  const when = hosts.finished_at === null ? "Finished" : `Finished at ${formatTimestamp(hosts.finished_at, zone)}`;
+  if (left > 0)
+    return `${formatCount(left)} of ${formatCountOf(hosts.desired, "host")} left: not finished.`;
+  const when =
+    hosts.finished_at === null
+      ? "Finished"
+      : `Finished at ${formatTimestamp(hosts.finished_at, zone)}`;
   return `${when}: ${hosts.desired === 1 ? "the host runs" : `all ${formatCount(hosts.desired)} hosts run`} it.`;
 };
 
@@ -53,5 +64,10 @@ export const figureMeanings: Readonly<Record<(typeof barParts)[number], string>>
 };
 
 /** Returns the name of a config, or the beginning of its hash without one. */
-export const configName = ({ name, config_hash: hash }: { name: string | null; config_hash: string }): string =>
-  name ?? hash.slice(0, 12);
+export const configName = ({
+  name,
+  config_hash: hash,
+}: {
+  name: string | null;
+  config_hash: string;
+}): string => name ?? hash.slice(0, 12);

@@ -13,7 +13,12 @@ export const Chips = (props: { label: string; chips: readonly Chip[]; children?:
   <nav class="chips" aria-label={props.label}>
     <Index each={props.chips}>
       {(chip) => (
-        <a class="button" href={chip().path} title={chip().title} aria-current={chip().isChosen ? "true" : undefined}>
+        <a
+          class="button"
+          href={chip().path}
+          title={chip().title}
+          aria-current={chip().isChosen ? "true" : undefined}
+        >
           {chip().words}
         </a>
       )}

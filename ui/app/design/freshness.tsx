@@ -11,7 +11,11 @@ export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = 
 };
 
 /** Reports that a part of a page is old: why, and since when; nothing while it is not. */
-export const OldNotice = (props: { report: LiveReport<unknown>; what: string; paused?: boolean }) => (
+export const OldNotice = (props: {
+  report: LiveReport<unknown>;
+  what: string;
+  paused?: boolean;
+}) => (
   <Show when={props.report.phase() === "stale"}>
     <p class="banner" role="status">
       <Icon name="warning" />
@@ -46,7 +50,9 @@ export const Freshness = (props: {
       <p>
         <span role="status">
           <Switch fallback={phase() === "loading" || phase() === "changing" ? "Loading" : ""}>
-            <Match when={phase() === "stale"}>{causeOf(props.report, props.paused)}These rows are old. </Match>
+            <Match when={phase() === "stale"}>
+              {causeOf(props.report, props.paused)}These rows are old.{" "}
+            </Match>
             <Match when={props.paused}>Paused. </Match>
           </Switch>
         </span>
@@ -59,11 +65,21 @@ export const Freshness = (props: {
           )}
         </Show>
       </p>
-      <button class="button button-icon" type="button" aria-pressed={props.paused} onClick={() => props.onPause()}>
+      <button
+        class="button button-icon"
+        type="button"
+        aria-pressed={props.paused}
+        onClick={() => props.onPause()}
+      >
         <Icon name={props.paused ? "play" : "pause"} />
         <span class="visually-hidden">Pause updates</span>
       </button>
-      <button class="button button-icon" type="button" title="Refresh (r)" onClick={() => props.onRefresh()}>
+      <button
+        class="button button-icon"
+        type="button"
+        title="Refresh (r)"
+        onClick={() => props.onRefresh()}
+      >
         <Icon name="refresh" />
         <span class="visually-hidden">Refresh</span>
       </button>

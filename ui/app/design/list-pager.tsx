@@ -24,7 +24,9 @@ interface PageOfList extends ListRows {
 /** The order of a list: the newest row first, or from a first one to a last one. */
 type ListOrder = "newest first" | "first to last";
 
-const words: Readonly<Record<ListOrder, { next: string; first: string; nextButton: string; end: string }>> = {
+const words: Readonly<
+  Record<ListOrder, { next: string; first: string; nextButton: string; end: string }>
+> = {
   "newest first": { next: "older", first: "Newest", nextButton: "Older", end: ", to the first" },
   "first to last": { next: "further", first: "First", nextButton: "Next", end: ", to the last" },
 };

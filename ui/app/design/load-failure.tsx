@@ -33,7 +33,8 @@ export const LoadFailure = (props: {
 /** Reports that a part of the page could not be loaded: an open page outlives an update of the server, which has other files. */
 export const PartFailed = (props: { what: string }) => (
   <div class="banner part-failed" role="alert">
-    <Icon name="warning" /> {props.what} could not be loaded. The server may have a newer version of this page.
+    <Icon name="warning" /> {props.what} could not be loaded. The server may have a newer version of
+    this page.
     <button class="button" type="button" onClick={() => location.reload()}>
       Reload
     </button>

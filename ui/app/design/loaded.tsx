@@ -20,7 +20,8 @@ export const Loaded = <Value extends object>(props: {
     <Match when={props.report.phase() === "failed" && props.report.state().problem}>
       {(problem) => {
         const title = () =>
-          (notFound.has(problem().status ?? 0) && props.missing) || `The ${props.what} could not be loaded`;
+          (notFound.has(problem().status ?? 0) && props.missing) ||
+          `The ${props.what} could not be loaded`;
         return (
           <LoadFailure
             title={

@@ -40,7 +40,11 @@ export const RecordList = <Row,>(
           label={label}
           rows={known().items.length}
           firstPath={props.pathOf()}
-          nextPath={known().next_cursor === null ? undefined : props.pathOf(known().next_cursor ?? undefined)}
+          nextPath={
+            known().next_cursor === null
+              ? undefined
+              : props.pathOf(known().next_cursor ?? undefined)
+          }
         />
       )}
     </Show>
@@ -48,7 +52,9 @@ export const RecordList = <Row,>(
   return (
     <>
       <Show when={props.part}>
-        {(part) => <OldNotice report={props.report} what={`These ${nouns()} are`} paused={part().paused} />}
+        {(part) => (
+          <OldNotice report={props.report} what={`These ${nouns()} are`} paused={part().paused} />
+        )}
       </Show>
       <div class="page-tools">
         {pager(`Pages of ${nouns()}`)}
@@ -73,7 +79,9 @@ export const RecordList = <Row,>(
           <Show when={known().items.length > 0} fallback={props.empty}>
             <div class="shown" data-shown={props.report.phase()}>
               <RecordTable {...props} rows={known().items} />
-              <Show when={known().items.length > rowsInView}>{pager(`Pages of ${nouns()}, below`)}</Show>
+              <Show when={known().items.length > rowsInView}>
+                {pager(`Pages of ${nouns()}, below`)}
+              </Show>
             </div>
           </Show>
         )}

@@ -39,7 +39,11 @@ export const RecordTable = <Row,>(props: {
           <tr role="row" data-failed={props.isFailed?.(row) ? "" : undefined}>
             <For each={props.columns}>
               {(column) => (
-                <td role="cell" data-name={column.name} data-number={column.isNumber ? "" : undefined}>
+                <td
+                  role="cell"
+                  data-name={column.name}
+                  data-number={column.isNumber ? "" : undefined}
+                >
                   <div>{column.cell(row)}</div>
                 </td>
               )}

@@ -17,7 +17,8 @@ const step = 10;
  */
 export const Sparkline = (props: { bars: readonly SparklineBar[] }) => {
   const highest = () => Math.sqrt(Math.max(1, ...props.bars.map(({ value }) => value)));
-  const heightOf = (value: number) => (value === 0 ? 0 : Math.max(2, (Math.sqrt(value) / highest()) * height));
+  const heightOf = (value: number) =>
+    value === 0 ? 0 : Math.max(2, (Math.sqrt(value) / highest()) * height);
   return (
     <svg
       class="sparkline"

@@ -28,7 +28,9 @@ export const StackedBar = <Part extends string>(props: {
       preserveAspectRatio="none"
     >
       <rect class="bar-track" width={total()} height="1" />
-      <For each={drawn()}>{({ part, from, count }) => <rect data-bar={part} x={from} width={count} height="1" />}</For>
+      <For each={drawn()}>
+        {({ part, from, count }) => <rect data-bar={part} x={from} width={count} height="1" />}
+      </For>
     </svg>
   );
 };

@@ -80,7 +80,9 @@ export const EnrollmentPage = () => {
               />
               <Policies view={view()} paused={paused()} />
             </section>
-            <Show when={counts()}>{(known) => <Refusals report={known()} asOf={report.asOf()} />}</Show>
+            <Show when={counts()}>
+              {(known) => <Refusals report={known()} asOf={report.asOf()} />}
+            </Show>
           </>
         }
       >
@@ -88,8 +90,8 @@ export const EnrollmentPage = () => {
           <section class="notice" role="alert">
             <h2>This link has a filter that the page does not understand</h2>
             <p>
-              The parameter is <code>{name()}</code>. Nothing is shown, because other rows than those it meant could
-              appear.
+              The parameter is <code>{name()}</code>. Nothing is shown, because other rows than
+              those it meant could appear.
             </p>
             <a class="button" href="/enrollment">
               Show everything

@@ -22,24 +22,38 @@ const group = (over: Partial<RefusalGroup>): RefusalGroup => ({
 
 describe("the view of enrollment", () => {
   it("splits the address into the filters of its two lists, and names a parameter that it does not know", () => {
-    const view = parseEnrollmentView("?state=active&state=expired&policy_id=1&policy=frozen&q=a&cursor=c");
-    expect([view.tokens.toString(), view.policies.toString(), view.tokenCursor, view.unknown]).toEqual([
-      "state=active&state=expired&policy_id=1",
-      "state=frozen&q=a",
-      "c",
-      undefined,
-    ]);
+    const view = parseEnrollmentView(
+      "?state=active&state=expired&policy_id=1&policy=frozen&q=a&cursor=c",
+    );
+    expect([
+      view.tokens.toString(),
+      view.policies.toString(),
+      view.tokenCursor,
+      view.unknown,
+    ]).toEqual(["state=active&state=expired&policy_id=1", "state=frozen&q=a", "c", undefined]);
     expect(parseEnrollmentView("?stat=active").unknown).toBe("stat");
     expect(tokensPath({ state: "active" })).toBe("/enrollment?state=active#tokens");
   });
 
   it("adds the policies of a reason, with the newest address, and those without a policy last", () => {
     const reasons = refusalReasons([
-      group({ events: 2, refused: 9, last_at: "2026-11-20T11:00:00.000Z", last_address: "10.0.0.9" }),
+      group({
+        events: 2,
+        refused: 9,
+        last_at: "2026-11-20T11:00:00.000Z",
+        last_address: "10.0.0.9",
+      }),
       group({ policy_id: "p", policy_name: "edge", events: 3, refused: 3 }),
       group({ reason: "policy_frozen", refused: 1 }),
     ]);
-    expect(reasons.map(({ reason, events, refused, lastAddress }) => [reason, events, refused, lastAddress])).toEqual([
+    expect(
+      reasons.map(({ reason, events, refused, lastAddress }) => [
+        reason,
+        events,
+        refused,
+        lastAddress,
+      ]),
+    ).toEqual([
       ["token_expired", 5, 12, "10.0.0.9"],
       ["policy_frozen", 1, 1, "10.0.0.1"],
     ]);
@@ -57,8 +71,14 @@ describe("the view of enrollment", () => {
       until: report.generated_at,
       q: "p",
     });
-    const enrolled = new URL(enrolledPath({ id: "p", created_at: report.since }), "http://page.test").searchParams;
-    expect([enrolled.get("outcome"), enrolled.get("q")]).toEqual(["success", '"policy_id": "p", "reenrolled": false']);
+    const enrolled = new URL(
+      enrolledPath({ id: "p", created_at: report.since }),
+      "http://page.test",
+    ).searchParams;
+    expect([enrolled.get("outcome"), enrolled.get("q")]).toEqual([
+      "success",
+      '"policy_id": "p", "reenrolled": false',
+    ]);
     expect([usesOf(3, 0), usesOf(1200, 2000)]).toEqual(["3, no limit", "1,200 of 2,000"]);
   });
 });

@@ -1,4 +1,9 @@
-import type { ListedPolicy, PolicyState, RefusalGroup, TokenState } from "../../../proto/operator/enrollment.ts";
+import type {
+  ListedPolicy,
+  PolicyState,
+  RefusalGroup,
+  TokenState,
+} from "../../../proto/operator/enrollment.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { formatCount, formatDuration } from "../format/format.ts";
 
@@ -21,7 +26,10 @@ export const tokenStatesShown = [
 ] as const satisfies readonly TokenState[];
 
 /** The states of policies in words. */
-export const policyWords: Readonly<Record<PolicyState, string>> = { active: "Active", frozen: "Frozen" };
+export const policyWords: Readonly<Record<PolicyState, string>> = {
+  active: "Active",
+  frozen: "Frozen",
+};
 
 /** The parameters of the address for the two lists of the page. */
 const tokenParameters = ["state", "policy_id"] as const;
@@ -42,9 +50,17 @@ export interface EnrollmentView {
 /** Parses the view of an address. */
 export const parseEnrollmentView = (search: string): EnrollmentView => {
   const params = new URLSearchParams(search);
-  const known = new Set<string>([...tokenParameters, ...policyParameters, "cursor", "policy_cursor", "chat"]);
+  const known = new Set<string>([
+    ...tokenParameters,
+    ...policyParameters,
+    "cursor",
+    "policy_cursor",
+    "chat",
+  ]);
   const tokens = new URLSearchParams(
-    tokenParameters.flatMap((name) => params.getAll(name).map((value): [string, string] => [name, value])),
+    tokenParameters.flatMap((name) =>
+      params.getAll(name).map((value): [string, string] => [name, value]),
+    ),
   );
   const policies = new URLSearchParams();
   const state = params.get("policy");
@@ -61,12 +77,14 @@ export const parseEnrollmentView = (search: string): EnrollmentView => {
 };
 
 /** Returns the address of the page under another filter of its tokens. */
-export const tokensPath = (filter: { state?: TokenState; policy_id?: string; cursor?: string } = {}): string =>
-  pathOf(filter, "tokens");
+export const tokensPath = (
+  filter: { state?: TokenState; policy_id?: string; cursor?: string } = {},
+): string => pathOf(filter, "tokens");
 
 /** Returns the address of the page under another filter of its policies. */
-export const policiesPath = (filter: { policy?: PolicyState; q?: string; policy_cursor?: string } = {}): string =>
-  pathOf(filter, "policies");
+export const policiesPath = (
+  filter: { policy?: PolicyState; q?: string; policy_cursor?: string } = {},
+): string => pathOf(filter, "policies");
 
 const pathOf = (filter: Readonly<Record<string, string>>, section: string): string =>
   `${withQuery("/enrollment", new URLSearchParams(filter))}#${section}`;
@@ -79,7 +97,10 @@ export const usesOf = (used: number, max: number): string =>
  * Returns the address of the first enrollments under a policy, which it counts: a host that enrolls again is not another one. The audit log
  * finds a text of an event's details, whose members PostgreSQL orders by the length of their names.
  */
-export const enrolledPath = ({ id, created_at: since }: Pick<ListedPolicy, "id" | "created_at">): string =>
+export const enrolledPath = ({
+  id,
+  created_at: since,
+}: Pick<ListedPolicy, "id" | "created_at">): string =>
   `/audit?${new URLSearchParams({
     action: "collector.enroll",
     outcome: "success",
@@ -92,10 +113,14 @@ export const policyRules = (policy: ListedPolicy): string[] => [
   policy.allowed_identity_prefixes.join(", "),
   `certificates for ${formatDuration(policy.certificate_ttl_seconds)}`,
   ...(policy.allowed_platforms.length > 0 ? [policy.allowed_platforms.join(", ")] : []),
-  ...(policy.allowed_source_cidrs.length > 0 ? [`from ${policy.allowed_source_cidrs.join(", ")}`] : []),
+  ...(policy.allowed_source_cidrs.length > 0
+    ? [`from ${policy.allowed_source_cidrs.join(", ")}`]
+    : []),
   `re-enrollment: ${policy.reenrollment}`,
   ...(policy.workload === null ? [] : [`service account tokens of ${policy.workload.issuer}`]),
-  ...(policy.max_enrollments_per_hour > 0 ? [`${formatCount(policy.max_enrollments_per_hour)} an hour at most`] : []),
+  ...(policy.max_enrollments_per_hour > 0
+    ? [`${formatCount(policy.max_enrollments_per_hour)} an hour at most`]
+    : []),
 ];
 
 /** The refusals of one reason. */
@@ -113,7 +138,8 @@ export interface CountedReason {
 export const refusalReasons = (groups: readonly RefusalGroup[]): CountedReason[] =>
   [...Map.groupBy(groups, ({ reason }) => reason)]
     .map(([reason, own]) => {
-      const sum = (figure: "events" | "refused") => own.reduce((total, group) => total + group[figure], 0);
+      const sum = (figure: "events" | "refused") =>
+        own.reduce((total, group) => total + group[figure], 0);
       const last = own.toSorted((a, b) => (a.last_at < b.last_at ? 1 : -1))[0];
       return {
         reason,
@@ -121,7 +147,9 @@ export const refusalReasons = (groups: readonly RefusalGroup[]): CountedReason[]
         refused: sum("refused"),
         lastAt: last?.last_at ?? "",
         lastAddress: last?.last_address ?? null,
-        policies: own.toSorted((a, b) => Number(a.policy_id === null) - Number(b.policy_id === null)),
+        policies: own.toSorted(
+          (a, b) => Number(a.policy_id === null) - Number(b.policy_id === null),
+        ),
       };
     })
     .sort((a, b) => b.refused - a.refused || (a.reason < b.reason ? -1 : 1));

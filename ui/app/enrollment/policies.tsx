@@ -50,7 +50,9 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
       cell: (policy) => (
         <>
           <strong>{plainText(policy.name)}</strong>
-          <Show when={policy.description}>{(text) => <span class="second-line">{plainText(text())}</span>}</Show>
+          <Show when={policy.description}>
+            {(text) => <span class="second-line">{plainText(text())}</span>}
+          </Show>
           <Show when={Object.keys(policy.labels).length > 0}>
             <LabelLinks labels={policy.labels} />
           </Show>
@@ -90,7 +92,9 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
           when={policy.enrollment_count > 0}
           fallback={<span class="quiet">{usesOf(0, policy.max_enrollments)}</span>}
         >
-          <a href={enrolledPath(policy)}>{usesOf(policy.enrollment_count, policy.max_enrollments)}</a>
+          <a href={enrolledPath(policy)}>
+            {usesOf(policy.enrollment_count, policy.max_enrollments)}
+          </a>
         </Show>
       ),
     },
@@ -116,7 +120,11 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
     {
       name: "Created",
       cell: (policy) => (
-        <TimeCell at={policy.created_at} asOf={report.asOf()} second={policy.created_by_email ?? policy.created_by} />
+        <TimeCell
+          at={policy.created_at}
+          asOf={report.asOf()}
+          second={policy.created_by_email ?? policy.created_by}
+        />
       ),
     },
   ];
@@ -141,7 +149,8 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
       empty={
         <p class="quiet">
           <Show when={!isFiltered()} fallback="No policy matches.">
-            No policy has been created. An administrator creates one with <code>svc-admin policies create</code>.
+            No policy has been created. An administrator creates one with{" "}
+            <code>svc-admin policies create</code>.
           </Show>
         </p>
       }

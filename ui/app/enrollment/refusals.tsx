@@ -5,7 +5,12 @@ import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { RefusedHosts } from "../host/host-events.tsx";
 import { TimeCell } from "../shell/time.tsx";
-import { type CountedReason, reasonWords, refusalEventsPath, refusalReasons } from "./enrollment-view.ts";
+import {
+  type CountedReason,
+  reasonWords,
+  refusalEventsPath,
+  refusalReasons,
+} from "./enrollment-view.ts";
 
 /** The enrollments that core rejected in the last day, by reason and policy, each with its audit events. */
 export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
@@ -19,7 +24,9 @@ export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
     {
       name: "Audit events",
       isNumber: true,
-      cell: ({ reason, events }) => <a href={refusalEventsPath(props.report, { reason })}>{formatCount(events)}</a>,
+      cell: ({ reason, events }) => (
+        <a href={refusalEventsPath(props.report, { reason })}>{formatCount(events)}</a>
+      ),
     },
     {
       name: "By policy",
@@ -30,7 +37,11 @@ export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
               <li>
                 <Show
                   when={group.policy_id}
-                  fallback={<span class="quiet">{formatCountOf(group.events, "event")} without a policy</span>}
+                  fallback={
+                    <span class="quiet">
+                      {formatCountOf(group.events, "event")} without a policy
+                    </span>
+                  }
                 >
                   {(id) => (
                     <a href={refusalEventsPath(props.report, { reason, policyId: id() })}>
@@ -46,7 +57,9 @@ export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
     },
     {
       name: "Last",
-      cell: ({ lastAt, lastAddress }) => <TimeCell at={lastAt} asOf={props.asOf} second={lastAddress} />,
+      cell: ({ lastAt, lastAddress }) => (
+        <TimeCell at={lastAt} asOf={props.asOf} second={lastAddress} />
+      ),
     },
   ];
   const reasons = () => refusalReasons(props.report.refusals);
@@ -56,8 +69,8 @@ export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
       <Show when={reasons().length > 0} fallback={<p class="quiet">No enrollment was refused.</p>}>
         <div class="page-tools">
           <p class="quiet">
-            Repeated refusals of a host or address share one audit event a minute, which has no policy. No event has the
-            token.
+            Repeated refusals of a host or address share one audit event a minute, which has no
+            policy. No event has the token.
           </p>
           <a class="button" href="/api/core/collector/enrollment/refusals.csv" download="">
             <Icon name="export" /> CSV of the refusals

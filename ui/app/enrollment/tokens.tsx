@@ -35,7 +35,9 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
       cell: (token) => (
         <>
           <code>{token.token_prefix}…</code>
-          <Show when={token.description}>{(text) => <span class="second-line">{plainText(text())}</span>}</Show>
+          <Show when={token.description}>
+            {(text) => <span class="second-line">{plainText(text())}</span>}
+          </Show>
         </>
       ),
     },
@@ -49,13 +51,18 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
     },
     {
       name: "Policy",
-      cell: (token) => <a href={tokensPath({ policy_id: token.policy_id })}>{plainText(token.policy_name)}</a>,
+      cell: (token) => (
+        <a href={tokensPath({ policy_id: token.policy_id })}>{plainText(token.policy_name)}</a>
+      ),
     },
     {
       name: "Uses",
       isNumber: true,
       cell: (token) => (
-        <Show when={token.use_count > 0} fallback={<span class="quiet">{usesOf(0, token.max_uses)}</span>}>
+        <Show
+          when={token.use_count > 0}
+          fallback={<span class="quiet">{usesOf(0, token.max_uses)}</span>}
+        >
           <a href={usesPath(token)}>{usesOf(token.use_count, token.max_uses)}</a>
         </Show>
       ),
@@ -79,13 +86,19 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
     {
       name: "Created",
       cell: (token) => (
-        <TimeCell at={token.created_at} asOf={report.asOf()} second={token.created_by_email ?? token.created_by} />
+        <TimeCell
+          at={token.created_at}
+          asOf={report.asOf()}
+          second={token.created_by_email ?? token.created_by}
+        />
       ),
     },
     {
       name: "Refusals",
       cell: (token) => (
-        <a href={`/audit?${new URLSearchParams({ action: "collector.enroll", outcome: "failure", target: token.id })}`}>
+        <a
+          href={`/audit?${new URLSearchParams({ action: "collector.enroll", outcome: "failure", target: token.id })}`}
+        >
           in the audit log
           <span class="visually-hidden">: refusals of the token {token.token_prefix}</span>
         </a>
@@ -103,11 +116,17 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
       isContinued={props.view.tokenCursor !== undefined}
       pathOf={pathOf}
       allPath="/enrollment"
-      downloads={[{ path: withQuery(`${listPath}/export.csv`, props.view.tokens), words: "CSV of the tokens" }]}
+      downloads={[
+        {
+          path: withQuery(`${listPath}/export.csv`, props.view.tokens),
+          words: "CSV of the tokens",
+        },
+      ]}
       empty={
         <p class="quiet">
           <Show when={!isFiltered()} fallback="No token matches.">
-            No token has been created. An administrator creates one with <code>svc-admin tokens create</code>.
+            No token has been created. An administrator creates one with{" "}
+            <code>svc-admin tokens create</code>.
           </Show>
         </p>
       }

@@ -35,7 +35,8 @@ export const FirstHost = () => {
   });
   const setup = () => report.answer()?.value;
   const isAdmin = () => session()?.scopes.includes("admin") ?? false;
-  const blocking = () => setup()?.steps.filter(({ step, done }) => !done && settings[step] !== undefined) ?? [];
+  const blocking = () =>
+    setup()?.steps.filter(({ step, done }) => !done && settings[step] !== undefined) ?? [];
   const hostCommand = () =>
     enrollCommandLine({
       coreUrl: setup()?.core_url ?? null,
@@ -75,8 +76,9 @@ export const FirstHost = () => {
             <Switch>
               <Match when={!isAdmin()}>
                 <p>
-                  An admin enrolls hosts: ask a member of the directory’s group <code>svc-admin</code> to run{" "}
-                  <code>svc-admin init</code>. Your scopes let you watch: the first host appears here at once.
+                  An admin enrolls hosts: ask a member of the directory’s group{" "}
+                  <code>svc-admin</code> to run <code>svc-admin init</code>. Your scopes let you
+                  watch: the first host appears here at once.
                 </p>
               </Match>
               <Match when={blocking().length > 0}>
@@ -99,19 +101,23 @@ export const FirstHost = () => {
                   text={`svc-admin init --url ${location.origin}`}
                   what="the admin’s command"
                 />
-                <p>It creates what is missing, and writes the token to a file that only you can read.</p>
+                <p>
+                  It creates what is missing, and writes the token to a file that only you can read.
+                </p>
                 <Command
                   title="On the host, with that file and core’s CA"
                   text={hostCommand()}
                   what="the host’s command"
                 />
                 <p>
-                  Then <code>svc-collector run</code>. With the package, run the command as <code>svc-collector</code>,
-                  then <code>sudo systemctl start svc-collector</code>. The host appears here at once, as “Enrolling”.
+                  Then <code>svc-collector run</code>. With the package, run the command as{" "}
+                  <code>svc-collector</code>, then <code>sudo systemctl start svc-collector</code>.
+                  The host appears here at once, as “Enrolling”.
                   <Show when={known().core_url === null || known().ingest_address === null}>
                     {" "}
-                    Core does not know its addresses for hosts: replace <code>core.example.com</code>, or set{" "}
-                    <code>SVC_ADVERTISED_CORE_URL</code> and <code>SVC_ADVERTISED_INGEST_ADDR</code>.
+                    Core does not know its addresses for hosts: replace{" "}
+                    <code>core.example.com</code>, or set <code>SVC_ADVERTISED_CORE_URL</code> and{" "}
+                    <code>SVC_ADVERTISED_INGEST_ADDR</code>.
                   </Show>
                 </p>
               </Match>

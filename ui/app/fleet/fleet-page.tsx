@@ -19,8 +19,8 @@ export const FleetPage = () => {
             <For each={faults()}>{(fault) => <li>{fault}</li>}</For>
           </ul>
           <p>
-            No rows are shown, because they would not be the ones that the link describes. Correct the address, or
-            remove these parts.
+            No rows are shown, because they would not be the ones that the link describes. Correct
+            the address, or remove these parts.
           </p>
           <p>
             <a class="button" href={viewPath(parseView(location.search))}>

@@ -2,7 +2,9 @@ import { createSignal, createUniqueId, lazy, Show } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
 import { LazyPart } from "../design/load-failure.tsx";
 
-const ShortcutList = lazy(async () => ({ default: (await import("./shortcut-list.tsx")).ShortcutList }));
+const ShortcutList = lazy(async () => ({
+  default: (await import("./shortcut-list.tsx")).ShortcutList,
+}));
 
 /** The actions behind the keys of `/fleet`. */
 export interface FleetActions {

@@ -45,8 +45,12 @@ const pastIntervalMs = 86_400_000;
 // Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
 const Notices = lazy(async () => ({ default: (await import("./summary/notices.tsx")).Notices }));
 const NoRows = lazy(async () => ({ default: (await import("./no-rows.tsx")).NoRows }));
-const RefusedHosts = lazy(async () => ({ default: (await import("../host/host-events.tsx")).RefusedHosts }));
-const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
+const RefusedHosts = lazy(async () => ({
+  default: (await import("../host/host-events.tsx")).RefusedHosts,
+}));
+const RowDrawer = lazy(async () => ({
+  default: (await import("./drawer/row-drawer.tsx")).RowDrawer,
+}));
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */
 export const Fleet = () => {
@@ -123,7 +127,11 @@ export const Fleet = () => {
         {/* After a failure, figures of the previous view could be mistaken for those of this one. */}
         <Show when={report.phase() !== "failed"}>
           <div class="shown" data-shown={report.phase()}>
-            <SummaryLine summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()} />
+            <SummaryLine
+              summary={answer()?.summary}
+              isChanging={report.phase() === "changing"}
+              view={view()}
+            />
           </div>
         </Show>
         <FleetAge
@@ -138,7 +146,11 @@ export const Fleet = () => {
       <Show when={report.phase() !== "failed"}>
         <div class="shown" data-shown={report.phase()}>
           <Show when={!isEmptyFleet()}>
-            <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
+            <StateBar
+              summary={answer()?.summary}
+              isChanging={report.phase() === "changing"}
+              view={view()}
+            >
               <StateLegend thresholds={answer()?.thresholds} />
             </StateBar>
             {/* Each place is there from the start; what is in it, not before it is known that there are hosts. */}
@@ -170,11 +182,15 @@ export const Fleet = () => {
                   return filter && viewPath(withFilter(view(), filter));
                 }}
               />
-              <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
+              <Show
+                when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}
+              >
                 <p class="banner" role="status">
                   <Icon name="warning" />
-                  {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
-                  {facets.state().problem?.message ?? "No answer yet"}.
+                  {facets.phase() === "stale"
+                    ? "The charts are old"
+                    : "The charts could not be loaded"}
+                  : {facets.state().problem?.message ?? "No answer yet"}.
                   <button class="button" type="button" onClick={() => facets.refresh()}>
                     Try again
                   </button>
@@ -193,7 +209,9 @@ export const Fleet = () => {
             filter={view().filter}
             at={view().at}
             values={fleetValues(answer()?.summary, facets.answer()?.value)}
-            onApply={(filter, at) => navigate(viewPath(withFilter(withTime(view(), at), filter)), { scroll: false })}
+            onApply={(filter, at) =>
+              navigate(viewPath(withFilter(withTime(view(), at), filter)), { scroll: false })
+            }
           />
           {pager("Pages of the table")}
           <div class="fleet-tools-end">
@@ -225,7 +243,8 @@ export const Fleet = () => {
       </Show>
       <Show when={isPageLost()}>
         <p class="banner" role="status">
-          <Icon name="warning" /> The page that this address named does not exist. This is the first page.
+          <Icon name="warning" /> The page that this address named does not exist. This is the first
+          page.
           <button class="button" type="button" onClick={dismiss}>
             Dismiss
           </button>
@@ -258,7 +277,9 @@ export const Fleet = () => {
               hrefOfSort={(sort) => sortPath(view(), sort)}
             />
           </div>
-          <Show when={(answer()?.items.length ?? 0) > 20}>{pager("Pages of the table, below")}</Show>
+          <Show when={(answer()?.items.length ?? 0) > 20}>
+            {pager("Pages of the table, below")}
+          </Show>
         </Match>
       </Switch>
       <Show when={nameIn(view())}>
@@ -296,7 +317,10 @@ const isNarrowed = ({ filter, cursor, at }: FleetView): boolean =>
   at !== undefined || cursor !== undefined || Object.keys(filter).length > 0;
 
 /** The name of a host that a view of now looks for. */
-const nameIn = ({ filter: { text, device, identity, hostname }, at }: FleetView): string | undefined =>
+const nameIn = ({
+  filter: { text, device, identity, hostname },
+  at,
+}: FleetView): string | undefined =>
   at === undefined ? [text, device, identity, hostname].flat().find(Boolean) : undefined;
 
 /** The report, if core says something of itself in it. */

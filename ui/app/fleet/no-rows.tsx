@@ -1,7 +1,14 @@
 import { ErrorBoundary, lazy, Match, Show, Suspense, Switch } from "solid-js";
 import type { ApiProblem } from "../api/api-client.ts";
 import { LoadFailure, PartFailed } from "../design/load-failure.tsx";
-import { defaultView, type FleetView, viewPath, withFilter, withPage, withTime } from "./view/view-state.ts";
+import {
+  defaultView,
+  type FleetView,
+  viewPath,
+  withFilter,
+  withPage,
+  withTime,
+} from "./view/view-state.ts";
 
 // Loaded on demand: a fleet is without hosts for one day.
 const FirstHost = lazy(async () => ({ default: (await import("./first-host.tsx")).FirstHost }));
@@ -23,7 +30,11 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
       </Match>
       <Match when={props.problem}>
         {(problem) => (
-          <LoadFailure title={<h2>The report could not be loaded</h2>} problem={problem()} onRetry={props.onRetry}>
+          <LoadFailure
+            title={<h2>The report could not be loaded</h2>}
+            problem={problem()}
+            onRetry={props.onRetry}
+          >
             <Show
               when={problem().status === 422}
               fallback={<p>The page retries by itself unless updates are paused.</p>}

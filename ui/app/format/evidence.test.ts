@@ -35,7 +35,9 @@ describe("the evidence of a condition", () => {
       "records were dropped, rejected or lost since the previous heartbeat, 123456 dropped and 7 dead letters in all, up to 4321 lost by a database restore",
       "records were dropped, rejected or lost since the previous heartbeat, 123,456 (123456) dropped and 7 dead letters in all, up to 4,321 (4321) lost by a database restore",
     ],
-  ] as const)("of %s, %j, reads %j", (state, evidence, text) => expect(read(state, evidence)).toBe(text));
+  ] as const)("of %s, %j, reads %j", (state, evidence, text) =>
+    expect(read(state, evidence)).toBe(text),
+  );
 
   it("in a host's own words is left unchanged", () => {
     for (const [state, evidence] of [

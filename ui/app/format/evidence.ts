@@ -13,7 +13,8 @@ const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= (?:dropped|dead letter
 
 /** Whether core measured the evidence; a host's own words are left unchanged. */
 const isMeasured = ({ state, evidence }: Condition): boolean =>
-  state !== "config_invalid" && (state !== "renewal_failed" || evidence.startsWith("the certificate expired "));
+  state !== "config_invalid" &&
+  (state !== "renewal_failed" || evidence.startsWith("the certificate expired "));
 
 /** Returns the evidence of a condition with seconds and bytes in larger units: `7500 s` is `2 h 5 min`. */
 export const evidenceParts = (condition: Condition): EvidencePart[] => {
@@ -29,7 +30,10 @@ export const evidenceParts = (condition: Condition): EvidencePart[] => {
         : bytes !== undefined
           ? `${formatBytes(Number(bytes))} of ${formatBytes(Number(bytesMax))}`
           : formatCount(Number(exact));
-    parts.push({ text: evidence.slice(at, match.index) }, text === exact ? { text } : { text, exact });
+    parts.push(
+      { text: evidence.slice(at, match.index) },
+      text === exact ? { text } : { text, exact },
+    );
     at = match.index + exact.length;
   }
   return [...parts, { text: evidence.slice(at) }].filter(({ text }) => text !== "");

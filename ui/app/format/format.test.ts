@@ -59,7 +59,9 @@ describe("times", () => {
     const minutes = -new Date(at).getTimezoneOffset();
     const shifted = new Date(Date.parse(at) + minutes * 60_000).toISOString();
     expect(formatTimestamp(at, "local").slice(0, 19)).toBe(shifted.slice(0, 19).replace("T", " "));
-    expect(Date.parse(formatTimestamp(at, "local").replace(" ", "T").replace(" ", ""))).toBe(Date.parse(at) - 250);
+    expect(Date.parse(formatTimestamp(at, "local").replace(" ", "T").replace(" ", ""))).toBe(
+      Date.parse(at) - 250,
+    );
     expect(formatTimestamp("soon", "local")).toBe("unknown");
   });
 
@@ -85,7 +87,9 @@ describe("amounts", () => {
     [31_999, "31k"],
     [1_000_000, "1M"],
     [Number.NaN, "unknown"],
-  ])("shortens the count %d to four characters, %s", (count, text) => expect(formatTiny(count)).toBe(text));
+  ])("shortens the count %d to four characters, %s", (count, text) =>
+    expect(formatTiny(count)).toBe(text),
+  );
 
   it.each([
     [0, "0"],
@@ -97,7 +101,11 @@ describe("amounts", () => {
   ])("writes the count %d as %s", (count, text) => expect(formatCount(count)).toBe(text));
 
   it("writes the plural", () => {
-    expect([0, 1, 2000].map((count) => formatCountOf(count, "host"))).toEqual(["0 hosts", "1 host", "2,000 hosts"]);
+    expect([0, 1, 2000].map((count) => formatCountOf(count, "host"))).toEqual([
+      "0 hosts",
+      "1 host",
+      "2,000 hosts",
+    ]);
     expect(formatCountOf(2, "identity", "identities")).toBe("2 identities");
   });
 
@@ -115,12 +123,18 @@ describe("amounts", () => {
   ])("writes %d bytes as %s", (bytes, text) => expect(formatBytes(bytes)).toBe(text));
 
   it("writes 100 % only for a full share", () => {
-    expect([formatShare(999, 1000), formatShare(1000, 1000), formatShare(1, 0)]).toEqual(["99 %", "100 %", "0 %"]);
+    expect([formatShare(999, 1000), formatShare(1000, 1000), formatShare(1, 0)]).toEqual([
+      "99 %",
+      "100 %",
+      "0 %",
+    ]);
   });
 
   it("spells out characters that reorder or change a name invisibly, and keeps the letters of every script", () => {
     expect(plainText("\u202eevil\u2066-1")).toBe("[U+202E]evil[U+2066]-1");
-    expect(plainText("edge\u200b-\u00ad0\ufeff1\u{e0041}")).toBe("edge[U+200B]-[U+00AD]0[U+FEFF]1[U+E0041]");
+    expect(plainText("edge\u200b-\u00ad0\ufeff1\u{e0041}")).toBe(
+      "edge[U+200B]-[U+00AD]0[U+FEFF]1[U+E0041]",
+    );
     expect(plainText("مضيف-١ 東京 é👩‍💻")).toBe("مضيف-١ 東京 é👩‍💻");
   });
 

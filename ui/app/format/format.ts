@@ -12,7 +12,8 @@ export const formatCount = (count: number): string =>
   Number.isFinite(count) ? String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",") : "unknown";
 
 /** Returns a count as `formatCount` does; nothing for one that is not known yet. */
-export const formatKnown = (count: number | undefined): string => (count === undefined ? "" : formatCount(count));
+export const formatKnown = (count: number | undefined): string =>
+  count === undefined ? "" : formatCount(count);
 
 /** Returns a count in at most four characters, never rounded up: `999`, `9.4k`, `31k`, `1.2M`. */
 export const formatTiny = (count: number): string => {
@@ -38,7 +39,10 @@ export const formatBytes = (bytes: number): string => {
     unit += 1;
   }
   // Rounded down, so that a queue just below its cap never reads as full.
-  const text = unit === 0 || value >= 100 ? formatCount(Math.floor(value)) : String(Math.floor(value * 10) / 10);
+  const text =
+    unit === 0 || value >= 100
+      ? formatCount(Math.floor(value))
+      : String(Math.floor(value * 10) / 10);
   return `${text} ${byteUnits[unit]}`;
 };
 
@@ -50,7 +54,8 @@ const minute = 60;
 const hour = 60 * minute;
 const day = 24 * hour;
 
-const milliseconds = (at: string | number): number => (typeof at === "number" ? at : Date.parse(at));
+const milliseconds = (at: string | number): number =>
+  typeof at === "number" ? at : Date.parse(at);
 
 /**
  * Returns a duration in at most two units, rounded down: `12 s`, `4 min`, `3 h 20 min`, `3 d 4 h`, and days alone from ten on. A
@@ -61,8 +66,10 @@ export const formatDuration = (seconds: number): string => {
   const whole = Math.floor(Math.abs(seconds));
   if (whole < minute) return `${whole} s`;
   if (whole < hour) return `${Math.floor(whole / minute)} min`;
-  if (whole < day) return twoUnits(Math.floor(whole / hour), "h", Math.floor((whole % hour) / minute), "min");
-  if (whole < 10 * day) return twoUnits(Math.floor(whole / day), "d", Math.floor((whole % day) / hour), "h");
+  if (whole < day)
+    return twoUnits(Math.floor(whole / hour), "h", Math.floor((whole % hour) / minute), "min");
+  if (whole < 10 * day)
+    return twoUnits(Math.floor(whole / day), "d", Math.floor((whole % day) / hour), "h");
   return `${formatCount(Math.floor(whole / day))} d`;
 };
 
@@ -90,10 +97,14 @@ export const formatUntil = (at: string | number, now: number): string => {
 export type TimeZone = "utc" | "local";
 
 /** Returns the date and the time of day in a zone, `["2026-11-20", "16:45:03"]`; undefined for an invalid time. */
-const dateAndTime = (at: string | number, zone: TimeZone): readonly [string, string] | undefined => {
+const dateAndTime = (
+  at: string | number,
+  zone: TimeZone,
+): readonly [string, string] | undefined => {
   const date = new Date(milliseconds(at));
   if (Number.isNaN(date.getTime())) return undefined;
-  const shifted = zone === "utc" ? date : new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
+  const shifted =
+    zone === "utc" ? date : new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
   const text = shifted.toISOString();
   return [text.slice(0, -14), text.slice(-13, -5)];
 };
@@ -124,7 +135,9 @@ export const formatShortTimestamp = (at: string | number, now: number, zone: Tim
 export const formatDay = (at: string | number, zone: TimeZone = "utc"): string => {
   const parts = dateAndTime(at, zone);
   // RFC 7231: `Fri, 20 Nov 2026 00:00:00 GMT`.
-  return parts === undefined ? "unknown" : new Date(parts[0]).toUTCString().slice(5, 11).replace(/^0/, "");
+  return parts === undefined
+    ? "unknown"
+    : new Date(parts[0]).toUTCString().slice(5, 11).replace(/^0/, "");
 };
 
 /** Spaces that a page would not show: at an end, after another one, and those that only look like one. */

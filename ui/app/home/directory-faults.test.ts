@@ -38,11 +38,15 @@ describe("the faults of the directory sync", () => {
   });
 
   it("include a sync that never ran, failed or was rejected, and why", () => {
-    expect(directoryFaults({ ...synced, last_sync: null })).toEqual(["The directory has not been synced yet."]);
+    expect(directoryFaults({ ...synced, last_sync: null })).toEqual([
+      "The directory has not been synced yet.",
+    ]);
     expect(directoryFaults({ ...ended("failed", "unreachable"), failures_in_a_row: 3 })).toEqual([
       "The last 3 syncs failed (unreachable); the snapshot before stays in force.",
     ]);
-    expect(directoryFaults({ ...ended("failed", "directory_unreachable"), failures_in_a_row: 1 })).toEqual([
+    expect(
+      directoryFaults({ ...ended("failed", "directory_unreachable"), failures_in_a_row: 1 }),
+    ).toEqual([
       "The directory does not answer. The last sync failed (directory_unreachable); the snapshot before stays in force.",
     ]);
     expect(directoryFaults({ ...ended("refused"), failures_in_a_row: 1 })).toEqual([
@@ -54,14 +58,21 @@ describe("the faults of the directory sync", () => {
   });
 
   it("name the setting that looks wrong", () => {
-    expect(directoryFaults({ ...ended("held", "mass_unverified"), suspect_setting: "SVC_DIRECTORY_DOMAIN" })).toEqual([
+    expect(
+      directoryFaults({
+        ...ended("held", "mass_unverified"),
+        suspect_setting: "SVC_DIRECTORY_DOMAIN",
+      }),
+    ).toEqual([
       "Almost nobody is in the domain that core is configured with: check SVC_DIRECTORY_DOMAIN.",
     ]);
   });
 
   it("name people and groups that are missing", () => {
     const counts = { ...synced.counts, absences_held: 1 };
-    expect(directoryFaults({ ...ended("held"), counts, missing_groups: ["svc-auditor@example.test"] })).toEqual([
+    expect(
+      directoryFaults({ ...ended("held"), counts, missing_groups: ["svc-auditor@example.test"] }),
+    ).toEqual([
       "1 person is missing from the directory; scopes are removed once three syncs agree.",
       "The group svc-auditor@example.test was not found, so it grants no scope.",
     ]);

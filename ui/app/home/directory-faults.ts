@@ -19,20 +19,30 @@ const syncFaults = (status: DirectoryStatus): string[] => {
     return ["The identity provider has pushed nobody yet, so nobody new can sign in."];
   if (last === null) return ["The directory has not been synced yet."];
   const why = last.reason_code === null ? "" : ` (${last.reason_code})`;
-  const silent = ["directory_unreachable", "directory_unavailable"].includes(last.reason_code ?? "");
+  const silent = ["directory_unreachable", "directory_unavailable"].includes(
+    last.reason_code ?? "",
+  );
   const syncs = failures > 1 ? `The last ${failures} syncs` : "The last sync";
   const people = formatCountOf(counts.absences_held, "person is", "people are");
   return [
     ...(last.outcome === "failed"
-      ? [`${silent ? "The directory does not answer. " : ""}${syncs} failed${why}; the snapshot before stays in force.`]
+      ? [
+          `${silent ? "The directory does not answer. " : ""}${syncs} failed${why}; the snapshot before stays in force.`,
+        ]
       : []),
     ...(last.outcome === "refused"
-      ? [`${syncs} ${failures > 1 ? "were" : "was"} rejected${why}; the snapshot before stays in force.`]
+      ? [
+          `${syncs} ${failures > 1 ? "were" : "was"} rejected${why}; the snapshot before stays in force.`,
+        ]
       : []),
     ...(counts.absences_held > 0
       ? [`${people} missing from the directory; scopes are removed once three syncs agree.`]
       : []),
-    ...(suspect === null ? [] : [`Almost nobody is in the domain that core is configured with: check ${suspect}.`]),
-    ...status.missing_groups.map((group) => `The group ${group} was not found, so it grants no scope.`),
+    ...(suspect === null
+      ? []
+      : [`Almost nobody is in the domain that core is configured with: check ${suspect}.`]),
+    ...status.missing_groups.map(
+      (group) => `The group ${group} was not found, so it grants no scope.`,
+    ),
   ];
 };

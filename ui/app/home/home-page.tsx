@@ -39,7 +39,9 @@ export const HomePage = () => {
           <section class="panel" aria-labelledby="home-scopes">
             <h2 id="home-scopes">Your scopes</h2>
             <ScopeRows held={known().scopes} />
-            <p class="home-lead">Scopes follow your directory groups and change with the next directory sync.</p>
+            <p class="home-lead">
+              Scopes follow your directory groups and change with the next directory sync.
+            </p>
           </section>
           <DirectoryPanel />
         </div>
@@ -49,22 +51,46 @@ export const HomePage = () => {
 };
 
 const records = [
-  { path: "/audit", name: "Audit", about: "Who changed what, when and why, with the state of the hash chain." },
-  { path: "/configs", name: "Configs", about: "Published configs, and how far each one is rolled out." },
-  { path: "/rollouts", name: "Rollouts", about: "Configs that go out wave by wave, and why one stopped." },
-  { path: "/enrollment", name: "Enrollment", about: "Policies, bootstrap tokens and rejected enrollments." },
+  {
+    path: "/audit",
+    name: "Audit",
+    about: "Who changed what, when and why, with the state of the hash chain.",
+  },
+  {
+    path: "/configs",
+    name: "Configs",
+    about: "Published configs, and how far each one is rolled out.",
+  },
+  {
+    path: "/rollouts",
+    name: "Rollouts",
+    about: "Configs that go out wave by wave, and why one stopped.",
+  },
+  {
+    path: "/enrollment",
+    name: "Enrollment",
+    about: "Policies, bootstrap tokens and rejected enrollments.",
+  },
   {
     path: "/watches",
     name: "Watches",
     about: "Conditions that send a message when too many hosts match, and which of them fire.",
   },
-  { path: "/inventory", name: "Inventory", about: "Hosts that are expected and never enrolled, or not expected." },
+  {
+    path: "/inventory",
+    name: "Inventory",
+    about: "Hosts that are expected and never enrolled, or not expected.",
+  },
   {
     path: "/volume",
     name: "Volume",
     about: "Which hosts, kinds and sources send the most, and what it takes on disk.",
   },
-  { path: "/system", name: "System", about: "Cores, database, exports and certificates: which one needs attention." },
+  {
+    path: "/system",
+    name: "System",
+    about: "Cores, database, exports and certificates: which one needs attention.",
+  },
 ];
 
 /** Links to the pages of records. */

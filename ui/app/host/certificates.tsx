@@ -15,18 +15,32 @@ export const Certificates = (props: { id: string }) => {
     intervalMs: 60_000,
   });
   const page = report.current;
-  const successorOf = ({ id }: CertificateView) => page()?.items.find((other) => other.predecessor_id === id);
+  const successorOf = ({ id }: CertificateView) =>
+    page()?.items.find((other) => other.predecessor_id === id);
   const columns: readonly RecordColumn<CertificateView>[] = [
-    { name: "Serial", cell: ({ serial_number: serial }) => <Copied text={serial} what="serial number" /> },
-    { name: "SHA-256", cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" /> },
-    { name: "Status", cell: (certificate) => <Status certificate={certificate} asOf={report.asOf()} /> },
+    {
+      name: "Serial",
+      cell: ({ serial_number: serial }) => <Copied text={serial} what="serial number" />,
+    },
+    {
+      name: "SHA-256",
+      cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" />,
+    },
+    {
+      name: "Status",
+      cell: (certificate) => <Status certificate={certificate} asOf={report.asOf()} />,
+    },
     { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} asOf={report.asOf()} /> },
-    { name: "First used", cell: ({ first_used_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="never" /> },
+    {
+      name: "First used",
+      cell: ({ first_used_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="never" />,
+    },
     {
       name: "Expires",
       cell: ({ not_after: at }) => (
         <>
-          <Time at={at} asOf={report.asOf()} /> <span class="quiet">{formatUntil(at, report.asOf())}</span>
+          <Time at={at} asOf={report.asOf()} />{" "}
+          <span class="quiet">{formatUntil(at, report.asOf())}</span>
         </>
       ),
     },
@@ -34,7 +48,9 @@ export const Certificates = (props: { id: string }) => {
       name: "Successor",
       cell: (certificate) => (
         <Show when={successorOf(certificate)} fallback={<span class="quiet">none</span>}>
-          {(successor) => <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>}
+          {(successor) => (
+            <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>
+          )}
         </Show>
       ),
     },
@@ -45,7 +61,11 @@ export const Certificates = (props: { id: string }) => {
       <Loaded report={report} what="certificates" value={page()}>
         {(known) => (
           <>
-            <RecordTable label="Certificates, newest first" columns={columns} rows={known().items} />
+            <RecordTable
+              label="Certificates, newest first"
+              columns={columns}
+              rows={known().items}
+            />
             <Show when={known().next_cursor !== null}>
               <p class="quiet">The newest 100 certificates. The API lists all of them.</p>
             </Show>

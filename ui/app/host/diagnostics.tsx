@@ -30,7 +30,8 @@ export const Diagnostics = (props: { id: string }) => {
     <section class="page-section" aria-labelledby="host-diagnostics">
       <h3 id="host-diagnostics">Diagnostics</h3>
       <p class="quiet">
-        What svc-collector diag prints on the host: no keys, tokens or telemetry. Nothing changes there.
+        What svc-collector diag prints on the host: no keys, tokens or telemetry. Nothing changes
+        there.
       </p>
       <p>
         <button class="button" type="button" onClick={() => void request()}>
@@ -63,7 +64,8 @@ const Answer = (props: { path: string }) => {
         <Switch>
           <Match when={diag().state === "pending"}>
             <p>
-              Waiting for the host, until <Time at={diag().answer_by} asOf={report.asOf()} /> at most.
+              Waiting for the host, until <Time at={diag().answer_by} asOf={report.asOf()} /> at
+              most.
             </p>
           </Match>
           <Match when={diag().state === "received"}>

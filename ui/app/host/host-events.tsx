@@ -4,7 +4,13 @@ import { AuditEventPage } from "../../../proto/audit-event.ts";
 import type { OutageView } from "../../../proto/fleet-health/outage.ts";
 import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
-import { type AuditView, auditExportPath, auditPath, changeView, eventsPath } from "../audit/audit-view.ts";
+import {
+  type AuditView,
+  auditExportPath,
+  auditPath,
+  changeView,
+  eventsPath,
+} from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
@@ -29,7 +35,8 @@ const none = {
 const outcomes: Readonly<Record<Drift, string>> = {
   in_sync: "The host runs it.",
   drifted: "The host has not applied it: it runs another config, and has reported no rollback.",
-  on_last_known_good: "The host reports that it could not use it: it is back on its last known good config.",
+  on_last_known_good:
+    "The host reports that it could not use it: it is back on its last known good config.",
   no_desired: "",
   unknown: "The host has not reported its config.",
 };
@@ -39,7 +46,11 @@ export const RefusedHosts = (props: { name?: string }) => (
   <HostEvents
     title="Refused enrollments"
     kind="failure"
-    of={{ actions: ["collector.enroll"], withinSeconds: 86_400, ...(props.name && { text: props.name }) }}
+    of={{
+      actions: ["collector.enroll"],
+      withinSeconds: 86_400,
+      ...(props.name && { text: props.name }),
+    }}
   />
 );
 
@@ -105,7 +116,10 @@ export const HostEvents = (props: {
         </div>
         <Loaded report={report} what="events" value={page()}>
           {(known) => (
-            <Show when={entriesOf(known()).length > 0} fallback={<p class="quiet">{none[props.kind]}</p>}>
+            <Show
+              when={entriesOf(known()).length > 0}
+              fallback={<p class="quiet">{none[props.kind]}</p>}
+            >
               <EventTimeline
                 entries={entriesOf(known())}
                 names={known().names}
@@ -126,7 +140,9 @@ export const HostEvents = (props: {
                     rows={known().items.length}
                     isContinued={props.cursor !== undefined}
                     firstPath={hostPath()}
-                    nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
+                    nextPath={
+                      known().next_cursor === null ? undefined : hostPath(known().next_cursor)
+                    }
                     noun="event"
                   />
                 </Show>

@@ -97,7 +97,12 @@ const Host = (props: { id: string }) => {
                 </div>
                 <div class="host-column">
                   <h2 class="visually-hidden">History</h2>
-                  <HostEvents id={props.id} title="Config history" kind="config" drift={known().item.config.drift} />
+                  <HostEvents
+                    id={props.id}
+                    title="Config history"
+                    kind="config"
+                    drift={known().item.config.drift}
+                  />
                   <section class="page-section" aria-labelledby="host-rollouts">
                     <h3 id="host-rollouts">Rollouts</h3>
                     <RolloutsOf
@@ -108,7 +113,13 @@ const Host = (props: { id: string }) => {
                     />
                   </section>
                   <HostEvents id={props.id} title="Failures" kind="failure" />
-                  <HostEvents id={props.id} title="Timeline" kind="all" cursor={cursor()} outages={known().outages} />
+                  <HostEvents
+                    id={props.id}
+                    title="Timeline"
+                    kind="all"
+                    cursor={cursor()}
+                    outages={known().outages}
+                  />
                 </div>
               </div>
               <Certificates id={props.id} />
@@ -124,7 +135,11 @@ const Host = (props: { id: string }) => {
       </Match>
       <Match when={report.state().problem}>
         {(problem) => (
-          <LoadFailure title={<h1>The host could not be loaded</h1>} problem={problem()} onRetry={report.refresh} />
+          <LoadFailure
+            title={<h1>The host could not be loaded</h1>}
+            problem={problem()}
+            onRetry={report.refresh}
+          />
         )}
       </Match>
     </Switch>
@@ -166,7 +181,8 @@ const HostByName = (props: { name: string }) => {
       try {
         const found = await findHosts(api, name);
         const [only] = found;
-        if (found.length === 1 && only !== undefined) navigate(`/hosts/${only.identity_id}`, { replace: true });
+        if (found.length === 1 && only !== undefined)
+          navigate(`/hosts/${only.identity_id}`, { replace: true });
         return { found };
       } catch (problem) {
         if (problem instanceof ApiProblem) return { problem };

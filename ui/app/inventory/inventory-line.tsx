@@ -5,7 +5,14 @@ import { formatCountOf } from "../format/format.ts";
 
 /** What the line needs of the report. */
 const Counts = v.object({
-  counts: v.nullable(v.object({ expected: v.number(), missing: v.number(), unexpected: v.number(), gone: v.number() })),
+  counts: v.nullable(
+    v.object({
+      expected: v.number(),
+      missing: v.number(),
+      unexpected: v.number(),
+      gone: v.number(),
+    }),
+  ),
 });
 
 /** Where the inventory and the fleet differ, in one line whose numbers link to the hosts; nothing without an inventory. */
@@ -21,13 +28,21 @@ export const InventoryLine = (props: { paused: boolean }) => {
   const differences = () => {
     const { missing = 0, unexpected = 0, gone = 0 } = counts() ?? {};
     return [
-      { count: missing, href: "/inventory?status=missing", words: `${formatCountOf(missing, "host")} never enrolled` },
+      {
+        count: missing,
+        href: "/inventory?status=missing",
+        words: `${formatCountOf(missing, "host")} never enrolled`,
+      },
       {
         count: unexpected,
         href: "/fleet?inventory=unexpected",
         words: `${formatCountOf(unexpected, "host")} not expected`,
       },
-      { count: gone, href: "/fleet?inventory=gone", words: `${formatCountOf(gone, "host")} gone and still sending` },
+      {
+        count: gone,
+        href: "/fleet?inventory=gone",
+        words: `${formatCountOf(gone, "host")} gone and still sending`,
+      },
     ].filter(({ count }) => count > 0);
   };
   return (
@@ -37,7 +52,11 @@ export const InventoryLine = (props: { paused: boolean }) => {
           Inventory:{" "}
           <For
             each={differences()}
-            fallback={<a href="/inventory">all of {formatCountOf(known().expected, "expected host")} enrolled</a>}
+            fallback={
+              <a href="/inventory">
+                all of {formatCountOf(known().expected, "expected host")} enrolled
+              </a>
+            }
           >
             {({ href, words }, index) => (
               <>

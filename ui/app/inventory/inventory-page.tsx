@@ -28,7 +28,10 @@ const columns: readonly RecordColumn<InventoryItem>[] = [
     ),
   },
   { name: "Status", cell: ({ status }) => statusWords[status] },
-  { name: "Owner", cell: ({ owner }) => (owner === null ? <span class="quiet">none</span> : plainText(owner)) },
+  {
+    name: "Owner",
+    cell: ({ owner }) => (owner === null ? <span class="quiet">none</span> : plainText(owner)),
+  },
   {
     name: "Labels of the inventory",
     cell: ({ labels }) => {
@@ -77,8 +80,8 @@ export const InventoryPage = () => {
               <section class="notice">
                 <h2>There is no inventory</h2>
                 <p>
-                  An admin puts it with <code>svc-admin inventory put hosts.csv</code>. Until then no host is expected,
-                  and none is unexpected.
+                  An admin puts it with <code>svc-admin inventory put hosts.csv</code>. Until then
+                  no host is expected, and none is unexpected.
                 </p>
               </section>
             }

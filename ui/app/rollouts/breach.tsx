@@ -33,8 +33,8 @@ export const Breach = (props: { rollout: Rollout; breach: RolloutBreach; asOf: n
       <RecordTable label="Hosts that failed" columns={columns} rows={props.breach.evidence} />
       <p>
         <Show when={props.breach.failed > props.breach.evidence.length}>
-          The first {formatCount(props.breach.evidence.length)} of {formatCountOf(props.breach.failed, "host")} that
-          failed.{" "}
+          The first {formatCount(props.breach.evidence.length)} of{" "}
+          {formatCountOf(props.breach.failed, "host")} that failed.{" "}
         </Show>
         <Show
           when={props.rollout.reverted > 0}

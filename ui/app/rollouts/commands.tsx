@@ -8,7 +8,9 @@ export const RolloutCommands = (props: { rollout: Rollout }) => (
   <Show when={commandsOf(props.rollout).length > 0}>
     <section class="panel rollout-part" aria-labelledby="commands">
       <h2 id="commands">To change it</h2>
-      <p class="quiet">This page changes nothing. An administrator runs one of these in a terminal:</p>
+      <p class="quiet">
+        This page changes nothing. An administrator runs one of these in a terminal:
+      </p>
       <ul class="commands">
         <For each={commandsOf(props.rollout)}>
           {({ command, about }) => (

@@ -11,7 +11,11 @@ import { withOutages } from "../fleet/summary/outages.tsx";
 import "../fleet/drawer/drawer.css";
 
 /** What happened to a rollout, newest first: the newest page of its audit events, and the outages of core between them. */
-export const RolloutEvents = (props: { id: string; paused: boolean; outages: readonly OutageView[] | undefined }) => {
+export const RolloutEvents = (props: {
+  id: string;
+  paused: boolean;
+  outages: readonly OutageView[] | undefined;
+}) => {
   const view = (): AuditView => ({ actions: [], target: props.id });
   const report = createReport({
     schema: AuditEventPage,
@@ -21,7 +25,10 @@ export const RolloutEvents = (props: { id: string; paused: boolean; outages: rea
   });
   const page = report.current;
   const entriesOf = ({ items, next_cursor }: AuditEventPage) =>
-    withOutages(items, props.outages, { timeOf: ({ occurred_at }) => occurred_at, isLast: next_cursor === null });
+    withOutages(items, props.outages, {
+      timeOf: ({ occurred_at }) => occurred_at,
+      isLast: next_cursor === null,
+    });
   return (
     <section class="rollout-part" aria-labelledby="timeline">
       <div class="page-tools">
@@ -38,8 +45,15 @@ export const RolloutEvents = (props: { id: string; paused: boolean; outages: rea
       <OldNotice report={report} what="These events are" paused={props.paused} />
       <Loaded report={report} what="events" value={page()}>
         {(known) => (
-          <Show when={entriesOf(known()).length > 0} fallback={<p class="quiet">No events recorded.</p>}>
-            <EventTimeline entries={entriesOf(known())} names={known().names} asOf={report.asOf()} />
+          <Show
+            when={entriesOf(known()).length > 0}
+            fallback={<p class="quiet">No events recorded.</p>}
+          >
+            <EventTimeline
+              entries={entriesOf(known())}
+              names={known().names}
+              asOf={report.asOf()}
+            />
             <Show when={known().next_cursor}>
               <a href={auditPath(view())}>Older events</a>
             </Show>

@@ -43,7 +43,9 @@ export const RolloutPage = () => {
   const rollout = () => report.answer()?.value;
   const named = () => {
     const known = rollout();
-    return known && `Rollout of ${plainText(known.config.name ?? known.config.config_hash.slice(0, 12))}`;
+    return (
+      known && `Rollout of ${plainText(known.config.name ?? known.config.config_hash.slice(0, 12))}`
+    );
   };
   createPageTitle(() => named() ?? "Rollout");
   const targets = createMemo(() => parseTargetsView(location.search));
@@ -57,7 +59,12 @@ export const RolloutPage = () => {
   };
   return (
     <div class="page">
-      <PageHead title={named() ?? "Rollout"} report={report} paused={paused()} onPause={setPaused} />
+      <PageHead
+        title={named() ?? "Rollout"}
+        report={report}
+        paused={paused()}
+        onPause={setPaused}
+      />
       <Loaded
         report={report}
         what="rollout"
@@ -86,8 +93,8 @@ export const RolloutPage = () => {
                 <section class="notice" role="alert">
                   <h2>Hosts</h2>
                   <p>
-                    This link has a filter that the page does not understand: <code>{fault()}</code>. No hosts are
-                    shown, because others than those it meant could appear.
+                    This link has a filter that the page does not understand: <code>{fault()}</code>
+                    . No hosts are shown, because others than those it meant could appear.
                   </p>
                   <a class="button" href={`/rollouts/${known().id}`}>
                     Show all hosts
@@ -118,12 +125,19 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
         <div>
           <dt>Hosts</dt>
           <dd>
-            <TargetFigure rolloutId={props.rollout.id} counts={props.rollout} figure="targets" of="hosts in all" />
+            <TargetFigure
+              rolloutId={props.rollout.id}
+              counts={props.rollout}
+              figure="targets"
+              of="hosts in all"
+            />
             <small>those that the filter matched at the start</small>
           </dd>
         </div>
         <For
-          each={targetStatuses.filter((status) => props.rollout[status] > 0 || shownAtZero(props.rollout).has(status))}
+          each={targetStatuses.filter(
+            (status) => props.rollout[status] > 0 || shownAtZero(props.rollout).has(status),
+          )}
         >
           {(status) => (
             <div>
@@ -140,7 +154,9 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
                 />
                 <small>
                   {statusMeanings[status]}
-                  <Show when={status === "reverted" && hadFailed(props.rollout)}>{(words) => `; ${words()}`}</Show>
+                  <Show when={status === "reverted" && hadFailed(props.rollout)}>
+                    {(words) => `; ${words()}`}
+                  </Show>
                 </small>
               </dd>
             </div>
@@ -153,7 +169,9 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
           <a href={`/configs/${props.rollout.config.id}`}>
             {plainText(props.rollout.config.name ?? props.rollout.config.config_hash.slice(0, 12))}
           </a>{" "}
-          <code title={props.rollout.config.config_hash}>{props.rollout.config.config_hash.slice(0, 12)}</code>
+          <code title={props.rollout.config.config_hash}>
+            {props.rollout.config.config_hash.slice(0, 12)}
+          </code>
         </dd>
         <dt>Filter</dt>
         <dd>
@@ -163,7 +181,8 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
         <dd>{gateSentence(props.rollout)}</dd>
         <dt>Started</dt>
         <dd>
-          <Time at={props.rollout.created_at} asOf={props.asOf} /> by {plainText(props.rollout.created_by_name)}
+          <Time at={props.rollout.created_at} asOf={props.asOf} /> by{" "}
+          {plainText(props.rollout.created_by_name)}
         </dd>
         <Show when={props.rollout.ended_at}>
           {(at) => (

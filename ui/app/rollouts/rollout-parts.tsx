@@ -3,7 +3,13 @@ import type { RolloutState, TargetStatus } from "../../../proto/rollout/vocabula
 import { Icon } from "../design/icon.tsx";
 import { StackedBar } from "../design/stacked-bar.tsx";
 import { formatCount } from "../format/format.ts";
-import { barStatuses, rolloutStateShapes, stateWords, statusWords, targetsPath } from "./rollout-view.ts";
+import {
+  barStatuses,
+  rolloutStateShapes,
+  stateWords,
+  statusWords,
+  targetsPath,
+} from "./rollout-view.ts";
 import "./rollouts.css";
 
 /** How many targets have each status. */
@@ -24,7 +30,12 @@ export const TargetBar = (props: { counts: TargetTotals }) => {
       .map((status) => `${formatCount(props.counts[status])} ${statusWords[status]}`)
       .join(", ");
   return (
-    <StackedBar label={label() || "no hosts"} parts={barStatuses} counts={props.counts} total={props.counts.targets} />
+    <StackedBar
+      label={label() || "no hosts"}
+      parts={barStatuses}
+      counts={props.counts}
+      total={props.counts.targets}
+    />
   );
 };
 

@@ -86,9 +86,17 @@ describe("a rollout in words", () => {
       { ...ended, state: "rolled_back", reason: { code: "operator", detail: null }, reverted: 3 },
       "Rolled back at 2026-11-20 12:00:00 UTC by an operator: 3 hosts reverted.",
     ],
-    [{ ...ended, state: "aborted" }, "Aborted at 2026-11-20 12:00:00 UTC: 3 of 8 hosts applied the config."],
-    [{ ...ended, state: "completed" }, "Completed at 2026-11-20 12:00:00 UTC: 3 of 8 hosts applied the config."],
-  ])("says where it is, %#", (change, sentence) => expect(rolloutSentence(rollout(change), "utc")).toBe(sentence));
+    [
+      { ...ended, state: "aborted" },
+      "Aborted at 2026-11-20 12:00:00 UTC: 3 of 8 hosts applied the config.",
+    ],
+    [
+      { ...ended, state: "completed" },
+      "Completed at 2026-11-20 12:00:00 UTC: 3 of 8 hosts applied the config.",
+    ],
+  ])("says where it is, %#", (change, sentence) =>
+    expect(rolloutSentence(rollout(change), "utc")).toBe(sentence),
+  );
 
   it("says what a wave reaches and where it is", () => {
     expect([reachOf(wave(1)), reachOf({ percent: null, count: 1 })]).toEqual(["50 %", "1 host"]);
@@ -97,8 +105,16 @@ describe("a rollout in words", () => {
       waveSentence(wave(1), "running", "utc"),
       waveSentence(wave(1), "aborted", "utc"),
       waveSentence(wave(1, { started_at }), "running", "utc"),
-      waveSentence(wave(1, { started_at, soak_until: "2026-11-20T10:20:00.000Z" }), "soaking", "utc"),
-      waveSentence(wave(1, { started_at, completed_at: "2026-11-20T10:30:00.000Z" }), "paused", "utc"),
+      waveSentence(
+        wave(1, { started_at, soak_until: "2026-11-20T10:20:00.000Z" }),
+        "soaking",
+        "utc",
+      ),
+      waveSentence(
+        wave(1, { started_at, completed_at: "2026-11-20T10:30:00.000Z" }),
+        "paused",
+        "utc",
+      ),
     ]).toEqual([
       "Waiting",
       "Not started",
@@ -112,7 +128,13 @@ describe("a rollout in words", () => {
     expect(gateSentence(rollout({}))).toBe(
       "At most 5 % of a wave's hosts may fail (stale, config not applied); otherwise the rollout pauses.",
     );
-    const breach = { wave: 1, failed: 1, failed_percent: 33.333, at: "2026-11-20T10:10:00.000Z", evidence: [] };
+    const breach = {
+      wave: 1,
+      failed: 1,
+      failed_percent: 33.333,
+      at: "2026-11-20T10:10:00.000Z",
+      evidence: [],
+    };
     expect(breachSentence(rollout({ breach }))).toBe(
       "In wave 1, 1 host failed: 33.3 % of the wave, and the gate allows 5 %.",
     );
@@ -134,8 +156,12 @@ it("names the commands that its state allows", () => {
 });
 
 describe("the filter of a rollout's hosts", () => {
-  it.each([{}, { wave: 2 }, { wave: 2, status: "failed" as const, cursor: "abc" }])("is in the address: %j", (view) =>
-    expect(parseTargetsView(new URL(targetsPath(id, view), "http://x.test").search)).toEqual(view),
+  it.each([{}, { wave: 2 }, { wave: 2, status: "failed" as const, cursor: "abc" }])(
+    "is in the address: %j",
+    (view) =>
+      expect(parseTargetsView(new URL(targetsPath(id, view), "http://x.test").search)).toEqual(
+        view,
+      ),
   );
 
   it.each([

@@ -10,7 +10,13 @@ import {
 } from "../../../proto/rollout/vocabulary.ts";
 import { withQuery } from "../browser/with-query.ts";
 import type { ShapeName } from "../design/shapes.ts";
-import { formatCount, formatCountOf, formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
+import {
+  formatCount,
+  formatCountOf,
+  formatDuration,
+  formatTimestamp,
+  type TimeZone,
+} from "../format/format.ts";
 
 /** The states in words. */
 export const stateWords: Readonly<Record<RolloutState, string>> = {
@@ -35,7 +41,9 @@ export const rolloutStateShapes: Readonly<Record<RolloutState, ShapeName>> = {
 };
 
 /** The states of rollouts that have not ended. */
-export const openStates: readonly RolloutState[] = rolloutStates.filter((state) => !endedStates.includes(state));
+export const openStates: readonly RolloutState[] = rolloutStates.filter(
+  (state) => !endedStates.includes(state),
+);
 
 /** The statuses of targets in words. */
 export const statusWords: Readonly<Record<TargetStatus, string>> = {
@@ -109,7 +117,9 @@ export const parseTargetsView = (search: string): TargetsView | { parameter: str
   for (const name of new Set(params.keys()))
     if (!["wave", "status", "cursor", "chat"].includes(name) || params.getAll(name).length > 1)
       return { parameter: name };
-  const [wave, status, cursor] = ["wave", "status", "cursor"].map((name) => params.get(name) ?? undefined);
+  const [wave, status, cursor] = ["wave", "status", "cursor"].map(
+    (name) => params.get(name) ?? undefined,
+  );
   if (wave !== undefined && !/^[1-9]\d{0,3}$/.test(wave)) return { parameter: "wave" };
   const known = targetStatuses.find((name) => name === status);
   if (status !== undefined && known === undefined) return { parameter: "status" };
@@ -131,12 +141,16 @@ export const wavePhase = (wave: Pick<RolloutWave, "started_at" | "completed_at">
 export const waveSentence = (wave: RolloutWave, state: RolloutState, zone: TimeZone): string => {
   if (wave.completed_at !== null) return `Completed at ${formatTimestamp(wave.completed_at, zone)}`;
   if (wave.started_at === null) return endedStates.includes(state) ? "Not started" : "Waiting";
-  if (state === "soaking" && wave.soak_until !== null) return `Soaking until ${formatTimestamp(wave.soak_until, zone)}`;
+  if (state === "soaking" && wave.soak_until !== null)
+    return `Soaking until ${formatTimestamp(wave.soak_until, zone)}`;
   return `Started at ${formatTimestamp(wave.started_at, zone)}`;
 };
 
 /** Returns the gate in words. */
-export const gateSentence = ({ gate, on_breach: onBreach }: Pick<Rollout, "gate" | "on_breach">): string =>
+export const gateSentence = ({
+  gate,
+  on_breach: onBreach,
+}: Pick<Rollout, "gate" | "on_breach">): string =>
   `At most ${gate.max_failed_percent} % of a wave's hosts may fail (${gate.states
     .map((state) => conditionWords[state])
     .join(
@@ -170,7 +184,9 @@ export const rolloutSentence = (rollout: Rollout, zone: TimeZone): string => {
   const current = waves.find(({ number }) => number === wave);
   const place = `wave ${wave} of ${waves.length}`;
   const done = `${formatCount(applied)} of ${formatCountOf(targets, "host")} applied the config`;
-  const back = [`${formatCountOf(reverted, "host")} reverted`, hadFailed(rollout)].filter(Boolean).join(", ");
+  const back = [`${formatCountOf(reverted, "host")} reverted`, hadFailed(rollout)]
+    .filter(Boolean)
+    .join(", ");
   const at = rollout.ended_at === null ? "" : ` at ${formatTimestamp(rollout.ended_at, zone)}`;
   switch (state) {
     case "running":
@@ -193,7 +209,9 @@ export const rolloutSentence = (rollout: Rollout, zone: TimeZone): string => {
 };
 
 /** Says how many of the reverted hosts had failed; undefined if none had, or core does not say. */
-export const hadFailed = ({ reverted_failed: failed = 0 }: Pick<Rollout, "reverted_failed">): string | undefined =>
+export const hadFailed = ({
+  reverted_failed: failed = 0,
+}: Pick<Rollout, "reverted_failed">): string | undefined =>
   failed === 0 ? undefined : `${formatCount(failed)} of them had failed`;
 
 /** A command of `svc-admin` that changes a rollout. */
@@ -203,8 +221,14 @@ export interface RolloutCommand {
 }
 
 /** Returns the commands that an administrator can use on a rollout in its state. */
-export const commandsOf = ({ id, state }: Pick<Rollout, "id" | "state">): readonly RolloutCommand[] => {
-  const command = (verb: string, about: string) => ({ command: `svc-admin rollouts ${verb} ${id}`, about });
+export const commandsOf = ({
+  id,
+  state,
+}: Pick<Rollout, "id" | "state">): readonly RolloutCommand[] => {
+  const command = (verb: string, about: string) => ({
+    command: `svc-admin rollouts ${verb} ${id}`,
+    about,
+  });
   const rollBack = command("roll-back", "gives the assigned hosts their previous config");
   if (state === "aborted") return [rollBack];
   if (endedStates.includes(state) || state === "rolling_back") return [];
@@ -218,7 +242,8 @@ export const commandsOf = ({ id, state }: Pick<Rollout, "id" | "state">): readon
 };
 
 /** Returns the filter of a rollout in words. */
-export const filterWords = (filter: string): string => (filter.trim() === "" ? "every host" : filter);
+export const filterWords = (filter: string): string =>
+  filter.trim() === "" ? "every host" : filter;
 
 /** Returns how long a wave soaks, in words. */
 export const soakWords = ({ soak_seconds: seconds }: Pick<RolloutWave, "soak_seconds">): string =>

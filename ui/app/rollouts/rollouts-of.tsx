@@ -44,11 +44,23 @@ export const RolloutsOf = (props: {
                         <span class="visually-hidden">, started {rollout.created_at}</span>
                       </a>{" "}
                       to <code>{plainText(filterWords(rollout.filter))}</code>:{" "}
-                      <TargetFigure rolloutId={rollout.id} counts={rollout} figure="applied" of="hosts applied it" /> of{" "}
-                      <TargetFigure rolloutId={rollout.id} counts={rollout} figure="targets" of="hosts in all" />{" "}
+                      <TargetFigure
+                        rolloutId={rollout.id}
+                        counts={rollout}
+                        figure="applied"
+                        of="hosts applied it"
+                      />{" "}
+                      of{" "}
+                      <TargetFigure
+                        rolloutId={rollout.id}
+                        counts={rollout}
+                        figure="targets"
+                        of="hosts in all"
+                      />{" "}
                       applied
                       <span class="second-line">
-                        <Time at={rollout.created_at} asOf={report.asOf()} /> by {plainText(rollout.created_by_name)}
+                        <Time at={rollout.created_at} asOf={report.asOf()} /> by{" "}
+                        {plainText(rollout.created_by_name)}
                       </span>
                     </span>
                   </li>

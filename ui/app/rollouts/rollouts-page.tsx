@@ -36,7 +36,8 @@ export const RolloutsPage = () => {
     limit: pageRows,
   });
   const configId = () => params().get("config_id");
-  const isFiltered = () => params().has("state") || params().has("config_id") || params().has("identity_id");
+  const isFiltered = () =>
+    params().has("state") || params().has("config_id") || params().has("identity_id");
   const isChosen = (states: readonly RolloutState[]) => {
     const given = params().getAll("state");
     return given.length === states.length && states.every((state) => given.includes(state));
@@ -60,19 +61,38 @@ export const RolloutsPage = () => {
       cell: (rollout) => (
         <>
           <RolloutStateMark state={rollout.state} />
-          <Show when={rollout.reason}>{(reason) => <span class="second-line">{stoppedBy(reason())}</span>}</Show>
-          <Show when={comparedWords(rollout)}>{(words) => <span class="second-line">{words()}</span>}</Show>
+          <Show when={rollout.reason}>
+            {(reason) => <span class="second-line">{stoppedBy(reason())}</span>}
+          </Show>
+          <Show when={comparedWords(rollout)}>
+            {(words) => <span class="second-line">{words()}</span>}
+          </Show>
         </>
       ),
     },
-    { name: "Wave", cell: ({ wave, waves }) => <span class="rollout-wave">{`${wave} of ${waves.length}`}</span> },
+    {
+      name: "Wave",
+      cell: ({ wave, waves }) => <span class="rollout-wave">{`${wave} of ${waves.length}`}</span>,
+    },
     {
       name: "Progress",
       cell: (rollout) => (
         <>
           <TargetBar counts={rollout} />
-          <TargetFigure rolloutId={rollout.id} counts={rollout} figure="applied" of="hosts applied it" /> of{" "}
-          <TargetFigure rolloutId={rollout.id} counts={rollout} figure="targets" of="hosts in all" /> applied
+          <TargetFigure
+            rolloutId={rollout.id}
+            counts={rollout}
+            figure="applied"
+            of="hosts applied it"
+          />{" "}
+          of{" "}
+          <TargetFigure
+            rolloutId={rollout.id}
+            counts={rollout}
+            figure="targets"
+            of="hosts in all"
+          />{" "}
+          applied
         </>
       ),
     },
@@ -82,7 +102,14 @@ export const RolloutsPage = () => {
       cell: (rollout) => (
         <Show
           when={rollout.reverted_failed}
-          fallback={<TargetFigure rolloutId={rollout.id} counts={rollout} figure="failed" of="hosts failed" />}
+          fallback={
+            <TargetFigure
+              rolloutId={rollout.id}
+              counts={rollout}
+              figure="failed"
+              of="hosts failed"
+            />
+          }
         >
           {(reverted) => (
             <>
@@ -99,7 +126,10 @@ export const RolloutsPage = () => {
         <TimeCell at={at} asOf={report.asOf()} second={plainText(by)} />
       ),
     },
-    { name: "Ended", cell: ({ ended_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="not yet" /> },
+    {
+      name: "Ended",
+      cell: ({ ended_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="not yet" />,
+    },
   ];
   return (
     <div class="page">
@@ -115,14 +145,16 @@ export const RolloutsPage = () => {
       <Show when={configId()}>
         {(id) => (
           <p>
-            Rollouts of <a href={`/configs/${id()}`}>one config</a>. <a href="/rollouts">Show all rollouts</a>
+            Rollouts of <a href={`/configs/${id()}`}>one config</a>.{" "}
+            <a href="/rollouts">Show all rollouts</a>
           </p>
         )}
       </Show>
       <Show when={params().get("identity_id")}>
         {(id) => (
           <p>
-            Rollouts that include <a href={`/hosts/${id()}`}>one host</a>. <a href="/rollouts">Show all rollouts</a>
+            Rollouts that include <a href={`/hosts/${id()}`}>one host</a>.{" "}
+            <a href="/rollouts">Show all rollouts</a>
           </p>
         )}
       </Show>
@@ -139,8 +171,8 @@ export const RolloutsPage = () => {
               <section class="notice">
                 <h2>No config has been rolled out in waves</h2>
                 <p>
-                  An administrator starts a rollout with <code>svc-admin rollouts create</code>. The page of a{" "}
-                  <a href="/configs">config</a> shows before which hosts would change.
+                  An administrator starts a rollout with <code>svc-admin rollouts create</code>. The
+                  page of a <a href="/configs">config</a> shows before which hosts would change.
                 </p>
               </section>
             }

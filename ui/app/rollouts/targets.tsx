@@ -1,5 +1,9 @@
 import { createMemo, Show } from "solid-js";
-import { type Rollout, type RolloutTarget, RolloutTargetPage } from "../../../proto/rollout/rollout.ts";
+import {
+  type Rollout,
+  type RolloutTarget,
+  RolloutTargetPage,
+} from "../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { withQuery } from "../browser/with-query.ts";
@@ -25,7 +29,8 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
   const report = createReport({
     schema: RolloutTargetPage,
     path: createMemo(
-      () => `${listPath()}?${new URLSearchParams([...targetsParams(props.view), ["limit", String(pageRows)]])}`,
+      () =>
+        `${listPath()}?${new URLSearchParams([...targetsParams(props.view), ["limit", String(pageRows)]])}`,
     ),
     intervalMs: 10_000,
     paused: () => props.paused,
@@ -35,7 +40,9 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
     targetsPath(props.rollout.id, { ...props.view, cursor: undefined, ...change });
   const counts = () => {
     const { wave } = props.view;
-    return wave === undefined ? props.rollout : props.rollout.waves.find(({ number }) => number === wave);
+    return wave === undefined
+      ? props.rollout
+      : props.rollout.waves.find(({ number }) => number === wave);
   };
   const columns: readonly RecordColumn<RolloutTarget>[] = [
     {
@@ -55,7 +62,9 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
       cell: (row) => (
         <>
           <strong>{statusWords[row.status]}</strong>
-          <Show when={row.reason}>{(reason) => <span class="second-line">{targetReasonWords[reason()]}</span>}</Show>
+          <Show when={row.reason}>
+            {(reason) => <span class="second-line">{targetReasonWords[reason()]}</span>}
+          </Show>
           <Show when={row.reverted_at}>
             {(at) => (
               <span class="second-line">
@@ -66,11 +75,18 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
         </>
       ),
     },
-    { name: "Assigned", cell: (row) => <TimeCell at={row.assigned_at} asOf={report.asOf()} none="not yet" /> },
+    {
+      name: "Assigned",
+      cell: (row) => <TimeCell at={row.assigned_at} asOf={report.asOf()} none="not yet" />,
+    },
     {
       name: "Applied",
       cell: (row) => (
-        <TimeCell at={row.applied_at} asOf={report.asOf()} none={row.assigned_at === null ? "" : "not yet"} />
+        <TimeCell
+          at={row.applied_at}
+          asOf={report.asOf()}
+          none={row.assigned_at === null ? "" : "not yet"}
+        />
       ),
     },
     {
@@ -88,7 +104,9 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
                   </>
                 )}
               </Show>
-              <Show when={row.detail}>{(detail) => <span class="second-line">{plainText(detail())}</span>}</Show>
+              <Show when={row.detail}>
+                {(detail) => <span class="second-line">{plainText(detail())}</span>}
+              </Show>
             </>
           )}
         </Show>
@@ -138,7 +156,10 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
         allPath={`/rollouts/${props.rollout.id}`}
         downloads={[
           {
-            path: withQuery(`${listPath()}/export.csv`, targetsParams({ ...props.view, cursor: undefined })),
+            path: withQuery(
+              `${listPath()}/export.csv`,
+              targetsParams({ ...props.view, cursor: undefined }),
+            ),
             words: "CSV",
           },
         ]}

@@ -16,7 +16,8 @@ const figures = [
 /** The waves of a rollout in order, each with its targets by status. */
 export const Waves = (props: { rollout: Rollout }) => {
   const { times } = usePageContext();
-  const isCurrent = (wave: RolloutWave) => props.rollout.ended_at === null && wave.number === props.rollout.wave;
+  const isCurrent = (wave: RolloutWave) =>
+    props.rollout.ended_at === null && wave.number === props.rollout.wave;
   return (
     <section class="rollout-part" aria-labelledby="waves">
       <h2 id="waves">Waves</h2>
@@ -50,7 +51,9 @@ export const Waves = (props: { rollout: Rollout }) => {
                         of={`hosts in wave ${wave.number}`}
                       />{" "}
                       {word}
-                      <Show when={figure === "reverted" && hadFailed(wave)}>{(words) => `, ${words()}`}</Show>
+                      <Show when={figure === "reverted" && hadFailed(wave)}>
+                        {(words) => `, ${words()}`}
+                      </Show>
                     </span>
                   )}
                 </For>
@@ -59,7 +62,9 @@ export const Waves = (props: { rollout: Rollout }) => {
                 {waveSentence(wave, props.rollout.state, times.zone())}
                 <Show when={wave.completed_at === null}>, {soakWords(wave)}</Show>
               </p>
-              <Show when={wave.comparison}>{(comparison) => <ComparisonDetails comparison={comparison()} />}</Show>
+              <Show when={wave.comparison}>
+                {(comparison) => <ComparisonDetails comparison={comparison()} />}
+              </Show>
             </li>
           )}
         </For>

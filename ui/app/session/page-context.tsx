@@ -50,7 +50,12 @@ const Context = createContext<PageContext>();
 const retryMs = 5_000;
 
 const sessionEnded = (requestId?: string) =>
-  new ApiProblem({ code: "unauthenticated", status: 401, message: "Your session has ended", requestId });
+  new ApiProblem({
+    code: "unauthenticated",
+    status: 401,
+    message: "Your session has ended",
+    requestId,
+  });
 
 /**
  * Provides the API and the session, which it reloads whenever the page comes back into view, and every five seconds until it is known.

@@ -10,7 +10,8 @@ const announceSeconds = 300;
 /** A link that signs in again in this tab, and returns to this view with its query. */
 export const SignInAgain = () => {
   const location = useLocation();
-  const path = () => `/api/auth/login?${new URLSearchParams({ return_to: location.pathname + location.search })}`;
+  const path = () =>
+    `/api/auth/login?${new URLSearchParams({ return_to: location.pathname + location.search })}`;
   return (
     <a class="button button-primary" href={path()} rel="external">
       Sign in again
@@ -28,7 +29,9 @@ export const SessionEnd = () => {
       <Match when={state().status === "ended" && session()}>
         <div class="banner" role="alert">
           <Icon name="warning" />
-          <span>Your session has ended: what this page shows is old. Text that you typed is kept.</span>
+          <span>
+            Your session has ended: what this page shows is old. Text that you typed is kept.
+          </span>
           <SignInAgain />
         </div>
       </Match>
@@ -36,8 +39,9 @@ export const SessionEnd = () => {
         <div class="banner">
           <Icon name="info" />
           <span>
-            <span role="status">Your session ends soon</span>, in {formatDuration(secondsLeft() ?? 0)}. Sign in again to
-            continue in this view; text that you typed is kept.
+            <span role="status">Your session ends soon</span>, in{" "}
+            {formatDuration(secondsLeft() ?? 0)}. Sign in again to continue in this view; text that
+            you typed is kept.
           </span>
           <SignInAgain />
           <button class="button" type="button" onClick={() => setLater(true)}>

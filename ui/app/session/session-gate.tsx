@@ -16,7 +16,10 @@ export const SessionGate = (props: { children: JSX.Element }) => {
   return (
     <Switch>
       <Match when={session()}>
-        <div class="shown" data-shown={state().status === "ended" || reports?.old() ? "stale" : undefined}>
+        <div
+          class="shown"
+          data-shown={state().status === "ended" || reports?.old() ? "stale" : undefined}
+        >
           {props.children}
         </div>
       </Match>
@@ -52,8 +55,8 @@ export const RequiresScope = (props: { scope: Scope; children: JSX.Element }) =>
             This page needs the scope <code>{props.scope}</code>
           </h1>
           <p>
-            Your account does not have it. Scopes follow your directory groups: ask a directory administrator to add
-            you, then wait for the next sync.
+            Your account does not have it. Scopes follow your directory groups: ask a directory
+            administrator to add you, then wait for the next sync.
           </p>
           <a class="button" href="/">
             Show your scopes

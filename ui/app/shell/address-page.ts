@@ -18,9 +18,19 @@ export interface AddressPage<Value> {
   csvPath(): string;
   paused: Accessor<boolean>;
   /** The properties of its `RecordList` that the address holds. */
-  list(): { report: LiveReport<Value>; isContinued: boolean; pathOf: (cursor?: string) => string; allPath: string };
+  list(): {
+    report: LiveReport<Value>;
+    isContinued: boolean;
+    pathOf: (cursor?: string) => string;
+    allPath: string;
+  };
   /** The properties of its `PageHead`. */
-  head(): { title: string; report: LiveReport<Value>; paused: boolean; onPause: (paused: boolean) => void };
+  head(): {
+    title: string;
+    report: LiveReport<Value>;
+    paused: boolean;
+    onPause: (paused: boolean) => void;
+  };
 }
 
 /**

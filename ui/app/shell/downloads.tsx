@@ -25,14 +25,18 @@ const savedMs = 10_000;
 export const Downloads = () => {
   const { api } = usePageContext();
   const [downloads, setDownloads] = createSignal<readonly Download[]>([]);
-  const remove = (download: Download) => setDownloads((all) => all.filter((other) => other !== download));
+  const remove = (download: Download) =>
+    setDownloads((all) => all.filter((other) => other !== download));
 
   const start = (path: string, name: string): void => {
     const stop = new AbortController();
     const [bytes, setBytes] = createSignal(0);
     const [end, setEnd] = createSignal<ReturnType<Download["end"]>>();
     const download: Download = { path, name, bytes, end, stop: () => stop.abort() };
-    setDownloads((all) => [...all.filter((other) => other.path !== path || !other.end()), download]);
+    setDownloads((all) => [
+      ...all.filter((other) => other.path !== path || !other.end()),
+      download,
+    ]);
     downloadFile(api, path, { signal: stop.signal, name, onProgress: setBytes }).then(
       (file) => {
         save(file);
@@ -47,10 +51,22 @@ export const Downloads = () => {
     );
   };
   const onClick = (event: MouseEvent) => {
-    const link = event.target instanceof Element ? event.target.closest<HTMLAnchorElement>(links) : null;
-    if (link === null || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    const link =
+      event.target instanceof Element ? event.target.closest<HTMLAnchorElement>(links) : null;
+    if (
+      link === null ||
+      event.button !== 0 ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.shiftKey ||
+      event.altKey
+    )
+      return;
     event.preventDefault();
-    start(link.getAttribute("href") ?? "", link.download || (link.firstChild?.textContent ?? "").trim());
+    start(
+      link.getAttribute("href") ?? "",
+      link.download || (link.firstChild?.textContent ?? "").trim(),
+    );
   };
   document.addEventListener("click", onClick);
   onCleanup(() => document.removeEventListener("click", onClick));

@@ -67,7 +67,12 @@ export const Shell = (props: { children?: JSX.Element }) => {
           <Ask />
           <Show when={session()}>
             {(known) => (
-              <form class="shell-session" method="post" action="/api/auth/logout" onSubmit={() => claimTab("")}>
+              <form
+                class="shell-session"
+                method="post"
+                action="/api/auth/logout"
+                onSubmit={() => claimTab("")}
+              >
                 <span class="shell-person">{known().user.email}</span>
                 <button class="button button-plain" type="submit">
                   Sign out

@@ -13,7 +13,12 @@ export const Time = (props: { at: string; asOf: number }) => {
 };
 
 /** A timestamp with a second line below it, such as who did it; the words of `none` where nothing has happened. */
-export const TimeCell = (props: { at: string | null; asOf: number; none?: string; second?: JSX.Element }) => (
+export const TimeCell = (props: {
+  at: string | null;
+  asOf: number;
+  none?: string;
+  second?: JSX.Element;
+}) => (
   <Show when={props.at} fallback={<span class="quiet">{props.none}</span>}>
     {(at) => (
       <>

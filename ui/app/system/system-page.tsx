@@ -20,7 +20,12 @@ type Core = SystemReport["cores"][number];
 export const SystemPage = () => {
   const [paused, setPaused] = createSignal(false);
   createPageTitle(() => "System");
-  const report = createReport({ schema: SystemReport, path: () => path, intervalMs: 10_000, paused });
+  const report = createReport({
+    schema: SystemReport,
+    path: () => path,
+    intervalMs: 10_000,
+    paused,
+  });
   const partColumns: readonly RecordColumn<SystemPart>[] = [
     { name: "Part", cell: (part) => plainText(nameOf(part)) },
     { name: "State", cell: ({ state }) => <PartMark state={state} /> },
@@ -32,7 +37,10 @@ export const SystemPage = () => {
         </Show>
       ),
     },
-    { name: "Detail", cell: ({ detail }) => <span class="system-detail">{plainText(detail)}</span> },
+    {
+      name: "Detail",
+      cell: ({ detail }) => <span class="system-detail">{plainText(detail)}</span>,
+    },
   ];
   const coreColumns: readonly RecordColumn<Core>[] = [
     { name: "Machine", cell: ({ machine }) => plainText(machine) },
@@ -43,18 +51,25 @@ export const SystemPage = () => {
     {
       name: "Streams of hosts",
       isNumber: true,
-      cell: ({ streams }) => (streams === null ? <span class="quiet">none</span> : formatCount(streams)),
+      cell: ({ streams }) =>
+        streams === null ? <span class="quiet">none</span> : formatCount(streams),
     },
     {
       name: "Hosts",
       isNumber: true,
       cell: ({ machine, hosts }) => (
         <Show when={hosts > 0} fallback="0">
-          <a href={`/fleet?${filterToParams({ core: [machine], heartbeat: ["recent"] })}`}>{formatCount(hosts)}</a>
+          <a href={`/fleet?${filterToParams({ core: [machine], heartbeat: ["recent"] })}`}>
+            {formatCount(hosts)}
+          </a>
         </Show>
       ),
     },
-    { name: "Clock ahead", isNumber: true, cell: ({ clock_ahead_seconds: ahead }) => `${ahead.toFixed(1)} s` },
+    {
+      name: "Clock ahead",
+      isNumber: true,
+      cell: ({ clock_ahead_seconds: ahead }) => `${ahead.toFixed(1)} s`,
+    },
   ];
   return (
     <div class="page system">
@@ -83,7 +98,10 @@ export const SystemPage = () => {
               <For each={databaseFacts(known())}>{(fact) => <li>{fact}</li>}</For>
             </ul>
             <h2>Outages of the last week</h2>
-            <Show when={known().outages.length > 0} fallback={<p class="quiet">None: a core could always receive.</p>}>
+            <Show
+              when={known().outages.length > 0}
+              fallback={<p class="quiet">None: a core could always receive.</p>}
+            >
               <ul class="system-facts">
                 <For each={known().outages.toReversed()}>
                   {(outage) => (
@@ -117,7 +135,12 @@ const coreStates: Readonly<Record<Core["state"], PartState>> = {
   stopped: "disabled",
 };
 
-const shapeOf = { not_ready: "close", warning: "warning", ready: "check", disabled: "info" } as const;
+const shapeOf = {
+  not_ready: "close",
+  warning: "warning",
+  ready: "check",
+  disabled: "info",
+} as const;
 
 /** A state as shape and word. */
 const PartMark = (props: { state: PartState; words?: string }) => (
@@ -145,13 +168,17 @@ const headlineOf = ({ parts, state }: SystemReport): string => {
 const databaseFacts = ({ database }: SystemReport): string[] => [
   `PostgreSQL ${database.version}, ${formatBytes(database.bytes)}, ${formatBytes(database.telemetry_bytes)} of it telemetry`,
   ...(database.oldest_day === null ? [] : [`Telemetry since ${database.oldest_day.slice(0, 10)}`]),
-  ...(database.retention_days === null ? [] : [`Telemetry is kept ${formatCountOf(database.retention_days, "day")}`]),
+  ...(database.retention_days === null
+    ? []
+    : [`Telemetry is kept ${formatCountOf(database.retention_days, "day")}`]),
   database.slow_statements === 0
     ? "No statement runs for more than 10 s"
     : `${formatCountOf(database.slow_statements, "statement")} run for more than 10 s, the longest for ${Math.round(database.slowest_seconds)} s`,
   ...(database.standbys.length === 0
     ? ["No standby is connected, or core's role may not see it"]
     : database.standbys.map(({ name, lag_seconds: lag }) =>
-        lag === null ? `Standby ${name} has replayed everything` : `Standby ${name} is ${lag.toFixed(1)} s behind`,
+        lag === null
+          ? `Standby ${name} has replayed everything`
+          : `Standby ${name} is ${lag.toFixed(1)} s behind`,
       )),
 ];

@@ -7,7 +7,14 @@ import { Chips } from "../design/chips.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
-import { formatBytes, formatCount, formatCountOf, formatShare, formatTimestamp, plainText } from "../format/format.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatCountOf,
+  formatShare,
+  formatTimestamp,
+  plainText,
+} from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
@@ -61,13 +68,20 @@ export const VolumePage = () => {
   /** The label of the address first, whether the fleet has it or not. */
   const labelKeys = createMemo(() => {
     const known = facets.answer()?.value.labels.map(({ key }) => key) ?? [];
-    return [...new Set([...(label() === undefined ? [] : [label() as string]), ...known])].slice(0, labelsShown);
+    return [...new Set([...(label() === undefined ? [] : [label() as string]), ...known])].slice(
+      0,
+      labelsShown,
+    );
   });
-  const nameOf = () => label() ?? { host: "Host", kind: "Kind", source: "Kind and source" }[by() ?? "host"] ?? "Part";
+  const nameOf = () =>
+    label() ?? { host: "Host", kind: "Kind", source: "Kind and source" }[by() ?? "host"] ?? "Part";
   const barsOf = ({ series, step_seconds: step }: VolumeReport) =>
     series.map(({ from, envelopes, payload_bytes: bytes }) => {
       const at = formatTimestamp(from, step < 86_400 ? times.zone() : "utc");
-      const words = envelopes === 0 ? "nothing" : `${formatBytes(bytes)} in ${formatCountOf(envelopes, "envelope")}`;
+      const words =
+        envelopes === 0
+          ? "nothing"
+          : `${formatBytes(bytes)} in ${formatCountOf(envelopes, "envelope")}`;
       return { value: bytes, name: `From ${at}: ${words}` };
     });
   return (
@@ -76,7 +90,11 @@ export const VolumePage = () => {
       <Chips
         label="Split by"
         chips={[
-          ...splits.map(({ words, by: split }) => ({ words, path: pathOf({ by: split }), isChosen: by() === split })),
+          ...splits.map(({ words, by: split }) => ({
+            words,
+            path: pathOf({ by: split }),
+            isChosen: by() === split,
+          })),
           ...labelKeys().map((key) => ({
             words: `By label ${key}`,
             path: pathOf({ by: `label:${key}` }),
@@ -117,7 +135,8 @@ export const VolumePage = () => {
             </details>
             <Show when={known().by === "source"}>
               <p class="quiet">
-                By the hosts' own accounts, of the days of their clocks: what they accepted, not what is stored.
+                By the hosts' own accounts, of the days of their clocks: what they accepted, not
+                what is stored.
               </p>
             </Show>
             <Show
@@ -174,7 +193,10 @@ const Budgets = (props: { items: readonly Budget[] }) => (
   </Show>
 );
 
-const columnsOf = (name: string, { total, disk_bytes: disk, by }: VolumeReport): readonly RecordColumn<Item>[] => [
+const columnsOf = (
+  name: string,
+  { total, disk_bytes: disk, by }: VolumeReport,
+): readonly RecordColumn<Item>[] => [
   { name, cell: (item) => <Name item={item} /> },
   { name: "Bytes", isNumber: true, cell: ({ payload_bytes: bytes }) => formatBytes(bytes) },
   {
@@ -210,8 +232,13 @@ const columnsOf = (name: string, { total, disk_bytes: disk, by }: VolumeReport):
 
 const Name = (props: { item: Item }) => (
   <>
-    <Show when={props.item.identity_id} fallback={plainText(props.item.name ?? "without this label")}>
-      {(id) => <a href={`/hosts/${id()}`}>{plainText(props.item.device_id ?? props.item.name ?? "")}</a>}
+    <Show
+      when={props.item.identity_id}
+      fallback={plainText(props.item.name ?? "without this label")}
+    >
+      {(id) => (
+        <a href={`/hosts/${id()}`}>{plainText(props.item.device_id ?? props.item.name ?? "")}</a>
+      )}
     </Show>
     <Show when={props.item.day && isUnusual(props.item.day)}>
       {" "}
@@ -223,12 +250,21 @@ const Name = (props: { item: Item }) => (
 /** A share as a bar beside its figure. */
 const Share = (props: { of: number; total: number }) => (
   <span class="volume-share">
-    <span class="volume-bar" style={{ "--share": `${props.total === 0 ? 0 : (props.of / props.total) * 100}%` }} />
+    <span
+      class="volume-bar"
+      style={{ "--share": `${props.total === 0 ? 0 : (props.of / props.total) * 100}%` }}
+    />
     <span class="volume-percent">{formatShare(props.of, props.total)}</span>
   </span>
 );
 
-const headlineOf = ({ total, parts, by, retention_days: days, disk_bytes: disk }: VolumeReport): string => {
+const headlineOf = ({
+  total,
+  parts,
+  by,
+  retention_days: days,
+  disk_bytes: disk,
+}: VolumeReport): string => {
   const of = by === "host" ? ` of ${formatCountOf(parts, "host")}` : "";
   const sent = `${formatBytes(total.payload_bytes)} in ${formatCountOf(total.envelopes, "envelope")}${of}`;
   return disk === null || days === null

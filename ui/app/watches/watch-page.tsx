@@ -32,10 +32,15 @@ export const WatchPage = () => {
   const columns: readonly RecordColumn<WatchEvent>[] = [
     { name: "When", cell: ({ at }) => <Time at={at} asOf={report.asOf()} /> },
     { name: "What", cell: ({ kind }) => eventWords[kind] },
-    { name: "Hosts", isNumber: true, cell: ({ count }) => (count === null ? "" : formatCount(count)) },
+    {
+      name: "Hosts",
+      isNumber: true,
+      cell: ({ count }) => (count === null ? "" : formatCount(count)),
+    },
     {
       name: "Detail",
-      cell: ({ receiver, detail }) => plainText([receiver, detail].filter((part) => part !== null).join(": ")),
+      cell: ({ receiver, detail }) =>
+        plainText([receiver, detail].filter((part) => part !== null).join(": ")),
     },
   ];
   return (
@@ -51,7 +56,9 @@ export const WatchPage = () => {
       >
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
-            <Show when={known().held_by}>{(outage) => <Outages outages={[outage()]} asOf={report.asOf()} />}</Show>
+            <Show when={known().held_by}>
+              {(outage) => <Outages outages={[outage()]} asOf={report.asOf()} />}
+            </Show>
             <p>
               <WatchStateMark state={known().state} />{" "}
               <Show when={known().since}>
@@ -71,18 +78,26 @@ export const WatchPage = () => {
               </li>
               <li>
                 {known().fault ??
-                  (known().count === null ? "Not counted yet" : `${formatCountOf(known().count ?? 0, "host")} now`)}
+                  (known().count === null
+                    ? "Not counted yet"
+                    : `${formatCountOf(known().count ?? 0, "host")} now`)}
               </li>
-              <Show when={known().common_factor}>{(factor) => <li>In common: {factorWords(factor())}</li>}</Show>
+              <Show when={known().common_factor}>
+                {(factor) => <li>In common: {factorWords(factor())}</li>}
+              </Show>
               <Show when={known().explained_by}>
                 {(id) => (
                   <li>
-                    Reported by <a href={`/watches/${id()}`}>another watch</a>, so that no message of this one is sent
+                    Reported by <a href={`/watches/${id()}`}>another watch</a>, so that no message
+                    of this one is sent
                   </li>
                 )}
               </Show>
               <li>
-                Messages to: {known().receivers.length === 0 ? "no receiver" : plainText(known().receivers.join(", "))}
+                Messages to:{" "}
+                {known().receivers.length === 0
+                  ? "no receiver"
+                  : plainText(known().receivers.join(", "))}
               </li>
               <li>
                 Silence: <WatchSilence watch={known()} asOf={report.asOf()} />
@@ -96,7 +111,10 @@ export const WatchPage = () => {
               </p>
             </Show>
             <h2>History</h2>
-            <Show when={known().history.length > 0} fallback={<p class="quiet">Nothing has happened yet.</p>}>
+            <Show
+              when={known().history.length > 0}
+              fallback={<p class="quiet">Nothing has happened yet.</p>}
+            >
               <RecordTable label="History, newest first" columns={columns} rows={known().history} />
             </Show>
           </div>

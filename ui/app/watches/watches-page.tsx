@@ -95,7 +95,10 @@ export const WatchesPage = () => {
       </Show>
       <Chips
         label="Watches by state"
-        chips={[chip("All", null), ...watchStates.map((state) => chip(stateMarks[state].words, state))]}
+        chips={[
+          chip("All", null),
+          ...watchStates.map((state) => chip(stateMarks[state].words, state)),
+        ]}
       />
       <RecordList
         {...list()}
@@ -108,8 +111,8 @@ export const WatchesPage = () => {
           <section class="notice">
             <h2>No watch {params().has("state") ? "is in this state" : "yet"}</h2>
             <p>
-              An administrator makes one with <strong>Watch this view</strong> on the <a href="/fleet">fleet</a>, or
-              with <code>svc-admin watches create</code>.
+              An administrator makes one with <strong>Watch this view</strong> on the{" "}
+              <a href="/fleet">fleet</a>, or with <code>svc-admin watches create</code>.
             </p>
           </section>
         }

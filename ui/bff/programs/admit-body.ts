@@ -26,7 +26,13 @@ export const createAdmitBody = (core: CoreClient, clock: Pick<Clock, "monotonic"
     const token = `${path} ${(await sha256(authorization)).toHex()}`;
     if ((accepted.get(token) ?? 0) > clock.monotonic()) return null;
     const requestId = c.get("requestId");
-    const response = await core.call({ path, isAtRoot, authorization, requestId, signal: c.req.raw.signal });
+    const response = await core.call({
+      path,
+      isAtRoot,
+      authorization,
+      requestId,
+      signal: c.req.raw.signal,
+    });
     // 403 has authenticated a caller who lacks the scope of this path.
     if (response.status !== 200 && response.status !== 403) return returned(c, response);
     await response.body?.cancel();

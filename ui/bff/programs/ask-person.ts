@@ -34,17 +34,29 @@ export type AskPerson = (
 export const createAskPerson =
   ({ sessions, core, clock }: { sessions: Sessions; core: CoreClient; clock: Clock }): AskPerson =>
   async (c, { returnTo, needsFresh }, then) => {
-    const toSignIn = (code: "unauthenticated" | "fresh_sign_in_required", detail?: string): Response => {
+    const toSignIn = (
+      code: "unauthenticated" | "fresh_sign_in_required",
+      detail?: string,
+    ): Response => {
       const reason = code === "unauthenticated" ? {} : { reason: "sign_in_again" as const };
       const path = loginPath({ returnTo: localPath(returnTo), ...reason });
       if (c.req.method === "GET") return c.redirect(path, 302);
-      throw new WebProblem(code, { ...(detail === undefined ? {} : { detail }), extensions: { sign_in: path } });
+      throw new WebProblem(code, {
+        ...(detail === undefined ? {} : { detail }),
+        extensions: { sign_in: path },
+      });
     };
     const state = await sessions.read(c.req.header("cookie"));
     if (state.kind !== "valid") return toSignIn("unauthenticated");
     const { session } = state;
     if (needsFresh && !isFresh(session, clock.now())) return toSignIn("fresh_sign_in_required");
     const person = await core.whoami(session, c.get("requestId"));
-    if (person === null) return toSignIn("unauthenticated", (await endSession(c, sessions)).options.detail);
-    return then({ session, displayName: session.displayName, email: person.email, scopes: person.scopes });
+    if (person === null)
+      return toSignIn("unauthenticated", (await endSession(c, sessions)).options.detail);
+    return then({
+      session,
+      displayName: session.displayName,
+      email: person.email,
+      scopes: person.scopes,
+    });
   };

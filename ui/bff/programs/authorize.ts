@@ -46,7 +46,10 @@ export const createAuthorize = ({
 }): AuthorizeRoutes => {
   const malformed = (c: WebContext) => {
     const text = "The program sent a request that cannot be granted. Update it, and sign in again.";
-    return c.html(outcomePage({ title: "This link is not valid", text, isFault: true, links }), 400);
+    return c.html(
+      outcomePage({ title: "This link is not valid", text, isFault: true, links }),
+      400,
+    );
   };
   return {
     ask: async (c) => {
@@ -74,7 +77,10 @@ export const createAuthorize = ({
         if (decision === "allow") {
           const path = "/operator/authorizations";
           const body = { code_challenge, redirect_uri, client_name };
-          const issued = v.parse(CodeOfCore, await callCore(core, c, { path, session: person.session, body }));
+          const issued = v.parse(
+            CodeOfCore,
+            await callCore(core, c, { path, session: person.session, body }),
+          );
           answer.searchParams.set("code", await codes.seal(issued.code, codeKeptSeconds));
         } else {
           const path = "/operator/authorizations/refusals";
@@ -89,7 +95,8 @@ export const createAuthorize = ({
 };
 
 /** Reads the request from the address, which the form keeps: its body, the decision alone, is read once the person is known. */
-const requestOf = (c: WebContext) => v.safeParse(AuthorizationRequest, parseForm(new URL(c.req.url).search.slice(1)));
+const requestOf = (c: WebContext) =>
+  v.safeParse(AuthorizationRequest, parseForm(new URL(c.req.url).search.slice(1)));
 
 const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): ConsentQuestion => ({
   returnTo: `${authorizePath}?${new URLSearchParams(request)}`,
@@ -102,7 +109,10 @@ const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): Consen
  */
 export const formTargetOf = (c: Context): string => {
   if (c.req.path !== authorizePath) return "";
-  const uri = v.safeParse(AuthorizationRequest.entries.redirect_uri, queryOf(c).get("redirect_uri"));
+  const uri = v.safeParse(
+    AuthorizationRequest.entries.redirect_uri,
+    queryOf(c).get("redirect_uri"),
+  );
   return uri.success ? new URL(uri.output).origin : "";
 };
 

@@ -10,7 +10,11 @@ import { startTestWeb } from "../../../tests/support/web.ts";
 let now = Date.now();
 const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
 const web = await startTestWeb({
-  env: { IDP_ISSUER: provider.issuer, IDP_CLIENT_ID: provider.clientId, IDP_CLIENT_SECRET: provider.clientSecret },
+  env: {
+    IDP_ISSUER: provider.issuer,
+    IDP_CLIENT_ID: provider.clientId,
+    IDP_CLIENT_SECRET: provider.clientSecret,
+  },
 });
 afterAll(async () => {
   await web.close();
@@ -41,9 +45,13 @@ const consentPath = `/cli/authorize?${new URLSearchParams(request)}`;
 
 /** Signs in, from the page `returnTo`. Returns the address that the provider received, and where web then redirects to. */
 const signIn = async (agent: UserAgent, returnTo = consentPath) => {
-  const begun = await agent.fetch(`${origin}/api/auth/login?${new URLSearchParams({ return_to: returnTo })}`);
+  const begun = await agent.fetch(
+    `${origin}/api/auth/login?${new URLSearchParams({ return_to: returnTo })}`,
+  );
   const asked = new URL(begun.headers.get("location") ?? "").searchParams;
-  const { headers } = await agent.fetch(provider.authorize(begun.headers.get("location") ?? "").href);
+  const { headers } = await agent.fetch(
+    provider.authorize(begun.headers.get("location") ?? "").href,
+  );
   return { asked, location: headers.get("location") };
 };
 const signedIn = async (): Promise<UserAgent> => {
@@ -68,16 +76,27 @@ const token = async (fields: Record<string, string>) => {
   return (await answer.json()) as { access_token: string; expires_in: number; error?: string };
 };
 const redeem = (code: string) =>
-  token({ grant_type: "authorization_code", code, code_verifier: verifier, redirect_uri: request.redirect_uri });
+  token({
+    grant_type: "authorization_code",
+    code,
+    code_verifier: verifier,
+    redirect_uri: request.redirect_uri,
+  });
 const whoami = async ({ access_token }: { access_token: string }) =>
-  (await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${access_token}` } })).status;
+  (await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${access_token}` } }))
+    .status;
 const signOut = async (agent: UserAgent) => {
   const headers = { Origin: origin, "Content-Type": "application/json" };
-  expect((await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" })).status).toBe(204);
+  expect(
+    (await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" }))
+      .status,
+  ).toBe(204);
 };
 const eventsOf = async (action: string) => {
   const path = `/v1/audit-events?action=${action}`;
-  const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, { as: "auditor" });
+  const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, {
+    as: "auditor",
+  });
   return body.items;
 };
 
@@ -92,7 +111,9 @@ describe("a program that a person let in", () => {
     expect([await whoami(program), await whoami(untouched)]).toEqual([401, 200]);
     expect((await eventsOf("operator.sign_out"))[0]).toMatchObject({ details: { programs: 1 } });
     const path = "/v1/operator/sessions?limit=2";
-    const { body } = await web.core.api<{ items: { state: string }[] }>("GET", path, { as: "admin" });
+    const { body } = await web.core.api<{ items: { state: string }[] }>("GET", path, {
+      as: "admin",
+    });
     expect(body.items.map(({ state }) => state).sort()).toEqual(["active", "revoked"]);
   });
 
@@ -119,7 +140,10 @@ describe("a program that a person let in", () => {
     await signOut(agent);
     expect(await redeem(code)).toMatchObject({ error: "invalid_grant" });
     const [refused] = await eventsOf("operator_session.refuse");
-    expect(refused).toMatchObject({ reason_code: "web_session_ended", actor: { id: people.admin.userId } });
+    expect(refused).toMatchObject({
+      reason_code: "web_session_ended",
+      actor: { id: people.admin.userId },
+    });
   });
 
   it("is out with a sign-out in the browser that has signed in again since", async () => {
@@ -132,7 +156,9 @@ describe("a program that a person let in", () => {
     expect([await whoami(first), await whoami(second)]).toEqual([200, 200]);
     await signOut(agent);
     expect([await whoami(first), await whoami(second)]).toEqual([401, 401]);
-    expect((await fetch(`${origin}/api/session`, { headers: { Cookie: stolen } })).status).toBe(401);
+    expect((await fetch(`${origin}/api/session`, { headers: { Cookie: stolen } })).status).toBe(
+      401,
+    );
   });
 });
 
@@ -197,7 +223,9 @@ describe("the consent of a person", () => {
   it("spells out what could change the look of the program's name", async () => {
     const agent = await signedIn();
     const client_name = "svc-admin on \u202eevil\u2066 \u{e0041}";
-    const page = await (await open(agent, `/cli/authorize?${new URLSearchParams({ ...request, client_name })}`)).text();
+    const page = await (
+      await open(agent, `/cli/authorize?${new URLSearchParams({ ...request, client_name })}`)
+    ).text();
     expect(page).toContain("Sign in <bdi>svc-admin on [U+202E]evil[U+2066] [U+E0041]</bdi>?");
     expect(page).toContain(encodeURIComponent("\u202e"));
     expect(page).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u);

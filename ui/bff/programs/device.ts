@@ -9,7 +9,11 @@ import type { AskPerson, ConsentQuestion } from "./ask-person.ts";
 import { callCore } from "./call-core.ts";
 import { consentPage, devicePage, outcomePage } from "./consent-pages.ts";
 
-const Device = v.object({ client_name: v.string(), remote_addr: v.string(), created_at: v.string() });
+const Device = v.object({
+  client_name: v.string(),
+  remote_addr: v.string(),
+  created_at: v.string(),
+});
 
 /** Creates the pages on which a person approves a machine without a browser (RFC 8628, 3.3). */
 export const createDevicePages = ({
@@ -24,8 +28,10 @@ export const createDevicePages = ({
   trustedProxies: readonly string[];
 }): { ask: Handler; decide: Handler } => {
   /** Without trusted proxies nobody knows whether a proxy is before web. */
-  const isClients = (address: string) => trustedProxies.length > 0 && !isTrustedProxy(trustedProxies, address);
-  const unknown = (c: WebContext) => c.html(devicePage({ fault: "No device waits for this code", links }), 404);
+  const isClients = (address: string) =>
+    trustedProxies.length > 0 && !isTrustedProxy(trustedProxies, address);
+  const unknown = (c: WebContext) =>
+    c.html(devicePage({ fault: "No device waits for this code", links }), 404);
   return {
     ask: (c) => {
       const userCode = queryOf(c).get("user_code") ?? "";
@@ -34,7 +40,11 @@ export const createDevicePages = ({
         const path = `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
         const found = await callCore(core, c, { path, session: person.session });
         if (found === null) return unknown(c);
-        const { client_name: clientName, remote_addr: address, created_at: at } = v.parse(Device, found);
+        const {
+          client_name: clientName,
+          remote_addr: address,
+          created_at: at,
+        } = v.parse(Device, found);
         const page = consentPage({
           person,
           clientName,
@@ -68,4 +78,7 @@ export const createDevicePages = ({
 const questionOf = (userCode: string): ConsentQuestion =>
   userCode === ""
     ? { returnTo: devicePath, needsFresh: false }
-    : { returnTo: `${devicePath}?${new URLSearchParams({ user_code: userCode })}`, needsFresh: true };
+    : {
+        returnTo: `${devicePath}?${new URLSearchParams({ user_code: userCode })}`,
+        needsFresh: true,
+      };

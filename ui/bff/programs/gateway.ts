@@ -44,21 +44,36 @@ const returnedHeaders = [
  * `rate_limited` for an address whose tokens of workloads core refused.
  */
 export const createGateway =
-  ({ core, admitBody, exchanges }: { core: CoreClient; admitBody: AdmitBody; exchanges: RefusalLimit }): Handler =>
+  ({
+    core,
+    admitBody,
+    exchanges,
+  }: {
+    core: CoreClient;
+    admitBody: AdmitBody;
+    exchanges: RefusalLimit;
+  }): Handler =>
   async (c) => {
     const { pathname, search } = new URL(c.req.url);
-    if (!pathPattern.test(pathname) || hasDots(pathname) || notForwarded.test(pathname)) throw noSuchPath();
+    if (!pathPattern.test(pathname) || hasDots(pathname) || notForwarded.test(pathname))
+      throw noSuchPath();
     const authorization = c.req.header("authorization") ?? "";
     if (!openPaths.includes(pathname) && !bearerPattern.test(authorization))
       throw new WebProblem("unauthenticated", { detail: "Send a bearer token: svc-admin login" });
     const method = methodOf(c, methods);
     const call = { method, path: `${pathname.slice("/v1".length)}${search}`, authorization };
     if (pathname !== exchangePath)
-      return (await admitBody(c, { ...call, path: "/whoami" })) ?? forward(c, core, call, bodyBytesMaxOf(pathname));
+      return (
+        (await admitBody(c, { ...call, path: "/whoami" })) ??
+        forward(c, core, call, bodyBytesMaxOf(pathname))
+      );
     const remoteAddress = c.get("remoteAddress");
     const retryAfterSeconds = exchanges.retryAfterSeconds(remoteAddress);
     if (retryAfterSeconds !== null)
-      throw new WebProblem("rate_limited", { detail: "Too many refused tokens of this address", retryAfterSeconds });
+      throw new WebProblem("rate_limited", {
+        detail: "Too many refused tokens of this address",
+        retryAfterSeconds,
+      });
     const response = await forward(c, core, call, formBytesMax);
     if (response.status === 400) exchanges.refused(remoteAddress);
     return response;
@@ -75,7 +90,9 @@ export const createScimGateway =
     if (!scimPathPattern.test(pathname) || hasDots(pathname)) throw noSuchPath();
     const authorization = c.req.header("authorization") ?? "";
     if (!bearerPattern.test(authorization))
-      throw new WebProblem("unauthenticated", { detail: "Send the token of SVC_DIRECTORY_SCIM_TOKEN as bearer token" });
+      throw new WebProblem("unauthenticated", {
+        detail: "Send the token of SVC_DIRECTORY_SCIM_TOKEN as bearer token",
+      });
     const method = methodOf(c, scimMethods);
     const call = { method, path: `${pathname}${search}`, isAtRoot: true, authorization };
     const admitted = await admitBody(c, { ...call, path: "/scim/v2/ServiceProviderConfig" });
@@ -84,7 +101,8 @@ export const createScimGateway =
 
 const noSuchPath = () => new WebProblem("not_found", { detail: "No such path" });
 
-const hasDots = (pathname: string): boolean => pathname.split("/").some((part) => /^\.+$/.test(part));
+const hasDots = (pathname: string): boolean =>
+  pathname.split("/").some((part) => /^\.+$/.test(part));
 
 const methodOf = <Method extends string>(c: WebContext, allowed: readonly Method[]): Method => {
   const method = allowed.find((name) => name === c.req.method);

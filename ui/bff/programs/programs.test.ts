@@ -22,9 +22,19 @@ const request = {
 };
 
 const fetchWeb = (path: string, init: RequestInit = {}) =>
-  fetch(`${origin}${path}`, { redirect: "manual", ...init, headers: { Accept: "text/html", ...init.headers } });
-const asPerson = (init: RequestInit = {}): RequestInit => ({ ...init, headers: { Cookie: cookie, ...init.headers } });
-const form = (fields: Record<string, string>, headers: Record<string, string> = {}): RequestInit => ({
+  fetch(`${origin}${path}`, {
+    redirect: "manual",
+    ...init,
+    headers: { Accept: "text/html", ...init.headers },
+  });
+const asPerson = (init: RequestInit = {}): RequestInit => ({
+  ...init,
+  headers: { Cookie: cookie, ...init.headers },
+});
+const form = (
+  fields: Record<string, string>,
+  headers: Record<string, string> = {},
+): RequestInit => ({
   method: "POST",
   body: new URLSearchParams(fields),
   headers,
@@ -54,7 +64,10 @@ const whoami = async (bearer: string) => {
 describe("the consent page", () => {
   it("rejects a redirect to a port that does not exist", async () => {
     const redirect_uri = "http://127.0.0.1:99999/callback";
-    const page = await fetchWeb(`/cli/authorize?${new URLSearchParams({ ...request, redirect_uri })}`, asPerson());
+    const page = await fetchWeb(
+      `/cli/authorize?${new URLSearchParams({ ...request, redirect_uri })}`,
+      asPerson(),
+    );
     expect(page.status).toBe(400);
     expect((await decide("allow", { ...request, redirect_uri })).status).toBe(400);
   });
@@ -66,11 +79,19 @@ describe("the consent page", () => {
     expect(anonymous.headers.get("location")).toContain("/login?return_to=%2Fcli%2Fauthorize");
     const page = await fetchWeb(path, asPerson());
     const text = await page.text();
-    expect(page.headers.get("content-security-policy")).toContain("form-action 'self' http://127.0.0.1:49152");
-    for (const shown of ["svc-admin on &lt;lovelace&gt;", people.auditor.email, "<strong>audit</strong>"])
+    expect(page.headers.get("content-security-policy")).toContain(
+      "form-action 'self' http://127.0.0.1:49152",
+    );
+    for (const shown of [
+      "svc-admin on &lt;lovelace&gt;",
+      people.auditor.email,
+      "<strong>audit</strong>",
+    ])
       expect(text).toContain(shown);
     expect(text).not.toContain("<strong>admin</strong>");
-    expect((await fetchWeb("/login")).headers.get("content-security-policy")).not.toContain("49152");
+    expect((await fetchWeb("/login")).headers.get("content-security-policy")).not.toContain(
+      "49152",
+    );
   });
 
   it("redirects with a code that the program redeems once", async () => {
@@ -81,14 +102,19 @@ describe("the consent page", () => {
     const code = location.searchParams.get("code") ?? "";
     const { body } = await redeem(code);
     expect(body).toMatchObject({ token_type: "Bearer", expires_in: 1800, scope: "read audit" });
-    expect((await whoami(body.access_token ?? "")).body).toMatchObject({ email: people.auditor.email });
+    expect((await whoami(body.access_token ?? "")).body).toMatchObject({
+      email: people.auditor.email,
+    });
     expect(await redeem(code)).toMatchObject({ status: 400, body: { error: "invalid_grant" } });
     expect((await whoami(body.access_token ?? "")).status).toBe(401);
   });
 
   it("redirects with access_denied when the person refuses", async () => {
     const location = new URL((await decide("refuse")).headers.get("location") ?? "");
-    expect(Object.fromEntries(location.searchParams)).toEqual({ state: request.state, error: "access_denied" });
+    expect(Object.fromEntries(location.searchParams)).toEqual({
+      state: request.state,
+      error: "access_denied",
+    });
     const { body } = await web.core.api<{ items: { reason_code: string }[] }>(
       "GET",
       "/v1/audit-events?action=operator_session.refuse",
@@ -112,7 +138,10 @@ describe("the consent page", () => {
     { client_id: "another" },
     { state: "short" },
   ])("A6: never redirects a malformed request: %j", async (change) => {
-    const asked = await fetchWeb(`/cli/authorize?${new URLSearchParams({ ...request, ...change })}`, asPerson());
+    const asked = await fetchWeb(
+      `/cli/authorize?${new URLSearchParams({ ...request, ...change })}`,
+      asPerson(),
+    );
     expect([asked.status, asked.headers.get("location")]).toEqual([400, null]);
     expect((await decide("allow", { ...request, ...change })).status).toBe(400);
   });
@@ -120,14 +149,20 @@ describe("the consent page", () => {
   it("A5: takes no decision from another site, and none without a session", async () => {
     const path = `/cli/authorize?${new URLSearchParams(request)}`;
     const body = { decision: "allow" };
-    const forged = await fetchWeb(path, asPerson(form(body, { Origin: "https://evil.test", Cookie: cookie })));
+    const forged = await fetchWeb(
+      path,
+      asPerson(form(body, { Origin: "https://evil.test", Cookie: cookie })),
+    );
     expect(forged.status).toBe(403);
     expect((await fetchWeb(path, form(body, { Origin: origin }))).status).toBe(401);
-    expect((await fetchWeb("/device?user_code=X", asPerson(form(body, { Cookie: cookie })))).status).toBe(403);
+    expect(
+      (await fetchWeb("/device?user_code=X", asPerson(form(body, { Cookie: cookie })))).status,
+    ).toBe(403);
   });
 
   it("a person suspended after the consent is refused", async () => {
-    const code = new URL((await decide("allow")).headers.get("location") ?? "").searchParams.get("code") ?? "";
+    const code =
+      new URL((await decide("allow")).headers.get("location") ?? "").searchParams.get("code") ?? "";
     const change = (status: "suspended" | "active") =>
       web.core.db.update(person).set({ status }).where(eq(person.userId, people.auditor.userId));
     await change("suspended");
@@ -138,38 +173,64 @@ describe("the consent page", () => {
 
 describe("a device", () => {
   const begin = async () => {
-    const response = await fetchWeb("/oauth/device_authorization", form({ client_name: "svc-admin on build-7" }));
-    return (await response.json()) as Record<"device_code" | "user_code" | "verification_uri_complete", string>;
+    const response = await fetchWeb(
+      "/oauth/device_authorization",
+      form({ client_name: "svc-admin on build-7" }),
+    );
+    return (await response.json()) as Record<
+      "device_code" | "user_code" | "verification_uri_complete",
+      string
+    >;
   };
   const poll = (device_code: string) =>
     token({ grant_type: "urn:ietf:params:oauth:grant-type:device_code", device_code });
 
   it("is signed in after a person has typed its code and allowed it", async () => {
     const codes = await begin();
-    expect(codes).toMatchObject({ verification_uri: `${origin}/device`, expires_in: 600, interval: 5 });
-    expect(await poll(codes.device_code)).toMatchObject({ status: 400, body: { error: "authorization_pending" } });
+    expect(codes).toMatchObject({
+      verification_uri: `${origin}/device`,
+      expires_in: 600,
+      interval: 5,
+    });
+    expect(await poll(codes.device_code)).toMatchObject({
+      status: 400,
+      body: { error: "authorization_pending" },
+    });
     const page = await (
       await fetchWeb(
-        new URL(codes.verification_uri_complete).pathname + new URL(codes.verification_uri_complete).search,
+        new URL(codes.verification_uri_complete).pathname +
+          new URL(codes.verification_uri_complete).search,
         asPerson(),
       )
     ).text();
     expect(page).toContain("svc-admin on build-7");
     const decision = form({ decision: "allow" }, { Origin: origin, Cookie: cookie });
     const path = `/device?user_code=${codes.user_code}`;
-    expect(await (await fetchWeb(path, asPerson(decision))).text()).toContain("The device is signed in");
+    expect(await (await fetchWeb(path, asPerson(decision))).text()).toContain(
+      "The device is signed in",
+    );
     const { body } = await poll(codes.device_code);
-    expect((await whoami(body.access_token ?? "")).body).toMatchObject({ email: people.auditor.email });
+    expect((await whoami(body.access_token ?? "")).body).toMatchObject({
+      email: people.auditor.email,
+    });
   });
 
   it("is not signed in when the person refuses, and an unknown code says so", async () => {
     const codes = await begin();
     const decision = form({ decision: "refuse" }, { Origin: origin, Cookie: cookie });
     const path = `/device?user_code=${codes.user_code}`;
-    expect(await (await fetchWeb(path, asPerson(decision))).text()).toContain("You refused the device");
-    expect(await poll(codes.device_code)).toMatchObject({ status: 400, body: { error: "access_denied" } });
+    expect(await (await fetchWeb(path, asPerson(decision))).text()).toContain(
+      "You refused the device",
+    );
+    expect(await poll(codes.device_code)).toMatchObject({
+      status: 400,
+      body: { error: "access_denied" },
+    });
     const unknown = await fetchWeb("/device?user_code=BCDF-BCDF", asPerson());
-    expect([unknown.status, await unknown.text()]).toEqual([404, expect.stringContaining("No device waits")]);
+    expect([unknown.status, await unknown.text()]).toEqual([
+      404,
+      expect.stringContaining("No device waits"),
+    ]);
     expect(await (await fetchWeb("/device", asPerson())).text()).toContain("Type the code");
   });
 
@@ -178,7 +239,10 @@ describe("a device", () => {
       status: 400,
       body: { error: "unsupported_grant_type" },
     });
-    expect(await redeem("not a code!")).toMatchObject({ status: 400, body: { error: "invalid_request" } });
+    expect(await redeem("not a code!")).toMatchObject({
+      status: 400,
+      body: { error: "invalid_request" },
+    });
   });
 });
 
@@ -191,7 +255,10 @@ describe("/v1 at web", () => {
     const created = await fetchWeb("/v1/collector/enrollment-policies", {
       method: "POST",
       headers: { Authorization: `Bearer ${admin}`, "Content-Type": "application/json" },
-      body: JSON.stringify({ name: "by program", allowed_identity_prefixes: ["spiffe://example.test/host/"] }),
+      body: JSON.stringify({
+        name: "by program",
+        allowed_identity_prefixes: ["spiffe://example.test/host/"],
+      }),
     });
     expect(created.status).toBe(201);
   });
@@ -211,7 +278,10 @@ describe("/v1 at web", () => {
     "/v1//whoami",
   ])("does not forward %s", async (path) => {
     const bearer = await web.core.bridgeToken("admin");
-    const { status } = await fetchWeb(path, { method: "POST", headers: { Authorization: `Bearer ${bearer}` } });
+    const { status } = await fetchWeb(path, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${bearer}` },
+    });
     expect(status).toBe(404);
   });
 });

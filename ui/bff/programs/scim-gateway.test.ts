@@ -9,12 +9,20 @@ afterAll(() => web.close());
 const call = (path: string, init: RequestInit = {}) =>
   fetch(`${web.origin}${path}`, {
     ...init,
-    headers: { Authorization: `Bearer ${scimToken}`, "Content-Type": "application/scim+json", ...init.headers },
+    headers: {
+      Authorization: `Bearer ${scimToken}`,
+      "Content-Type": "application/scim+json",
+      ...init.headers,
+    },
   });
 
 describe("/scim/v2 at web", () => {
   it("is core's, for the identity provider's token alone", async () => {
-    const body = JSON.stringify({ userName: "ada@example.test", externalId: "scim-ada", active: true });
+    const body = JSON.stringify({
+      userName: "ada@example.test",
+      externalId: "scim-ada",
+      active: true,
+    });
     const created = await call("/scim/v2/Users", { method: "POST", body });
     expect(created.status).toBe(201);
     expect(created.headers.get("content-type")).toContain("application/scim+json");
@@ -26,7 +34,9 @@ describe("/scim/v2 at web", () => {
     const patched = await call(location, { method: "PATCH", body: JSON.stringify(changes) });
     expect(await patched.json()).toMatchObject({ userName: "ada@example.test", active: false });
     const filter = encodeURIComponent('userName eq "ada@example.test"');
-    expect(await (await call(`/scim/v2/Users?filter=${filter}`)).json()).toMatchObject({ totalResults: 1 });
+    expect(await (await call(`/scim/v2/Users?filter=${filter}`)).json()).toMatchObject({
+      totalResults: 1,
+    });
     const schema = "urn:ietf:params:scim:schemas:core:2.0:User";
     expect((await call(`/scim/v2/Schemas/${schema}`)).status).toBe(200);
     expect((await call(`${location}/`, { method: "DELETE" })).status).toBe(204);
@@ -35,7 +45,8 @@ describe("/scim/v2 at web", () => {
   it("ends an open session with a deactivation, and signs the person in again afterwards", async () => {
     const { subject, email } = people.auditor;
     const { header } = await web.sessionOf("auditor");
-    const session = async () => (await fetch(`${web.origin}/api/session`, { headers: { Cookie: header } })).status;
+    const session = async () =>
+      (await fetch(`${web.origin}/api/session`, { headers: { Cookie: header } })).status;
     expect(await session()).toBe(200);
     const body = JSON.stringify({ userName: email, externalId: subject, active: false });
     const created = await call("/scim/v2/Users", { method: "POST", body });
@@ -56,10 +67,16 @@ describe("/scim/v2 at web", () => {
   it("is refused without a token, with a session's cookie, with another token and for a large body", async () => {
     const { header } = await web.sessionOf("admin");
     expect((await fetch(`${web.origin}/scim/v2/Users`)).status).toBe(401);
-    expect((await fetch(`${web.origin}/scim/v2/Users`, { headers: { Cookie: header } })).status).toBe(401);
+    expect(
+      (await fetch(`${web.origin}/scim/v2/Users`, { headers: { Cookie: header } })).status,
+    ).toBe(401);
     const bearer = await web.core.bridgeToken("admin");
-    expect((await call("/scim/v2/Users", { headers: { Authorization: `Bearer ${bearer}` } })).status).toBe(401);
-    expect((await call("/scim/v2/Users", { method: "POST", body: "x".repeat(1024 * 1024 + 1) })).status).toBe(413);
+    expect(
+      (await call("/scim/v2/Users", { headers: { Authorization: `Bearer ${bearer}` } })).status,
+    ).toBe(401);
+    expect(
+      (await call("/scim/v2/Users", { method: "POST", body: "x".repeat(1024 * 1024 + 1) })).status,
+    ).toBe(413);
   });
 
   it.each([

@@ -15,7 +15,10 @@ const audience = "code";
 const Claims = v.object({ jti: v.string() });
 
 /** Creates it with the keys of sessions. */
-export const createSealedCodes = ({ config, clock }: Pick<Web, "config" | "clock">): SealedCodes => {
+export const createSealedCodes = ({
+  config,
+  clock,
+}: Pick<Web, "config" | "clock">): SealedCodes => {
   const key = new TextEncoder().encode(config.sessionSecret.reveal());
   const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
   return {
@@ -28,7 +31,12 @@ export const createSealedCodes = ({ config, clock }: Pick<Web, "config" | "clock
         .sign(key),
     open: async (text) => {
       try {
-        const checks = { typ: type, audience, currentDate: new Date(clock.now()), requiredClaims: ["exp"] };
+        const checks = {
+          typ: type,
+          audience,
+          currentDate: new Date(clock.now()),
+          requiredClaims: ["exp"],
+        };
         return v.parse(Claims, (await verifyJwt(text, secrets, checks)).payload).jti;
       } catch {
         return null;

@@ -60,7 +60,9 @@ export const createTokenEndpoints = ({
     // Without a seal it may be of an older web; core's own codes have no dot.
     const isNone = typeof given === "string" && given.includes(".");
     const refusal = unknownCodes(c, addressKey(c.get("remoteAddress")));
-    return refusal ?? (isNone ? failed(c, "invalid_grant", "The code is unknown or has expired") : given);
+    return (
+      refusal ?? (isNone ? failed(c, "invalid_grant", "The code is unknown or has expired") : given)
+    );
   };
 
   return {
@@ -105,15 +107,32 @@ export const createTokenEndpoints = ({
   };
 };
 
-const callAsWeb = (core: CoreClient, c: WebContext, path: string, body: object): Promise<Response> =>
-  core.call({ method: "POST", path, requestId: c.get("requestId"), json: body, signal: c.req.raw.signal });
+const callAsWeb = (
+  core: CoreClient,
+  c: WebContext,
+  path: string,
+  body: object,
+): Promise<Response> =>
+  core.call({
+    method: "POST",
+    path,
+    requestId: c.get("requestId"),
+    json: body,
+    signal: c.req.raw.signal,
+  });
 
-const failed = (c: WebContext, error: string, description: string, status: 400 | 429 | 503 = 400): Response =>
-  c.json({ error, error_description: description }, status);
+const failed = (
+  c: WebContext,
+  error: string,
+  description: string,
+  status: 400 | 429 | 503 = 400,
+): Response => c.json({ error, error_description: description }, status);
 
 const refusalOf = async (c: WebContext, response: Response): Promise<Response> => {
   const problem = v.safeParse(ProblemOfCore, await response.json().catch(() => undefined));
-  const { code, detail } = problem.success ? problem.output : { code: "", detail: "Core cannot be reached" };
+  const { code, detail } = problem.success
+    ? problem.output
+    : { code: "", detail: "Core cannot be reached" };
   if (grantErrors.includes(code)) return failed(c, code, detail);
   const retryAfter = response.headers.get("retry-after");
   if (retryAfter !== null) c.header("Retry-After", retryAfter);

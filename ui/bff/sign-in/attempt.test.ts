@@ -8,7 +8,10 @@ import { createAttempts } from "./attempt.ts";
 
 const origin = "https://fleet.example";
 const callback = `${origin}/api/auth/callback/idp`;
-const config = { secure: true, sessionSecret: new Secret("a-session-secret-of-more-than-32-bytes") } as WebConfig;
+const config = {
+  secure: true,
+  sessionSecret: new Secret("a-session-secret-of-more-than-32-bytes"),
+} as WebConfig;
 
 const setUp = () => {
   const clock = createTestClock();
@@ -52,7 +55,15 @@ describe("an attempt", () => {
     const begun = [];
     for (let at = 0; at < 7; at++) begun.push(await begin(`/${at}`));
     const found = await Promise.all(begun.map(({ state }) => resume(state)));
-    expect(found.map((attempt) => attempt?.returnTo ?? null)).toEqual([null, null, "/2", "/3", "/4", "/5", "/6"]);
+    expect(found.map((attempt) => attempt?.returnTo ?? null)).toEqual([
+      null,
+      null,
+      "/2",
+      "/3",
+      "/4",
+      "/5",
+      "/6",
+    ]);
     expect(names()).toBe(10);
   });
 
@@ -63,7 +74,8 @@ describe("an attempt", () => {
     const { state } = await attacker.begin();
     expect(await attacker.resume(state)).not.toBeNull();
     for (const pair of attacker.agent.cookieHeader(callback).split("; "))
-      if (!pair.startsWith("__Host-")) victim.agent.plant(origin, `${pair}; Path=/api/auth; Secure`);
+      if (!pair.startsWith("__Host-"))
+        victim.agent.plant(origin, `${pair}; Path=/api/auth; Secure`);
     expect(await victim.resume(state)).toBeNull();
     await victim.begin();
     expect(await victim.resume(state)).toBeNull();
@@ -93,7 +105,10 @@ describe("an attempt", () => {
   it("clears no cookie with a foreign name", async () => {
     const { clock } = setUp();
     const attempts = createAttempts({ config, clock, entropy: createSeededEntropy() });
-    const planted = Array.from({ length: 9 }, (_, at) => `__Host-svc_sign_in_odd\u00e9${at}=x`).join("; ");
+    const planted = Array.from(
+      { length: 9 },
+      (_, at) => `__Host-svc_sign_in_odd\u00e9${at}=x`,
+    ).join("; ");
     expect((await attempts.begin("/", planted)).cookies).toHaveLength(2);
     expect(attempts.end("a; Domain=evil")).toEqual([]);
   });

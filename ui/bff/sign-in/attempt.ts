@@ -25,7 +25,10 @@ export interface Attempt {
 /** Starts and resumes attempts. */
 export interface Attempts {
   /** Starts an attempt. Returns the `Set-Cookie` headers that store it and clear the oldest of a browser that has too many. */
-  begin(returnTo: string, cookieHeader: string | undefined): Promise<{ attempt: Attempt; cookies: string[] }>;
+  begin(
+    returnTo: string,
+    cookieHeader: string | undefined,
+  ): Promise<{ attempt: Attempt; cookies: string[] }>;
   /** Returns the attempt of this `state`; null if the browser has none, or it expired after ten minutes, or its signature is invalid. */
   resume(state: string | null, cookieHeader: string | undefined): Promise<Attempt | null>;
   /** Returns the `Set-Cookie` headers that clear the attempt of this `state`, and no other. */
@@ -37,10 +40,19 @@ const ttlSeconds = 600;
 const attemptsMax = 5;
 const type = "sign-in+jwt";
 const audience = "sign-in";
-const Claims = v.object({ state: v.string(), nonce: v.string(), verifier: v.string(), return_to: v.string() });
+const Claims = v.object({
+  state: v.string(),
+  nonce: v.string(),
+  verifier: v.string(),
+  return_to: v.string(),
+});
 
 /** Creates the attempts. On https the name of the cookie with the state begins with `__Secure-`. */
-export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | "clock" | "entropy">): Attempts => {
+export const createAttempts = ({
+  config,
+  clock,
+  entropy,
+}: Pick<Web, "config" | "clock" | "entropy">): Attempts => {
   const { secure } = config;
   const prefix = secure ? "__Secure-svc_sign_in_" : "svc_sign_in_";
   const signaturePrefix = "__Host-svc_sign_in_";
@@ -50,7 +62,9 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
   /** The cookies of one attempt: the token, or on https its body and its signature. */
   const cookiesOf = (id: string): WebCookie[] => [
     createCookie({ name: `${prefix}${id}`, path: "/api/auth", secure, ttlSeconds }),
-    ...(secure ? [createCookie({ name: `${signaturePrefix}${id}`, path: "/", secure, ttlSeconds })] : []),
+    ...(secure
+      ? [createCookie({ name: `${signaturePrefix}${id}`, path: "/", secure, ttlSeconds })]
+      : []),
   ];
   const piecesOf = (token: string): string[] => {
     const at = token.lastIndexOf(".");
@@ -60,7 +74,9 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
   /** The oldest first; on https only those that no other host of the domain can set. */
   const idsIn = (cookieHeader: string | undefined): string[] => {
     const own = secure ? signaturePrefix : prefix;
-    return [...new Set(cookieNames(cookieHeader, own))].map((name) => name.slice(own.length)).filter(isId);
+    return [...new Set(cookieNames(cookieHeader, own))]
+      .map((name) => name.slice(own.length))
+      .filter(isId);
   };
 
   return {
@@ -78,7 +94,10 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
       const stored = cookiesOf(idOf(state)).map((cookie, at) => cookie.set(pieces[at] ?? ""));
       const ids = idsIn(cookieHeader);
       const tooMany = ids.slice(0, Math.max(0, ids.length + 1 - attemptsMax));
-      return { attempt: { state, nonce, codeVerifier, returnTo }, cookies: [...stored, ...tooMany.flatMap(clear)] };
+      return {
+        attempt: { state, nonce, codeVerifier, returnTo },
+        cookies: [...stored, ...tooMany.flatMap(clear)],
+      };
     },
     resume: async (state, cookieHeader) => {
       if (!isState(state)) return null;
@@ -101,4 +120,5 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
 const idLength = 16;
 const idOf = (state: string): string => state.slice(0, idLength);
 const isId = (text: string): boolean => /^[A-Za-z0-9_-]{16}$/.test(text);
-const isState = (text: string | null): text is string => text !== null && /^[A-Za-z0-9_-]{43}$/.test(text);
+const isState = (text: string | null): text is string =>
+  text !== null && /^[A-Za-z0-9_-]{43}$/.test(text);

@@ -11,7 +11,10 @@ export interface AuthorizationCode {
   url(
     authorizationEndpoint: string,
     attempt: { state: string; nonce: string; codeVerifier: string },
-    options: { prompts: readonly ("login" | "select_account")[]; maxAgeSeconds?: number | undefined },
+    options: {
+      prompts: readonly ("login" | "select_account")[];
+      maxAgeSeconds?: number | undefined;
+    },
   ): URL;
   /**
    * Exchanges a code for an id_token. Throws `CodeRejected` when the provider rejects the code, and another error when it does not
@@ -28,19 +31,33 @@ export class CodeRejected extends Error {
 const exchangeTimeoutMs = 5000;
 
 /** RFC 6749, 2.3.1: id and secret are form-encoded before they are joined for Basic. arctic leaves that to its caller. */
-const formEncoded = (value: string): string => new URLSearchParams([["", value]]).toString().slice(1);
+const formEncoded = (value: string): string =>
+  new URLSearchParams([["", value]]).toString().slice(1);
 
 /** Creates the flow of one client, which authenticates with `client_secret_basic`. */
-export const createAuthorizationCode = ({ config, clock }: Pick<Web, "config" | "clock">): AuthorizationCode => {
+export const createAuthorizationCode = ({
+  config,
+  clock,
+}: Pick<Web, "config" | "clock">): AuthorizationCode => {
   const { clientId, clientSecret } = config.identityProvider;
   const redirectUri = `${config.origin}${callbackPath}`;
   const browser = new OAuth2Client(clientId, null, redirectUri);
-  const confidential = new OAuth2Client(formEncoded(clientId), formEncoded(clientSecret.reveal()), redirectUri);
+  const confidential = new OAuth2Client(
+    formEncoded(clientId),
+    formEncoded(clientSecret.reveal()),
+    redirectUri,
+  );
   return {
     url: (endpoint, { state, nonce, codeVerifier }, { prompts, maxAgeSeconds }) => {
       const scopes = ["openid", "email", "profile"];
       const { S256 } = CodeChallengeMethod;
-      const url = browser.createAuthorizationURLWithPKCE(endpoint, state, S256, codeVerifier, scopes);
+      const url = browser.createAuthorizationURLWithPKCE(
+        endpoint,
+        state,
+        S256,
+        codeVerifier,
+        scopes,
+      );
       url.searchParams.set("nonce", nonce);
       if (prompts.length > 0) url.searchParams.set("prompt", prompts.join(" "));
       if (maxAgeSeconds !== undefined) url.searchParams.set("max_age", String(maxAgeSeconds));

@@ -11,7 +11,11 @@ import { createWebApp } from "../app.ts";
 let now = Date.now();
 const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
 const web = await startTestWeb({
-  env: { IDP_ISSUER: provider.issuer, IDP_CLIENT_ID: provider.clientId, IDP_CLIENT_SECRET: provider.clientSecret },
+  env: {
+    IDP_ISSUER: provider.issuer,
+    IDP_CLIENT_ID: provider.clientId,
+    IDP_CLIENT_SECRET: provider.clientSecret,
+  },
 });
 afterAll(async () => {
   await web.close();
@@ -54,12 +58,21 @@ const tokenWith = (
   sign: (claims: Record<string, unknown>) => Promise<string> = provider.sign,
 ): Promise<string> => {
   const iat = Math.floor(now / 1000);
-  const usual = { iss: provider.issuer, aud: provider.clientId, iat, exp: iat + 120, jti: `token-${tokens++}` };
+  const usual = {
+    iss: provider.issuer,
+    aud: provider.clientId,
+    iat,
+    exp: iat + 120,
+    jti: `token-${tokens++}`,
+  };
   return sign({ ...usual, events: { [event]: {} }, sub: people.admin.subject, sid, ...claims });
 };
 const send = async (token: string, to: { request: typeof app.request | typeof fetch } = app) => {
   const body = new URLSearchParams({ logout_token: token });
-  const answer = await to.request(`${origin}/api/auth/backchannel-logout`, { method: "POST", body });
+  const answer = await to.request(`${origin}/api/auth/backchannel-logout`, {
+    method: "POST",
+    body,
+  });
   const text = await answer.text();
   return { answer, problem: text === "" ? null : (JSON.parse(text) as Record<string, string>) };
 };
@@ -85,14 +98,20 @@ describe("a logout token", () => {
     const other = await signIn("another");
     const unnamed = await signIn();
     const { answer, problem } = await send(await tokenWith());
-    expect([answer.status, problem, answer.headers.get("cache-control")]).toEqual([200, null, "no-store"]);
+    expect([answer.status, problem, answer.headers.get("cache-control")]).toEqual([
+      200,
+      null,
+      "no-store",
+    ]);
     expect(await Promise.all([named, other, unnamed].map(sessionOf))).toEqual([401, 200, 401]);
   });
 
   it("without a sid ends every session of its person, and without a sub those of its sid alone", async () => {
     const first = await signIn("first");
     expect(await statusOf(await tokenWith({ sub: undefined, sid: "second" }))).toBe(200);
-    expect(await statusOf(await tokenWith({ sub: "100000000000000000099", sid: undefined }))).toBe(200);
+    expect(await statusOf(await tokenWith({ sub: "100000000000000000099", sid: undefined }))).toBe(
+      200,
+    );
     expect(await sessionOf(first)).toBe(200);
     expect(await statusOf(await tokenWith({ sid: undefined }))).toBe(200);
     expect(await sessionOf(first)).toBe(401);
@@ -117,20 +136,27 @@ describe("a logout token", () => {
   it.each([
     ["for another session", 0, { sid: "another" }],
     ["for the same session, issued a second later", 1000, {}],
-  ])("with the jti of another one, %s, is refused, which is audited", async (_, laterMs, claims) => {
-    const jti = crypto.randomUUID();
-    expect(await statusOf(await tokenWith({ jti }))).toBe(200);
-    const agent = await signIn();
-    await pass(laterMs);
-    const { problem } = await send(await tokenWith({ jti, ...claims }));
-    expect(problem).toMatchObject({ code: "logout_token_replayed", error: "invalid_request" });
-    expect(await sessionOf(agent)).toBe(200);
-    await pass(1);
-    expect((await signOuts(1))[0]).toMatchObject({ outcome: "failure", reason_code: "logout_token_replayed" });
-  });
+  ])(
+    "with the jti of another one, %s, is refused, which is audited",
+    async (_, laterMs, claims) => {
+      const jti = crypto.randomUUID();
+      expect(await statusOf(await tokenWith({ jti }))).toBe(200);
+      const agent = await signIn();
+      await pass(laterMs);
+      const { problem } = await send(await tokenWith({ jti, ...claims }));
+      expect(problem).toMatchObject({ code: "logout_token_replayed", error: "invalid_request" });
+      expect(await sessionOf(agent)).toBe(200);
+      await pass(1);
+      expect((await signOuts(1))[0]).toMatchObject({
+        outcome: "failure",
+        reason_code: "logout_token_replayed",
+      });
+    },
+  );
 
-  const signing = (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
-    new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
+  const signing =
+    (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
+      new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
   const seconds = () => Math.floor(now / 1000);
   const unsigned = "The logout token is not signed by the identity provider";
   /** What a claim is replaced by. */
@@ -151,9 +177,13 @@ describe("a logout token", () => {
   const faults: Record<string, readonly [token: () => Promise<string>, detail: string]> = {
     "no token": [async () => "", unsigned],
     "alg none": [() => tokenWith({}, async (of) => new UnsecuredJWT(of).encode()), unsigned],
-    "another key": [async () => tokenWith({}, signing("ES256", (await generateKeyPair("ES256")).privateKey)), unsigned],
+    "another key": [
+      async () => tokenWith({}, signing("ES256", (await generateKeyPair("ES256")).privateKey)),
+      unsigned,
+    ],
     "the client secret as key": [
-      () => tokenWith({}, signing("HS256", new TextEncoder().encode(provider.clientSecret.padEnd(32)))),
+      () =>
+        tokenWith({}, signing("HS256", new TextEncoder().encode(provider.clientSecret.padEnd(32)))),
       unsigned,
     ],
     "neither sub nor sid": [
@@ -164,17 +194,20 @@ describe("a logout token", () => {
   for (const [name, [claim, value]] of Object.entries(claims))
     faults[name] = [() => tokenWith({ [claim]: value() }), `The logout token's claim ${claim}`];
 
-  it.each(Object.entries(faults))("with %s is refused with 400, which says why, and ends nothing", async (_, fault) => {
-    const agent = await signIn(sid);
-    const token = await fault[0]();
-    const detail = fault[1];
-    const { answer, problem } = await send(token);
-    expect([answer.status, answer.headers.get("cache-control")]).toEqual([400, "no-store"]);
-    expect(problem).toMatchObject({ code: "logout_token_invalid", error: "invalid_request" });
-    expect(problem?.detail).toContain(detail);
-    expect(problem?.error_description).toBe(problem?.detail);
-    expect(await sessionOf(agent)).toBe(200);
-  });
+  it.each(Object.entries(faults))(
+    "with %s is refused with 400, which says why, and ends nothing",
+    async (_, fault) => {
+      const agent = await signIn(sid);
+      const token = await fault[0]();
+      const detail = fault[1];
+      const { answer, problem } = await send(token);
+      expect([answer.status, answer.headers.get("cache-control")]).toEqual([400, "no-store"]);
+      expect(problem).toMatchObject({ code: "logout_token_invalid", error: "invalid_request" });
+      expect(problem?.detail).toContain(detail);
+      expect(problem?.error_description).toBe(problem?.detail);
+      expect(await sessionOf(agent)).toBe(200);
+    },
+  );
 
   it("is valid for 60 s of difference between the clocks", async () => {
     const iat = seconds();
@@ -194,8 +227,12 @@ describe("the endpoint of logout tokens", async () => {
       return (await app.request(`${origin}/api/auth/backchannel-logout`, init)).status;
     };
     expect(await post("{}", "application/json")).toBe(415);
-    expect(await post(`logout_token=${"a".repeat(16_384)}`, "application/x-www-form-urlencoded")).toBe(413);
-    expect(await post("logout_token=a&logout_token=b", "application/x-www-form-urlencoded")).toBe(400);
+    expect(
+      await post(`logout_token=${"a".repeat(16_384)}`, "application/x-www-form-urlencoded"),
+    ).toBe(413);
+    expect(await post("logout_token=a&logout_token=b", "application/x-www-form-urlencoded")).toBe(
+      400,
+    );
   });
 
   it("E7: refuses the invalid tokens of an address with 429 after 200 of them, and no valid one", async () => {
@@ -210,7 +247,8 @@ describe("the endpoint of logout tokens", async () => {
 
   it("reads the provider's keys at most once in 30 s for tokens with an unknown one", async () => {
     const before = provider.requests.get("/jwks") ?? 0;
-    for (let sent = 0; sent < 5; sent++) expect(await statusOf(await tokenWith({}, withUnknownKey))).toBe(400);
+    for (let sent = 0; sent < 5; sent++)
+      expect(await statusOf(await tokenWith({}, withUnknownKey))).toBe(400);
     expect((provider.requests.get("/jwks") ?? 0) - before).toBe(1);
     expect(await statusOf(await tokenWith())).toBe(200);
   });
@@ -269,7 +307,10 @@ describe("a sign-out at web", () => {
   it("is all without an end_session_endpoint, and the page says so", async () => {
     const agent = await signIn();
     const answer = await signOut(agent);
-    expect([answer.status, answer.headers.get("location")]).toEqual([303, "/login?reason=signed_out"]);
+    expect([answer.status, answer.headers.get("location")]).toEqual([
+      303,
+      "/login?reason=signed_out",
+    ]);
     const { text } = await agent.visit(`${origin}/login?reason=signed_out`);
     expect(text).toContain("Your account at the identity provider stays signed in");
   });
@@ -277,11 +318,21 @@ describe("a sign-out at web", () => {
   it("names the client in place of an id_token that no cookie holds", async () => {
     await pass(3_600_001);
     const end_session_endpoint = `${provider.issuer}/logout?tenant=a`;
-    provider.tampering = { claims: { groups: "g".repeat(4000) }, metadata: { end_session_endpoint } };
+    provider.tampering = {
+      claims: { groups: "g".repeat(4000) },
+      metadata: { end_session_endpoint },
+    };
     const agent = createUserAgent();
     const begun = await agent.fetch(`${origin}/api/auth/login`);
     await agent.fetch(provider.authorize(begun.headers.get("location") ?? "").href);
-    const next = new URL(((await signOut(agent)).headers.get("refresh") ?? "").replace("0; url=", ""));
-    expect([...next.searchParams.keys()]).toEqual(["tenant", "client_id", "post_logout_redirect_uri", "state"]);
+    const next = new URL(
+      ((await signOut(agent)).headers.get("refresh") ?? "").replace("0; url=", ""),
+    );
+    expect([...next.searchParams.keys()]).toEqual([
+      "tenant",
+      "client_id",
+      "post_logout_redirect_uri",
+      "state",
+    ]);
   });
 });

@@ -20,17 +20,29 @@ export const backchannelLogoutPath = "/api/auth/backchannel-logout";
 export const createBackchannelLogout =
   (
     { config, clock, log }: Pick<Web, "config" | "clock" | "log">,
-    parts: { provider: Provider; core: CoreClient; refusals: RefusalLimit; reportSignOut: ReportSignOut },
+    parts: {
+      provider: Provider;
+      core: CoreClient;
+      refusals: RefusalLimit;
+      reportSignOut: ReportSignOut;
+    },
   ): Handler =>
   async (c) => {
     const { provider, core, refusals, reportSignOut } = parts;
     const requestId = c.get("requestId");
     const remoteAddress = c.get("remoteAddress");
-    const refuse = (code: "logout_token_invalid" | "logout_token_replayed", description?: string, cause?: unknown) => {
+    const refuse = (
+      code: "logout_token_invalid" | "logout_token_replayed",
+      description?: string,
+      cause?: unknown,
+    ) => {
       // A valid token is accepted also from an address that sends too many others: the provider may share it.
       const retryAfterSeconds = refusals.retryAfterSeconds(remoteAddress);
       if (retryAfterSeconds !== null)
-        return new WebProblem("rate_limited", { detail: "Too many refused tokens of this address", retryAfterSeconds });
+        return new WebProblem("rate_limited", {
+          detail: "Too many refused tokens of this address",
+          retryAfterSeconds,
+        });
       refusals.refused(remoteAddress);
       log.warn({ request_id: requestId, code, err: cause }, "logout token refused");
       return new WebProblem(code, {
@@ -41,7 +53,8 @@ export const createBackchannelLogout =
     };
     const { logout_token: token = "" } = await readForm(c);
     const logout = await provider.loggedOutBy(token).catch((cause: unknown) => {
-      if (cause instanceof ProviderUnavailable) throw new WebProblem("identity_provider_unavailable", { cause });
+      if (cause instanceof ProviderUnavailable)
+        throw new WebProblem("identity_provider_unavailable", { cause });
       throw refuse("logout_token_invalid", faultOf(cause), cause);
     });
     const expiresAt = clock.now() / 1000 + config.sessionTtlSeconds;
@@ -56,7 +69,9 @@ export const createBackchannelLogout =
 const faultOf = (cause: unknown): string => {
   if (cause instanceof errors.JWTClaimValidationFailed || cause instanceof errors.JWTExpired)
     return `The logout token's claim ${cause.claim} is not valid`;
-  if (v.isValiError(cause)) return `The logout token's claim ${v.getDotPath(cause.issues[0])} is not valid`;
-  if (cause instanceof errors.JOSEError) return "The logout token is not signed by the identity provider";
+  if (v.isValiError(cause))
+    return `The logout token's claim ${v.getDotPath(cause.issues[0])} is not valid`;
+  if (cause instanceof errors.JOSEError)
+    return "The logout token is not signed by the identity provider";
   return `The logout token names ${cause instanceof Error ? cause.message : "nobody"}`;
 };

@@ -22,16 +22,27 @@ export interface AdmittedPerson {
  */
 export const createGate =
   (parts: Pick<Web, "config" | "db"> & GateParts) =>
-  async (response: URLSearchParams, attempt: Attempt | null, remoteAddress: string): Promise<AdmittedPerson> => {
-    const { subject, authenticationAgeSeconds, ...authenticated } = await authenticate(parts, response, {
-      attempt,
-      remoteAddress,
-    });
+  async (
+    response: URLSearchParams,
+    attempt: Attempt | null,
+    remoteAddress: string,
+  ): Promise<AdmittedPerson> => {
+    const { subject, authenticationAgeSeconds, ...authenticated } = await authenticate(
+      parts,
+      response,
+      {
+        attempt,
+        remoteAddress,
+      },
+    );
     const { tenantId } = parts.config;
-    const person = await findPersonBySubject(parts.db, { tenantId, subject }).catch((cause: unknown) => {
-      throw new SignInRefusal("sign_in_unavailable", { cause, part: "web_database" });
-    });
-    if (person === undefined) throw new SignInRefusal("not_in_directory", { person: { userId: null, subject } });
+    const person = await findPersonBySubject(parts.db, { tenantId, subject }).catch(
+      (cause: unknown) => {
+        throw new SignInRefusal("sign_in_unavailable", { cause, part: "web_database" });
+      },
+    );
+    if (person === undefined)
+      throw new SignInRefusal("not_in_directory", { person: { userId: null, subject } });
     const { userId, displayName, status } = person;
     if (status !== "active") throw new SignInRefusal(status, { person: { userId, subject } });
     const isOld = authenticationAgeSeconds !== null && authenticationAgeSeconds > freshSeconds;
@@ -76,18 +87,27 @@ const authenticate = async (
   const exchange = async () => {
     const grant = { code, codeVerifier: attempt.codeVerifier };
     const idToken = await flow.exchange(metadata.tokenEndpoint, grant).catch((cause: unknown) => {
-      throw cause instanceof CodeRejected ? failed("the provider rejected the code", cause) : unavailable(cause);
+      throw cause instanceof CodeRejected
+        ? failed("the provider rejected the code", cause)
+        : unavailable(cause);
     });
-    const authenticated = await provider.authenticatedBy(idToken, attempt).catch((cause: unknown) => {
-      if (cause instanceof ProviderUnavailable) return unavailable(cause);
-      // The provider accepted the code, so a real sign-in failed: audit it.
-      throw new SignInRefusal("sign_in_failed", { cause, person: { userId: null, subject: null } });
-    });
+    const authenticated = await provider
+      .authenticatedBy(idToken, attempt)
+      .catch((cause: unknown) => {
+        if (cause instanceof ProviderUnavailable) return unavailable(cause);
+        // The provider accepted the code, so a real sign-in failed: audit it.
+        throw new SignInRefusal("sign_in_failed", {
+          cause,
+          person: { userId: null, subject: null },
+        });
+      });
     return { ...authenticated, idToken };
   };
   return exchanges
     .run({ attempt: attempt.state, address: remoteAddress }, exchange)
-    .catch((cause: unknown) => (cause instanceof ExchangeEvicted ? evicted(cause) : Promise.reject(cause)));
+    .catch((cause: unknown) =>
+      cause instanceof ExchangeEvicted ? evicted(cause) : Promise.reject(cause),
+    );
 };
 
 /** The refusal for an error of the provider; one that no standard names is not quoted. */

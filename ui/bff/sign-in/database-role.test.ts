@@ -17,7 +17,11 @@ const role = `svc_web_${crypto.randomUUID().replaceAll("-", "")}`;
 let connection: ReturnType<typeof connectDatabase> | undefined;
 const web = await startTestWeb({
   db: (core) => {
-    connection = connectDatabase({ url: core.databaseUrl, connectionsMax: 1, openSocket: openDatabaseSocket });
+    connection = connectDatabase({
+      url: core.databaseUrl,
+      connectionsMax: 1,
+      openSocket: openDatabaseSocket,
+    });
     return connection.db;
   },
 });

@@ -12,7 +12,12 @@ const setUp = () => {
       .catch((error: unknown) => error instanceof ExchangeEvicted && evicted.push(attempt));
     return attempt;
   };
-  return { exchanges, evicted, stall, settled: () => new Promise((resolve) => setImmediate(resolve)) };
+  return {
+    exchanges,
+    evicted,
+    stall,
+    settled: () => new Promise((resolve) => setImmediate(resolve)),
+  };
 };
 
 describe("exchanges with a stalled provider", () => {
@@ -59,7 +64,9 @@ describe("exchanges with a stalled provider", () => {
     const address = "192.0.2.1";
     for (let at = 0; at < 100; at++) {
       expect(await exchanges.run({ attempt: `good ${at}`, address }, async () => at)).toBe(at);
-      const failing = exchanges.run({ attempt: `bad ${at}`, address }, () => Promise.reject(new Error("no")));
+      const failing = exchanges.run({ attempt: `bad ${at}`, address }, () =>
+        Promise.reject(new Error("no")),
+      );
       await expect(failing).rejects.toThrow("no");
     }
     for (let at = 0; at < 64; at++) stall(address);

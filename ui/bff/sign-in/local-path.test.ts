@@ -45,7 +45,8 @@ describe("a return address", () => {
       "/%6Cogin",
       `/${"x".repeat(2048)}`,
     ];
-    for (const address of refused) expect({ address, path: localPath(address) }).toEqual({ address, path: "/" });
+    for (const address of refused)
+      expect({ address, path: localPath(address) }).toEqual({ address, path: "/" });
   });
 
   it("A6: never leads a browser to another origin", () => {

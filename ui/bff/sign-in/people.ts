@@ -14,7 +14,12 @@ export const findPersonBySubject = async (
     .select({ userId: person.userId, displayName: person.displayName, status: person.status })
     .from(authenticationIdentity)
     .innerJoin(person, eq(person.userId, authenticationIdentity.userId))
-    .where(and(eq(authenticationIdentity.tenantId, tenantId), eq(authenticationIdentity.subject, subject)))
+    .where(
+      and(
+        eq(authenticationIdentity.tenantId, tenantId),
+        eq(authenticationIdentity.subject, subject),
+      ),
+    )
     .limit(1);
   return row;
 };

@@ -8,7 +8,11 @@ import { startTestWeb } from "../../../tests/support/web.ts";
 let now = Date.now();
 const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
 const web = await startTestWeb({
-  env: { IDP_ISSUER: provider.issuer, IDP_CLIENT_ID: provider.clientId, IDP_CLIENT_SECRET: provider.clientSecret },
+  env: {
+    IDP_ISSUER: provider.issuer,
+    IDP_CLIENT_ID: provider.clientId,
+    IDP_CLIENT_SECRET: provider.clientSecret,
+  },
 });
 now = web.clock.now();
 afterAll(async () => {
@@ -50,7 +54,8 @@ describe("the provider's redirect", () => {
       (back) => back.searchParams.delete("state"),
       (back) => back.searchParams.append("state", back.searchParams.get("state") ?? ""),
     ];
-    for (const fault of faults) expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
+    for (const fault of faults)
+      expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
   });
 
   it("A1: works once, in the browser that started, and for ten minutes", async () => {
@@ -61,7 +66,9 @@ describe("the provider's redirect", () => {
     expect(agent.cookieHeader(back.href)).not.toContain("svc_sign_in");
     expect(provider.requests.get("/token")).toBe(exchanged);
     const begun = await createUserAgent().fetch(`${web.origin}/api/auth/login`);
-    const elsewhere = await createUserAgent().fetch(provider.authorize(begun.headers.get("location") ?? "").href);
+    const elsewhere = await createUserAgent().fetch(
+      provider.authorize(begun.headers.get("location") ?? "").href,
+    );
     expect(elsewhere.headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
     const late = createUserAgent();
     const slow = await late.fetch(`${web.origin}/api/auth/login`);
@@ -96,8 +103,11 @@ describe("the provider's redirect", () => {
 
   it("A1: is rejected by PKCE when its code belongs to another attempt", async () => {
     const other = await createUserAgent().fetch(`${web.origin}/api/auth/login`);
-    const stolen = provider.authorize(other.headers.get("location") ?? "").searchParams.get("code") ?? "";
-    expect(await signIn((back) => back.searchParams.set("code", stolen))).toMatchObject(refusedAs("sign_in_failed"));
+    const stolen =
+      provider.authorize(other.headers.get("location") ?? "").searchParams.get("code") ?? "";
+    expect(await signIn((back) => back.searchParams.set("code", stolen))).toMatchObject(
+      refusedAs("sign_in_failed"),
+    );
   });
 
   it("A1: is rejected when it names another issuer, or none although the provider announced one", async () => {
@@ -106,7 +116,8 @@ describe("the provider's redirect", () => {
       (back) => back.searchParams.set("iss", `${provider.issuer}/`),
       (back) => back.searchParams.delete("iss"),
     ];
-    for (const fault of faults) expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
+    for (const fault of faults)
+      expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
   });
 
   const withError = (error: string) => (back: URL) => {
@@ -115,39 +126,53 @@ describe("the provider's redirect", () => {
   };
 
   it.each([
-    ["server_error", "sign_in_unavailable", "The identity provider, Example ID, gives no usable answer."],
+    [
+      "server_error",
+      "sign_in_unavailable",
+      "The identity provider, Example ID, gives no usable answer.",
+    ],
     ["consent_required", "sign_in_rejected", "Example ID answered <code>consent_required</code>."],
     ["<b>of its own", "sign_in_rejected", "The identity provider refused the sign-in"],
-  ])("W6: names the provider where it answers %s, in place of this browser", async (error, reason, words) => {
-    const { agent, location, ...ended } = await signIn(withError(error));
-    expect(ended).toMatchObject(refusedAs(reason));
-    const { text } = await agent.visit(`${web.origin}${location}`);
-    expect(text).toContain(words);
-    expect(text).not.toContain("another browser");
-    expect(text).not.toContain("of its own");
-  });
+  ])(
+    "W6: names the provider where it answers %s, in place of this browser",
+    async (error, reason, words) => {
+      const { agent, location, ...ended } = await signIn(withError(error));
+      expect(ended).toMatchObject(refusedAs(reason));
+      const { text } = await agent.visit(`${web.origin}${location}`);
+      expect(text).toContain(words);
+      expect(text).not.toContain("another browser");
+      expect(text).not.toContain("of its own");
+    },
+  );
 
   it("distinguishes a cancelled sign-in from a response without a code", async () => {
     expect(await signIn(withError("access_denied"))).toMatchObject(refusedAs("sign_in_cancelled"));
-    expect(await signIn((back) => back.searchParams.delete("code"))).toMatchObject(refusedAs("sign_in_failed"));
+    expect(await signIn((back) => back.searchParams.delete("code"))).toMatchObject(
+      refusedAs("sign_in_failed"),
+    );
   });
 });
 
 describe("an id_token", () => {
   const seconds = () => Math.floor(now / 1000);
-  const signing = (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
-    new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
+  const signing =
+    (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
+      new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
   const clientSecret = new TextEncoder().encode(provider.clientSecret.padEnd(32));
 
   const faults: Record<string, () => Tampering | Promise<Tampering>> = {
     "alg none": () => ({ sign: (claims) => new UnsecuredJWT(claims).encode() }),
     "HS256 with the client secret": () => ({ sign: signing("HS256", clientSecret) }),
-    "another key": async () => ({ sign: signing("ES256", (await generateKeyPair("ES256")).privateKey) }),
+    "another key": async () => ({
+      sign: signing("ES256", (await generateKeyPair("ES256")).privateKey),
+    }),
     "another nonce": () => ({ claims: { nonce: "another" } }),
     "no nonce": () => ({ claims: { nonce: undefined } }),
     "another audience": () => ({ claims: { aud: "another-client" } }),
     "several audiences and no azp": () => ({ claims: { aud: ["svc-web", "another-client"] } }),
-    "azp of another client": () => ({ claims: { aud: ["svc-web", "another-client"], azp: "another-client" } }),
+    "azp of another client": () => ({
+      claims: { aud: ["svc-web", "another-client"], azp: "another-client" },
+    }),
     "another issuer": () => ({ claims: { iss: "https://accounts.google.com" } }),
     expired: () => ({ claims: { iat: seconds() - 400, exp: seconds() - 61 } }),
     "no exp": () => ({ claims: { exp: undefined } }),
@@ -218,7 +243,8 @@ describe("a failing provider", () => {
     expect(ended).toBe(7);
     await web.clock.advance(1);
     now = web.clock.now();
-    for (const refused of await Promise.all(held)) expect(refused).toMatchObject(refusedAs("sign_in_unavailable"));
+    for (const refused of await Promise.all(held))
+      expect(refused).toMatchObject(refusedAs("sign_in_unavailable"));
   });
 
   it("delays a sign-in as long when it does not return its keys", async () => {
@@ -250,13 +276,18 @@ describe("a failing provider", () => {
     [undefined, "select_account"],
     [["none", "login", "consent"], "login"],
     [["none", "consent"], null],
-  ])("W6: that lists the prompts %j is asked for another account by %s", async (prompt_values_supported, prompt) => {
-    await web.clock.advance(3_600_001);
-    now = web.clock.now();
-    provider.tampering = { metadata: { prompt_values_supported } };
-    const begun = await createUserAgent().fetch(`${web.origin}/api/auth/login?prompt=select_account`);
-    expect(new URL(begun.headers.get("location") ?? "").searchParams.get("prompt")).toBe(prompt);
-  });
+  ])(
+    "W6: that lists the prompts %j is asked for another account by %s",
+    async (prompt_values_supported, prompt) => {
+      await web.clock.advance(3_600_001);
+      now = web.clock.now();
+      provider.tampering = { metadata: { prompt_values_supported } };
+      const begun = await createUserAgent().fetch(
+        `${web.origin}/api/auth/login?prompt=select_account`,
+      );
+      expect(new URL(begun.headers.get("location") ?? "").searchParams.get("prompt")).toBe(prompt);
+    },
+  );
 
   it("is asked for its metadata once an hour; the cached one serves when it does not answer", async () => {
     const path = "/.well-known/openid-configuration";

@@ -18,7 +18,11 @@ const form = { Origin: origin, "Content-Type": "application/x-www-form-urlencode
 
 /** Signs out at web. Returns the response, and the address that the browser goes to next. */
 const signOut = async (agent: UserAgent) => {
-  const answer = await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers: form, body: "" });
+  const answer = await agent.fetch(`${origin}/api/auth/logout`, {
+    method: "POST",
+    headers: form,
+    body: "",
+  });
   return { answer, next: new URL((answer.headers.get("refresh") ?? "").replace("0; url=", "")) };
 };
 /** Opens the provider's page of a sign-out and presses one of its buttons. */
@@ -26,9 +30,14 @@ const confirm = async (agent: UserAgent, url: string, { everywhere }: { everywhe
   const { text } = await agent.visit(url);
   const [, action = "", xsrf = ""] = /action="([^"]+)".*value="([^"]+)"/.exec(text) ?? [];
   const body = new URLSearchParams({ xsrf, ...(everywhere ? { logout: "yes" } : {}) });
-  return agent.visit(action, { method: "POST", headers: { "Content-Type": form["Content-Type"] }, body });
+  return agent.visit(action, {
+    method: "POST",
+    headers: { "Content-Type": form["Content-Type"] },
+    body,
+  });
 };
-const begin = async (agent: UserAgent) => (await agent.visit(`${origin}/api/auth/login`)).url.pathname;
+const begin = async (agent: UserAgent) =>
+  (await agent.visit(`${origin}/api/auth/login`)).url.pathname;
 
 describe("signing out at web", () => {
   it("leads to the provider, which ends its own session and redirects back", async () => {
@@ -38,7 +47,10 @@ describe("signing out at web", () => {
     expect(await answer.text()).toContain("Continue to Example ID");
     expect(next.origin + next.pathname).toBe(`${identityProvider.issuer}/session/end`);
     const { id_token_hint = "", ...parameters } = Object.fromEntries(next.searchParams);
-    expect(decodeJwt(id_token_hint)).toMatchObject({ sub: people.admin.subject, aud: identityProvider.clientId });
+    expect(decodeJwt(id_token_hint)).toMatchObject({
+      sub: people.admin.subject,
+      aud: identityProvider.clientId,
+    });
     const state = expect.stringMatching(/^[\w-]{43}$/);
     expect(parameters).toEqual({ post_logout_redirect_uri: `${origin}/login`, state });
     const { url, text } = await confirm(agent, next.href, { everywhere: true });
@@ -56,9 +68,20 @@ describe("signing out at web", () => {
 
   it("A7: keeps the id_token in a cookie that no script reads, with the prefix __Secure- on https", () => {
     const config = { ...web.web.config, secure: true };
-    const { keep } = createProviderSignOut(config, { provider: createProvider(web.web), entropy: web.web.entropy });
-    const attributes = ["HttpOnly", "Max-Age=1800", "Path=/api/auth/logout", "SameSite=Lax", "Secure"];
-    expect(keep("a.b.c").split("; ").sort()).toEqual([...attributes, "__Secure-svc_id_token=a.b.c"].sort());
+    const { keep } = createProviderSignOut(config, {
+      provider: createProvider(web.web),
+      entropy: web.web.entropy,
+    });
+    const attributes = [
+      "HttpOnly",
+      "Max-Age=1800",
+      "Path=/api/auth/logout",
+      "SameSite=Lax",
+      "Secure",
+    ];
+    expect(keep("a.b.c").split("; ").sort()).toEqual(
+      [...attributes, "__Secure-svc_id_token=a.b.c"].sort(),
+    );
     expect(keep("a".repeat(3801))).toContain("Max-Age=0");
   });
 
@@ -77,7 +100,9 @@ describe("signing out at web", () => {
     const agent = createUserAgent();
     await signOut(agent);
     for (const state of ["", "x".repeat(43)])
-      expect((await agent.visit(`${origin}/login?state=${state}`)).text).not.toContain("signed out");
+      expect((await agent.visit(`${origin}/login?state=${state}`)).text).not.toContain(
+        "signed out",
+      );
   });
 });
 
@@ -101,7 +126,12 @@ describe("signing out at the provider", () => {
       body: "decision=allow",
     });
     const code = new URL(allowed.headers.get("location") ?? "").searchParams.get("code") ?? "";
-    const body = new URLSearchParams({ grant_type: "authorization_code", code, code_verifier: verifier, redirect_uri });
+    const body = new URLSearchParams({
+      grant_type: "authorization_code",
+      code,
+      code_verifier: verifier,
+      redirect_uri,
+    });
     const answer = await fetch(`${origin}/oauth/token`, { method: "POST", body });
     return ((await answer.json()) as { access_token: string }).access_token;
   };
@@ -115,9 +145,16 @@ describe("signing out at the provider", () => {
     const person = await web.signIn("reader");
     const second = createWebApp(web.web, { remoteAddressOf: () => "192.0.2.7" });
     const statuses = async () => {
-      const cookies = [replaced, ...[agent, another, person].map((one) => one.cookieHeader(origin))];
-      const sessions = cookies.map((Cookie) => second.request(`${origin}/api/session`, { headers: { Cookie } }));
-      const whoami = fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${program}` } });
+      const cookies = [
+        replaced,
+        ...[agent, another, person].map((one) => one.cookieHeader(origin)),
+      ];
+      const sessions = cookies.map((Cookie) =>
+        second.request(`${origin}/api/session`, { headers: { Cookie } }),
+      );
+      const whoami = fetch(`${origin}/v1/whoami`, {
+        headers: { Authorization: `Bearer ${program}` },
+      });
       return (await Promise.all([...sessions, whoami])).map(({ status }) => status);
     };
     expect(await statuses()).toEqual([200, 200, 200, 200, 200]);
@@ -125,8 +162,14 @@ describe("signing out at the provider", () => {
     await confirm(agent, `${identityProvider.issuer}/session/end`, { everywhere: true });
     expect(await statuses()).toEqual([401, 401, 200, 200, 401]);
     const path = "/v1/audit-events?action=operator.sign_out&limit=2";
-    const { body } = await web.core.api<{ items: { details: object }[] }>("GET", path, { as: "auditor" });
-    const event = { actor: { id: "identity-provider" }, target: { id: people.admin.userId }, outcome: "success" };
+    const { body } = await web.core.api<{ items: { details: object }[] }>("GET", path, {
+      as: "auditor",
+    });
+    const event = {
+      actor: { id: "identity-provider" },
+      target: { id: people.admin.userId },
+      outcome: "success",
+    };
     expect(body.items).toMatchObject([event, event]);
     expect(body.items.map(({ details }) => details)).toEqual(
       expect.arrayContaining([{ programs: 1 }, { programs: 0 }]),

@@ -12,7 +12,9 @@ const configOf = (subjectClaim: "sub" | "oid") =>
 /** The documents of an identity provider, and id_tokens of it. */
 const createIssuer = async () => {
   const { privateKey, publicKey } = await generateKeyPair("ES256");
-  const keys = JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: "k", alg: "ES256" }] });
+  const keys = JSON.stringify({
+    keys: [{ ...(await exportJWK(publicKey)), kid: "k", alg: "ES256" }],
+  });
   const metadata = JSON.stringify({
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -35,28 +37,44 @@ it("returns the claim of IDP_SUBJECT_CLAIM, and rejects a token without it", asy
   const { keys, metadata, idTokenWith, clock } = await createIssuer();
   const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
   const provider = createProvider({ config: configOf("oid"), clock, log: createTestLog(), fetch });
-  const authenticated = await provider.authenticatedBy(await idTokenWith({ oid: "an-object-id" }), { nonce: "n" });
-  expect(authenticated).toEqual({ subject: "an-object-id", authenticationAgeSeconds: null, providerSessionId: null });
-  await expect(provider.authenticatedBy(await idTokenWith({}), { nonce: "n" })).rejects.toThrow("no oid");
+  const authenticated = await provider.authenticatedBy(await idTokenWith({ oid: "an-object-id" }), {
+    nonce: "n",
+  });
+  expect(authenticated).toEqual({
+    subject: "an-object-id",
+    authenticationAgeSeconds: null,
+    providerSessionId: null,
+  });
+  await expect(provider.authenticatedBy(await idTokenWith({}), { nonce: "n" })).rejects.toThrow(
+    "no oid",
+  );
 });
 
 it.each([
   ["before it issued the token", -120, 120],
   ["at once", 0, 0],
   ["after it issued the token, which cannot be", 120, 0],
-])("says how long ago the provider authenticated the person, by the provider's clock: %s", async (_, at, age) => {
-  const { keys, metadata, idTokenWith, clock } = await createIssuer();
-  const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
-  const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
-  const auth_time = Math.floor(clock.now() / 1000) + at;
-  const idToken = await idTokenWith({ auth_time });
-  await clock.advance(50_000);
-  expect(await provider.authenticatedBy(idToken, { nonce: "n" })).toEqual({
-    subject: "ada",
-    authenticationAgeSeconds: age,
-    providerSessionId: null,
-  });
-});
+])(
+  "says how long ago the provider authenticated the person, by the provider's clock: %s",
+  async (_, at, age) => {
+    const { keys, metadata, idTokenWith, clock } = await createIssuer();
+    const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
+    const provider = createProvider({
+      config: configOf("sub"),
+      clock,
+      log: createTestLog(),
+      fetch,
+    });
+    const auth_time = Math.floor(clock.now() / 1000) + at;
+    const idToken = await idTokenWith({ auth_time });
+    await clock.advance(50_000);
+    expect(await provider.authenticatedBy(idToken, { nonce: "n" })).toEqual({
+      subject: "ada",
+      authenticationAgeSeconds: age,
+      providerSessionId: null,
+    });
+  },
+);
 
 it("accepts an id_token that is issued or valid up to 60 s ahead of web's clock, and none that is further ahead", async () => {
   const { keys, metadata, idTokenWith, clock } = await createIssuer();
@@ -65,7 +83,9 @@ it("accepts an id_token that is issued or valid up to 60 s ahead of web's clock,
   const now = Math.floor(clock.now() / 1000);
   for (const claim of ["iat", "nbf"]) {
     const withClaim = async (ahead: number) =>
-      provider.authenticatedBy(await idTokenWith({ exp: now + 900, [claim]: now + ahead }), { nonce: "n" });
+      provider.authenticatedBy(await idTokenWith({ exp: now + 900, [claim]: now + ahead }), {
+        nonce: "n",
+      });
     expect(await withClaim(60)).toMatchObject({ subject: "ada" });
     await expect(withClaim(61)).rejects.toThrow(`"${claim}"`);
   }
@@ -86,7 +106,9 @@ it("requests the provider's metadata and keys once for concurrent sign-ins", asy
     return new Response(url.endsWith("/jwks") ? keys : metadata);
   };
   const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
-  const subjects = Promise.all(Array.from({ length: 10 }, () => provider.authenticatedBy(idToken, { nonce: "n" })));
+  const subjects = Promise.all(
+    Array.from({ length: 10 }, () => provider.authenticatedBy(idToken, { nonce: "n" })),
+  );
   answer();
   expect(await subjects).toEqual(
     Array(10).fill({ subject: "ada", authenticationAgeSeconds: null, providerSessionId: null }),

@@ -2,7 +2,11 @@ import { errors, type JWTVerifyGetKey } from "jose";
 import * as v from "valibot";
 import { createIssuerRequest, type IssuerRequest } from "../../../kit/foreign-json.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
-import { createIssuerKeys, leewaySeconds, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
+import {
+  createIssuerKeys,
+  leewaySeconds,
+  verifyIssuerToken,
+} from "../../../kit/verify-issuer-token.ts";
 import type { LoggedOut } from "../core-client.ts";
 import type { Web } from "../web.ts";
 
@@ -101,7 +105,8 @@ export const createProvider = ({
   const read = singleFlight(async (): Promise<void> => {
     const metadata = await readMetadata(issuer, request);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
-    const keys = same?.keys ?? createProviderKeys(createIssuerKeys(() => request(metadata.jwksUri), clock));
+    const keys =
+      same?.keys ?? createProviderKeys(createIssuerKeys(() => request(metadata.jwksUri), clock));
     known = { metadata, keys, readAt: clock.monotonic() };
   });
 
@@ -112,7 +117,10 @@ export const createProvider = ({
       } catch (err) {
         if (known === undefined) throw new ProviderUnavailable("no metadata", { cause: err });
         known = { ...known, readAt: clock.monotonic() - metadataTtlMs + retryMs };
-        log.warn({ err }, "the identity provider's metadata cannot be refreshed; the cached one is used");
+        log.warn(
+          { err },
+          "the identity provider's metadata cannot be refreshed; the cached one is used",
+        );
       }
     }
     if (known === undefined) throw new ProviderUnavailable("no metadata");
@@ -129,19 +137,27 @@ export const createProvider = ({
       // OpenID Connect Core 1.0, 3.1.3.7: a token for several audiences names the one that requested it.
       if (Array.isArray(claims.aud) && claims.aud.length > 1 && claims.azp === undefined)
         throw new Error("id_token: several audiences and no azp");
-      if (claims.azp !== undefined && claims.azp !== clientId) throw new Error("id_token: azp is another client");
+      if (claims.azp !== undefined && claims.azp !== clientId)
+        throw new Error("id_token: azp is another client");
       const subject = claims[subjectClaim];
       if (subject === undefined) throw new Error(`id_token: no ${subjectClaim}`);
       // Two times of one clock: it may differ from web's.
-      const age = claims.auth_time === undefined ? null : Math.max(0, Math.ceil(claims.iat - claims.auth_time));
+      const age =
+        claims.auth_time === undefined
+          ? null
+          : Math.max(0, Math.ceil(claims.iat - claims.auth_time));
       return { subject, authenticationAgeSeconds: age, providerSessionId: claims.sid ?? null };
     },
     loggedOutBy: async (logoutToken) => {
       const { keys } = await current();
       const expected = { issuer, audience: clientId, now: clock.now() };
-      const claims = v.parse(LogoutToken, await verifyIssuerToken(logoutToken, keys.ofLogoutTokens, expected));
+      const claims = v.parse(
+        LogoutToken,
+        await verifyIssuerToken(logoutToken, keys.ofLogoutTokens, expected),
+      );
       const { jti, exp, sid, [subjectClaim]: subject } = claims;
-      if (subject === undefined && sid === undefined) throw new Error(`neither ${subjectClaim} nor sid`);
+      if (subject === undefined && sid === undefined)
+        throw new Error(`neither ${subjectClaim} nor sid`);
       return {
         jti,
         subject: subject ?? null,
@@ -172,7 +188,8 @@ const distinguishUnavailable =
       return await keys(header, token);
     } catch (cause) {
       const isTokenFault =
-        cause instanceof errors.JWKSNoMatchingKey || cause instanceof errors.JWKSMultipleMatchingKeys;
+        cause instanceof errors.JWKSNoMatchingKey ||
+        cause instanceof errors.JWKSMultipleMatchingKeys;
       throw isTokenFault ? cause : new ProviderUnavailable("no keys", { cause });
     }
   };
@@ -180,7 +197,8 @@ const distinguishUnavailable =
 const readMetadata = async (issuer: string, request: IssuerRequest): Promise<ProviderMetadata> => {
   const url = `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
   const metadata = v.parse(Metadata, await request(url));
-  if (metadata.issuer !== issuer) throw new Error("discovery: the provider names another issuer than IDP_ISSUER");
+  if (metadata.issuer !== issuer)
+    throw new Error("discovery: the provider names another issuer than IDP_ISSUER");
   const { end_session_endpoint: endSessionEndpoint } = metadata;
   const endpoints = [metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri];
   if (endSessionEndpoint !== undefined) endpoints.push(endSessionEndpoint);

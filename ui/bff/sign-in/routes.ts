@@ -43,7 +43,10 @@ interface SignInParts {
 }
 
 /** Creates the sign-in with `IDP_ISSUER`. A refusal redirects to `/login` with the reason and the request id. */
-export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping }: SignInParts): SignInRoutes => {
+export const createSignIn = (
+  web: Web,
+  { sessions, core, showSignOut, isStopping }: SignInParts,
+): SignInRoutes => {
   const { config, log } = web;
   const provider = createProvider(web);
   const flow = createAuthorizationCode(web);
@@ -53,10 +56,17 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
   const refusals = createRefusalLimit(web.clock);
   const gate = createGate({ ...web, provider, flow, exchanges: createExchanges() });
 
-  const refused = async (c: WebContext, refusal: SignInRefusal, returnTo: string): Promise<Response> => {
+  const refused = async (
+    c: WebContext,
+    refusal: SignInRefusal,
+    returnTo: string,
+  ): Promise<Response> => {
     const requestId = c.get("requestId");
     const { reason, part, person, cause } = refusal;
-    log.warn({ request_id: requestId, reason, part, user_id: person?.userId ?? null, err: cause }, "sign-in refused");
+    log.warn(
+      { request_id: requestId, reason, part, user_id: person?.userId ?? null, err: cause },
+      "sign-in refused",
+    );
     if (person !== null) {
       const record = {
         outcome: "failure",
@@ -88,12 +98,18 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
         const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
         for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
         return c.redirect(
-          flow.url(authorizationEndpoint, attempt, { prompts, maxAgeSeconds: isFresh ? maxAgeSeconds : undefined })
-            .href,
+          flow.url(authorizationEndpoint, attempt, {
+            prompts,
+            maxAgeSeconds: isFresh ? maxAgeSeconds : undefined,
+          }).href,
           302,
         );
       } catch (cause) {
-        return refused(c, new SignInRefusal("sign_in_unavailable", { cause, part: "identity_provider" }), returnTo);
+        return refused(
+          c,
+          new SignInRefusal("sign_in_unavailable", { cause, part: "identity_provider" }),
+          returnTo,
+        );
       }
     },
     complete: async (c) => {
@@ -107,16 +123,24 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
         const requestId = c.get("requestId");
         const { userId, providerSessionId, idToken } = person;
         const { cookie, session } = await sessions.issue(person, c.req.header("cookie"));
-        const record = { userId, session, providerSessionId, remoteAddress: c.get("remoteAddress") };
+        const record = {
+          userId,
+          session,
+          providerSessionId,
+          remoteAddress: c.get("remoteAddress"),
+        };
         // Without an audit event there is no session.
-        await core.recordSignIn({ outcome: "success", ...record }, requestId).catch((cause: unknown) => {
-          const code = cause instanceof WebProblem ? cause.code : "";
-          // Its page names both clocks; another try would not help.
-          if (code === "clock_skew") throw cause;
-          const part = code === "database_unavailable" ? "database" : "core";
-          throw new SignInRefusal("sign_in_unavailable", { cause, part });
-        });
-        for (const header of [cookie, providerSignOut.keep(idToken)]) c.header("Set-Cookie", header, { append: true });
+        await core
+          .recordSignIn({ outcome: "success", ...record }, requestId)
+          .catch((cause: unknown) => {
+            const code = cause instanceof WebProblem ? cause.code : "";
+            // Its page names both clocks; another try would not help.
+            if (code === "clock_skew") throw cause;
+            const part = code === "database_unavailable" ? "database" : "core";
+            throw new SignInRefusal("sign_in_unavailable", { cause, part });
+          });
+        for (const header of [cookie, providerSignOut.keep(idToken)])
+          c.header("Set-Cookie", header, { append: true });
         log.info({ request_id: requestId, user_id: userId }, "signed in");
         return c.redirect(returnTo, 303);
       } catch (error) {
@@ -130,9 +154,16 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
       const seen = { remoteAddress: c.get("remoteAddress"), requestId: c.get("requestId") };
       if (state.kind === "valid") {
         const { session } = state;
-        const ended = [session, ...session.replaced.map((replaced) => ({ ...session, ...replaced }))];
+        const ended = [
+          session,
+          ...session.replaced.map((replaced) => ({ ...session, ...replaced })),
+        ];
         const report = (one: WebSession) =>
-          reportSignOut(() => core.recordSignOut(one, seen), { ...seen, key: one.id, expiresAt: one.expiresAt });
+          reportSignOut(() => core.recordSignOut(one, seen), {
+            ...seen,
+            key: one.id,
+            expiresAt: one.expiresAt,
+          });
         // What core has not confirmed has ended in this process, and is reported again.
         await Promise.allSettled(ended.map(report));
       }
@@ -161,6 +192,7 @@ export const loginPath = (query: {
   if (query.reason !== undefined) parameters.set("reason", query.reason);
   if (query.part) parameters.set("part", query.part);
   if (query.id !== undefined) parameters.set("id", query.id);
-  if (query.returnTo !== undefined && query.returnTo !== "/") parameters.set("return_to", query.returnTo);
+  if (query.returnTo !== undefined && query.returnTo !== "/")
+    parameters.set("return_to", query.returnTo);
   return parameters.size === 0 ? "/login" : `/login?${parameters}`;
 };

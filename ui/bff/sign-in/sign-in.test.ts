@@ -14,7 +14,9 @@ const { origin } = web;
 
 const latestSignIn = async () => {
   const path = "/v1/audit-events?action=operator.sign_in&limit=1";
-  const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, { as: "auditor" });
+  const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, {
+    as: "auditor",
+  });
   // Audit events of one millisecond have no order in the list.
   await web.clock.advance(1);
   return body.items[0];
@@ -27,28 +29,35 @@ describe("signing in", () => {
     ["admin", ["read", "audit", "admin"]],
     ["auditor", ["read", "audit"]],
     ["reader", ["read"]],
-  ] as const)("as %s leads to the requested page, with a session that core accepts", async (name, scopes) => {
-    const agent = createUserAgent();
-    const account = people[name].subject;
-    const returnTo = "/fleet?state=stale&q=a%20b";
-    const { url, status, text } = await walkSignIn(agent, { origin, account, returnTo });
-    expect({ at: url.pathname + url.search, status }).toEqual({ at: returnTo, status: 200 });
-    expect(text).toContain("<div id=root>");
-    const session = await agent.visit(`${origin}/api/session`);
-    expect(JSON.parse(session.text)).toEqual({
-      user: { user_id: people[name].userId, email: people[name].email, display_name: people[name].displayName },
-      scopes,
-      expires_at: new Date(Math.floor(web.clock.now() / 1000) * 1000 + 1_800_000).toISOString(),
-      expires_in_seconds: 1800,
-      chat_enabled: true,
-      provider_name: "Example ID",
-    });
-    expect(await latestSignIn()).toMatchObject({
-      actor: { type: "operator", id: people[name].userId },
-      outcome: "success",
-      remote_addr: "127.0.0.1",
-    });
-  });
+  ] as const)(
+    "as %s leads to the requested page, with a session that core accepts",
+    async (name, scopes) => {
+      const agent = createUserAgent();
+      const account = people[name].subject;
+      const returnTo = "/fleet?state=stale&q=a%20b";
+      const { url, status, text } = await walkSignIn(agent, { origin, account, returnTo });
+      expect({ at: url.pathname + url.search, status }).toEqual({ at: returnTo, status: 200 });
+      expect(text).toContain("<div id=root>");
+      const session = await agent.visit(`${origin}/api/session`);
+      expect(JSON.parse(session.text)).toEqual({
+        user: {
+          user_id: people[name].userId,
+          email: people[name].email,
+          display_name: people[name].displayName,
+        },
+        scopes,
+        expires_at: new Date(Math.floor(web.clock.now() / 1000) * 1000 + 1_800_000).toISOString(),
+        expires_in_seconds: 1800,
+        chat_enabled: true,
+        provider_name: "Example ID",
+      });
+      expect(await latestSignIn()).toMatchObject({
+        actor: { type: "operator", id: people[name].userId },
+        outcome: "success",
+        remote_addr: "127.0.0.1",
+      });
+    },
+  );
 
   it("A2: issues a new session each time, whatever cookie the browser sent", async () => {
     const planted = (await web.sessionOf("admin")).value;
@@ -57,7 +66,9 @@ describe("signing in", () => {
     await walkSignIn(agent, { origin, account: people.reader.subject });
     const first = agent.cookie("svc_session");
     expect(first).not.toBe(planted);
-    expect(JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email).toBe(people.reader.email);
+    expect(JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email).toBe(
+      people.reader.email,
+    );
     await walkSignIn(agent, { origin, account: people.reader.subject });
     expect(agent.cookie("svc_session")).not.toBe(first);
   });
@@ -74,7 +85,9 @@ describe("signing in", () => {
       "eyJ",
     ];
     expect(secrets.filter((secret) => log.includes(secret))).toEqual([]);
-    expect(web.log.lines.filter(({ message }) => message === "signed in").at(-1)?.fields).toMatchObject({
+    expect(
+      web.log.lines.filter(({ message }) => message === "signed in").at(-1)?.fields,
+    ).toMatchObject({
       user_id: people.admin.userId,
     });
   });
@@ -86,9 +99,18 @@ describe("the sign-in gate", () => {
     // Earlier tests signed in as well.
     await web.clock.advance(1);
     const agent = createUserAgent();
-    const page = await walkSignIn(agent, { origin, account: people.reader.subject, returnTo: "/fleet" });
+    const page = await walkSignIn(agent, {
+      origin,
+      account: people.reader.subject,
+      returnTo: "/fleet",
+    });
     const { searchParams } = page.url;
-    return { agent, page, reason: searchParams.get("reason"), id: searchParams.get("id") ?? "none" };
+    return {
+      agent,
+      page,
+      reason: searchParams.get("reason"),
+      id: searchParams.get("id") ?? "none",
+    };
   };
 
   it.each([
@@ -96,25 +118,33 @@ describe("the sign-in gate", () => {
     ["archived", "Your account is archived"],
     ["unverified", "Your email address is not verified"],
     ["absent", "You are no longer in the directory"],
-  ] as const)("refuses a person who is %s with the reason, and audits it", async (status, words) => {
-    await setStatus(status);
-    const { agent, page, reason, id } = await attempt();
-    await setStatus("active");
-    expect({ reason, session: agent.cookie("svc_session") }).toEqual({ reason: status, session: undefined });
-    expect(page.text).toContain(`role="alert"`);
-    expect(page.text).toContain(words);
-    expect(page.text).toContain(`<code>${id}</code>`);
-    expect(page.text).toContain('href="/api/auth/login?return_to=%2Ffleet&amp;prompt=select_account"');
-    expect(await latestSignIn()).toMatchObject({
-      actor: { type: "system", id: "web" },
-      target: { type: "person", id: people.reader.userId },
-      outcome: "failure",
-      reason_code: status,
-      remote_addr: "127.0.0.1",
-      request_id: id,
-      details: { subject: people.reader.subject },
-    });
-  });
+  ] as const)(
+    "refuses a person who is %s with the reason, and audits it",
+    async (status, words) => {
+      await setStatus(status);
+      const { agent, page, reason, id } = await attempt();
+      await setStatus("active");
+      expect({ reason, session: agent.cookie("svc_session") }).toEqual({
+        reason: status,
+        session: undefined,
+      });
+      expect(page.text).toContain(`role="alert"`);
+      expect(page.text).toContain(words);
+      expect(page.text).toContain(`<code>${id}</code>`);
+      expect(page.text).toContain(
+        'href="/api/auth/login?return_to=%2Ffleet&amp;prompt=select_account"',
+      );
+      expect(await latestSignIn()).toMatchObject({
+        actor: { type: "system", id: "web" },
+        target: { type: "person", id: people.reader.userId },
+        outcome: "failure",
+        reason_code: status,
+        remote_addr: "127.0.0.1",
+        request_id: id,
+        details: { subject: people.reader.subject },
+      });
+    },
+  );
 
   it("refuses a person who is not in this deployment's directory", async () => {
     const mine = eq(authenticationIdentity.subject, people.reader.subject);
@@ -123,7 +153,10 @@ describe("the sign-in gate", () => {
       .set({ tenantId: "01920000-0000-7000-8000-0000000000ff" })
       .where(mine);
     const { agent, page, reason } = await attempt();
-    await web.core.db.update(authenticationIdentity).set({ tenantId: web.core.config.tenantId }).where(mine);
+    await web.core.db
+      .update(authenticationIdentity)
+      .set({ tenantId: web.core.config.tenantId })
+      .where(mine);
     expect({ reason, session: agent.cookie("svc_session") }).toEqual({
       reason: "not_in_directory",
       session: undefined,
@@ -158,7 +191,11 @@ describe("the choice of account", () => {
     const { url } = await agent.visit(`${origin}${link}`);
     expect(url.pathname).toMatch(/^\/interaction\//);
     const headers = { "Content-Type": "application/x-www-form-urlencoded" };
-    await agent.visit(url.href, { method: "POST", headers, body: new URLSearchParams({ account }) });
+    await agent.visit(url.href, {
+      method: "POST",
+      headers,
+      body: new URLSearchParams({ account }),
+    });
     return JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email;
   };
 
@@ -169,7 +206,10 @@ describe("the choice of account", () => {
       if (!url.endsWith("/.well-known/openid-configuration")) return answer;
       return Response.json({ ...(await answer.json()), prompt_values_supported });
     };
-    const app = createWebApp({ ...web.web, fetch: likeKeycloak }, { remoteAddressOf: () => "192.0.2.7" });
+    const app = createWebApp(
+      { ...web.web, fetch: likeKeycloak },
+      { remoteAddressOf: () => "192.0.2.7" },
+    );
     const agent = createUserAgent(async (url, init) =>
       url.startsWith(origin) ? app.fetch(new Request(url, init), {}) : fetch(url, init),
     );
@@ -177,7 +217,9 @@ describe("the choice of account", () => {
     const refused = await walkSignIn(agent, { origin, account: people.reader.subject });
     await setStatus("active");
     expect(refused.url.searchParams.get("reason")).toBe("suspended");
-    expect(await chooseAfter(agent, refused.text, people.auditor.subject)).toBe(people.auditor.email);
+    expect(await chooseAfter(agent, refused.text, people.auditor.subject)).toBe(
+      people.auditor.email,
+    );
   });
 
   it("is offered after a sign-out or a refusal", async () => {
@@ -201,7 +243,9 @@ describe("a session", () => {
     const { status, text } = await session();
     expect({ status, ...JSON.parse(text) }).toMatchObject({ status: 401, code: "unauthenticated" });
     const page = await agent.visit(`${origin}/fleet?q=x`, { headers: { Accept: "text/html" } });
-    expect(page.url.pathname + page.url.search).toBe("/login?reason=session_expired&return_to=%2Ffleet%3Fq%3Dx");
+    expect(page.url.pathname + page.url.search).toBe(
+      "/login?reason=session_expired&return_to=%2Ffleet%3Fq%3Dx",
+    );
     expect(page.text).toContain("Your session has ended");
     expect(page.text).toContain('role="status"');
   });
@@ -212,7 +256,10 @@ describe("a session", () => {
       await setStatus("suspended");
       const { status, text } = await agent.visit(`${origin}${path}`);
       await setStatus("active");
-      expect({ status, code: JSON.parse(text).code }).toEqual({ status: 401, code: "unauthenticated" });
+      expect({ status, code: JSON.parse(text).code }).toEqual({
+        status: 401,
+        code: "unauthenticated",
+      });
       expect(agent.cookie("svc_session")).toBeUndefined();
     }
   });
@@ -220,11 +267,19 @@ describe("a session", () => {
   it("ends with a sign-out by a script or a form", async () => {
     const agent = await web.signIn("reader");
     const headers = { Origin: origin, "Content-Type": "application/json" };
-    const byScript = await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" });
+    const byScript = await agent.fetch(`${origin}/api/auth/logout`, {
+      method: "POST",
+      headers,
+      body: "{}",
+    });
     expect([byScript.status, agent.cookie("svc_session")]).toEqual([204, undefined]);
     const other = await web.signIn("reader");
     const form = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
-    const byForm = await other.visit(`${origin}/api/auth/logout`, { method: "POST", headers: form, body: "" });
+    const byForm = await other.visit(`${origin}/api/auth/logout`, {
+      method: "POST",
+      headers: form,
+      body: "",
+    });
     expect([byForm.status, other.cookie("svc_session")]).toEqual([200, undefined]);
     expect(byForm.text).toContain("You are signed out");
   });

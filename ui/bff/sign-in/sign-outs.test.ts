@@ -9,7 +9,10 @@ afterAll(() => web.close());
 let isCoreAway = false;
 const appOf = () =>
   createWebApp(
-    { ...web.web, fetch: (...call) => (isCoreAway ? Promise.reject(new Error("away")) : web.web.fetch(...call)) },
+    {
+      ...web.web,
+      fetch: (...call) => (isCoreAway ? Promise.reject(new Error("away")) : web.web.fetch(...call)),
+    },
     { remoteAddressOf: () => "192.0.2.7" },
   );
 const first = appOf();
@@ -20,7 +23,8 @@ const get = async (app: typeof first, path: string, cookie: string) =>
   (await app.request(`${origin}${path}`, { headers: { Cookie: cookie } })).status;
 const signOut = async (app: typeof first, cookie: string) => {
   const headers = { Origin: origin, "Content-Type": "application/json", Cookie: cookie };
-  return (await app.request(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" })).status;
+  return (await app.request(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" }))
+    .status;
 };
 
 it("a session that signed out at one web is rejected by another", async () => {

@@ -16,7 +16,11 @@ const signInWith = (broken: Partial<Web>) => {
   const agent = createUserAgent(async (url, init) =>
     url.startsWith(web.origin) ? app.fetch(new Request(url, init), {}) : fetch(url, init),
   );
-  return walkSignIn(agent, { origin: web.origin, account: people.reader.subject, returnTo: "/fleet" });
+  return walkSignIn(agent, {
+    origin: web.origin,
+    account: people.reader.subject,
+    returnTo: "/fleet",
+  });
 };
 const toCore =
   (answer: () => Promise<Response>): Web["fetch"] =>
@@ -63,7 +67,11 @@ describe("a sign-in that is unavailable", () => {
   ])("names %s", async (_name, part, broken, words) => {
     const { url, text } = await signInWith(broken());
     const { reason, part: named, return_to } = Object.fromEntries(url.searchParams);
-    expect({ reason, named, return_to }).toEqual({ reason: "sign_in_unavailable", named: part, return_to: "/fleet" });
+    expect({ reason, named, return_to }).toEqual({
+      reason: "sign_in_unavailable",
+      named: part,
+      return_to: "/fleet",
+    });
     expect(text).toContain(words);
   });
 
@@ -74,13 +82,20 @@ describe("a sign-in that is unavailable", () => {
     const { url, status, text } = await signInWith({ clock: ahead });
     expect([url.pathname, status]).toEqual(["/api/auth/callback/idp", 503]);
     expect(text).toContain("The clocks of web and core differ");
-    expect(text).toContain(`Web&#39;s clock says ${times[0]} and core&#39;s ${times[1]}: set the wrong one.`);
+    expect(text).toContain(
+      `Web&#39;s clock says ${times[0]} and core&#39;s ${times[1]}: set the wrong one.`,
+    );
     const fields = expect.objectContaining({ code: "clock_skew", status: 503 });
     expect(web.log.lines).toContainEqual(expect.objectContaining({ level: "error", fields }));
   });
 
   it("offers the way back to a browser that still has a session, and to no other", () => {
-    const shown = { providerName: "Example ID", returnTo: "/fleet?q=x", reason: "sign_in_unavailable", links: {} };
+    const shown = {
+      providerName: "Example ID",
+      returnTo: "/fleet?q=x",
+      reason: "sign_in_unavailable",
+      links: {},
+    };
     const page = (hasSession: boolean) => String(loginPage({ ...shown, hasSession }));
     expect(page(true)).toContain('href="/fleet?q=x">Return with your present session</a>');
     expect(page(false)).not.toContain("present session");

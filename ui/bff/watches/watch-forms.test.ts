@@ -18,10 +18,18 @@ const page = async (
     redirect: "manual",
     ...(body ? { body } : {}),
   });
-  return { status: response.status, location: response.headers.get("location"), text: await response.text() };
+  return {
+    status: response.status,
+    location: response.headers.get("location"),
+    text: await response.text(),
+  };
 };
 const namesOf = async () => {
-  const { body } = await web.core.api<{ items: { name: string }[] }>("GET", "/v1/collector/watches", { as: "auditor" });
+  const { body } = await web.core.api<{ items: { name: string }[] }>(
+    "GET",
+    "/v1/collector/watches",
+    { as: "auditor" },
+  );
   return body.items.map(({ name }) => name);
 };
 const fields = { name: "by a form", filter: "state:stale", more_than: "5", for: "10m" };
@@ -29,7 +37,10 @@ const fields = { name: "by a form", filter: "state:stale", more_than: "5", for: 
 describe("the forms of watches", () => {
   it("begin with the view that an admin comes from, as its query", async () => {
     const { status, text } = await page("/watches/new?state=stale&not_label=env%3Atest");
-    expect([status, text]).toEqual([200, expect.stringContaining('value="state:stale -label.env:test"')]);
+    expect([status, text]).toEqual([
+      200,
+      expect.stringContaining('value="state:stale -label.env:test"'),
+    ]);
     expect(text).toContain("Core has no receiver");
     expect(text).not.toContain("<script>");
   });
@@ -44,14 +55,20 @@ describe("the forms of watches", () => {
 
   it("are for admins, and for pages of this origin", async () => {
     for (const form of [undefined, fields])
-      expect(await page("/watches/new", { as: "auditor", ...(form ? { form } : {}) })).toMatchObject({
+      expect(
+        await page("/watches/new", { as: "auditor", ...(form ? { form } : {}) }),
+      ).toMatchObject({
         status: 403,
         text: expect.stringContaining("This needs the scope admin"),
       });
     const { header } = await web.sessionOf("admin");
     for (const path of ["/watches/new", "/watches/change"]) {
       const headers = { Cookie: header, Origin: "https://evil.example" };
-      const answer = await fetch(web.origin + path, { method: "POST", headers, body: new URLSearchParams(fields) });
+      const answer = await fetch(web.origin + path, {
+        method: "POST",
+        headers,
+        body: new URLSearchParams(fields),
+      });
       expect([answer.status, (await answer.json()).code]).toEqual([403, "cross_origin_refused"]);
     }
     expect(await namesOf()).toEqual([]);
@@ -82,8 +99,13 @@ describe("the forms of watches", () => {
     expect((await page(path, { form: { action: "delete" } })).text).toContain(
       "Confirm that the watch is to be deleted",
     );
-    expect(await page(path, { form: { action: "delete", sure: "on" } })).toMatchObject({ location: "/watches" });
-    expect(await page(path)).toMatchObject({ status: 404, text: expect.stringContaining("There is no such watch") });
+    expect(await page(path, { form: { action: "delete", sure: "on" } })).toMatchObject({
+      location: "/watches",
+    });
+    expect(await page(path)).toMatchObject({
+      status: 404,
+      text: expect.stringContaining("There is no such watch"),
+    });
     expect((await page("/watches/change?id=x")).status).toBe(404);
   });
 });

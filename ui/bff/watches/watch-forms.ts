@@ -1,6 +1,9 @@
 import * as v from "valibot";
 import type { Clock } from "../../../kit/clock.ts";
-import { parseDuration, writeDuration } from "../../../proto/fleet-health/query-language/duration.ts";
+import {
+  parseDuration,
+  writeDuration,
+} from "../../../proto/fleet-health/query-language/duration.ts";
 import { parseFilterLink } from "../../../proto/fleet-health/query-language/filter-link.ts";
 import { serialiseFilter } from "../../../proto/fleet-health/query-language/serialise.ts";
 import type { CoreClient } from "../core-client.ts";
@@ -11,7 +14,13 @@ import { callCore } from "../programs/call-core.ts";
 import { outcomePage } from "../programs/consent-pages.ts";
 import { queryOf, readForm } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
-import { changeWatchPage, changeWatchPath, newWatchPage, newWatchPath, type WatchFields } from "./watch-pages.ts";
+import {
+  changeWatchPage,
+  changeWatchPath,
+  newWatchPage,
+  newWatchPath,
+  type WatchFields,
+} from "./watch-pages.ts";
 
 // Of core's responses, what the pages show; a newer core may add fields.
 const Receivers = v.object({ receivers: v.array(v.object({ name: v.string() })) });
@@ -88,10 +97,13 @@ export const createWatchForms = ({
   ): Promise<Faults | { answer: unknown }> => {
     const response = await core.call({ ...call, as: session, requestId: c.get("requestId") });
     if (response.ok) return { answer: response.status === 204 ? undefined : await response.json() };
-    if (response.status === 401) throw new WebProblem("unauthenticated", { detail: "Sign in again" });
+    if (response.status === 401)
+      throw new WebProblem("unauthenticated", { detail: "Sign in again" });
     const refusal = v.safeParse(Refusal, await response.json().catch(() => undefined));
     if (!refusal.success || response.status >= 500)
-      throw new WebProblem("core_unavailable", { detail: `Core answered with status ${response.status}` });
+      throw new WebProblem("core_unavailable", {
+        detail: `Core answered with status ${response.status}`,
+      });
     const { code, detail, errors } = refusal.output;
     const faults = errors.map(({ path, message }) => `${labelOf(path)}: ${message}`);
     return { faults: faults.length === 0 ? [detail] : faults, isStale: code === "conflict" };
@@ -103,7 +115,10 @@ export const createWatchForms = ({
     { faults, isStale = false, form }: Faults & { form?: Form },
   ) => {
     const id = idOf(c);
-    const found = await callCore(core, c, { path: `/collector/watches/${id}`, session: person.session });
+    const found = await callCore(core, c, {
+      path: `/collector/watches/${id}`,
+      session: person.session,
+    });
     if (found === null) return c.html(outcomePage({ ...noSuchWatch, isFault: true, links }), 404);
     const watch = v.parse(Definition, found);
     const page = changeWatchPage({
@@ -125,8 +140,16 @@ export const createWatchForms = ({
       return asAdmin(c, `${newWatchPath}${search}`, async (person) => {
         const { filter } = parseFilterLink(queryOf(c), []);
         const text = serialiseFilter(filter, new Date(clock.now()));
-        const fields = { name: text.slice(0, 120), filter: text, moreThan: "0", for: "10m", receivers: [] };
-        return c.html(newWatchPage({ fields, receivers: await receiversOf(c, person), faults: [], links }));
+        const fields = {
+          name: text.slice(0, 120),
+          filter: text,
+          moreThan: "0",
+          for: "10m",
+          receivers: [],
+        };
+        return c.html(
+          newWatchPage({ fields, receivers: await receiversOf(c, person), faults: [], links }),
+        );
       });
     },
     create: (c) =>
@@ -137,11 +160,15 @@ export const createWatchForms = ({
           "faults" in parsed
             ? parsed
             : await attempt(c, person, { method: "POST", path: "/collector/watches", ...parsed });
-        if ("answer" in made) return c.redirect(`/watches/${v.parse(Definition, made.answer).id}`, 303);
+        if ("answer" in made)
+          return c.redirect(`/watches/${v.parse(Definition, made.answer).id}`, 303);
         const receivers = await receiversOf(c, person);
         return c.html(newWatchPage({ fields, receivers, faults: made.faults, links }), 422);
       }),
-    askChange: (c) => asAdmin(c, `${changeWatchPath}?id=${idOf(c)}`, (person) => showChange(c, person, { faults: [] })),
+    askChange: (c) =>
+      asAdmin(c, `${changeWatchPath}?id=${idOf(c)}`, (person) =>
+        showChange(c, person, { faults: [] }),
+      ),
     change: (c) =>
       asAdmin(c, `${changeWatchPath}?id=${idOf(c)}`, async (person) => {
         const form = await readForm(c);
@@ -153,7 +180,10 @@ export const createWatchForms = ({
   };
 };
 
-const needsAdmin = { title: "This needs the scope admin", text: "Ask an administrator to watch these hosts for you." };
+const needsAdmin = {
+  title: "This needs the scope admin",
+  text: "Ask an administrator to watch these hosts for you.",
+};
 const noSuchWatch = { title: "There is no such watch", text: "Somebody has deleted it." };
 
 /** The id in an address; one that is none finds nothing. */
@@ -187,7 +217,9 @@ const definitionOf = (fields: WatchFields): Faults | { json: object } => {
   ];
   if (faults.length > 0) return { faults };
   const { name, filter, receivers } = fields;
-  return { json: { name, filter, more_than: Number(fields.moreThan), for_seconds: seconds, receivers } };
+  return {
+    json: { name, filter, more_than: Number(fields.moreThan), for_seconds: seconds, receivers },
+  };
 };
 
 /** Returns the call of core that a form of the page of a watch means. */
@@ -195,7 +227,10 @@ const callOf = (id: string, form: Form): Faults | WatchCall => {
   const path = `/collector/watches/${id}`;
   switch (form.action) {
     case "silence": {
-      const json = { seconds: Number(form.seconds), ...(form.reason ? { reason: form.reason } : {}) };
+      const json = {
+        seconds: Number(form.seconds),
+        ...(form.reason ? { reason: form.reason } : {}),
+      };
       return { method: "POST", path: `${path}/silence`, json };
     }
     case "test":
@@ -221,4 +256,5 @@ const labels: Readonly<Record<string, string>> = {
   reason: "Reason",
 };
 
-const labelOf = (path: string): string => labels[path] ?? (path.startsWith("receivers") ? "Send messages to" : path);
+const labelOf = (path: string): string =>
+  labels[path] ?? (path.startsWith("receivers") ? "Send messages to" : path);

@@ -47,7 +47,10 @@ const faultList = (faults: readonly string[]): Html | "" =>
     ? ""
     : html`<div class="login-refusal" role="alert"><h2>Nothing was saved</h2>${faults.map((fault) => html`<p>${fault}</p>`)}</div>`;
 
-const definitionFields = ({ fields, receivers }: Pick<WatchPageParts, "fields" | "receivers">): Html => html`${field({
+const definitionFields = ({
+  fields,
+  receivers,
+}: Pick<WatchPageParts, "fields" | "receivers">): Html => html`${field({
   id: "name",
   label: "Name",
   input: html`<input class="input" id="name" name="name" required maxlength="120" autocomplete="off" value="${fields.name}">`,
@@ -108,7 +111,12 @@ export const changeWatchPage = ({
   revision,
   silencedUntil,
   ...parts
-}: WatchPageParts & { id: string; name: string; revision: number; silencedUntil: string | null }): Html => {
+}: WatchPageParts & {
+  id: string;
+  name: string;
+  revision: number;
+  silencedUntil: string | null;
+}): Html => {
   const action = `${changeWatchPath}?id=${id}`;
   const card = html`<h1><bdi>${plainLine(name)}</bdi></h1>
 ${faultList(parts.faults)}

@@ -10,5 +10,7 @@ const messages = {
 } as const;
 
 /** Returns the error of a code. */
-export const connectionError = (code: keyof typeof messages, cause?: unknown): Error & { code: string } =>
-  Object.assign(new Error(messages[code], { cause }), { code });
+export const connectionError = (
+  code: keyof typeof messages,
+  cause?: unknown,
+): Error & { code: string } => Object.assign(new Error(messages[code], { cause }), { code });

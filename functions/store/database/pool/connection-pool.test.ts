@@ -37,7 +37,9 @@ describe("a pool", () => {
     const text = (value?: string) => sql`select ${value}::text as text`;
     // Once each: prepared statements do not wait for each other.
     await Promise.all([slow(), text("")]);
-    const outcomes = await Promise.all([slow(), text(), text("mine"), slow(), text("other")].map(outcome));
+    const outcomes = await Promise.all(
+      [slow(), text(), text("mine"), slow(), text("other")].map(outcome),
+    );
     expect(outcomes.filter((code) => code === "UNDEFINED_VALUE")).toHaveLength(1);
     expect(outcomes.filter((code) => code === "CONNECTION_CLOSED")).toHaveLength(4);
     expect(await text("next")).toEqual([{ text: "next" }]);
@@ -45,7 +47,8 @@ describe("a pool", () => {
 
   it("leaves the rows of earlier statements to the young generation's collections", async () => {
     const sql = connect();
-    const oldBytes = () => getHeapSpaceStatistics().find((of) => of.space_name === "old_space")?.space_used_size ?? 0;
+    const oldBytes = () =>
+      getHeapSpaceStatistics().find((of) => of.space_name === "old_space")?.space_used_size ?? 0;
     const read = async (statements: number) => {
       for (let nth = 0; nth < statements; nth++)
         await sql`select repeat(md5(n::text), 40) as text from generate_series(1, 1000) n`;
@@ -100,7 +103,8 @@ describe("a pool", () => {
       endsWriting: () => false,
     });
     ends.push(() => pool.end(1_000));
-    const process = async () => (await pool.query((client) => client`select pg_backend_pid() as pid`))[0]?.pid;
+    const process = async () =>
+      (await pool.query((client) => client`select pg_backend_pid() as pid`))[0]?.pid;
     const [first, together] = await Promise.all([process(), process()]);
     const later = await process();
     expect(first).toBe(together);
@@ -142,7 +146,10 @@ describe("a pool", () => {
     ends.push(() => proxy.close());
     const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
     let changes = 0;
-    const subscription = listen({ url, servers: createDatabaseServers(url) }, { news: () => (changes += 1) });
+    const subscription = listen(
+      { url, servers: createDatabaseServers(url) },
+      { news: () => (changes += 1) },
+    );
     ends.push(() => subscription.close());
     await subscription.listening;
     expect(changes).toBe(1);

@@ -6,7 +6,12 @@
  * - A call waits up to half of its deadline, which leaves it the other half to run; at most `waitingMax` calls wait.
  * - A connection that closed leaves the pool at once, with all of its calls.
  */
-import { type ConnectionOptions, openConnection, type PooledCall, type PooledConnection } from "./connection.ts";
+import {
+  type ConnectionOptions,
+  openConnection,
+  type PooledCall,
+  type PooledConnection,
+} from "./connection.ts";
 import { connectionError } from "./connection-error.ts";
 import type { Query, Rows } from "./statement.ts";
 
@@ -87,14 +92,16 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     if (onIdle !== undefined) return void call.fail(connectionError("CONNECTION_ENDED"));
     const connection = waiting.length === 0 ? find(call) : undefined;
     if (connection !== undefined) return void connection.accept(call);
-    if (waiting.length >= options.waitingMax) return void call.fail(connectionError("TOO_MANY_WAITING"));
+    if (waiting.length >= options.waitingMax)
+      return void call.fail(connectionError("TOO_MANY_WAITING"));
     waiting.push(call);
     if (call.deadlineAt > 0) expiring ??= setTimeout(expire, options.deadlineMs / 2);
   };
   const expire = (): void => {
     expiring = undefined;
     const latest = performance.now() + options.deadlineMs / 2 + 1;
-    while (waiting[0] && waiting[0].deadlineAt <= latest) waiting.shift()?.fail(connectionError("DEADLINE_EXCEEDED"));
+    while (waiting[0] && waiting[0].deadlineAt <= latest)
+      waiting.shift()?.fail(connectionError("DEADLINE_EXCEEDED"));
     if (waiting[0]) expiring = setTimeout(expire, waiting[0].deadlineAt - latest + 1);
   };
   const serveWaiting = (): void => {
@@ -116,7 +123,8 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
 
   const drop: DropConnections = (cause, silentMs) => {
     const isSilent = (connection: PooledConnection) =>
-      silentMs === undefined || (connection.load() === 0 && performance.now() - connection.answeredAt() >= silentMs);
+      silentMs === undefined ||
+      (connection.load() === 0 && performance.now() - connection.answeredAt() >= silentMs);
     for (const connection of connections.keys()) if (isSilent(connection)) connection.close(cause);
   };
   return {
@@ -168,7 +176,9 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
       for (const call of waiting.splice(0)) call.fail(connectionError("CONNECTION_ENDED"));
       await Promise.all(
         [...connections.keys()].map((connection) =>
-          connection.load() === 0 ? connection.end() : connection.close(connectionError("CONNECTION_ENDED")),
+          connection.load() === 0
+            ? connection.end()
+            : connection.close(connectionError("CONNECTION_ENDED")),
         ),
       );
     },

@@ -80,7 +80,8 @@ export interface PooledConnection {
 /** An error that the server reported. */
 export type ServerError = Error & { readonly severity: string; readonly code: string };
 
-const endsSession = ({ severity }: ServerError): boolean => severity === "FATAL" || severity === "PANIC";
+const endsSession = ({ severity }: ServerError): boolean =>
+  severity === "FATAL" || severity === "PANIC";
 const isServerError = (error: Error): error is ServerError => "severity" in error;
 
 /** postgres.js and the system name the failed call, unlike an error of a value. */
@@ -94,13 +95,19 @@ const endSeconds = 1;
  */
 const takeRows = (rows: Rows): Rows => {
   const { command, count } = rows;
-  const taken = Object.defineProperties([...rows], { command: { value: command }, count: { value: count } });
+  const taken = Object.defineProperties([...rows], {
+    command: { value: command },
+    count: { value: count },
+  });
   rows.length = 0;
   return taken as Rows;
 };
 
 /** Opens a connection, which connects with its first statement. */
-export const openConnection = (options: ConnectionOptions, on: ConnectionEvents): PooledConnection => {
+export const openConnection = (
+  options: ConnectionOptions,
+  on: ConnectionEvents,
+): PooledConnection => {
   const calls = new Set<PooledCall>();
   const unanswered = new Set<PendingQuery<Row[]>>();
   const parameters: Record<string, string> = {};
@@ -127,7 +134,8 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
     on.faulted(cause);
   };
 
-  const socket = options.openSocket && createSingleSocket(options.openSocket, (cause) => close(cause));
+  const socket =
+    options.openSocket && createSingleSocket(options.openSocket, (cause) => close(cause));
   const client = postgres(options.url, {
     ...options.settings,
     ...(socket && { socket: socket.open }),
@@ -141,7 +149,8 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
     },
     onparameter: (name, value) => {
       parameters[name] = value;
-      if (state.is !== "closed" && options.refusesServer(parameters)) fault(connectionError("SERVER_REFUSED"));
+      if (state.is !== "closed" && options.refusesServer(parameters))
+        fault(connectionError("SERVER_REFUSED"));
     },
   });
 
@@ -169,7 +178,10 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
     const [oldest] = calls;
     if (oldest === undefined || oldest.deadlineAt === 0) return;
     // Answers that came within a long turn of the event loop are read first.
-    timer = setTimeout(() => setImmediate(check), Math.max(1, oldest.deadlineAt - performance.now()));
+    timer = setTimeout(
+      () => setImmediate(check),
+      Math.max(1, oldest.deadlineAt - performance.now()),
+    );
   };
   const check = (): void => {
     timer = undefined;

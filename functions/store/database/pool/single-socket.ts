@@ -6,7 +6,11 @@ interface Socket {
 }
 
 /** Opens the socket of one connection, connected or not; postgres.js writes to it at once. A rejection closes the connection. */
-export type OpenSocket = (target: { host: string[]; port: number[]; path: string | false }) => Socket | Promise<Socket>;
+export type OpenSocket = (target: {
+  host: string[];
+  port: number[];
+  path: string | false;
+}) => Socket | Promise<Socket>;
 
 /** A socket for a client of postgres.js, which never gets a second one. */
 export interface SingleSocket {
@@ -18,7 +22,10 @@ export interface SingleSocket {
  * Creates the socket of a connection. postgres.js connects again by itself, with all that it has not sent: asking for a second socket
  * means that the first has closed. `onClosed` is called then, and when none can be opened.
  */
-export const createSingleSocket = (openSocket: OpenSocket, onClosed: (cause: Error) => void): SingleSocket => {
+export const createSingleSocket = (
+  openSocket: OpenSocket,
+  onClosed: (cause: Error) => void,
+): SingleSocket => {
   let isUsed = false;
   let isDestroyed = false;
   let socket: Socket | undefined;

@@ -40,17 +40,31 @@ interface ClientOptions {
 }
 
 /** Creates the client of a pool. */
-export const createSqlClient = ({ pool, parts, transactionSetup, trace }: ClientOptions): SqlClient => {
+export const createSqlClient = ({
+  pool,
+  parts,
+  transactionSetup,
+  trace,
+}: ClientOptions): SqlClient => {
   const runnerOf = (run: (query: Query) => Promise<Rows>): SqlRunner => {
     const tag = (first: TemplateStringsArray | string | object, ...values: readonly unknown[]) =>
       isTemplate(first)
-        ? new Statement((client) => client(first, ...(values.map((value) => partOf(value, client)) as [])), run)
+        ? new Statement(
+            (client) => client(first, ...(values.map((value) => partOf(value, client)) as [])),
+            run,
+          )
         : parts(first as never);
-    const unsafe = (text: string, values: readonly unknown[] = [], options: { prepare?: boolean } = {}) => {
+    const unsafe = (
+      text: string,
+      values: readonly unknown[] = [],
+      options: { prepare?: boolean } = {},
+    ) => {
       const traced = trace?.(text);
-      if (traced === undefined) return new Statement((client) => client.unsafe(text, values as never[], options), run);
+      if (traced === undefined)
+        return new Statement((client) => client.unsafe(text, values as never[], options), run);
       // Not prepared: each text names its own trace, and would stay in the session.
-      const query: Query = (client) => client.unsafe(traced.text, values as never[], { ...options, prepare: false });
+      const query: Query = (client) =>
+        client.unsafe(traced.text, values as never[], { ...options, prepare: false });
       return new Statement(query, run, traced.span);
     };
     return Object.assign(tag, { unsafe }) as unknown as SqlRunner;
@@ -68,5 +82,7 @@ export const createSqlClient = ({ pool, parts, transactionSetup, trace }: Client
   return Object.assign(runnerOf(pool.query), { begin }) as SqlClient;
 };
 
-const isTemplate = (value: unknown): value is TemplateStringsArray => Array.isArray(value) && "raw" in value;
-const partOf = (value: unknown, client: Sql): unknown => (value instanceof Statement ? value.within(client) : value);
+const isTemplate = (value: unknown): value is TemplateStringsArray =>
+  Array.isArray(value) && "raw" in value;
+const partOf = (value: unknown, client: Sql): unknown =>
+  value instanceof Statement ? value.within(client) : value;

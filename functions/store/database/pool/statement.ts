@@ -49,7 +49,9 @@ export class Statement<Result = Rows> implements Promise<Result> {
     return this.#start().then(onfulfilled, onrejected);
   }
 
-  catch<Other = never>(onrejected?: ((error: unknown) => Other | PromiseLike<Other>) | null): Promise<Result | Other> {
+  catch<Other = never>(
+    onrejected?: ((error: unknown) => Other | PromiseLike<Other>) | null,
+  ): Promise<Result | Other> {
     return this.#start().catch(onrejected);
   }
 

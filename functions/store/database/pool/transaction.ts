@@ -35,7 +35,9 @@ export const runTransaction = async <Result>(
     if (failed !== undefined) throw failed.by;
   } catch (cause) {
     hasEnded = true;
-    await send((client) => client.unsafe("rollback")).catch((error: Error) => connection.close(error));
+    await send((client) => client.unsafe("rollback")).catch((error: Error) =>
+      connection.close(error),
+    );
     throw failed !== undefined && errorCode(cause) === inFailedTransaction ? failed.by : cause;
   }
   hasEnded = true;

@@ -23,7 +23,8 @@ export const countMarks = (marks: Uint8Array): number => {
   const words = fours(marks);
   let count = 0;
   // Each byte is 0 or 1, so that a product adds the four of them in its highest byte.
-  for (let at = 0; at < words.length; at++) count += Math.imul(words[at] as number, 0x01010101) >>> 24;
+  for (let at = 0; at < words.length; at++)
+    count += Math.imul(words[at] as number, 0x01010101) >>> 24;
   for (let at = words.length * 4; at < marks.length; at++) count += marks[at] as number;
   return count;
 };
@@ -72,7 +73,8 @@ export const invert = (result: Uint8Array): void => {
 export const subtract = (result: Uint8Array, other: Uint8Array): void => {
   const words = fours(result);
   const others = fours(other);
-  for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) & ~(others[at] as number);
+  for (let at = 0; at < words.length; at++)
+    words[at] = (words[at] as number) & ~(others[at] as number);
   for (let at = words.length * 4; at < result.length; at++)
     result[at] = (result[at] as number) & ~(other[at] as number);
 };
@@ -81,16 +83,20 @@ export const subtract = (result: Uint8Array, other: Uint8Array): void => {
 export const intersect = (result: Uint8Array, other: Uint8Array): void => {
   const words = fours(result);
   const others = fours(other);
-  for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) & (others[at] as number);
-  for (let at = words.length * 4; at < result.length; at++) result[at] = (result[at] as number) & (other[at] as number);
+  for (let at = 0; at < words.length; at++)
+    words[at] = (words[at] as number) & (others[at] as number);
+  for (let at = words.length * 4; at < result.length; at++)
+    result[at] = (result[at] as number) & (other[at] as number);
 };
 
 /** Adds the marks of another. */
 export const unite = (result: Uint8Array, other: Uint8Array): void => {
   const words = fours(result);
   const others = fours(other);
-  for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) | (others[at] as number);
-  for (let at = words.length * 4; at < result.length; at++) result[at] = (result[at] as number) | (other[at] as number);
+  for (let at = 0; at < words.length; at++)
+    words[at] = (words[at] as number) | (others[at] as number);
+  for (let at = words.length * 4; at < result.length; at++)
+    result[at] = (result[at] as number) | (other[at] as number);
 };
 
 type Compare = (result: Uint8Array, values: Float64Array, other: Numbers) => void;
@@ -98,19 +104,26 @@ type Compare = (result: Uint8Array, values: Float64Array, other: Numbers) => voi
 const isLess: Compare = (result, values, other) => {
   if (typeof other === "number")
     for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) < other ? 1 : 0;
-  else for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) < (other[at] as number) ? 1 : 0;
+  else
+    for (let at = 0; at < result.length; at++)
+      result[at] = (values[at] as number) < (other[at] as number) ? 1 : 0;
 };
 
 const isGreater: Compare = (result, values, other) => {
   if (typeof other === "number")
     for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) > other ? 1 : 0;
-  else for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) > (other[at] as number) ? 1 : 0;
+  else
+    for (let at = 0; at < result.length; at++)
+      result[at] = (values[at] as number) > (other[at] as number) ? 1 : 0;
 };
 
 const isEqual: Compare = (result, values, other) => {
   if (typeof other === "number")
-    for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) === other ? 1 : 0;
-  else for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) === (other[at] as number) ? 1 : 0;
+    for (let at = 0; at < result.length; at++)
+      result[at] = (values[at] as number) === other ? 1 : 0;
+  else
+    for (let at = 0; at < result.length; at++)
+      result[at] = (values[at] as number) === (other[at] as number) ? 1 : 0;
 };
 
 /** Each comparison by one of three, or its opposite: no value is null. */

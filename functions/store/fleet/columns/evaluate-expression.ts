@@ -91,7 +91,8 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
         // The others are decided for these alone.
         const places = placesOf(result);
         const some = evaluateSome(view, places, marked).mark({ kind: "and", parts: rest });
-        for (let at = 0; at < places.length; at++) result[places[at] as number] = some[at] as number;
+        for (let at = 0; at < places.length; at++)
+          result[places[at] as number] = some[at] as number;
         return result;
       }
       if (part.kind === "not") subtract(result, mark(part.part));
@@ -123,7 +124,8 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
         return numberOf(expression.value);
       case "column": {
         const column = view.column(expression.name);
-        if (column.kind !== "numbers" && column.kind !== "names") throw new Error(`${expression.name} is no number`);
+        if (column.kind !== "numbers" && column.kind !== "names")
+          throw new Error(`${expression.name} is no number`);
         return column.values.subarray(0, count);
       }
       case "add":
@@ -145,7 +147,10 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
     }
   };
 
-  const reduce = (parts: readonly Expression[], operation: (a: number, b: number) => number): Numbers =>
+  const reduce = (
+    parts: readonly Expression[],
+    operation: (a: number, b: number) => number,
+  ): Numbers =>
     parts.map(numbersOf).reduce((one, other) => {
       if (typeof one === "number" && typeof other === "number") return operation(one, other);
       const left = fill(one);
@@ -153,7 +158,9 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
       const result = new Float64Array(count);
       if (typeof right === "number")
         for (let at = 0; at < count; at++) result[at] = operation(left[at] as number, right);
-      else for (let at = 0; at < count; at++) result[at] = operation(left[at] as number, right[at] as number);
+      else
+        for (let at = 0; at < count; at++)
+          result[at] = operation(left[at] as number, right[at] as number);
       return result;
     });
 
@@ -175,7 +182,8 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
       if (places.length === 0) continue;
       // A case of few hosts is decided for them alone.
       const values = evaluateSome(view, places, marked).numbers(value);
-      for (let at = 0; at < places.length; at++) result[places[at] as number] = values[at] as number;
+      for (let at = 0; at < places.length; at++)
+        result[places[at] as number] = values[at] as number;
     }
     return result;
   };
@@ -187,7 +195,11 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
 };
 
 /** Creates an evaluator of the hosts at some places of a view, whose results are in the order of these. */
-export const evaluateSome = (view: ColumnView, places: Uint32Array, marked: FindMarked): Evaluator => {
+export const evaluateSome = (
+  view: ColumnView,
+  places: Uint32Array,
+  marked: FindMarked,
+): Evaluator => {
   const { count } = view;
   if (places.length === count) return createEvaluator(view, marked);
   if (places.length > count * selectivityMax) {
@@ -203,7 +215,9 @@ export const evaluateSome = (view: ColumnView, places: Uint32Array, marked: Find
     known.set(name, picked);
     return picked;
   };
-  return createEvaluator({ count: places.length, column }, (part) => pickFlags(marked(part), places));
+  return createEvaluator({ count: places.length, column }, (part) =>
+    pickFlags(marked(part), places),
+  );
 };
 
 const pick = (column: HostColumn, places: Uint32Array): HostColumn => {
@@ -211,7 +225,10 @@ const pick = (column: HostColumn, places: Uint32Array): HostColumn => {
     case "texts":
       return { ...column, values: Array.from(places, (place) => column.values[place] as string) };
     case "keys":
-      return { ...column, values: BigInt64Array.from(Array.from(places, (place) => column.values[place] as bigint)) };
+      return {
+        ...column,
+        values: BigInt64Array.from(Array.from(places, (place) => column.values[place] as bigint)),
+      };
     case "flags":
       return { ...column, values: pickFlags(column.values, places) };
     default:
@@ -233,14 +250,17 @@ const decidedMax = 100;
 
 /** Names a condition by what it compares; undefined for what takes no time, and for what a statement finds, which may change. */
 const keyOf = (expression: Expression): string | undefined => {
-  if (expression.kind !== "compare" && expression.kind !== "and" && expression.kind !== "or") return undefined;
+  if (expression.kind !== "compare" && expression.kind !== "and" && expression.kind !== "or")
+    return undefined;
   let isFound = false;
   const key = JSON.stringify(expression, (name, value: unknown) => {
     if (name === "query") {
       isFound = true;
       return undefined;
     }
-    return typeof value === "bigint" || value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY
+    return typeof value === "bigint" ||
+      value === Number.POSITIVE_INFINITY ||
+      value === Number.NEGATIVE_INFINITY
       ? `${typeof value} ${value}`
       : value;
   });

@@ -21,7 +21,12 @@ afterAll(() => {
 const now = new Date(test.clock.now());
 await seedFleet(test.db, { count: 300, now });
 const createColumns = () =>
-  createFleetColumns({ db: test.db, clock: test.clock, stopping: stop.signal, onFailure: console.error });
+  createFleetColumns({
+    db: test.db,
+    clock: test.clock,
+    stopping: stop.signal,
+    onFailure: console.error,
+  });
 const columns = createColumns();
 await columns.load();
 const rules = await readFleetRules(test.core);
@@ -63,10 +68,15 @@ describe("pages from core's memory", () => {
       expect(await summarizeFleet(test.db, rules, filter, columns)).toEqual(
         await summarizeFleet(test.db, rules, filter),
       );
-      expect(await countFleet(test.db, rules, filter)).toMatchObject(await countFleet(test.db, rules, filter, columns));
+      expect(await countFleet(test.db, rules, filter)).toMatchObject(
+        await countFleet(test.db, rules, filter, columns),
+      );
       const byName = async (given?: typeof columns) => {
         const { counts, ...sums } = await countFactors(test.db, rules, filter, given);
-        return { ...sums, counts: new Map(counts.map((each) => [`${each.kind} ${each.value}`, each])) };
+        return {
+          ...sums,
+          counts: new Map(counts.map((each) => [`${each.kind} ${each.value}`, each])),
+        };
       };
       expect(await byName(columns)).toEqual(await byName());
     });
@@ -84,7 +94,8 @@ describe("hosts in core's memory", () => {
     const [one, other, third] = (
       await test.db.execute<{ id: string }>(sql`select identity_id as id from fleet_status limit 3`)
     ).map(({ id }) => id);
-    const set = (id = "") => sql`update fleet_status set queue_bytes = 987654321 where identity_id = ${id}::uuid`;
+    const set = (id = "") =>
+      sql`update fleet_status set queue_bytes = 987654321 where identity_id = ${id}::uuid`;
     expect(await queued()).toEqual([]);
     await test.db.transaction(async (tx) => {
       await tx.execute(set(one));

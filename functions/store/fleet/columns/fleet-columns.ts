@@ -53,7 +53,10 @@ export const createFleetColumns = ({
     async (loaded: HostTable) => {
       const readAt = clock.monotonic();
       // A row that a transaction wrote, which had not ended when the last statement began, or began later.
-      const rows = await readPacked(db, sql`where age(xmin) <= (select age(${loaded.since}::xid8::xid))`);
+      const rows = await readPacked(
+        db,
+        sql`where age(xmin) <= (select age(${loaded.since}::xid8::xid))`,
+      );
       // Another server may lack the last transactions of the one before, and use their numbers again.
       if (rows.server !== loaded.server) {
         hosts = undefined;

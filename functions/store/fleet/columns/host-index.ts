@@ -20,7 +20,8 @@ export class HostIndex {
   /** Returns an index of the hosts at some places, in their order. */
   pick(places: Uint32Array): HostIndex {
     const picked = new HostIndex();
-    for (const place of places) picked.add(this.ids[place] as string, this.identities[place] as string);
+    for (const place of places)
+      picked.add(this.ids[place] as string, this.identities[place] as string);
     return picked;
   }
 
@@ -28,7 +29,9 @@ export class HostIndex {
   extend(count: number, hosts: readonly (readonly [id: string, identity: string])[]): HostIndex {
     const isAt = ([id]: readonly [string, string], nth: number) =>
       count + nth < this.ids.length ? this.ids[count + nth] === id : !this.#places.has(id);
-    const index = hosts.every(isAt) ? this : this.pick(Uint32Array.from({ length: count }, (_, place) => place));
+    const index = hosts.every(isAt)
+      ? this
+      : this.pick(Uint32Array.from({ length: count }, (_, place) => place));
     for (const [id, identity] of hosts.slice(index.ids.length - count)) index.add(id, identity);
     return index;
   }
@@ -56,7 +59,8 @@ export class HostIndex {
     let until = order.length;
     while (from < until) {
       const middle = (from + until) >> 1;
-      if (compareBytes(this.identities[order[middle] as number] as string, text) <= 0) from = middle + 1;
+      if (compareBytes(this.identities[order[middle] as number] as string, text) <= 0)
+        from = middle + 1;
       else until = middle;
     }
     return from;

@@ -38,14 +38,29 @@ export const factColumns: PackedLayout = {
 };
 
 /** The figures that filters and orders read. */
-const comparedFigures = new Set<string>([...sortedFigures, ...figureFilters.map(({ figure }) => figure)]);
+const comparedFigures = new Set<string>([
+  ...sortedFigures,
+  ...figureFilters.map(({ figure }) => figure),
+]);
 
 /** All columns of a table. */
 export const hostColumns: PackedLayout = {
   ...factColumns,
   names: nameColumns,
-  times: [...factColumns.times, "last_heartbeat_at", "last_envelope_at", "enrolled_at", "last_auth_failure_at"],
-  amounts: [...factColumns.amounts, ...comparedFigures, "queue_bytes_max", "queue_oldest_seconds", "lost_records"],
+  times: [
+    ...factColumns.times,
+    "last_heartbeat_at",
+    "last_envelope_at",
+    "enrolled_at",
+    "last_auth_failure_at",
+  ],
+  amounts: [
+    ...factColumns.amounts,
+    ...comparedFigures,
+    "queue_bytes_max",
+    "queue_oldest_seconds",
+    "lost_records",
+  ],
 };
 
 /** Rows of hosts, when they were read; without an identity those of hosts that a table may lack. */

@@ -36,7 +36,8 @@ export const parseExpression = (source: SQL): Expression => {
     if (matches) at += texts.length;
     return matches;
   };
-  const unknown = (): Error => new Error(`an expression that core's memory cannot decide, at ${peek() ?? "a value"}`);
+  const unknown = (): Error =>
+    new Error(`an expression that core's memory cannot decide, at ${peek() ?? "a value"}`);
   const expect = (text: string): void => {
     if (!take(text)) throw unknown();
   };
@@ -53,7 +54,12 @@ export const parseExpression = (source: SQL): Expression => {
   const negated = (): Expression => (take("not") ? { kind: "not", part: negated() } : compared());
   const compared = (): Expression => {
     const left = sum();
-    const equals = (right: Expression): Expression => ({ kind: "compare", operator: "=", left, right });
+    const equals = (right: Expression): Expression => ({
+      kind: "compare",
+      operator: "=",
+      left,
+      right,
+    });
     if (take("in", "(")) {
       if (peek() === "select") return found(left, ")");
       const parts = list(sum, ",").map(equals);
@@ -104,7 +110,9 @@ export const parseExpression = (source: SQL): Expression => {
       expect(",");
       const literal = tokens[at++];
       for (const text of ["::", "timestamptz", "[]", ")"]) expect(text);
-      const bounds = JSON.parse(`[${String(literal?.text === undefined && literal?.value).slice(1, -1)}]`) as string[];
+      const bounds = JSON.parse(
+        `[${String(literal?.text === undefined && literal?.value).slice(1, -1)}]`,
+      ) as string[];
       return { kind: "bucket", part, bounds: bounds.map(timeOf) };
     }
     if (take("interval")) return { kind: "constant", value: milliseconds(tokens[at++]?.text) };
@@ -113,7 +121,8 @@ export const parseExpression = (source: SQL): Expression => {
     if (token.text === undefined) return { kind: "constant", value: token.value as Constant };
     const { text } = token;
     if (text === "true" || text === "false") return { kind: "constant", value: text === "true" };
-    if (text.startsWith("'")) return { kind: "constant", value: text.slice(1, -1).replaceAll("''", "'") };
+    if (text.startsWith("'"))
+      return { kind: "constant", value: text.slice(1, -1).replaceAll("''", "'") };
     if (/^-?\d+$/.test(text)) return { kind: "constant", value: Number(text) };
     if (!/^[a-z_]+$/.test(text)) throw unknown();
     return { kind: "column", name: text };
@@ -165,7 +174,8 @@ const cast = (expression: Expression, type = ""): Expression => {
 
 /** Returns a time of the database, or an infinite one, in milliseconds since the epoch. */
 const timeOf = (text: string): number => {
-  if (text.endsWith("infinity")) return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  if (text.endsWith("infinity"))
+    return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
   const ms = Date.parse(text);
   if (Number.isNaN(ms)) throw new Error("a time that no clock shows");
   return ms;

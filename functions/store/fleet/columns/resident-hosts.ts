@@ -53,7 +53,8 @@ export const loadHosts = async (db: Pick<Database, "execute">, hosts?: SQL): Pro
       hosts,
     );
     // What changes from here on is read again.
-    if (loaded.since === undefined) Object.assign(loaded, { since: rows.since, server: rows.server });
+    if (loaded.since === undefined)
+      Object.assign(loaded, { since: rows.since, server: rows.server });
     loaded.take(rows);
     after = rows.texts.length < batchRows ? undefined : (rows.texts.at(-1)?.[0] ?? undefined);
   }
@@ -76,7 +77,11 @@ export const typeOf = (name: string) => {
 };
 
 /** Returns the values of a column, in an array that has this length or more. */
-export const lengthen = (name: string, values: HostValues | undefined, length: number): HostValues => {
+export const lengthen = (
+  name: string,
+  values: HostValues | undefined,
+  length: number,
+): HostValues => {
   if (values && values.length >= length) return values;
   const longer = new (typeOf(name))(length);
   if (values) longer.set(values as never);
@@ -190,7 +195,8 @@ export class HostTable implements ResidentHosts {
   /** Sets the values of a column for the hosts at some places. */
   setEach(name: string, places: Uint32Array, valueFor: (nth: number) => number | bigint): void {
     const change = (values: HostValues) => {
-      for (let nth = 0; nth < places.length; nth++) values[places[nth] as number] = valueFor(nth) as number;
+      for (let nth = 0; nth < places.length; nth++)
+        values[places[nth] as number] = valueFor(nth) as number;
     };
     const values = this.#columns.get(name);
     if (values) change(values);
@@ -199,7 +205,10 @@ export class HostTable implements ResidentHosts {
 
   copy(places?: Uint32Array): HostTable {
     const columns = new Map(
-      columnNames.map((name) => [name, places ? pickValues(this.#read(name), places) : this.values(name).slice()]),
+      columnNames.map((name) => [
+        name,
+        places ? pickValues(this.#read(name), places) : this.values(name).slice(),
+      ]),
     );
     const create = (name: string) => columns.get(name) as HostValues;
     // The index of all may grow later: these hosts keep their places, and others have none below `count`.
@@ -212,14 +221,20 @@ export class HostTable implements ResidentHosts {
   take({ packed: bytes, texts: allTexts }: PackedRows, layout: PackedLayout = hostColumns): void {
     if (bytes === null) return;
     const rowBytes =
-      idBytes + 8 * (layout.times.length + layout.amounts.length + layout.keys.length) + layout.flags.length;
+      idBytes +
+      8 * (layout.times.length + layout.amounts.length + layout.keys.length) +
+      layout.flags.length;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const places = Uint32Array.from(allTexts, ([identity], row) => {
       const id = idAt(bytes, row * rowBytes);
       return (identity === null ? this.placeOf(id) : this.#placeFor(id, identity)) ?? nowhere;
     });
     let at = idBytes;
-    const setAll = (names: readonly string[], width: number, valueAt: (at: number) => number | bigint) => {
+    const setAll = (
+      names: readonly string[],
+      width: number,
+      valueAt: (at: number) => number | bigint,
+    ) => {
       for (const name of names) {
         const from = at;
         this.setEach(name, places, (row) => valueAt(row * rowBytes + from));
@@ -231,7 +246,9 @@ export class HostTable implements ResidentHosts {
     setAll(layout.keys, 8, (from) => view.getBigInt64(from));
     setAll(layout.flags, 1, (from) => view.getUint8(from));
     for (const [nth, name] of layout.names.entries())
-      this.setEach(name, places, (row) => this.#nameNumber(name, allTexts[row]?.[nth + 1] as string));
+      this.setEach(name, places, (row) =>
+        this.#nameNumber(name, allTexts[row]?.[nth + 1] as string),
+      );
   }
 
   #placeFor(id: string, identity: string): number {
@@ -244,11 +261,15 @@ export class HostTable implements ResidentHosts {
   }
 
   #grow(length: number): void {
-    for (const [name, values] of this.#columns) this.#columns.set(name, lengthen(name, values, length));
+    for (const [name, values] of this.#columns)
+      this.#columns.set(name, lengthen(name, values, length));
   }
 
   #nameNumber(column: NameColumn, text: string): number {
-    const { texts: known, places } = this.#names.get(column) as { texts: string[]; places: Map<string, number> };
+    const { texts: known, places } = this.#names.get(column) as {
+      texts: string[];
+      places: Map<string, number>;
+    };
     const place = places.get(text) ?? known.push(text) - 1;
     places.set(text, place);
     return place;

@@ -29,10 +29,18 @@ export const markHosts = async (
   if (columns === undefined) return undefined;
   const expression = parseExpression(predicate);
   const parts = foundIn(expression);
-  const [view, ...found] = await Promise.all([columns.current(), ...parts.map((part) => findValues(db, part))]);
+  const [view, ...found] = await Promise.all([
+    columns.current(),
+    ...parts.map((part) => findValues(db, part)),
+  ]);
   if (view === undefined) return undefined;
-  const marksOf = new Map(parts.map((part, index) => [part, markFound(view, part.column, found[index] ?? [])]));
-  const evaluator = createEvaluator(view, (part) => marksOf.get(part) ?? new Uint8Array(view.count));
+  const marksOf = new Map(
+    parts.map((part, index) => [part, markFound(view, part.column, found[index] ?? [])]),
+  );
+  const evaluator = createEvaluator(
+    view,
+    (part) => marksOf.get(part) ?? new Uint8Array(view.count),
+  );
   const places = placesOf(evaluator.mark(expression));
   const own = evaluateSome(view, places, () => {
     throw new Error("a statement in an expression of chosen hosts");
@@ -75,7 +83,8 @@ const markFound = (view: ResidentHosts, column: string, found: readonly string[]
   const wanted = new Set<unknown>(
     found.map((text) => (known.kind === "names" ? known.places.get(text) : Number(text))),
   );
-  for (let place = 0; place < marks.length; place++) if (wanted.has(values[place])) marks[place] = 1;
+  for (let place = 0; place < marks.length; place++)
+    if (wanted.has(values[place])) marks[place] = 1;
   return marks;
 };
 
@@ -102,10 +111,19 @@ export const firstHosts = (
 ): { ids: string[]; next: Position | null } => {
   const { limit } = wanted;
   const oneMore = { ...wanted, limit: limit + 1 };
-  const first = by === "identity" ? firstByIdentity(view, places, oneMore) : firstByNumber(view, places, by, oneMore);
+  const first =
+    by === "identity"
+      ? firstByIdentity(view, places, oneMore)
+      : firstByNumber(view, places, by, oneMore);
   const ids = first.slice(0, limit).map(({ place }) => view.ids[place] as string);
   const last = first[limit - 1];
-  return { ids, next: first.length > limit && last ? { value: last.value, id: view.ids[last.place] as string } : null };
+  return {
+    ids,
+    next:
+      first.length > limit && last
+        ? { value: last.value, id: view.ids[last.place] as string }
+        : null,
+  };
 };
 
 /** A host of a page, with the text of what it is sorted by. */
@@ -127,7 +145,8 @@ const firstByIdentity = (
   const through = after === null ? undefined : view.identitiesThrough(after.value);
   const take = (at: number): boolean => {
     const place = order[at] as number;
-    if (marks[place] === 1 && view.ids[place] !== after?.id) first.push({ place, value: values[place] as string });
+    if (marks[place] === 1 && view.ids[place] !== after?.id)
+      first.push({ place, value: values[place] as string });
     return first.length < limit;
   };
   if (isDescending) for (let at = (through ?? order.length) - 1; at >= 0 && take(at); at--);
@@ -149,7 +168,10 @@ const firstByNumber = (
     if (one !== other) return one < other ? -sign : sign;
     return idAt(a) < idAt(b) ? -sign : sign;
   };
-  const bound = after && { number: areTimes ? timeOfText(after.value) : Number(after.value), id: after.id };
+  const bound = after && {
+    number: areTimes ? timeOfText(after.value) : Number(after.value),
+    id: after.id,
+  };
   const isAfter = (at: number): boolean => {
     if (bound === null) return true;
     const number = numbers[at] as number;
@@ -157,7 +179,8 @@ const firstByNumber = (
     const id = idAt(at);
     return id !== bound.id && id < bound.id === isDescending;
   };
-  const isBeyond = (one: number, other: number): boolean => (isDescending ? one < other : one > other);
+  const isBeyond = (one: number, other: number): boolean =>
+    isDescending ? one < other : one > other;
   // A heap with the last of the first ones on top.
   const heap: number[] = [];
   const sink = (from: number): void => {
@@ -165,7 +188,10 @@ const firstByNumber = (
       const left = 2 * at + 1;
       if (left >= heap.length) return;
       const right = left + 1;
-      const child = right < heap.length && compare(heap[right] as number, heap[left] as number) > 0 ? right : left;
+      const child =
+        right < heap.length && compare(heap[right] as number, heap[left] as number) > 0
+          ? right
+          : left;
       const smaller = heap[at] as number;
       if (compare(heap[child] as number, smaller) <= 0) return;
       heap[at] = heap[child] as number;
@@ -187,7 +213,9 @@ const firstByNumber = (
     }
   }
   const textOf = (number: number): string => (areTimes ? textOfTime(number) : String(number));
-  return heap.sort(compare).map((at) => ({ place: places[at] as number, value: textOf(numbers[at] as number) }));
+  return heap
+    .sort(compare)
+    .map((at) => ({ place: places[at] as number, value: textOf(numbers[at] as number) }));
 };
 
 const textOfTime = (ms: number): string => {
@@ -196,24 +224,33 @@ const textOfTime = (ms: number): string => {
 };
 
 const timeOfText = (text: string): number => {
-  if (text.endsWith("infinity")) return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  if (text.endsWith("infinity"))
+    return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
   return Date.parse(timestampOf(text));
 };
 
 /** Counts hosts by a whole number of each, -1 or more. */
 export const countByNumber = (numbers: Float64Array): Map<number, number> => {
   let most = 0;
-  for (let at = 0; at < numbers.length; at++) if ((numbers[at] as number) > most) most = numbers[at] as number;
+  for (let at = 0; at < numbers.length; at++)
+    if ((numbers[at] as number) > most) most = numbers[at] as number;
   const counts = new Uint32Array(most + 2);
   for (let at = 0; at < numbers.length; at++) {
     const place = (numbers[at] as number) + 1;
     counts[place] = (counts[place] as number) + 1;
   }
-  return new Map([...counts.entries()].filter(([, count]) => count > 0).map(([place, count]) => [place - 1, count]));
+  return new Map(
+    [...counts.entries()]
+      .filter(([, count]) => count > 0)
+      .map(([place, count]) => [place - 1, count]),
+  );
 };
 
 /** Counts hosts by a text of each. */
-export const countByName = ({ view, numbers }: MarkedHosts, column: NameColumn): Map<string, number> => {
+export const countByName = (
+  { view, numbers }: MarkedHosts,
+  column: NameColumn,
+): Map<string, number> => {
   const names = view.names(column);
   const counts = countByNumber(numbers(sql.raw(column)));
   return new Map([...counts].map(([name, count]) => [names[name] as string, count]));

@@ -79,7 +79,12 @@ export const decodeCheckpoint = (
   if (raw === null) return null;
   // A small one is anywhere in Node's pool.
   const { buffer, byteOffset } = raw.byteOffset % 8 === 0 ? raw : raw.slice();
-  const valuesAt = (name: string, at: number, length: number, code: StoredColumn["code"]): HostValues => {
+  const valuesAt = (
+    name: string,
+    at: number,
+    length: number,
+    code: StoredColumn["code"],
+  ): HostValues => {
     const from = byteOffset + at;
     if (code) return decodeNumbers(new codeTypes[code.bytes](buffer, from, length), code);
     return new (typeOf(name))(buffer, from, length).slice();
@@ -103,7 +108,9 @@ export const decodeCheckpoint = (
 /** Returns the lines of a table's hosts from a place on. */
 export const encodeLines = (table: HostTable, from = 0): Uint8Array => {
   const { identities } = table.index;
-  const lines = table.ids.slice(from, table.count).map((id, nth) => `${id}${identities[from + nth]}\n`);
+  const lines = table.ids
+    .slice(from, table.count)
+    .map((id, nth) => `${id}${identities[from + nth]}\n`);
   return new TextEncoder().encode(lines.join(""));
 };
 
@@ -118,12 +125,15 @@ const idLength = 36;
 /** Each part begins where an array of any type may. */
 const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
 
-const isNameColumn = (name: string): name is NameColumn => (nameColumns as readonly string[]).includes(name);
+const isNameColumn = (name: string): name is NameColumn =>
+  (nameColumns as readonly string[]).includes(name);
 
 /** The texts of a column and the number of each host's, by those that a base has first. */
 const numberTexts = (table: HostTable, name: NameColumn, first: readonly string[] = []) => {
   const texts = [...first];
-  const numbers = table.names(name).map((text) => (texts.includes(text) ? texts.indexOf(text) : texts.push(text) - 1));
+  const numbers = table
+    .names(name)
+    .map((text) => (texts.includes(text) ? texts.indexOf(text) : texts.push(text) - 1));
   return {
     texts,
     numbers: table
@@ -136,7 +146,8 @@ const numberTexts = (table: HostTable, name: NameColumn, first: readonly string[
 const changedPlaces = (values: HostValues, before: HostValues): Uint32Array => {
   const places = new Uint32Array(values.length);
   let count = 0;
-  for (let place = 0; place < values.length; place++) if (values[place] !== before[place]) places[count++] = place;
+  for (let place = 0; place < values.length; place++)
+    if (values[place] !== before[place]) places[count++] = place;
   return places.subarray(0, count);
 };
 
@@ -161,7 +172,8 @@ const codeOf = (values: Float64Array): Code | undefined => {
 };
 
 const areMultiples = (values: Float64Array, first: number, unit: number): boolean => {
-  for (const value of values) if (Number.isFinite(value) && (value - first) % unit !== 0) return false;
+  for (const value of values)
+    if (Number.isFinite(value) && (value - first) % unit !== 0) return false;
   return true;
 };
 
@@ -176,7 +188,10 @@ const encodeNumbers = (values: Float64Array, { bytes, first, unit }: Code) => {
   return codes;
 };
 
-const decodeNumbers = (codes: Uint8Array | Uint16Array | Uint32Array, { bytes, first, unit }: Code): Float64Array => {
+const decodeNumbers = (
+  codes: Uint8Array | Uint16Array | Uint32Array,
+  { bytes, first, unit }: Code,
+): Float64Array => {
   const infinite = 2 ** (8 * bytes) - 1;
   // Copied first, so that the loop is over one kind of array.
   const values = new Float64Array(codes);

@@ -4,7 +4,10 @@
  * one that is written as a difference begins with the hosts of its base, which is a day older at most.
  */
 import { and, desc, eq, gte, isNull, lte, sql } from "drizzle-orm";
-import { type CheckpointLayout, fleetCheckpoint } from "../../../../drizzle/schema/fleet-history.ts";
+import {
+  type CheckpointLayout,
+  fleetCheckpoint,
+} from "../../../../drizzle/schema/fleet-history.ts";
 import { dayMs } from "../../../../kit/clock.ts";
 import type { Executor } from "../../database/database.ts";
 import { arrayLiteral } from "../../database/query-parts.ts";
@@ -37,7 +40,9 @@ const isReadable = sql`(layout->>'format')::int = ${checkpointFormat} and layout
 
 /** Finds when the newest checkpoint is of; null without one. */
 export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => {
-  const [row] = await db.execute<{ at: string | null }>(sql`select max(at) as at from fleet_checkpoint`);
+  const [row] = await db.execute<{ at: string | null }>(
+    sql`select max(at) as at from fleet_checkpoint`,
+  );
   return row?.at ? new Date(row.at) : null;
 };
 
@@ -45,7 +50,10 @@ export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => 
 type CheckpointAt = Pick<typeof fleetCheckpoint.$inferSelect, "at" | "baseAt">;
 
 /** Finds the first checkpoint that is not before a time; undefined without one. */
-export const findNextCheckpoint = async (db: Executor, time: Date): Promise<CheckpointAt | undefined> => {
+export const findNextCheckpoint = async (
+  db: Executor,
+  time: Date,
+): Promise<CheckpointAt | undefined> => {
   const [row] = await db
     .select({ at: fleetCheckpoint.at, baseAt: fleetCheckpoint.baseAt })
     .from(fleetCheckpoint)
@@ -83,7 +91,10 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
   };
   const readLines = ({ lines, layout }: { lines: Uint8Array | null; layout: CheckpointLayout }) =>
     lines ? codec.decompress(lines, layout.lines.bytes) : new Uint8Array();
-  const readIndex = async (at: Date, { digest }: CheckpointLayout["lines"]): Promise<HostIndex | null> => {
+  const readIndex = async (
+    at: Date,
+    { digest }: CheckpointLayout["lines"],
+  ): Promise<HostIndex | null> => {
     if (known.digests.has(digest)) return known.index;
     const row = await find(at, fleetCheckpoint.lines);
     const lines = row && readLines(row);
@@ -112,7 +123,10 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
     const [row, base] = await Promise.all([find(at, fleetCheckpoint.lines), readWhole(baseAt)]);
     const lines = row && readLines(row);
     if (!lines || base === null) return null;
-    return decodeCheckpoint(row, codec, { index: base.index.extend(base.count, decodeLines(lines)), base });
+    return decodeCheckpoint(row, codec, {
+      index: base.index.extend(base.count, decodeLines(lines)),
+      base,
+    });
   };
   return {
     async read({ at, baseAt }) {
@@ -129,7 +143,8 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
       const whole = before && (await readWhole(before.at));
       // Also a whole one begins with the hosts of that before it, so that core's memory has them once.
       const ordered = whole ? orderLike(table, whole) : undefined;
-      const base = ordered && before && before.at.getTime() >= at.getTime() - dayMs ? whole : undefined;
+      const base =
+        ordered && before && before.at.getTime() >= at.getTime() - dayMs ? whole : undefined;
       const own = ordered ?? table.copy();
       forgetNewest(own, at.getTime());
       const { hosts, columns, rawBytes, body } = encodeCheckpoint(own, codec, base ?? undefined);
@@ -139,7 +154,16 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
       const layout = { format: checkpointFormat, columns, lines: { bytes: text.length, digest } };
       await db
         .insert(fleetCheckpoint)
-        .values({ at, baseAt: base ? (before?.at ?? null) : null, hosts, names: {}, rawBytes, body, layout, lines })
+        .values({
+          at,
+          baseAt: base ? (before?.at ?? null) : null,
+          hosts,
+          names: {},
+          rawBytes,
+          body,
+          layout,
+          lines,
+        })
         .onConflictDoNothing();
     },
   };

@@ -37,7 +37,11 @@ const minute = 60_000;
 /** Hosts report, each at a time of its own, and some of them change. */
 for (let round = 0; round < 3; round++) {
   await clock.advance(10 * minute);
-  await seedFleet(db, { first: 301 + round * 20, count: 320 + round * 20, now: new Date(clock.now()) });
+  await seedFleet(db, {
+    first: 301 + round * 20,
+    count: 320 + round * 20,
+    now: new Date(clock.now()),
+  });
   const at = sql`${new Date(clock.now()).toISOString()}::timestamptz`;
   await db.execute(sql`
     update collector_health set last_heartbeat_at = ${at}, collector_version = case when boot_id = 'boot' then '1.4.' || ${round}::int end,
@@ -78,9 +82,13 @@ describe("hosts of a later time", () => {
     const checkpoints = createCheckpoints({ db, codec });
     if (until) await checkpoints.add(until, await loadHosts(db, hostsAt(until)));
     const bases = await db.select({ baseAt: fleetCheckpoint.baseAt }).from(fleetCheckpoint);
-    expect(bases.filter(({ baseAt }) => baseAt !== null)).toHaveLength(kind === "the difference from another" ? 1 : 0);
+    expect(bases.filter(({ baseAt }) => baseAt !== null)).toHaveLength(
+      kind === "the difference from another" ? 1 : 0,
+    );
     const next = until && (await findNextCheckpoint(db, until));
-    const later = next ? ((await createCheckpoints({ db, codec }).read(next)) as HostTable) : await loadHosts(db);
+    const later = next
+      ? ((await createCheckpoints({ db, codec }).read(next)) as HostTable)
+      : await loadHosts(db);
     for (let minutes = minutesAgo + 1; minutes < 35; minutes += 4) {
       const from = new Date(ago(minutes).getTime() - minutes * 37);
       const expected = hostsOf(await loadHosts(db, hostsAt(from)));
@@ -106,7 +114,8 @@ describe("a checkpoint", () => {
   );
   const valuesOf = (name: string) => {
     if ((nameColumns as readonly string[]).includes(name)) return fc.nat(2);
-    if (hostColumns.keys.includes(name)) return fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+    if (hostColumns.keys.includes(name))
+      return fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
     return hostColumns.flags.includes(name) ? fc.nat(1) : numbers;
   };
   const idOf = (nth: number) => `00000000-0000-7000-8000-${String(nth).padStart(12, "0")}`;
@@ -120,7 +129,11 @@ describe("a checkpoint", () => {
       const index = new HostIndex();
       for (let nth = 0; nth < count; nth++) index.add(idOf(nth), `host ${nth}`);
       const created = (name: string) => new (typeOf(name))(count);
-      const table = new HostTable(index, created, Object.fromEntries(nameColumns.map((name) => [name, names])));
+      const table = new HostTable(
+        index,
+        created,
+        Object.fromEntries(nameColumns.map((name) => [name, names])),
+      );
       for (const [name, values] of Object.entries<(number | bigint)[]>(columns))
         table.setEach(name, Uint32Array.from(values.keys()), (nth) => values[nth] ?? 0);
       return table;
@@ -131,7 +144,9 @@ describe("a checkpoint", () => {
 
   it("has every value of every column, whole and as the difference from another", () => {
     const property = fc.property(tables(5), tables(7), (before, table) => {
-      const base = decodeCheckpoint(encodeCheckpoint(before, codec), codec, { index: before.index });
+      const base = decodeCheckpoint(encodeCheckpoint(before, codec), codec, {
+        index: before.index,
+      });
       const whole = tableOf(base);
       const known = base ?? undefined;
       expect(whole && hostsOf(whole)).toEqual(hostsOf(before));
@@ -153,14 +168,20 @@ describe("a checkpoint", () => {
     const written = await findNextCheckpoint(db, at);
     expect(written).toEqual({ at, baseAt: null });
     const read = written && (await createCheckpoints({ db, codec }).read(written));
-    expect(read && hostsOf(takeBack(read, await readChanges(db, { from: at, until: at }), at))).toEqual(hostsOf(left));
+    expect(
+      read && hostsOf(takeBack(read, await readChanges(db, { from: at, until: at }), at)),
+    ).toEqual(hostsOf(left));
     await db.delete(fleetCheckpoint).where(eq(fleetCheckpoint.at, at));
   });
 
   it.each([
     ["is damaged", { body: new Uint8Array(9) }, true],
     // The last byte of the data, before the checksum.
-    ["has another byte", { body: sql`set_byte(body, length(body) - 5, get_byte(body, length(body) - 5) # 1)` }, true],
+    [
+      "has another byte",
+      { body: sql`set_byte(body, length(body) - 5, get_byte(body, length(body) - 5) # 1)` },
+      true,
+    ],
     ["lacks its base", { baseAt: new Date(0) }, true],
     ["is of another version", { layout: sql`jsonb_set(layout, '{format}', '1')` }, false],
     ["lacks a column", { layout: sql`layout #- '{columns,version}'` }, false],
@@ -180,22 +201,34 @@ describe("a checkpoint", () => {
 });
 
 describe("the past in core's memory", () => {
-  it.each([25, 12, 2])("has the rows and counts of the database, %d minutes ago", async (minutes) => {
-    const { rules, columns } = await readViewRules({ ...core, pastColumns }, ago(minutes));
-    const { rules: same } = await readViewRules(core, ago(minutes));
-    expect(rules.versions.toSorted()).toEqual(same.versions.toSorted());
-    for (const filter of [{}, { states: fleetStates.slice(0, 4) }, { version: ["1.4.*"] }, { label: ["env:prod"] }]) {
-      expect(await summarizeFleet(db, rules, filter, columns)).toEqual(await summarizeFleet(db, same, filter));
-      expect(await countFleet(db, same, filter)).toMatchObject(await countFleet(db, rules, filter, columns));
-      for (const sort of fleetSorts) {
-        const page = { sort, order: "desc", limit: 50, after: null } as const;
-        const expected = await findFleetPage(db, same, filter, page);
-        const actual = await findFleetPage(db, rules, filter, page, { columns });
-        expect(actual.rows.map(({ id }) => id)).toEqual(expected.rows.map(({ id }) => id));
-        expect(actual.next?.id).toBe(expected.next?.id);
+  it.each([25, 12, 2])(
+    "has the rows and counts of the database, %d minutes ago",
+    async (minutes) => {
+      const { rules, columns } = await readViewRules({ ...core, pastColumns }, ago(minutes));
+      const { rules: same } = await readViewRules(core, ago(minutes));
+      expect(rules.versions.toSorted()).toEqual(same.versions.toSorted());
+      for (const filter of [
+        {},
+        { states: fleetStates.slice(0, 4) },
+        { version: ["1.4.*"] },
+        { label: ["env:prod"] },
+      ]) {
+        expect(await summarizeFleet(db, rules, filter, columns)).toEqual(
+          await summarizeFleet(db, same, filter),
+        );
+        expect(await countFleet(db, same, filter)).toMatchObject(
+          await countFleet(db, rules, filter, columns),
+        );
+        for (const sort of fleetSorts) {
+          const page = { sort, order: "desc", limit: 50, after: null } as const;
+          const expected = await findFleetPage(db, same, filter, page);
+          const actual = await findFleetPage(db, rules, filter, page, { columns });
+          expect(actual.rows.map(({ id }) => id)).toEqual(expected.rows.map(({ id }) => id));
+          expect(actual.next?.id).toBe(expected.next?.id);
+        }
       }
-    }
-  });
+    },
+  );
 
   it("is loaded once for a time, of which two are kept, until nobody has looked for five minutes", async () => {
     const execute = vi.spyOn(db, "execute");
@@ -206,7 +239,12 @@ describe("the past in core's memory", () => {
       await columns.at(ago(minutes), now).current();
       return execute.mock.calls.length > 0;
     };
-    expect([await look(20), await look(20), await look(10), await look(20)]).toEqual([true, false, true, false]);
+    expect([await look(20), await look(20), await look(10), await look(20)]).toEqual([
+      true,
+      false,
+      true,
+      false,
+    ]);
     expect([await look(5), await look(20), await look(10)]).toEqual([true, false, true]);
     const at = ago(10);
     const again = async () => {

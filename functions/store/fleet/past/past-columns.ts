@@ -60,16 +60,23 @@ export const createPastColumns = ({
       const changed = areFew().then((few) => (few ? readChanges(db, between) : undefined));
       const [hosts, changes] = await Promise.all([checkpoints.read(next), changed]);
       if (hosts && changes) return takeBack(keepEnrolled(hosts, time), changes, time);
-    } else if (await areFew()) return rewindHosts(db, (await currentHosts(present)) ?? (await loadHosts(db)), between);
+    } else if (await areFew())
+      return rewindHosts(db, (await currentHosts(present)) ?? (await loadHosts(db)), between);
     return loadHosts(db, hostsAt(time));
   };
   const load = (time: Date): Promise<HostTable> => {
-    const hosts = last.then(async () => Object.assign(await readHosts(time), { decided: new Map() }));
+    const hosts = last.then(async () =>
+      Object.assign(await readHosts(time), { decided: new Map() }),
+    );
     last = hosts.catch(() => undefined);
     return hosts;
   };
   const freeWhenIdle = async (key: number, own: Kept): Promise<void> => {
-    for (let leftMs = idleMs; leftMs > 0 && kept.get(key) === own; leftMs = own.usedAt + idleMs - clock.monotonic())
+    for (
+      let leftMs = idleMs;
+      leftMs > 0 && kept.get(key) === own;
+      leftMs = own.usedAt + idleMs - clock.monotonic()
+    )
       await clock.sleep(leftMs, stopping);
     if (kept.get(key) === own) kept.delete(key);
     if (kept.size === 0) checkpoints = createCheckpoints({ db, codec });

@@ -1,17 +1,29 @@
 /** Takes changes back: the hosts of an earlier time from those of a later one, and what has changed between. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../database/database.ts";
-import { factColumns, hostColumns, type PackedLayout, type PackedRows, readPacked } from "../columns/packed-rows.ts";
+import {
+  factColumns,
+  hostColumns,
+  type PackedLayout,
+  type PackedRows,
+  readPacked,
+} from "../columns/packed-rows.ts";
 import type { HostTable, ResidentHosts } from "../columns/resident-hosts.ts";
 import { type ChangedBetween, connectionsBefore, factsBefore, silencesBefore } from "../history.ts";
 
 const none: PackedLayout = { times: [], amounts: [], keys: [], flags: [], names: [] };
-const heartbeatColumns: PackedLayout = { ...none, times: ["last_heartbeat_at"], amounts: ["queue_bytes"] };
+const heartbeatColumns: PackedLayout = {
+  ...none,
+  times: ["last_heartbeat_at"],
+  amounts: ["queue_bytes"],
+};
 const envelopeColumns: PackedLayout = { ...none, times: ["last_envelope_at"] };
 const connectionColumns: PackedLayout = { ...none, names: ["core", "subnet"] };
 
 /** Amounts that have no history: none in the past, those of checkpoints too. The size of a queue is known in a silence. */
-const unknown = hostColumns.amounts.filter((name) => name !== "queue_bytes" && !factColumns.amounts.includes(name));
+const unknown = hostColumns.amounts.filter(
+  (name) => name !== "queue_bytes" && !factColumns.amounts.includes(name),
+);
 
 /** What hosts had at the first of two times, of those that have changed since. */
 interface ChangesBack {
@@ -23,7 +35,10 @@ interface ChangesBack {
 }
 
 /** Reads the changes, a row for each host and kind. */
-export const readChanges = async (db: Pick<Database, "execute">, between: ChangedBetween): Promise<ChangesBack> => {
+export const readChanges = async (
+  db: Pick<Database, "execute">,
+  between: ChangedBetween,
+): Promise<ChangesBack> => {
   const read = (relation: SQL, layout: PackedLayout) => readPacked(db, sql``, relation, layout);
   const [facts, connections, unheard, unsent] = await Promise.all([
     read(factsBefore(between), factColumns),

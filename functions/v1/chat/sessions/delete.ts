@@ -10,7 +10,8 @@ export const deleteConversationRoute = (core: Pick<Core, "config" | "db" | "cloc
     method: "DELETE",
     path: "/v1/chat/sessions/:id",
     operationId: "deleteChatSession",
-    summary: "Delete a conversation of the caller with its messages and receipts; an answer that is being written ends",
+    summary:
+      "Delete a conversation of the caller with its messages and receipts; an answer that is being written ends",
     guard: personScope(core, "audit"),
     params: IdParams,
     replies: { 204: { description: "The conversation is deleted" } },

@@ -8,7 +8,10 @@ import { route } from "../../../http/route.ts";
 import { messageExamples, messageView, sessionExample, sessionView } from "./session.ts";
 
 /** `GET /v1/chat/sessions/{id}`: a conversation of the caller with its messages. */
-export const getConversationRoute = (core: Pick<Core, "config" | "db" | "clock">, chat: Pick<Chat, "signer">) =>
+export const getConversationRoute = (
+  core: Pick<Core, "config" | "db" | "clock">,
+  chat: Pick<Chat, "signer">,
+) =>
   route({
     method: "GET",
     path: "/v1/chat/sessions/:id",
@@ -26,6 +29,9 @@ export const getConversationRoute = (core: Pick<Core, "config" | "db" | "clock">
     problems: ["not_found"],
     handle: async ({ params, caller }) => {
       const { session, messages } = await readConversation(core, chat, caller, params.id);
-      return { status: 200, body: { ...sessionView(session), messages: messages.map(messageView) } };
+      return {
+        status: 200,
+        body: { ...sessionView(session), messages: messages.map(messageView) },
+      };
     },
   });

@@ -24,6 +24,7 @@ export const listConversationsRoute = (core: Pick<Core, "config" | "db" | "clock
         example: { items: [sessionExample], next_cursor: null },
       },
     },
-    handle: ({ query, caller }) => list(query, (page) => browseConversations(core, caller, page), sessionView),
+    handle: ({ query, caller }) =>
+      list(query, (page) => browseConversations(core, caller, page), sessionView),
   });
 };

@@ -34,19 +34,27 @@ export const sendMessageRoute = (
     method: "POST",
     path: "/v1/chat/sessions/:id/messages",
     operationId: "sendChatMessage",
-    summary: "Ask a question; the answer is a stream of server-sent events, which ends with `done` or `error`",
+    summary:
+      "Ask a question; the answer is a stream of server-sent events, which ends with `done` or `error`",
     guard: personScope(core, "audit"),
     params: IdParams,
     body: v.strictObject({ content: Content }),
     bodyExample: { content: "How many hosts are stale?" },
     replies: {
       200: {
-        description: "The events `text_delta`, `tool_call`, `tool_result`, `receipt`, `done`, `error` (docs/chat.md)",
+        description:
+          "The events `text_delta`, `tool_call`, `tool_result`, `receipt`, `done`, `error` (docs/chat.md)",
         type: "text/event-stream",
         example,
       },
     },
-    problems: ["not_found", "conflict", "too_many_conversations", "inference_failed", "shutting_down"],
+    problems: [
+      "not_found",
+      "conflict",
+      "too_many_conversations",
+      "inference_failed",
+      "shutting_down",
+    ],
     handle: async ({ params, body, caller, origin, signal }) => {
       const question = { sessionId: params.id, content: body.content };
       const events = await answer(caller, question, { origin, signal });
@@ -67,8 +75,14 @@ const streamed = (
     if (value.event !== "failed") return { done: false, value };
     const problem = toProblem(value.error);
     const level = transportStatus[problem.kind].http >= 500 ? "error" : "debug";
-    log[level]({ request_id: requestId, code: problem.code, err: problem.options.cause }, "chat turn failed");
-    return { done: false, value: { event: "error", data: JSON.parse(problemResponse(problem, requestId).body) } };
+    log[level](
+      { request_id: requestId, code: problem.code, err: problem.options.cause },
+      "chat turn failed",
+    );
+    return {
+      done: false,
+      value: { event: "error", data: JSON.parse(problemResponse(problem, requestId).body) },
+    };
   },
   return: async () => {
     await events.return();

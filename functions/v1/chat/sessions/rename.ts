@@ -19,10 +19,14 @@ export const renameConversationRoute = (core: Pick<Core, "config" | "db" | "cloc
     params: IdParams,
     body: v.strictObject({ title: Identifier(120) }),
     bodyExample: { title: sessionExample.title },
-    replies: { 200: { description: "The conversation", schema: ChatSession, example: sessionExample } },
+    replies: {
+      200: { description: "The conversation", schema: ChatSession, example: sessionExample },
+    },
     problems: ["not_found"],
     handle: async ({ params, body, caller }) => ({
       status: 200,
-      body: sessionView(await renameConversation(core, caller, { id: params.id, title: body.title })),
+      body: sessionView(
+        await renameConversation(core, caller, { id: params.id, title: body.title }),
+      ),
     }),
   });

@@ -10,7 +10,10 @@ const view = viewOf(ChatMessage);
 
 /** Shows a message; of an answer that is being written, the part that is stored. */
 export const messageView = (row: ChatMessageRow): ChatMessage =>
-  view({ ...row, parts: row.tail === "" ? row.parts : [...row.parts, { type: "text", text: row.tail }] });
+  view({
+    ...row,
+    parts: row.tail === "" ? row.parts : [...row.parts, { type: "text", text: row.tail }],
+  });
 
 /** A conversation of the documentation. */
 export const sessionExample: v.InferOutput<typeof ChatSession> = {

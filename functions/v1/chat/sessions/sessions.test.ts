@@ -19,11 +19,18 @@ describe("conversations", () => {
     }
     const [first = "", second = "", third = ""] = ids;
     const conversation = { path: `/v1/chat/sessions/${first}` };
-    await test.api("POST", `${conversation.path}/messages`, { as: "auditor", body: { content: "  Hello\n\tthere  " } });
+    await test.api("POST", `${conversation.path}/messages`, {
+      as: "auditor",
+      body: { content: "  Hello\n\tthere  " },
+    });
     const list = (query: string) =>
-      test.api<{ items: { id: string; title: string }[]; next_cursor: string }>("GET", `/v1/chat/sessions${query}`, {
-        as: "auditor",
-      });
+      test.api<{ items: { id: string; title: string }[]; next_cursor: string }>(
+        "GET",
+        `/v1/chat/sessions${query}`,
+        {
+          as: "auditor",
+        },
+      );
     const page = (await list("?limit=2")).body;
     expect(page.items.map(({ id }) => id)).toEqual([first, third]);
     expect(page.items[0]?.title).toBe("Hello there");
@@ -49,12 +56,18 @@ describe("conversations", () => {
     for (const [method, rest, body] of calls) {
       const call = body ? { body } : {};
       const other = await test.api(method, path + rest, { as: "admin", ...call });
-      const missing = await test.api(method, `/v1/chat/sessions/${nobody}${rest}`, { as: "auditor", ...call });
+      const missing = await test.api(method, `/v1/chat/sessions/${nobody}${rest}`, {
+        as: "auditor",
+        ...call,
+      });
       expect([method, rest, other.status, missing.status]).toEqual([method, rest, 404, 404]);
       expect({ ...other.body, request_id: "" }).toEqual({ ...missing.body, request_id: "" });
       expect((await test.api(method, path + rest, { as: "reader", ...call })).status).toBe(403);
     }
-    expect((await test.api("GET", path, { as: "auditor" })).body).toMatchObject({ title: "Rollout", messages: [] });
+    expect((await test.api("GET", path, { as: "auditor" })).body).toMatchObject({
+      title: "Rollout",
+      messages: [],
+    });
     expect((await test.api("DELETE", path, { as: "auditor" })).status).toBe(204);
     expect((await test.api("DELETE", path, { as: "auditor" })).status).toBe(404);
   });
@@ -65,7 +78,10 @@ describe("conversations", () => {
       test.db.update(person).set({ status }).where(eq(person.userId, test.people.auditor.userId));
     await suspend("suspended");
     expect((await test.api("GET", path, { as: "auditor" })).status).toBe(401);
-    expect((await test.api("POST", `${path}/messages`, { as: "auditor", body: { content: "a" } })).status).toBe(401);
+    expect(
+      (await test.api("POST", `${path}/messages`, { as: "auditor", body: { content: "a" } }))
+        .status,
+    ).toBe(401);
     await suspend("active");
     expect((await test.api("GET", path, { as: "auditor" })).status).toBe(200);
   });
@@ -73,7 +89,10 @@ describe("conversations", () => {
   it("have at most 100 questions, and a person at most 200 of them; none is deleted silently", async () => {
     const { id, path } = await createTestConversation(test, "admin");
     await test.db.update(chatSession).set({ messageCount: 200 }).where(eq(chatSession.id, id));
-    const refused = await test.api("POST", `${path}/messages`, { as: "admin", body: { content: "a" } });
+    const refused = await test.api("POST", `${path}/messages`, {
+      as: "admin",
+      body: { content: "a" },
+    });
     expect(refused).toMatchObject({ status: 409, body: { code: "conflict" } });
     const now = new Date(test.clock.now());
     await test.db.insert(chatSession).values(
@@ -85,9 +104,14 @@ describe("conversations", () => {
       })),
     );
     const one = await test.api("POST", "/v1/chat/sessions", { as: "admin", body: {} });
-    expect(one).toMatchObject({ status: 409, body: { detail: "You have 200 conversations: delete one first" } });
+    expect(one).toMatchObject({
+      status: 409,
+      body: { detail: "You have 200 conversations: delete one first" },
+    });
     await test.api("DELETE", path, { as: "admin" });
-    expect((await test.api("POST", "/v1/chat/sessions", { as: "admin", body: {} })).status).toBe(201);
+    expect((await test.api("POST", "/v1/chat/sessions", { as: "admin", body: {} })).status).toBe(
+      201,
+    );
   });
 });
 
@@ -95,11 +119,20 @@ describe("a message", () => {
   it("has 1 byte to 32 KiB of UTF-8", async () => {
     const conversation = await createTestConversation(test);
     const status = async (content: unknown) =>
-      (await test.api("POST", `${conversation.path}/messages`, { as: "auditor", body: { content } })).status;
-    for (const content of ["", " \n", "a\u0000", "\ud800", null, 3]) expect(await status(content)).toBe(422);
+      (
+        await test.api("POST", `${conversation.path}/messages`, {
+          as: "auditor",
+          body: { content },
+        })
+      ).status;
+    for (const content of ["", " \n", "a\u0000", "\ud800", null, 3])
+      expect(await status(content)).toBe(422);
     expect(await status("é".repeat(16 * 1024))).toBe(200);
     expect(await status(`${"é".repeat(16 * 1024)}a`)).toBe(413);
-    const unknown = { as: "auditor" as const, body: { content: "a", base_url: "https://elsewhere.test" } };
+    const unknown = {
+      as: "auditor" as const,
+      body: { content: "a", base_url: "https://elsewhere.test" },
+    };
     expect((await test.api("POST", `${conversation.path}/messages`, unknown)).status).toBe(422);
   });
 
@@ -111,7 +144,9 @@ describe("a message", () => {
     expect(namesOf(events)).toEqual(["receipt", "text_delta", "receipt", "receipt", "done"]);
     const { kinds, file } = await conversation.receipts();
     expect(kinds).toEqual(["user_message", "answer", "closing"]);
-    const { body } = await test.api<{ keys: object[] }>("GET", "/v1/chat/receipt-keys", { as: "auditor" });
+    const { body } = await test.api<{ keys: object[] }>("GET", "/v1/chat/receipt-keys", {
+      as: "auditor",
+    });
     expect(body.keys).toContainEqual(file.keys[0]);
     expect(file.keys[0]).toMatchObject({ kid: file.head.key_id, svc_ephemeral: true });
   });
@@ -139,7 +174,11 @@ describe("a turn whose core was killed", () => {
     ]);
     await test.db
       .update(chatSession)
-      .set({ messageCount: 4, turnId: answerId, turnExpiresAt: sql`clock_timestamp() + ${expiresIn}::interval` })
+      .set({
+        messageCount: 4,
+        turnId: answerId,
+        turnExpiresAt: sql`clock_timestamp() + ${expiresIn}::interval`,
+      })
       .where(eq(chatSession.id, conversation.id));
     return conversation;
   };
@@ -150,7 +189,9 @@ describe("a turn whose core was killed", () => {
       status: "aborted",
       parts: [{ type: "text", text: "Half an ans" }],
     });
-    const rows = await test.api<{ items: { payload: object }[] }>("GET", `${read.path}/receipts`, { as: "auditor" });
+    const rows = await test.api<{ items: { payload: object }[] }>("GET", `${read.path}/receipts`, {
+      as: "auditor",
+    });
     expect(rows.body.items.slice(-2).map(({ payload }) => payload)).toMatchObject([
       { text: "Half an ans", provider: "mock", model: "m" },
       { status: "aborted", length: 5 },
@@ -184,13 +225,19 @@ describe("the switches", () => {
     const off = await createTestCore({ env: { SVC_CHAT_ENABLED: "false" } });
     for (const [method, path] of paths)
       for (const call of [{}, { as: "auditor" as const }])
-        expect(await off.api(method, path, call)).toMatchObject({ status: 503, body: { code: "service_disabled" } });
+        expect(await off.api(method, path, call)).toMatchObject({
+          status: 503,
+          body: { code: "service_disabled" },
+        });
     await off.close();
   });
 
   it("without a model the routes do not exist, whatever the provider", async () => {
-    const none = await createTestCore({ env: { SVC_INFERENCE_CHAT_MODEL: "", SVC_INFERENCE_PROVIDER: "mock" } });
-    for (const [method, path] of paths) expect((await none.api(method, path, { as: "auditor" })).status).toBe(404);
+    const none = await createTestCore({
+      env: { SVC_INFERENCE_CHAT_MODEL: "", SVC_INFERENCE_PROVIDER: "mock" },
+    });
+    for (const [method, path] of paths)
+      expect((await none.api(method, path, { as: "auditor" })).status).toBe(404);
     await none.close();
   });
 

@@ -11,12 +11,20 @@ import { Problem } from "../../../problems.ts";
 const model = createPlayedInference();
 const sql = createFakeChatSql();
 const stopping = new AbortController();
-const chat = await createTestChat({ inference: model, sql, sqlOffReason: null, stopping: stopping.signal });
+const chat = await createTestChat({
+  inference: model,
+  sql,
+  sqlOffReason: null,
+  stopping: stopping.signal,
+});
 const test = await createTestCore({ core: { chat } });
 afterAll(() => test.close());
 
-const outcomes = () => test.observations.filter(({ method }) => method === "chatTurn").map(({ args }) => args[0]);
-const lastAnswer = async (conversation: { read(): Promise<{ messages: { status: string; parts: unknown[] }[] }> }) => {
+const outcomes = () =>
+  test.observations.filter(({ method }) => method === "chatTurn").map(({ args }) => args[0]);
+const lastAnswer = async (conversation: {
+  read(): Promise<{ messages: { status: string; parts: unknown[] }[] }>;
+}) => {
   const { messages } = await conversation.read();
   const { status, parts } = messages.at(-1) ?? {};
   return { status, parts };
@@ -25,7 +33,10 @@ const lastAnswer = async (conversation: { read(): Promise<{ messages: { status: 
 const messageRequest = async (path: string): Promise<Request> =>
   new Request(`http://core.test${path}/messages`, {
     method: "POST",
-    headers: { "Content-Type": "application/json", Authorization: `Bearer ${await test.bridgeToken("auditor")}` },
+    headers: {
+      "Content-Type": "application/json",
+      Authorization: `Bearer ${await test.bridgeToken("auditor")}`,
+    },
     body: JSON.stringify({ content: "a" }),
   });
 
@@ -35,7 +46,11 @@ describe("a turn", () => {
     const answering = conversation.ask("How many hosts are offline?");
     const first = await model.round();
     expect(first.request.messages).toEqual([{ role: "user", text: "How many hosts are offline?" }]);
-    expect(first.request.tools.map(({ name }) => name)).toEqual(["list_tables", "describe_table", "query_sql"]);
+    expect(first.request.tools.map(({ name }) => name)).toEqual([
+      "list_tables",
+      "describe_table",
+      "query_sql",
+    ]);
     first.text("Let me ");
     const answer = await answering;
     expect(Object.fromEntries(answer.headers)).toMatchObject({
@@ -83,14 +98,33 @@ describe("a turn", () => {
     expect(file.items.map(({ payload: _, ...receipt }) => receipt)).toEqual(
       events.filter(({ event }) => event === "receipt").map(({ data }) => data),
     );
-    expect(file.items[3]?.payload).toMatchObject({ provider: "mock", model: "played", text: "Let me look.3 hosts." });
-    const { messages, title, message_count } = await conversation.read();
-    expect({ title, message_count }).toEqual({ title: "How many hosts are offline?", message_count: 2 });
-    expect(messages.map(({ role, status }) => `${role} ${status}`)).toEqual(["user complete", "assistant complete"]);
-    expect(messages[1]?.parts.map(({ type }) => type)).toEqual(["text", "tool_call", "tool_result", "text"]);
-    const { body: audit } = await test.api<{ items: object[] }>("GET", `/v1/audit-events?target=${conversation.id}`, {
-      as: "auditor",
+    expect(file.items[3]?.payload).toMatchObject({
+      provider: "mock",
+      model: "played",
+      text: "Let me look.3 hosts.",
     });
+    const { messages, title, message_count } = await conversation.read();
+    expect({ title, message_count }).toEqual({
+      title: "How many hosts are offline?",
+      message_count: 2,
+    });
+    expect(messages.map(({ role, status }) => `${role} ${status}`)).toEqual([
+      "user complete",
+      "assistant complete",
+    ]);
+    expect(messages[1]?.parts.map(({ type }) => type)).toEqual([
+      "text",
+      "tool_call",
+      "tool_result",
+      "text",
+    ]);
+    const { body: audit } = await test.api<{ items: object[] }>(
+      "GET",
+      `/v1/audit-events?target=${conversation.id}`,
+      {
+        as: "auditor",
+      },
+    );
     expect(audit.items).toMatchObject([
       {
         action: "chat.tool_call",
@@ -126,7 +160,9 @@ describe("a turn", () => {
     round.call("describe_table", { name: "secrets" });
     round.end();
     const second = await model.round();
-    const results = second.request.messages.flatMap((message) => (message.role === "tool" ? message.results : []));
+    const results = second.request.messages.flatMap((message) =>
+      message.role === "tool" ? message.results : [],
+    );
     expect(results.map(({ result }) => result)).toMatchObject([
       { kind: "error", code: "refused" },
       { kind: "error", code: "invalid_input" },
@@ -135,8 +171,13 @@ describe("a turn", () => {
     sql.result = oneRow(3);
     second.text("no");
     second.end();
-    expect((await (await next).rest()).at(-1)).toMatchObject({ event: "done", data: { status: "complete" } });
-    expect((await conversation.receipts()).kinds.filter((kind) => kind === "closing")).toHaveLength(2);
+    expect((await (await next).rest()).at(-1)).toMatchObject({
+      event: "done",
+      data: { status: "complete" },
+    });
+    expect((await conversation.receipts()).kinds.filter((kind) => kind === "closing")).toHaveLength(
+      2,
+    );
   });
 
   it("gives tool calls ids of their own when the model repeats one", async () => {
@@ -149,7 +190,9 @@ describe("a turn", () => {
     const last = await model.round();
     last.text("done");
     last.end();
-    const ids = (await events).flatMap(({ event, data }) => (event === "tool_result" ? [data.call_id] : []));
+    const ids = (await events).flatMap(({ event, data }) =>
+      event === "tool_result" ? [data.call_id] : [],
+    );
     expect([ids.length, new Set(ids).size, ids[0]]).toEqual([4, 4, "same"]);
     expect(Math.max(...ids.map(({ length }) => length))).toBeLessThan(50);
   });
@@ -212,7 +255,10 @@ describe("a turn", () => {
     second.end();
     const text = textOfEvents(await (await asking).rest());
     expect(text).toBe("a\ufffd🚀b\ufffdc");
-    expect((await conversation.receipts()).file.items.find(({ kind }) => kind === "answer")?.payload.text).toBe(text);
+    expect(
+      (await conversation.receipts()).file.items.find(({ kind }) => kind === "answer")?.payload
+        .text,
+    ).toBe(text);
   });
 });
 
@@ -220,7 +266,9 @@ describe("a turn that fails", () => {
   it("is a 502 before the first event of the model, and the event `error` afterwards", async () => {
     const conversation = await createTestConversation(test);
     const asking = conversation.ask("a");
-    (await model.round()).fail(new Problem("inference_failed", { detail: "The provider answered 500" }));
+    (await model.round()).fail(
+      new Problem("inference_failed", { detail: "The provider answered 500" }),
+    );
     expect((await asking).status).toBe(502);
     expect(await lastAnswer(conversation)).toEqual({ status: "failed", parts: [] });
     expect((await conversation.receipts()).kinds).toEqual(["user_message", "closing"]);
@@ -267,14 +315,19 @@ describe("a turn that fails", () => {
     second.text("y".repeat(256 * 1024));
     second.text("z");
     const events = await (await asking).rest();
-    const results = events.flatMap((event) => (event.event === "tool_result" ? [event.data.result] : []));
+    const results = events.flatMap((event) =>
+      event.event === "tool_result" ? [event.data.result] : [],
+    );
     expect(results.map((result) => (result.kind === "error" ? result.code : result.kind))).toEqual([
       "rows",
       "rows",
       "results_too_large",
       "results_too_large",
     ]);
-    expect(events.at(-1)).toMatchObject({ event: "error", data: { detail: "The model's answer is too long" } });
+    expect(events.at(-1)).toMatchObject({
+      event: "error",
+      data: { detail: "The model's answer is too long" },
+    });
   });
 
   it("ends after 60 s", async () => {
@@ -288,7 +341,10 @@ describe("a turn that fails", () => {
     expect(round.request.signal.aborted).toBe(false);
     await test.clock.advance(1_000);
     expect(round.request.signal.aborted).toBe(true);
-    expect((await rest).at(-1)).toMatchObject({ event: "error", data: { detail: "The answer took longer than 60 s" } });
+    expect((await rest).at(-1)).toMatchObject({
+      event: "error",
+      data: { detail: "The answer took longer than 60 s" },
+    });
     expect(await lastAnswer(conversation)).toMatchObject({ status: "failed" });
   });
 
@@ -305,7 +361,10 @@ describe("a turn that fails", () => {
       round.text("x");
       for (const input of inputs) round.call("query_sql", input);
       round.end();
-      expect((await (await asking).rest()).at(-1)).toMatchObject({ event: "error", data: { detail } });
+      expect((await (await asking).rest()).at(-1)).toMatchObject({
+        event: "error",
+        data: { detail },
+      });
       expect((await conversation.receipts()).kinds).toEqual(["user_message", "answer", "closing"]);
     }
   });
@@ -349,7 +408,8 @@ describe("a turn that fails", () => {
     expect((await comment)?.value).toBe(": waiting\n\n");
     round.fail(new Problem("inference_failed"));
     let last = "";
-    for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) last = read.value;
+    for (let read = await reader?.read(); read && !read.done; read = await reader?.read())
+      last = read.value;
     expect(last).toMatch(/^event: error\n/);
   });
 });
@@ -383,13 +443,19 @@ describe("a client that disconnects", () => {
     const answer = await asking;
     await eventually(() => expect(sql.signal?.aborted).toBe(false));
     await answer.disconnect();
-    await eventually(async () => expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }));
+    await eventually(async () =>
+      expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }),
+    );
     expect(sql.signal?.aborted).toBe(true);
     sql.result = oneRow(3);
     expect((await conversation.receipts()).kinds).toEqual(["user_message", "tool_call", "closing"]);
-    const { body: audit } = await test.api<{ items: object[] }>("GET", `/v1/audit-events?target=${conversation.id}`, {
-      as: "auditor",
-    });
+    const { body: audit } = await test.api<{ items: object[] }>(
+      "GET",
+      `/v1/audit-events?target=${conversation.id}`,
+      {
+        as: "auditor",
+      },
+    );
     expect(audit.items).toMatchObject([{ outcome: "failure", reason_code: "aborted" }]);
   });
 
@@ -401,7 +467,9 @@ describe("a client that disconnects", () => {
     client.abort();
     await asking;
     expect(round.request.signal.aborted).toBe(true);
-    await eventually(async () => expect(await lastAnswer(conversation)).toEqual({ status: "aborted", parts: [] }));
+    await eventually(async () =>
+      expect(await lastAnswer(conversation)).toEqual({ status: "aborted", parts: [] }),
+    );
     expect((await conversation.receipts()).kinds).toEqual(["user_message", "closing"]);
   });
 
@@ -415,7 +483,9 @@ describe("a client that disconnects", () => {
     expect(round.request.signal.aborted).toBe(false);
     await test.clock.advance(1);
     expect(round.request.signal.aborted).toBe(true);
-    await eventually(async () => expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }));
+    await eventually(async () =>
+      expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }),
+    );
   });
 
   it("may delete the conversation while it is answered", async () => {
@@ -440,7 +510,10 @@ describe("core", () => {
     round.text("x");
     const answer = await asking;
     stopping.abort();
-    expect((await answer.rest()).at(-1)).toMatchObject({ event: "error", data: { code: "shutting_down" } });
+    expect((await answer.rest()).at(-1)).toMatchObject({
+      event: "error",
+      data: { code: "shutting_down" },
+    });
     expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" });
     expect((await conversation.ask("b")).status).toBe(503);
   });

@@ -1,6 +1,10 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
-import { type AppliedSet, appliedSetBytesMax, applyLeaseMs } from "../../../../proto/applied-set/applied-set.ts";
+import {
+  type AppliedSet,
+  appliedSetBytesMax,
+  applyLeaseMs,
+} from "../../../../proto/applied-set/applied-set.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
@@ -10,15 +14,30 @@ const content = {
   complete: true,
   policies: [{ name: "web servers", made: true }],
   watches: [
-    { name: "stale", filter: "state:stale", more_than: 5, for_seconds: 600, receivers: [], id: null, made: true },
+    {
+      name: "stale",
+      filter: "state:stale",
+      more_than: 5,
+      for_seconds: 600,
+      receivers: [],
+      id: null,
+      made: true,
+    },
   ],
   inventory: { etag: `"${"a".repeat(64)}"`, made: false },
-  assignments: [{ config_hash: "b".repeat(64), made: true, identity_ids: ["01920000-0000-7000-8000-0000000000e1"] }],
+  assignments: [
+    {
+      config_hash: "b".repeat(64),
+      made: true,
+      identity_ids: ["01920000-0000-7000-8000-0000000000e1"],
+    },
+  ],
 };
 const path = (name: string) => `/v1/collector/applied-sets/${name}`;
 const put = (name: string, body: object, as: "admin" | "auditor" = "admin") =>
   test.api<AppliedSet & Record<string, unknown>>("PUT", path(name), { as, body });
-const get = (name: string, as: "auditor" | "reader" = "auditor") => test.api<AppliedSet>("GET", path(name), { as });
+const get = (name: string, as: "auditor" | "reader" = "auditor") =>
+  test.api<AppliedSet>("GET", path(name), { as });
 
 it("keeps a set at the revision that was read, and at no other, audited", async () => {
   expect((await get("web")).status).toBe(404);
@@ -34,11 +53,17 @@ it("keeps a set at the revision that was read, and at no other, audited", async 
   // An apply runs: another one reads the revision that it replaced.
   expect((await get("web")).body).toEqual({ ...changed.body, revision: 1 });
   const refused = await put("web", { revision: 1, content });
-  expect(refused).toMatchObject({ status: 409, body: { code: "apply_in_progress", action: "retry" } });
+  expect(refused).toMatchObject({
+    status: 409,
+    body: { code: "apply_in_progress", action: "retry" },
+  });
   expect(refused.body.detail).toContain("is applying this set: plan again");
   await test.clock.advance(applyLeaseMs);
   expect((await get("web")).body).toEqual(changed.body);
-  expect(await put("web", { revision: 1, content })).toMatchObject({ status: 409, body: { revision: 2 } });
+  expect(await put("web", { revision: 1, content })).toMatchObject({
+    status: 409,
+    body: { revision: 2 },
+  });
   const events = await test.db.execute(
     sql`select details->>'revision' as revision, details->>'hosts' as hosts from audit_event where action = 'applied_set.put' order by id`,
   );
@@ -51,8 +76,18 @@ it("keeps a set at the revision that was read, and at no other, audited", async 
 it.each([
   ["a name with capitals", "Web", { revision: 0, content }, "name"],
   ["a revision below 0", "one", { revision: -1, content }, "revision"],
-  ["what is no content", "one", { revision: 0, content: { ...content, policies: null } }, "content.policies"],
-  ["a field that is not known", "one", { revision: 0, content: { ...content, note: "" } }, "content.note"],
+  [
+    "what is no content",
+    "one",
+    { revision: 0, content: { ...content, policies: null } },
+    "content.policies",
+  ],
+  [
+    "a field that is not known",
+    "one",
+    { revision: 0, content: { ...content, note: "" } },
+    "content.note",
+  ],
 ])("refuses %s", async (_, name, body, where) => {
   expect(await put(name, body)).toMatchObject({
     status: 422,

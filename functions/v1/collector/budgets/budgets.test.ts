@@ -32,13 +32,15 @@ const mib = 1024 * 1024;
 const path = (name: string) => `/v1/collector/budgets/${name}`;
 const put = (name: string, filter: string, bytes: number, as: "admin" | "auditor" = "admin") =>
   test.api<Budget>("PUT", path(name), { as, body: { filter, bytes_per_hour: bytes } });
-const remove = (name: string, as: "admin" | "auditor" = "admin") => test.api("DELETE", path(name), { as });
+const remove = (name: string, as: "admin" | "auditor" = "admin") =>
+  test.api("DELETE", path(name), { as });
 const list = async (as: "auditor" | "reader" = "auditor") =>
   test.api<BudgetList>("GET", "/v1/collector/budgets", { as });
 const store = (host: string, bytes: number, at = clock.now()) =>
   db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
     values (${host}, ${`kind_${bytes}`}, date_trunc('hour', ${new Date(at).toISOString()}::timestamptz, 'utc'), 2, ${bytes}::bigint)`);
-const heldNow = async () => (await holdHosts(core)).map(({ hostId, budget }) => [hostId, budget]).toSorted();
+const heldNow = async () =>
+  (await holdHosts(core)).map(({ hostId, budget }) => [hostId, budget]).toSorted();
 const events = async () =>
   (
     await db.execute<{ action: string; target: string; budget: string }>(sql`
@@ -50,7 +52,8 @@ const samples = async () =>
     .find(({ name }) => name === "core_held_hosts")
     ?.read();
 const fleet = async (query: string) =>
-  (await test.api<FleetHealthReport>("GET", `/v1/collector/health?${query}`, { as: "auditor" })).body.items;
+  (await test.api<FleetHealthReport>("GET", `/v1/collector/health?${query}`, { as: "auditor" }))
+    .body.items;
 
 /** Each test begins an hour that nothing is stored in, without budgets. */
 beforeEach(async () => {
@@ -69,13 +72,16 @@ describe("a budget", () => {
     });
     await put("all", "", 3 * mib);
     await put("shop", "label.team:shop", 4 * mib);
-    expect((await list()).body.items.map(({ name, bytes_per_hour: bytes }) => [name, bytes])).toEqual([
+    expect(
+      (await list()).body.items.map(({ name, bytes_per_hour: bytes }) => [name, bytes]),
+    ).toEqual([
       ["all", 3 * mib],
       ["shop", 4 * mib],
     ]);
     expect(await remove("all")).toMatchObject({ status: 204 });
     expect(await remove("all")).toMatchObject({ status: 404, body: { code: "not_found" } });
-    const audited = await db.execute(sql`select action, target_id, details ->> 'bytes_per_hour' as bytes,
+    const audited =
+      await db.execute(sql`select action, target_id, details ->> 'bytes_per_hour' as bytes,
       details ->> 'bytes_per_hour_before' as before from audit_event where target_type = 'budget' order by id`);
     expect([...audited]).toMatchObject([
       { action: "budget.put", target_id: "shop", bytes: `${2 * mib}`, before: null },
@@ -86,7 +92,10 @@ describe("a budget", () => {
   });
 
   it("is refused by how a host stands, below 1 MiB, and beyond the most; and needs its scopes", async () => {
-    const refused = (at: string) => ({ status: 422, body: { code: "validation_failed", errors: [{ path: at }] } });
+    const refused = (at: string) => ({
+      status: 422,
+      body: { code: "validation_failed", errors: [{ path: at }] },
+    });
     for (const filter of ["state:stale", "budget:held", "queue:>50%", "nonsense:x"])
       expect(await put("x", filter, mib)).toMatchObject(refused("filter"));
     expect(await put("x", "", mib - 1)).toMatchObject(refused("bytes_per_hour"));
@@ -95,7 +104,10 @@ describe("a budget", () => {
     expect(await remove("x", "auditor")).toMatchObject({ status: 403 });
     expect(await list("reader")).toMatchObject({ status: 403 });
     for (let index = 0; index < budgetsMax; index += 1) await put(`b${index}`, "", mib);
-    expect(await put("one-more", "", mib)).toMatchObject({ status: 409, body: { code: "too_many_budgets" } });
+    expect(await put("one-more", "", mib)).toMatchObject({
+      status: 409,
+      body: { code: "too_many_budgets" },
+    });
     expect(await put("b0", "", 2 * mib)).toMatchObject({ status: 200 });
   });
 });
@@ -115,11 +127,15 @@ describe("a host that has sent its budget", () => {
     expect(others).toEqual([]);
     expect(row).toMatchObject({
       device_id: "loud",
-      hold: { budget: "shop", since: new Date(hour).toISOString(), until: new Date(hour + hourMs).toISOString() },
+      hold: {
+        budget: "shop",
+        since: new Date(hour).toISOString(),
+        until: new Date(hour + hourMs).toISOString(),
+      },
     });
-    expect((await fleet("not_budget=held")).map(({ device_id: device, hold }) => [device, hold])).toEqual([
-      ["calm", undefined],
-    ]);
+    expect(
+      (await fleet("not_budget=held")).map(({ device_id: device, hold }) => [device, hold]),
+    ).toEqual([["calm", undefined]]);
     expect((await list()).body.items).toMatchObject([{ name: "shop", held_hosts: 1 }]);
     expect(await samples()).toEqual([{ labels: { budget: "shop" }, value: 1 }]);
     clock.advance(hourMs);
@@ -174,12 +190,22 @@ describe("a host that has sent its budget", () => {
   });
 
   it("is held, and no longer, also with more others than a statement has parameters", async () => {
-    const hold = { budget: "all", since: new Date(clock.now()), until: new Date(clock.now() + hourMs) };
+    const hold = {
+      budget: "all",
+      since: new Date(clock.now()),
+      until: new Date(clock.now() + hourMs),
+    };
     const names = Array.from({ length: 66_000 }, (_, index) => `host-${index}`);
-    const rows = names.slice(0, 14_000).map((hostId) => ({ hostId, identityId: loud.identityId, ...hold }));
+    const rows = names
+      .slice(0, 14_000)
+      .map((hostId) => ({ hostId, identityId: loud.identityId, ...hold }));
     await putHeldHosts(db, rows);
-    await putHeldHosts(db, [{ ...hold, hostId: "host-0", identityId: loud.identityId, budget: "shop" }]);
-    expect(await countHeldHosts(db, clock.now())).toEqual(new Map(Object.entries({ all: 13_999, shop: 1 })));
+    await putHeldHosts(db, [
+      { ...hold, hostId: "host-0", identityId: loud.identityId, budget: "shop" },
+    ]);
+    expect(await countHeldHosts(db, clock.now())).toEqual(
+      new Map(Object.entries({ all: 13_999, shop: 1 })),
+    );
     await deleteHeldHosts(db, names);
     expect(await countHeldHosts(db, clock.now())).toEqual(new Map());
   });

@@ -15,7 +15,9 @@ afterAll(() => test.close());
 const { clock, core, db } = test;
 const first = clock.now() - (clock.now() % hourMs);
 const { token } = await createTestToken(test);
-const [a, b, c] = await Promise.all(["a", "b", "c"].map((deviceId) => enrollTestCollector(test, { token, deviceId })));
+const [a, b, c] = await Promise.all(
+  ["a", "b", "c"].map((deviceId) => enrollTestCollector(test, { token, deviceId })),
+);
 if (!a || !b || !c) throw new Error("no hosts");
 await db.execute(sql`
   insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
@@ -33,16 +35,29 @@ const owner = "01920000-0000-7000-8000-000000000001";
 for (let hour = 0; hour < 3; hour += 1) await settleHours(core, { owner, retentionDays: 400 });
 
 const at = (index: number) => new Date(first + index * hourMs).toISOString();
-const get = <Body>(path: string, as: "auditor" | "reader" = "auditor") => test.api<Body>("GET", path, { as });
-const fleet = async (query: string) => (await get<FleetCompleteness>(`/v1/collector/completeness?${query}`)).body;
+const get = <Body>(path: string, as: "auditor" | "reader" = "auditor") =>
+  test.api<Body>("GET", path, { as });
+const fleet = async (query: string) =>
+  (await get<FleetCompleteness>(`/v1/collector/completeness?${query}`)).body;
 
 describe("the completeness of a host", () => {
   it("has every hour of a week since its enrollment, with figures, shortages and the ranges of accounts", async () => {
-    const { status, body } = await get<HostCompleteness>(`/v1/collector/hosts/${b.identityId}/completeness`);
+    const { status, body } = await get<HostCompleteness>(
+      `/v1/collector/hosts/${b.identityId}/completeness`,
+    );
     expect(status).toBe(200);
     expect(body.hours.map(({ from }) => from)).toEqual([0, 1, 2, 3].map(at));
-    expect(body.hours.at(-1)).toMatchObject({ from: at(3), state: null, figures: null, accounts: [] });
-    expect(body.hours.slice(-4, -1).map(({ state }) => state)).toEqual(["complete", "short", "short"]);
+    expect(body.hours.at(-1)).toMatchObject({
+      from: at(3),
+      state: null,
+      figures: null,
+      accounts: [],
+    });
+    expect(body.hours.slice(-4, -1).map(({ state }) => state)).toEqual([
+      "complete",
+      "short",
+      "short",
+    ]);
     expect(body.hours.at(-3)).toMatchObject({
       from: at(1),
       shortages: [{ kind: "dropped", count: 310 }],
@@ -77,9 +92,13 @@ describe("the completeness of a host", () => {
 
   it("has no hour after its revocation", async () => {
     const revoke = (time: string | null) =>
-      db.execute(sql`update collector_identity set revoked_at = ${time}::timestamptz where id = ${a.identityId}::uuid`);
+      db.execute(
+        sql`update collector_identity set revoked_at = ${time}::timestamptz where id = ${a.identityId}::uuid`,
+      );
     await revoke(at(3));
-    const { body } = await get<HostCompleteness>(`/v1/collector/hosts/${a.identityId}/completeness`);
+    const { body } = await get<HostCompleteness>(
+      `/v1/collector/hosts/${a.identityId}/completeness`,
+    );
     expect(body.hours.map(({ from }) => from)).toEqual([0, 1, 2].map(at));
     await revoke(null);
   });
@@ -97,7 +116,12 @@ describe("the completeness of a host", () => {
 describe("the completeness of the fleet", () => {
   it("counts the hosts of each state by hour, and lists those with the most incomplete hours first", async () => {
     const body = await fleet("from=24h");
-    expect(body).toMatchObject({ hosts: 3, hosts_listed: 2, settled_until: at(3), next_cursor: null });
+    expect(body).toMatchObject({
+      hosts: 3,
+      hosts_listed: 2,
+      settled_until: at(3),
+      next_cursor: null,
+    });
     expect(body.hours).toEqual([
       { from: at(0), hosts: { complete: 2, undelivered: 1 } },
       { from: at(1), hosts: { complete: 1, short: 1, silent: 1 } },
@@ -107,7 +131,11 @@ describe("the completeness of the fleet", () => {
       ["b", 2],
       ["c", 2],
     ]);
-    expect(body.items[0]?.worst).toEqual({ from: at(1), state: "short", shortages: [{ kind: "dropped", count: 310 }] });
+    expect(body.items[0]?.worst).toEqual({
+      from: at(1),
+      state: "short",
+      shortages: [{ kind: "dropped", count: 310 }],
+    });
     expect(body.items[0]).toMatchObject({ from: at(0) });
     expect(body.items[0]?.runs).toEqual([
       { state: "complete", hours: 1 },
@@ -117,9 +145,12 @@ describe("the completeness of the fleet", () => {
   });
 
   it("counts only the hours of the range and of the states that were asked for", async () => {
-    expect((await fleet(`from=${at(2)}&to=${at(3)}`)).items.map(({ hours }) => hours)).toEqual([1, 1]);
+    expect((await fleet(`from=${at(2)}&to=${at(3)}`)).items.map(({ hours }) => hours)).toEqual([
+      1, 1,
+    ]);
     expect((await fleet(`from=${at(0)}&to=${at(1)}`)).items).toEqual([]);
-    const named = async (query: string) => (await fleet(query)).items.map(({ device_id, hours }) => [device_id, hours]);
+    const named = async (query: string) =>
+      (await fleet(query)).items.map(({ device_id, hours }) => [device_id, hours]);
     expect(await named("state=short")).toEqual([["b", 2]]);
     expect(await named("state=complete&state=undelivered")).toEqual([
       ["a", 3],
@@ -151,7 +182,9 @@ describe("the completeness of the fleet", () => {
       `${at(1)},${b.identity},${b.identityId},b,short,1000,1000,,,310,,,,,,,`,
       `${at(2)},${b.identity},${b.identityId},b,short,1000,1000,,,7,,,,,,,`,
     ]);
-    const { body: events } = await get<{ items: unknown[] }>("/v1/audit-events?action=completeness.export");
+    const { body: events } = await get<{ items: unknown[] }>(
+      "/v1/audit-events?action=completeness.export",
+    );
     expect(events.items).toMatchObject([{ outcome: "success", details: { rows: 2 } }]);
     expect((await get("/v1/collector/completeness", "reader")).status).toBe(403);
   });
@@ -165,7 +198,9 @@ describe("what an export rejected", () => {
       values (${a.identity}, decode(md5(${a.identity}), 'hex'), ${(account - 1) * 1_000}::bigint, 'backend', 2, 7, now())`);
     await settleHours(core, { owner, retentionDays: 400 });
     const range = `from=${at(0)}&to=${at(1)}`;
-    const { body } = await get<HostCompleteness>(`/v1/collector/hosts/${a.identityId}/completeness?${range}`);
+    const { body } = await get<HostCompleteness>(
+      `/v1/collector/hosts/${a.identityId}/completeness?${range}`,
+    );
     expect(body.hours).toMatchObject([
       {
         state: "short",
@@ -173,10 +208,14 @@ describe("what an export rejected", () => {
           { kind: "export_rejected", count: 2 },
           { kind: "export_rejected_items", count: 7 },
         ],
-        figures: { delivered: [{ export: "backend", delivered: true, rejected: 2, rejected_items: 7 }] },
+        figures: {
+          delivered: [{ export: "backend", delivered: true, rejected: 2, rejected_items: 7 }],
+        },
       },
     ]);
-    const csv = await get<string>(`/v1/collector/completeness/export.csv?state=short&host=a&${range}`);
+    const csv = await get<string>(
+      `/v1/collector/completeness/export.csv?state=short&host=a&${range}`,
+    );
     expect(csv.body).toContain("a,short,1000,1000,,,,,,,,2,7");
   });
 });
@@ -192,24 +231,43 @@ describe("the statement of an hour", () => {
     };
     const whole = await get<string>(`${path}/${encodeURIComponent(at(2))}`);
     expect(whole).toMatchObject({ status: 200, body: await fileOf({ withAccounts: false }) });
-    expect(whole.body).toContain(`${b.identity} short accepted=1000 stored=1000 queue_full=7 short=dropped`);
+    expect(whole.body).toContain(
+      `${b.identity} short accepted=1000 stored=1000 queue_full=7 short=dropped`,
+    );
     // Any time of the hour, and the host's own name.
     const within = new Date(first + 2.5 * hourMs).toISOString();
     const own = await get<string>(`${path}/${encodeURIComponent(within)}?host=b`);
     expect(own.body).toBe(await fileOf({ host: b.identity, withAccounts: true }));
     expect(own.body.match(/^(line|account) /gm)).toEqual(["line ", "line ", "account ", "line "]);
-    const { body: events } = await get<{ items: unknown[] }>("/v1/audit-events?action=completeness.read");
+    const { body: events } = await get<{ items: unknown[] }>(
+      "/v1/audit-events?action=completeness.read",
+    );
     expect(events.items).toMatchObject([
-      { target: { id: at(2).replace(".000Z", "Z") }, details: { host: b.identity, accounts: true } },
+      {
+        target: { id: at(2).replace(".000Z", "Z") },
+        details: { host: b.identity, accounts: true },
+      },
       { details: { accounts: false } },
     ]);
   });
 
   it("is 404 for an hour that has none, 422 for no time, and needs scope audit", async () => {
-    expect(await get(`${path}/2020-01-01T10:00:00Z`)).toMatchObject({ status: 404, body: { code: "not_found" } });
-    expect(await get(`${path}/yesterday`)).toMatchObject({ status: 422, body: { code: "validation_failed" } });
-    expect(await get(`${path}/1h?since=-1`)).toMatchObject({ status: 422, body: { code: "validation_failed" } });
-    expect(await get(`${path}/1h`, "reader")).toMatchObject({ status: 403, body: { code: "forbidden" } });
+    expect(await get(`${path}/2020-01-01T10:00:00Z`)).toMatchObject({
+      status: 404,
+      body: { code: "not_found" },
+    });
+    expect(await get(`${path}/yesterday`)).toMatchObject({
+      status: 422,
+      body: { code: "validation_failed" },
+    });
+    expect(await get(`${path}/1h?since=-1`)).toMatchObject({
+      status: 422,
+      body: { code: "validation_failed" },
+    });
+    expect(await get(`${path}/1h`, "reader")).toMatchObject({
+      status: 403,
+      body: { code: "forbidden" },
+    });
   });
 });
 
@@ -222,7 +280,9 @@ describe("an hour that a stream stores", () => {
     const receivedMs = clock.now();
     await storeAccount(db, c.identity, first + 2 * hourMs, { sink: "nats", streamEnd, receivedMs });
     await settleHours(core, { owner, retentionDays: 400 });
-    const { body } = await get<HostCompleteness>(`/v1/collector/hosts/${c.identityId}/completeness?from=${at(0)}`);
+    const { body } = await get<HostCompleteness>(
+      `/v1/collector/hosts/${c.identityId}/completeness?from=${at(0)}`,
+    );
     const delivered = body.hours.flatMap(({ state, figures }) =>
       figures ? [[state, figures.delivered.map((one) => [one.export, one.delivered])]] : [],
     );

@@ -2,12 +2,18 @@ import * as v from "valibot";
 import { rfc3339 } from "../../../../kit/clock.ts";
 import { type Shortage, shortageKinds } from "../../../../proto/completeness/hour-state.ts";
 import type { Core } from "../../../core.ts";
-import { exportFleetHours, type MatchingHour } from "../../../domain/completeness/report-completeness.ts";
+import {
+  exportFleetHours,
+  type MatchingHour,
+} from "../../../domain/completeness/report-completeness.ts";
 import { type CsvColumn, csvRoute } from "../../../http/csv.ts";
 import { hourRangeOf } from "./hour.ts";
 import { hourFilterFields, statesOf } from "./report.ts";
 
-const shortageText = (shortages: readonly Shortage[], kind: Shortage["kind"]): string | number | null => {
+const shortageText = (
+  shortages: readonly Shortage[],
+  kind: Shortage["kind"],
+): string | number | null => {
   const found = shortages.filter((shortage) => shortage.kind === kind);
   if (found.length === 0) return null;
   const reasons = found.flatMap(({ reason }) => reason ?? []);
@@ -23,7 +29,10 @@ const columns: readonly CsvColumn<MatchingHour>[] = [
   ["accepted", ({ note }) => note?.accepted ?? null],
   ["stored", ({ note }) => note?.stored ?? null],
   ...shortageKinds.map(
-    (kind): CsvColumn<MatchingHour> => [kind, ({ note }) => shortageText(note?.shortages ?? [], kind)],
+    (kind): CsvColumn<MatchingHour> => [
+      kind,
+      ({ note }) => shortageText(note?.shortages ?? [], kind),
+    ],
   ),
 ];
 
@@ -32,7 +41,8 @@ export const exportCompletenessRoute = (core: Pick<Core, "config" | "db" | "cloc
   csvRoute(core, {
     path: "/v1/collector/completeness/export.csv",
     operationId: "exportCompleteness",
-    summary: "The hours of hosts that are not complete as CSV, those of the hosts with the most first",
+    summary:
+      "The hours of hosts that are not complete as CSV, those of the hosts with the most first",
     query: v.strictObject(hourFilterFields),
     open: async ({ query, caller: operator, origin }) => {
       const now = core.clock.now();

@@ -1,7 +1,11 @@
 import * as v from "valibot";
 import { hourMs as hourLengthMs } from "../../../../kit/clock.ts";
 import type { HourNote } from "../../../../proto/completeness/hour-note.ts";
-import { reportHoursDefault, reportHoursMax, type ShortageView } from "../../../../proto/completeness/report.ts";
+import {
+  reportHoursDefault,
+  reportHoursMax,
+  type ShortageView,
+} from "../../../../proto/completeness/report.ts";
 import { Problem } from "../../../problems.ts";
 import type { HourRange } from "../../../store/completeness/report.ts";
 import { QueryTime } from "../../query-time.ts";
@@ -11,14 +15,20 @@ export const hourRangeFields = { from: v.optional(QueryTime), to: v.optional(Que
 
 /** Returns the whole hours of a range. Throws 422 `validation_failed` for none, or too many. */
 export const hourRangeOf = (
-  { from, to }: { from?: ((now: number) => number) | undefined; to?: ((now: number) => number) | undefined },
+  {
+    from,
+    to,
+  }: { from?: ((now: number) => number) | undefined; to?: ((now: number) => number) | undefined },
   now: number,
 ): HourRange => {
   const toMs = Math.ceil((to?.(now) ?? now) / hourLengthMs) * hourLengthMs;
   const asked = from === undefined ? toMs - reportHoursDefault * hourLengthMs : from(now);
   const fromMs = Math.floor(asked / hourLengthMs) * hourLengthMs;
   const hours = (toMs - fromMs) / hourLengthMs;
-  if (hours < 1) throw new Problem("validation_failed", { errors: [{ path: "from", message: "must be before to" }] });
+  if (hours < 1)
+    throw new Problem("validation_failed", {
+      errors: [{ path: "from", message: "must be before to" }],
+    });
   if (hours > reportHoursMax)
     throw new Problem("validation_failed", {
       errors: [{ path: "from", message: `must be at most ${reportHoursMax / 24} days before to` }],

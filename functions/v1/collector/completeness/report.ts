@@ -40,32 +40,41 @@ export const statesOf = (asked: readonly HourState[] | undefined): readonly Hour
   asked === undefined ? incompleteStates : hourStates.filter((state) => asked.includes(state));
 
 /** `GET /v1/collector/completeness`: how many hosts have which state in each hour, and the hosts whose hours are not complete. */
-export const fleetCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock" | "hourColumns">) => {
+export const fleetCompletenessRoute = (
+  core: Pick<Core, "config" | "db" | "clock" | "hourColumns">,
+) => {
   const cursors = createCursorSeal(core.config);
   return route({
     method: "GET",
     path: "/v1/collector/completeness",
     operationId: "reportCompleteness",
-    summary: "How many hosts have which state in each hour, and the hosts with the most incomplete hours",
+    summary:
+      "How many hosts have which state in each hour, and the hosts with the most incomplete hours",
     guard: scope(core, "audit"),
     query: v.strictObject({ ...hourFilterFields, ...listFields }),
     replies: { 200: { description: "The report", schema: FleetCompleteness } },
     handle: async ({ query }) => {
       const now = core.clock.now();
       const list = "completeness";
-      const [from, to, hours, host] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
+      const [from, to, hours, host] =
+        query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       // Further pages are of the hours of the first one.
-      const range = from === undefined ? hourRangeOf(query, now) : { fromMs: Number(from), toMs: Number(to) };
+      const range =
+        from === undefined ? hourRangeOf(query, now) : { fromMs: Number(from), toMs: Number(to) };
       const filter = { ...range, states: statesOf(query.state), host: query.host ?? null };
       const after = host === undefined ? null : { hours: Number(hours), host };
-      const { counts, total, hosts, next } = await reportFleetHours(core, filter, { after, limit: query.limit });
+      const { counts, total, hosts, next } = await reportFleetHours(core, filter, {
+        after,
+        limit: query.limit,
+      });
       const last = counts.at(-1);
       const body: FleetCompleteness = {
         generated_at: rfc3339(now),
         from: rfc3339(range.fromMs),
         to: rfc3339(range.toMs),
         settled_until: last === undefined ? null : rfc3339(last.hourMs + hourLengthMs),
-        hosts: last === undefined ? 0 : [...last.hosts.values()].reduce((sum, count) => sum + count, 0),
+        hosts:
+          last === undefined ? 0 : [...last.hosts.values()].reduce((sum, count) => sum + count, 0),
         hosts_listed: total,
         hours: counts.map(({ hourMs, hosts: byState }) => ({
           from: rfc3339(hourMs),
@@ -73,14 +82,23 @@ export const fleetCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock
         })),
         items: hosts.map((one) => stripView(one, filter.states)),
         next_cursor:
-          next && (await cursors.seal(list, [String(range.fromMs), String(range.toMs), String(next.hours), next.host])),
+          next &&
+          (await cursors.seal(list, [
+            String(range.fromMs),
+            String(range.toMs),
+            String(next.hours),
+            next.host,
+          ])),
       };
       return { status: 200, body };
     },
   });
 };
 
-const stripView = ({ host, name, hours, settled }: HostStates, states: readonly HourState[]): HostStrip => {
+const stripView = (
+  { host, name, hours, settled }: HostStates,
+  states: readonly HourState[],
+): HostStrip => {
   const worst = worstOf(settled.filter(({ state }) => state !== null && states.includes(state)));
   return {
     host_id: host,
@@ -99,7 +117,8 @@ const recordsShort = ({ note }: SettledHour): number => shortRecords(note?.short
 
 const worstOf = (hours: readonly SettledHour[]): SettledHour | undefined =>
   hours.reduce<SettledHour | undefined>(
-    (worst, hour) => (worst === undefined || recordsShort(hour) >= recordsShort(worst) ? hour : worst),
+    (worst, hour) =>
+      worst === undefined || recordsShort(hour) >= recordsShort(worst) ? hour : worst,
     undefined,
   );
 

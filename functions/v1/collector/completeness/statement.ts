@@ -10,7 +10,9 @@ import { route } from "../../../http/route.ts";
 import { QueryTime } from "../../query-time.ts";
 
 /** `GET /v1/collector/completeness/statements/{hour}`: the signed statement of an hour, for `svc-server verify-completeness`; audited. */
-export const readStatementRoute = (core: Pick<Core, "config" | "db" | "reports" | "clock" | "entropy" | "codec">) => {
+export const readStatementRoute = (
+  core: Pick<Core, "config" | "db" | "reports" | "clock" | "entropy" | "codec">,
+) => {
   const download = createDownloads(core);
   return route({
     method: "GET",
@@ -26,14 +28,24 @@ export const readStatementRoute = (core: Pick<Core, "config" | "db" | "reports" 
       /** The size of the log that a witness kept. */
       since: v.optional(QueryInteger(0, Number.MAX_SAFE_INTEGER)),
     }),
-    replies: { 200: { description: "The file that docs/completeness-proof.md describes", type: "text/plain" } },
+    replies: {
+      200: {
+        description: "The file that docs/completeness-proof.md describes",
+        type: "text/plain",
+      },
+    },
     problems: ["not_found", "too_many_exports"],
     handle: ({ params, query, caller: operator, origin }) =>
       download(operator.userId, async () => {
         const { host, accounts, since } = query;
         const at = params.hour(core.clock.now());
         const hour = new Date(at - (at % hourLengthMs));
-        const order = { hour, host, since, withAccounts: accounts === "true" || host !== undefined };
+        const order = {
+          hour,
+          host,
+          since,
+          withAccounts: accounts === "true" || host !== undefined,
+        };
         return {
           type: "text/plain; charset=utf-8",
           fileName: downloadName("statement", { host }, hour, "txt"),

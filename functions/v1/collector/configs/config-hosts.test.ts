@@ -22,7 +22,8 @@ const now = new Date(test.clock.now());
 await seedFleet(test.db, { count: 400, now });
 await seedConfigs(test.db, { count: 12, now });
 
-const get = async <Body>(path: string) => (await test.api<Body>("GET", path, { as: "auditor" })).body;
+const get = async <Body>(path: string) =>
+  (await test.api<Body>("GET", path, { as: "auditor" })).body;
 const configs = (await get<ConfigList>("/v1/collector/configs")).items;
 const newest = configs[0];
 /** How many rows the fleet has under a filter. */
@@ -31,16 +32,25 @@ const rowsOf = async (query: string): Promise<number> =>
 
 describe("the hosts of a config", () => {
   it("equal the rows of the fleet under the filter of each figure", async () => {
-    const property = fc.asyncProperty(fc.constantFrom(...configs), async ({ config_hash: hash, hosts }) => {
-      const desired = `desired_config=${hash}`;
-      const counted = { desired: await rowsOf(`${desired}&not_state=revoked`) } as Record<string, number>;
-      for (const progress of configProgress) counted[progress] = await rowsOf(`${desired}&progress=${progress}`);
-      counted.silent_running = await rowsOf(`${desired}&progress=silent&running_config=${hash}`);
-      counted.undesired = await rowsOf(`running_config=${hash}&not_desired_config=${hash}&not_state=revoked`);
-      const { finished_at: _, ...figures } = hosts;
-      expect(figures).toEqual(counted);
-      expect(hosts.desired).toBe(hosts.running + hosts.failed + hosts.drifted + hosts.silent);
-    });
+    const property = fc.asyncProperty(
+      fc.constantFrom(...configs),
+      async ({ config_hash: hash, hosts }) => {
+        const desired = `desired_config=${hash}`;
+        const counted = { desired: await rowsOf(`${desired}&not_state=revoked`) } as Record<
+          string,
+          number
+        >;
+        for (const progress of configProgress)
+          counted[progress] = await rowsOf(`${desired}&progress=${progress}`);
+        counted.silent_running = await rowsOf(`${desired}&progress=silent&running_config=${hash}`);
+        counted.undesired = await rowsOf(
+          `running_config=${hash}&not_desired_config=${hash}&not_state=revoked`,
+        );
+        const { finished_at: _, ...figures } = hosts;
+        expect(figures).toEqual(counted);
+        expect(hosts.desired).toBe(hosts.running + hosts.failed + hosts.drifted + hosts.silent);
+      },
+    );
     await fc.assert(property, { numRuns: repeatsOf({ node: configs.length, workerd: 3 }) });
   });
 
@@ -76,7 +86,13 @@ describe("the hosts of a config", () => {
     await report(first, hash);
     await report(second, "a".repeat(64));
     await report(third, "a".repeat(64), false);
-    expect((await detail()).hosts).toMatchObject({ running: 1, drifted: 1, failed: 1, silent: 0, finished_at: null });
+    expect((await detail()).hosts).toMatchObject({
+      running: 1,
+      drifted: 1,
+      failed: 1,
+      silent: 0,
+      finished_at: null,
+    });
     await test.clock.advance(10_000);
     await report(second, hash);
     await test.clock.advance(10_000);
@@ -84,14 +100,21 @@ describe("the hosts of a config", () => {
     await report(third, hash);
     expect((await detail()).hosts).toMatchObject({ running: 3, finished_at: finishedAt });
     await test.clock.advance(3_600_000);
-    expect((await detail()).hosts).toMatchObject({ silent: 3, silent_running: 3, finished_at: finishedAt });
+    expect((await detail()).hosts).toMatchObject({
+      silent: 3,
+      silent_running: 3,
+      finished_at: finishedAt,
+    });
     await test.clock.advance(-3_630_000);
   });
 });
 
 describe("GET /v1/collector/configs", () => {
   it("names the publisher, finds a name or the start of a hash, and pages with the same figures", async () => {
-    expect(newest).toMatchObject({ name: "databases r11", created_by_email: test.people.admin.email });
+    expect(newest).toMatchObject({
+      name: "databases r11",
+      created_by_email: test.people.admin.email,
+    });
     const found = async (q: string) =>
       (await get<ConfigList>(`/v1/collector/configs?q=${q}`)).items.map(({ name }) => name);
     expect(await found("R11")).toEqual(["databases r11"]);
@@ -99,12 +122,17 @@ describe("GET /v1/collector/configs", () => {
     expect(await found("%25")).toEqual([]);
     const pages: ListedConfig[] = [];
     for (let cursor: string | null = ""; cursor !== null; ) {
-      const page: ConfigList = await get(`/v1/collector/configs?limit=4${cursor && `&cursor=${cursor}`}`);
+      const page: ConfigList = await get(
+        `/v1/collector/configs?limit=4${cursor && `&cursor=${cursor}`}`,
+      );
       pages.push(...page.items);
       cursor = page.next_cursor;
     }
-    const withoutFirst = (items: ListedConfig[]) => items.filter(({ id }) => id !== seededConfigId(0));
-    expect(withoutFirst(pages)).toEqual(withoutFirst((await get<ConfigList>("/v1/collector/configs")).items));
+    const withoutFirst = (items: ListedConfig[]) =>
+      items.filter(({ id }) => id !== seededConfigId(0));
+    expect(withoutFirst(pages)).toEqual(
+      withoutFirst((await get<ConfigList>("/v1/collector/configs")).items),
+    );
   });
 
   it("names hashes that hosts run and that were never published, with their rows", async () => {
@@ -131,15 +159,21 @@ describe("the assignments of a config", () => {
       ]);
     expect(batches.length).toBeGreaterThan(5);
     for (const batch of batches) {
-      const query = new URLSearchParams({ since: batch.from, until: batch.until, assigned_by: batch.assigned_by });
+      const query = new URLSearchParams({
+        since: batch.from,
+        until: batch.until,
+        assigned_by: batch.assigned_by,
+      });
       const rows = (await get<AssignmentPage>(`${path}/assignments?limit=1000&${query}`)).items;
       expect(rows.length).toBe(batch.assigned);
       expect(rows.filter(({ ended_at }) => ended_at === null).length).toBe(batch.current);
-      expect((await get<AssignmentPage>(`${path}/assignments?limit=1000&current=true&${query}`)).items.length).toBe(
-        batch.current,
-      );
+      expect(
+        (await get<AssignmentPage>(`${path}/assignments?limit=1000&current=true&${query}`)).items
+          .length,
+      ).toBe(batch.current);
     }
-    for (const item of items) expect(item.applied_at === null || item.progress !== "drifted").toBe(true);
+    for (const item of items)
+      expect(item.applied_at === null || item.progress !== "drifted").toBe(true);
   });
 
   it("answer 404 for an unknown config", async () => {
@@ -156,12 +190,18 @@ describe("the exports of configs", () => {
     expect(csv).toHaveLength(items.length);
     csv.forEach((cells, index) => {
       const config = items[index];
-      expect(cells).toMatchObject({ id: config?.id, name: config?.name, desired: String(config?.hosts.desired) });
+      expect(cells).toMatchObject({
+        id: config?.id,
+        name: config?.name,
+        desired: String(config?.hosts.desired),
+      });
     });
     await test.clock.advance(1000);
     const path = `/v1/collector/configs/${seededConfigId(11)}/assignments`;
     const rows = readCsv(await get<string>(`${path}/export.csv?current=true`));
-    const assignments: ConfigAssignment[] = (await get<AssignmentPage>(`${path}?current=true&limit=1000`)).items;
+    const assignments: ConfigAssignment[] = (
+      await get<AssignmentPage>(`${path}?current=true&limit=1000`)
+    ).items;
     expect(rows.map(({ identity_id, progress }) => [identity_id, progress])).toEqual(
       assignments.map(({ identity_id, progress }) => [identity_id, progress ?? ""]),
     );

@@ -1,5 +1,9 @@
 import * as v from "valibot";
-import { ConfigAssignment, ListedConfig, ProgressHosts } from "../../../../proto/fleet-health/config-report.ts";
+import {
+  ConfigAssignment,
+  ListedConfig,
+  ProgressHosts,
+} from "../../../../proto/fleet-health/config-report.ts";
 import type { ConfigWithProgress } from "../../../domain/config/config-reports.ts";
 import { viewOf } from "../../../http/view-of.ts";
 import type { ProgressCounts } from "../../../store/config/hosts.ts";

@@ -28,11 +28,15 @@ const publish = (text: string, query = "") =>
   test.api(`POST`, configsPath + query, { as: "admin", body: { name: "web", yaml: text } });
 const published = async (comment?: string) => String((await publish(yaml(comment))).body.id);
 const enroll = (deviceId: string) => enrollTestCollector(test, { token, deviceId });
-const desired = ({ identityId }: TestCollector) => `/v1/collector/identities/${identityId}/desired-config`;
-const assign = (host: TestCollector, body: object) => test.api("PUT", desired(host), { as: "admin", body });
+const desired = ({ identityId }: TestCollector) =>
+  `/v1/collector/identities/${identityId}/desired-config`;
+const assign = (host: TestCollector, body: object) =>
+  test.api("PUT", desired(host), { as: "admin", body });
 const fetched = async (host: TestCollector) => {
   await test.clock.advance(11_000);
-  const { body } = await manage(test, host, "config_desired", { sent_at: new Date(test.clock.now()).toISOString() });
+  const { body } = await manage(test, host, "config_desired", {
+    sent_at: new Date(test.clock.now()).toISOString(),
+  });
   return body.assignment as Record<string, unknown> | null;
 };
 
@@ -44,10 +48,19 @@ describe("POST /v1/collector/configs", () => {
       status: 201,
       body: { name: "web", size_bytes: new TextEncoder().encode(text).length },
     });
-    const raw = await test.api("POST", configsPath, { as: "admin", raw: { type: "application/yaml", content: text } });
-    expect(raw).toMatchObject({ status: 201, body: { name: null, config_hash: made.body.config_hash } });
+    const raw = await test.api("POST", configsPath, {
+      as: "admin",
+      raw: { type: "application/yaml", content: text },
+    });
+    expect(raw).toMatchObject({
+      status: 201,
+      body: { name: null, config_hash: made.body.config_hash },
+    });
     const headers = { Accept: "application/yaml" };
-    const back = await test.api<string>("GET", `${configsPath}/${raw.body.id}`, { as: "admin", headers });
+    const back = await test.api<string>("GET", `${configsPath}/${raw.body.id}`, {
+      as: "admin",
+      headers,
+    });
     expect(back.body).toBe(text);
     expect(back.headers.get("content-type")).toBe("application/yaml");
     const listed = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
@@ -68,7 +81,8 @@ describe("POST /v1/collector/configs", () => {
   });
 
   it("rejects file patterns that hide which directories they read", async () => {
-    const sources = (pattern: string) => `${yaml()}sources: [{type: file, include: [/var/log/a/*.log, ${pattern}]}]\n`;
+    const sources = (pattern: string) =>
+      `${yaml()}sources: [{type: file, include: [/var/log/a/*.log, ${pattern}]}]\n`;
     const patterns = [
       "/var/log/{.,x}{.,y}/etc/shadow",
       "/var/log/[.][.]/etc/shadow",
@@ -76,11 +90,16 @@ describe("POST /v1/collector/configs", () => {
       "/var/../etc/x",
     ];
     for (const pattern of patterns)
-      expect(await publish(sources(JSON.stringify(pattern)), "?dry_run=true"), pattern).toMatchObject({
+      expect(
+        await publish(sources(JSON.stringify(pattern)), "?dry_run=true"),
+        pattern,
+      ).toMatchObject({
         status: 422,
         body: { code: "config_invalid", errors: [{ path: "sources.0.include.1", line: 9 }] },
       });
-    expect((await publish(sources(`"/var/log/*/{a,b}[0-9].log"`), "?dry_run=true")).status).toBe(200);
+    expect((await publish(sources(`"/var/log/*/{a,b}[0-9].log"`), "?dry_run=true")).status).toBe(
+      200,
+    );
   });
 
   it("rejects labels, which belong to one host", async () => {
@@ -92,7 +111,10 @@ describe("POST /v1/collector/configs", () => {
 
   it("stores nothing with dry_run", async () => {
     const before = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
-    expect(await publish(yaml(), "?dry_run=true")).toMatchObject({ status: 200, body: { valid: true } });
+    expect(await publish(yaml(), "?dry_run=true")).toMatchObject({
+      status: 200,
+      body: { valid: true },
+    });
     expect((await publish("a: [", "?dry_run=true")).status).toBe(422);
     const after = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
     expect(after.body.items.length).toBe(before.body.items.length);
@@ -112,10 +134,14 @@ describe("POST /v1/collector/configs", () => {
 
   it("I3, O3: rejects an alias bomb, a tag and NUL in less than 50 ms, and 256 KiB of nodes in less than 100", async () => {
     const bomb = `a: &a [1,1,1,1,1,1,1,1,1]\n${"bcdefghij".replace(/./g, (name, at) => `${name}: &${name} [${`*${"abcdefghij"[at]},`.repeat(9)}]\n`)}`;
-    const long = ["-\n", "[],", "}"].map((unit) => `${yaml()}x: [${unit.repeat(250_000)}`.slice(0, 262_144));
+    const long = ["-\n", "[],", "}"].map((unit) =>
+      `${yaml()}x: [${unit.repeat(250_000)}`.slice(0, 262_144),
+    );
     for (const text of [bomb, "a: !!js/function 'x'", `${yaml()}#\u0000`, ...long]) {
       const msMax = long.includes(text) ? 100 : 50;
-      const spent = await cpuMillisecondsOf(msMax, async () => expect((await publish(text)).status).toBe(422));
+      const spent = await cpuMillisecondsOf(msMax, async () =>
+        expect((await publish(text)).status).toBe(422),
+      );
       expect(spent).toBeLessThan(msMax);
     }
   });
@@ -136,13 +162,24 @@ describe("POST /v1/collector/configs", () => {
         secret,
         status: 422,
         code: "config_contains_secret",
-        errors: [{ path: "", line: 9, column: 1, message: `contains ${kind}; refer to a local file instead` }],
+        errors: [
+          {
+            path: "",
+            line: 9,
+            column: 1,
+            message: `contains ${kind}; refer to a local file instead`,
+          },
+        ],
       });
       expect(JSON.stringify(body)).not.toContain(secret);
     }
     const value = await publish(yaml().replace("ca.pem", "'-----BEGIN CERTIFICATE-----'"));
-    expect(value.body.errors).toContainEqual(expect.objectContaining({ path: "forwarder.mtls.ca_file", line: 7 }));
-    expect((await publish(yaml("token_file: /etc/token, key_file: current/tls.key"))).status).toBe(201);
+    expect(value.body.errors).toContainEqual(
+      expect.objectContaining({ path: "forwarder.mtls.ca_file", line: 7 }),
+    );
+    expect((await publish(yaml("token_file: /etc/token, key_file: current/tls.key"))).status).toBe(
+      201,
+    );
     expect(test.log.text()).not.toContain("hunter2");
   });
 });
@@ -153,11 +190,22 @@ describe("desired config of an identity", () => {
     const configId = await published("one");
     expect(await fetched(host)).toBeNull();
     const made = await assign(host, { config_id: configId });
-    expect(made).toMatchObject({ status: 200, body: { config_id: configId, previous_config_id: null } });
-    expect(await fetched(host)).toMatchObject({ config_id: configId, unchanged: false, yaml: yaml("one") });
+    expect(made).toMatchObject({
+      status: 200,
+      body: { config_id: configId, previous_config_id: null },
+    });
+    expect(await fetched(host)).toMatchObject({
+      config_id: configId,
+      unchanged: false,
+      yaml: yaml("one"),
+    });
     const second = await published("two");
-    expect((await assign(host, { config_id: second })).body).toMatchObject({ previous_config_id: configId });
-    expect((await assign(host, { config_id: second })).body).toMatchObject({ previous_config_id: second });
+    expect((await assign(host, { config_id: second })).body).toMatchObject({
+      previous_config_id: configId,
+    });
+    expect((await assign(host, { config_id: second })).body).toMatchObject({
+      previous_config_id: second,
+    });
     expect((await test.api("DELETE", desired(host), { as: "admin" })).status).toBe(204);
     expect((await test.api("DELETE", desired(host), { as: "admin" })).status).toBe(204);
     expect(await fetched(host)).toBeNull();
@@ -166,7 +214,9 @@ describe("desired config of an identity", () => {
       `/v1/audit-events?target=${host.identityId}`,
       { as: "auditor" },
     );
-    const actions = body.items.map(({ action }) => action).filter((action) => action.startsWith("config."));
+    const actions = body.items
+      .map(({ action }) => action)
+      .filter((action) => action.startsWith("config."));
     expect(actions.sort()).toEqual(["config.assign", "config.assign", "config.clear"]);
   });
 
@@ -174,15 +224,24 @@ describe("desired config of an identity", () => {
     const host = await enroll("expected");
     const first = await published();
     const second = await published();
-    expect((await assign(host, { config_id: first, expected_current_config_id: second })).body).toMatchObject({
+    expect(
+      (await assign(host, { config_id: first, expected_current_config_id: second })).body,
+    ).toMatchObject({
       status: 409,
       code: "conflict",
       current_config_id: null,
     });
-    expect((await assign(host, { config_id: first, expected_current_config_id: null })).status).toBe(200);
-    expect((await assign(host, { config_id: second, expected_current_config_id: first })).status).toBe(200);
+    expect(
+      (await assign(host, { config_id: first, expected_current_config_id: null })).status,
+    ).toBe(200);
+    expect(
+      (await assign(host, { config_id: second, expected_current_config_id: first })).status,
+    ).toBe(200);
     await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin" });
-    expect((await assign(host, { config_id: first })).body).toMatchObject({ status: 409, code: "conflict" });
+    expect((await assign(host, { config_id: first })).body).toMatchObject({
+      status: 409,
+      code: "conflict",
+    });
     expect((await assign(host, { config_id: host.identityId })).status).toBe(404);
   });
 
@@ -203,13 +262,21 @@ describe("desired config of an identity", () => {
         body: { identity_ids },
       },
     );
-    expect(body.results.map(({ outcome }) => outcome)).toEqual(["revoked", "unchanged", "not_found", "assigned"]);
+    expect(body.results.map(({ outcome }) => outcome)).toEqual([
+      "revoked",
+      "unchanged",
+      "not_found",
+      "assigned",
+    ]);
   });
 
   it("rolls back to the newest stored config with the last known good hash of the newest heartbeat", async () => {
     const host = await enroll("rolled");
     const rollBack = () =>
-      test.api("POST", `${desired(host)}/rollback`, { as: "admin", body: { reason_code: "bad_rollout" } });
+      test.api("POST", `${desired(host)}/rollback`, {
+        as: "admin",
+        body: { reason_code: "bad_rollout" },
+      });
     const beat = async (hash: string | null) => {
       await test.clock.advance(11_000);
       const config = {
@@ -222,7 +289,10 @@ describe("desired config of an identity", () => {
     };
     expect((await rollBack()).body).toMatchObject({ status: 409, code: "no_last_known_good" });
     await beat("f".repeat(64));
-    expect((await rollBack()).body).toMatchObject({ status: 409, code: "last_known_good_not_stored" });
+    expect((await rollBack()).body).toMatchObject({
+      status: 409,
+      code: "last_known_good_not_stored",
+    });
     const good = await publish(yaml());
     await test.clock.advance(1000);
     const newest = await publish(yaml("same tree, other text"));

@@ -1,5 +1,8 @@
 import * as v from "valibot";
-import type { ConfigAssignment, ListedConfig } from "../../../../proto/fleet-health/config-report.ts";
+import type {
+  ConfigAssignment,
+  ListedConfig,
+} from "../../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../../core.ts";
 import { exportAssignments, exportConfigs } from "../../../domain/config/config-reports.ts";
 import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
@@ -9,7 +12,15 @@ import { assignmentFilterFields, assignmentFilterOf, configFilterFields } from "
 
 type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
-const counts = ["desired", "running", "failed", "drifted", "silent", "silent_running", "undesired"] as const;
+const counts = [
+  "desired",
+  "running",
+  "failed",
+  "drifted",
+  "silent",
+  "silent_running",
+  "undesired",
+] as const;
 
 const configColumns: readonly CsvColumn<ListedConfig>[] = [
   ...memberColumns<ListedConfig>("id", "config_hash", "name", "size_bytes"),
@@ -34,7 +45,12 @@ export const exportConfigsRoute = (core: ExportCore) =>
     query: v.strictObject(configFilterFields),
     open: async ({ query: asked, caller: operator, origin }) => {
       const configs = exportConfigs(core, asked.q, { operator, origin, asked });
-      return { name: "configs", asked, columns: configColumns, batches: viewsOf(configs, listedConfigView) };
+      return {
+        name: "configs",
+        asked,
+        columns: configColumns,
+        batches: viewsOf(configs, listedConfigView),
+      };
     },
   });
 

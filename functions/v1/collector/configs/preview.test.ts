@@ -18,7 +18,10 @@ const idOf = (place: number) => fleet.hosts[place]?.host.identityId ?? "";
 const first = await publishTestConfig(test, 1);
 const second = await publishTestConfig(test, 2);
 const assign = (place: number, config_id: string) =>
-  api("PUT", `/v1/collector/identities/${idOf(place)}/desired-config`, { as: "admin", body: { config_id } });
+  api("PUT", `/v1/collector/identities/${idOf(place)}/desired-config`, {
+    as: "admin",
+    body: { config_id },
+  });
 const preview = async (filter: string, id = second) =>
   (
     await api<RolloutPreview & { code?: string }>(
@@ -65,7 +68,9 @@ it("says how many hosts change, from which configs and how, which refuse, and wh
     [idOf(5), "revoked"],
   ]);
   expect(await preview("stat:x")).toMatchObject({ code: "validation_failed" });
-  expect(await preview("", "01920000-0000-7000-8000-000000000000")).toMatchObject({ code: "not_found" });
+  expect(await preview("", "01920000-0000-7000-8000-000000000000")).toMatchObject({
+    code: "not_found",
+  });
 });
 
 it("names the version whose collectors reject the config, and a rollout to them alone is refused", async () => {
@@ -74,8 +79,13 @@ it("names the version whose collectors reject the config, and a rollout to them 
   await fleet.beat();
   await fleet.beat();
   const { unparsable } = await preview("host");
-  expect(unparsable).toEqual([{ version: "1.2.3", hosts: 4, errors: ["sources.0: is not allowed here"] }]);
-  expect(await rollOut("device:host-1")).toMatchObject({ status: 422, body: { code: "rollout_config_unparsable" } });
+  expect(unparsable).toEqual([
+    { version: "1.2.3", hosts: 4, errors: ["sources.0: is not allowed here"] },
+  ]);
+  expect(await rollOut("device:host-1")).toMatchObject({
+    status: 422,
+    body: { code: "rollout_config_unparsable" },
+  });
   fleet.react("applies");
   await fleet.beat();
   await fleet.beat();
@@ -85,16 +95,24 @@ it("names the version whose collectors reject the config, and a rollout to them 
 it("a rollout's hosts are exported under the list's filter, and the export is audited", async () => {
   const { body } = await rollOut("host");
   expect((await preview("host")).in_other_rollouts).toEqual([{ rollout_id: body.id, hosts: 4 }]);
-  const csv = await api<string>("GET", `/v1/collector/rollouts/${body.id}/targets/export.csv?status=skipped`, {
-    as: "auditor",
-  });
-  expect(readCsv(csv.body).map(({ identity_id, status, reason }) => [identity_id, status, reason])).toEqual(
+  const csv = await api<string>(
+    "GET",
+    `/v1/collector/rollouts/${body.id}/targets/export.csv?status=skipped`,
+    {
+      as: "auditor",
+    },
+  );
+  expect(
+    readCsv(csv.body).map(({ identity_id, status, reason }) => [identity_id, status, reason]),
+  ).toEqual(
     expect.arrayContaining([
       [idOf(4), "skipped", "apply_desired_config_off"],
       [idOf(5), "skipped", "revoked"],
     ]),
   );
-  const events = await api<{ items: object[] }>("GET", "/v1/audit-events?action=rollout.export", { as: "auditor" });
+  const events = await api<{ items: object[] }>("GET", "/v1/audit-events?action=rollout.export", {
+    as: "auditor",
+  });
   expect(events.body.items).toMatchObject([{ target: { id: body.id }, details: { rows: 2 } }]);
 });
 
@@ -133,11 +151,15 @@ describe("a host that reports that it rejects a config", async () => {
     await beat();
   };
   const assignTo = (...identityIds: readonly (string | undefined)[]) =>
-    api("POST", `/v1/collector/configs/${config}/assignments`, { as: "admin", body: { identity_ids: identityIds } });
+    api("POST", `/v1/collector/configs/${config}/assignments`, {
+      as: "admin",
+      body: { identity_ids: identityIds },
+    });
   /** Tries a rollout, ends it, and returns its problem code. */
   const tryOn = async (device: string) => {
     const { body } = await rollOut(`device:${device}`, config);
-    if (body.code === undefined) await api("POST", `/v1/collector/rollouts/${body.id}/abort`, { as: "admin" });
+    if (body.code === undefined)
+      await api("POST", `/v1/collector/rollouts/${body.id}/abort`, { as: "admin" });
     return body.code;
   };
 
@@ -148,7 +170,9 @@ describe("a host that reports that it rejects a config", async () => {
     await assignTo(liar?.host.identityId);
     await beat();
     await beat();
-    expect((await preview("veto", config)).unparsable).toMatchObject([{ version: "1.2.3", hosts: 4 }]);
+    expect((await preview("veto", config)).unparsable).toMatchObject([
+      { version: "1.2.3", hosts: 4 },
+    ]);
     expect(await tryOn("veto-3")).toBeUndefined();
     expect(await tryOn("veto-1")).toBe("rollout_config_unparsable");
     await assignTo(another?.host.identityId);
@@ -170,8 +194,12 @@ describe("a host that reports that it rejects a config", async () => {
     expect(taken.status).toBe(201);
     const before = await countCollectors(test.db, new Date(test.clock.now()));
     await api("POST", `/v1/collector/identities/${liar?.host.identityId}/revoke`, { as: "admin" });
-    await api("POST", `/v1/collector/certificates/${another?.host.certificateId}/revoke`, { as: "admin" });
-    await api("POST", `/v1/collector/identities/${hosts[3]?.host.identityId}/revoke`, { as: "admin" });
+    await api("POST", `/v1/collector/certificates/${another?.host.certificateId}/revoke`, {
+      as: "admin",
+    });
+    await api("POST", `/v1/collector/identities/${hosts[3]?.host.identityId}/revoke`, {
+      as: "admin",
+    });
     expect(await countCollectors(test.db, new Date(test.clock.now()))).toBe(before - 3);
     expect((await preview("veto", config)).in_other_rollouts).toEqual([]);
     expect(await tryOn("veto-3")).toBeUndefined();

@@ -12,7 +12,8 @@ export const previewRolloutRoute = (core: Pick<Core, "config" | "db" | "clock">)
     method: "GET",
     path: "/v1/collector/configs/:id/preview",
     operationId: "previewRollout",
-    summary: "The preview of a rollout: the hosts that it would change, and those that it would skip with the reason",
+    summary:
+      "The preview of a rollout: the hosts that it would change, and those that it would skip with the reason",
     guard: scope(core, "audit"),
     params: IdParams,
     query: v.strictObject({ filter: v.optional(RolloutQuery, "") }),

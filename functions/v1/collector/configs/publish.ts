@@ -11,7 +11,11 @@ const PublishBody = v.strictObject({
   yaml: v.string("must be a string"),
 });
 
-const CheckedView = v.strictObject({ valid: v.literal(true), config_hash: v.string(), size_bytes: v.number() });
+const CheckedView = v.strictObject({
+  valid: v.literal(true),
+  config_hash: v.string(),
+  size_bytes: v.number(),
+});
 
 /** `POST /v1/collector/configs`: publishes a collector config, or with `dry_run=true` only checks it. */
 export const publishConfigRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
@@ -21,7 +25,9 @@ export const publishConfigRoute = (core: Pick<Core, "config" | "db" | "clock" | 
     operationId: "publishCollectorConfig",
     summary: "Publish a collector config as JSON or raw YAML; dry_run=true only checks it",
     guard: scope(core, "admin"),
-    query: v.strictObject({ dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false") }),
+    query: v.strictObject({
+      dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
+    }),
     body: PublishBody,
     textBody: { type: "application/yaml", read: (yaml) => ({ yaml }) },
     bodyExample: {
@@ -36,8 +42,14 @@ export const publishConfigRoute = (core: Pick<Core, "config" | "db" | "clock" | 
     handle: async ({ query, body, caller, origin }) => {
       const config = await checkConfig(body.yaml);
       if (query.dry_run === "true") {
-        return { status: 200, body: { valid: true, config_hash: config.configHash, size_bytes: config.sizeBytes } };
+        return {
+          status: 200,
+          body: { valid: true, config_hash: config.configHash, size_bytes: config.sizeBytes },
+        };
       }
-      return { status: 201, body: configView(await publishConfig(core, caller, { name: body.name, config }, origin)) };
+      return {
+        status: 201,
+        body: configView(await publishConfig(core, caller, { name: body.name, config }, origin)),
+      };
     },
   });

@@ -64,13 +64,17 @@ export const configReports = (core: Pick<Core, "config" | "db" | "clock">) =>
       },
     ),
 
-    listUnstoredConfigs: get("/unstored", "Hashes of configs that hosts run and that were never published", {
-      returns: ["The hashes with the most hosts", UnstoredConfigs],
-      handle: async () => {
-        const { now, rows, hashes } = await findUnstored(core);
-        return { generated_at: now.toISOString(), hashes, items: rows.map(unstoredView) };
+    listUnstoredConfigs: get(
+      "/unstored",
+      "Hashes of configs that hosts run and that were never published",
+      {
+        returns: ["The hashes with the most hosts", UnstoredConfigs],
+        handle: async () => {
+          const { now, rows, hashes } = await findUnstored(core);
+          return { generated_at: now.toISOString(), hashes, items: rows.map(unstoredView) };
+        },
       },
-    }),
+    ),
 
     listConfigAssignments: list(
       "/:id/assignments",

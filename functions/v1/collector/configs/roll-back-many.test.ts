@@ -26,16 +26,25 @@ const enroll = (deviceId: string) => enrollTestCollector(test, { token, deviceId
 const assign = async (configId: string, ...hosts: TestCollector[]) => {
   await test.clock.advance(1000);
   const body = { identity_ids: hosts.map(({ identityId }) => identityId) };
-  expect((await test.api("POST", `/v1/collector/configs/${configId}/assignments`, { as: "admin", body })).status).toBe(
-    200,
-  );
+  expect(
+    (await test.api("POST", `/v1/collector/configs/${configId}/assignments`, { as: "admin", body }))
+      .status,
+  ).toBe(200);
 };
-const rollBack = async (hosts: readonly { identityId: string }[], body: object = {}, query = "") => {
+const rollBack = async (
+  hosts: readonly { identityId: string }[],
+  body: object = {},
+  query = "",
+) => {
   await test.clock.advance(1000);
-  const answer = await test.api<{ results: Result[] }>("POST", `/v1/collector/config-rollbacks${query}`, {
-    as: "admin",
-    body: { identity_ids: hosts.map(({ identityId }) => identityId), ...body },
-  });
+  const answer = await test.api<{ results: Result[] }>(
+    "POST",
+    `/v1/collector/config-rollbacks${query}`,
+    {
+      as: "admin",
+      body: { identity_ids: hosts.map(({ identityId }) => identityId), ...body },
+    },
+  );
   expect(answer.status).toBe(200);
   return answer.body.results.map(({ outcome, config }) => [outcome, config?.id ?? null]);
 };
@@ -56,7 +65,9 @@ describe("POST /v1/collector/config-rollbacks", () => {
     const revoked = await enroll("p-4");
     await assign(good, first, second);
     await assign(bad, first, second, never);
-    await test.api("POST", `/v1/collector/identities/${revoked.identityId}/revoke`, { as: "admin" });
+    await test.api("POST", `/v1/collector/identities/${revoked.identityId}/revoke`, {
+      as: "admin",
+    });
     const unknown = { identityId: "01920000-0000-7000-8000-000000000000" };
     const hosts = [second, first, never, revoked, unknown];
     const expected = [
@@ -98,9 +109,18 @@ describe("POST /v1/collector/config-rollbacks", () => {
     const silent = await enroll("g-2");
     const foreign = await enroll("g-3");
     await assign(bad, host, silent, foreign);
-    const { body } = await test.api<{ config_hash: string }>("GET", `/v1/collector/configs/${good}`, { as: "auditor" });
+    const { body } = await test.api<{ config_hash: string }>(
+      "GET",
+      `/v1/collector/configs/${good}`,
+      { as: "auditor" },
+    );
     const beat = (of: TestCollector, hash: string) => {
-      const config = { valid: true, errors: [], running_config_hash: null, last_known_good_config_hash: hash };
+      const config = {
+        valid: true,
+        errors: [],
+        running_config_hash: null,
+        last_known_good_config_hash: hash,
+      };
       return manage(test, of, "heartbeat", heartbeatBody(test.clock.now(), { config }));
     };
     await beat(host, body.config_hash);
@@ -116,8 +136,13 @@ describe("POST /v1/collector/config-rollbacks", () => {
   it("is for admins, and takes at most 1,000 hosts", async () => {
     const path = "/v1/collector/config-rollbacks";
     const body = { identity_ids: Array(1001).fill(good) };
-    expect((await test.api("POST", path, { as: "auditor", body: { identity_ids: [good] } })).status).toBe(403);
+    expect(
+      (await test.api("POST", path, { as: "auditor", body: { identity_ids: [good] } })).status,
+    ).toBe(403);
     expect((await test.api("POST", path, { as: "admin", body })).status).toBe(422);
-    expect((await test.api("POST", path, { as: "admin", body: { identity_ids: [good], to: "now" } })).status).toBe(422);
+    expect(
+      (await test.api("POST", path, { as: "admin", body: { identity_ids: [good], to: "now" } }))
+        .status,
+    ).toBe(422);
   });
 });

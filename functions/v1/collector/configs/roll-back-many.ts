@@ -1,7 +1,11 @@
 import * as v from "valibot";
 import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
-import { rollBackMany, rollbackOutcomes, rollbackTargets } from "../../../domain/config/roll-back-many.ts";
+import {
+  rollBackMany,
+  rollbackOutcomes,
+  rollbackTargets,
+} from "../../../domain/config/roll-back-many.ts";
 import { scope } from "../../../http/guards.ts";
 import { ReasonCode } from "../../../http/parse-request.ts";
 import { route } from "../../../http/route.ts";
@@ -12,7 +16,10 @@ const RollbackBody = v.strictObject({
     v.minLength(1, "must have at least one entry"),
     v.maxLength(1000, "must have at most 1000 entries"),
   ),
-  to: v.optional(v.picklist(rollbackTargets, `must be one of ${rollbackTargets.join(", ")}`), "last_known_good"),
+  to: v.optional(
+    v.picklist(rollbackTargets, `must be one of ${rollbackTargets.join(", ")}`),
+    "last_known_good",
+  ),
   reason_code: v.optional(ReasonCode),
 });
 
@@ -21,7 +28,9 @@ const ResultsView = v.strictObject({
     v.strictObject({
       identity_id: Id,
       outcome: v.picklist(rollbackOutcomes),
-      config: v.nullable(v.strictObject({ id: Id, name: v.nullable(v.string()), config_hash: v.string() })),
+      config: v.nullable(
+        v.strictObject({ id: Id, name: v.nullable(v.string()), config_hash: v.string() }),
+      ),
     }),
   ),
 });
@@ -35,11 +44,20 @@ export const rollBackConfigsRoute = (core: Pick<Core, "config" | "db" | "clock" 
     summary:
       "Give many identities their last known good or previous config; a result for each. dry_run=true changes nothing",
     guard: scope(core, "admin"),
-    query: v.strictObject({ dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false") }),
+    query: v.strictObject({
+      dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
+    }),
     body: RollbackBody,
-    bodyExample: { identity_ids: ["01920000-0000-7000-8000-000000000001"], to: "previous", reason_code: "bad_rollout" },
+    bodyExample: {
+      identity_ids: ["01920000-0000-7000-8000-000000000001"],
+      to: "previous",
+      reason_code: "bad_rollout",
+    },
     replies: {
-      200: { description: "The outcome of each, in the order of the request, with its config", schema: ResultsView },
+      200: {
+        description: "The outcome of each, in the order of the request, with its config",
+        schema: ResultsView,
+      },
     },
     handle: async ({ query, body, caller, origin }) => {
       const change = {

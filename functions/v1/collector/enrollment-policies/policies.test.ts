@@ -17,7 +17,8 @@ const create = (fields: object = {}) =>
   });
 const createToken = (policyId: unknown, fields: object = {}) =>
   api("POST", `${path}/${policyId}/tokens`, { as: "admin", body: fields });
-const errorsOf = (body: Record<string, unknown>) => body.errors as { path: string; message: string }[];
+const errorsOf = (body: Record<string, unknown>) =>
+  body.errors as { path: string; message: string }[];
 
 describe("enrollment policies", () => {
   it("creates a policy with the documented defaults, its creator and time, audited in the same transaction", async () => {
@@ -42,21 +43,29 @@ describe("enrollment policies", () => {
       labels: {},
       workload: null,
     });
-    const events = await test.db.execute(sql`select actor_id, outcome from audit_event where target_id = ${body.id}`);
+    const events = await test.db.execute(
+      sql`select actor_id, outcome from audit_event where target_id = ${body.id}`,
+    );
     expect(events).toEqual([{ actor_id: test.people.admin.userId, outcome: "success" }]);
   });
 
   it("rejects a policy name that is taken", async () => {
     await create({ name: "taken" });
-    expect((await create({ name: "taken" })).body).toMatchObject({ status: 409, code: "policy_name_taken" });
+    expect((await create({ name: "taken" })).body).toMatchObject({
+      status: 409,
+      code: "policy_name_taken",
+    });
   });
 
   it("E11: caps the certificate's lifetime at 30 days, and rejects less than 300 s and non-integers", async () => {
     const ttl = async (value: unknown) =>
       (await create({ certificate_ttl_seconds: value })).body.certificate_ttl_seconds;
-    expect([await ttl(300), await ttl(2_592_000), await ttl(2_592_001), await ttl(2 ** 53 - 1)]).toEqual([
-      300, 2_592_000, 2_592_000, 2_592_000,
-    ]);
+    expect([
+      await ttl(300),
+      await ttl(2_592_000),
+      await ttl(2_592_001),
+      await ttl(2 ** 53 - 1),
+    ]).toEqual([300, 2_592_000, 2_592_000, 2_592_000]);
     for (const value of [299, 0, -1, 2 ** 53, 300.5, "600", null, true]) {
       const { status, body } = await create({ certificate_ttl_seconds: value });
       expect({ value, status, path: errorsOf(body)[0]?.path }).toEqual({
@@ -72,20 +81,44 @@ describe("enrollment policies", () => {
     ["a negative rate", { max_enrollments_per_hour: -1 }, "max_enrollments_per_hour"],
     ["a field that is not known", { max_enrolments: 5 }, "max_enrolments"],
     ["no prefix", { allowed_identity_prefixes: [] }, "allowed_identity_prefixes"],
-    ["a prefix without its slash", { allowed_identity_prefixes: ["spiffe://a.test/h"] }, "allowed_identity_prefixes.0"],
-    ["a prefix in upper case", { allowed_identity_prefixes: ["SPIFFE://a.test/"] }, "allowed_identity_prefixes.0"],
-    ["a prefix with a query", { allowed_identity_prefixes: ["https://a.test/?x=/"] }, "allowed_identity_prefixes.0"],
-    ["an address that is no CIDR", { allowed_source_cidrs: ["10.0.0.1"] }, "allowed_source_cidrs.0"],
+    [
+      "a prefix without its slash",
+      { allowed_identity_prefixes: ["spiffe://a.test/h"] },
+      "allowed_identity_prefixes.0",
+    ],
+    [
+      "a prefix in upper case",
+      { allowed_identity_prefixes: ["SPIFFE://a.test/"] },
+      "allowed_identity_prefixes.0",
+    ],
+    [
+      "a prefix with a query",
+      { allowed_identity_prefixes: ["https://a.test/?x=/"] },
+      "allowed_identity_prefixes.0",
+    ],
+    [
+      "an address that is no CIDR",
+      { allowed_source_cidrs: ["10.0.0.1"] },
+      "allowed_source_cidrs.0",
+    ],
     ["a CIDR of two parts", { allowed_source_cidrs: ["127.5/16"] }, "allowed_source_cidrs.0"],
     ["a CIDR in octal", { allowed_source_cidrs: ["010.0.0.0/8"] }, "allowed_source_cidrs.0"],
     ["a CIDR in hexadecimal", { allowed_source_cidrs: ["0x7f.0.0.0/8"] }, "allowed_source_cidrs.0"],
-    ["a CIDR with a leading zero in its length", { allowed_source_cidrs: ["10.0.0.0/08"] }, "allowed_source_cidrs.0"],
+    [
+      "a CIDR with a leading zero in its length",
+      { allowed_source_cidrs: ["10.0.0.0/08"] },
+      "allowed_source_cidrs.0",
+    ],
     ["a CIDR with a zone", { allowed_source_cidrs: ["fe80::%eth0/64"] }, "allowed_source_cidrs.0"],
     ["a platform that is none", { allowed_platforms: ["linux/amd64/v2"] }, "allowed_platforms.0"],
     ["a name with a control character", { name: "a\u0000b" }, "name"],
     ["a label without a value", { labels: { env: "" } }, "labels.env"],
     ["a label's key with a prefix", { labels: { "example.com/env": "prod" } }, "labels"],
-    ["too many labels", { labels: Object.fromEntries(Array.from({ length: 17 }, (_, n) => [`k${n}`, "v"])) }, "labels"],
+    [
+      "too many labels",
+      { labels: Object.fromEntries(Array.from({ length: 17 }, (_, n) => [`k${n}`, "v"])) },
+      "labels",
+    ],
     ["a way of re-enrolling that is not known", { reenrollment: "maybe" }, "reenrollment"],
   ])("refuse %s, by path and without quoting the value", async (_, fields, where) => {
     const { status, body } = await create(fields);
@@ -112,9 +145,16 @@ describe("enrollment policies", () => {
   });
 
   it("reports what is expected in words, for a wrong type too", async () => {
-    const wrong = { name: 5, reenrollment: "maybe", allowed_identity_prefixes: "x", max_enrollments: "many" };
+    const wrong = {
+      name: 5,
+      reenrollment: "maybe",
+      allowed_identity_prefixes: "x",
+      max_enrollments: "many",
+    };
     const { body } = await create(wrong);
-    expect(Object.fromEntries(errorsOf(body).map(({ path: where, message }) => [where, message]))).toEqual({
+    expect(
+      Object.fromEntries(errorsOf(body).map(({ path: where, message }) => [where, message])),
+    ).toEqual({
       name: "must be a string",
       reenrollment: "must be deny or replace",
       allowed_identity_prefixes: "must be an array",
@@ -140,7 +180,10 @@ describe("enrollment policies", () => {
   it("I2: rejects __proto__ and constructor like any unknown field, and pollutes no prototype", async () => {
     for (const name of ["__proto__", "constructor", "prototype"]) {
       const content = `{"name": "p ${++names}", "allowed_identity_prefixes": ["${prefix}"], "${name}": {"polluted": true}}`;
-      const answer = await api("POST", path, { as: "admin", raw: { type: "application/json", content } });
+      const answer = await api("POST", path, {
+        as: "admin",
+        raw: { type: "application/json", content },
+      });
       expect(answer.status).toBe(422);
     }
     expect("polluted" in {}).toBe(false);
@@ -153,10 +196,16 @@ describe("enrollment policies", () => {
     for (const reason_code of ["", "Upper", "1st", "a-b", "a".repeat(65)])
       expect((await freeze({ reason_code })).status).toBe(422);
     const first = await freeze();
-    expect(first.body).toMatchObject({ state: "frozen", frozen_at: new Date(clock.now()).toISOString() });
+    expect(first.body).toMatchObject({
+      state: "frozen",
+      frozen_at: new Date(clock.now()).toISOString(),
+    });
     await clock.advance(1000);
     expect((await freeze({ reason_code: `a${"9_".repeat(31)}b` })).body).toEqual(first.body);
-    expect((await createToken(policy.id)).body).toMatchObject({ status: 409, code: "policy_frozen" });
+    expect((await createToken(policy.id)).body).toMatchObject({
+      status: 409,
+      code: "policy_frozen",
+    });
     const nobody = "01920000-0000-7000-8000-0000000000ff";
     expect((await api("POST", `${path}/${nobody}/freeze`, { as: "admin" })).status).toBe(404);
     expect((await api("POST", `${path}/not-an-id/freeze`, { as: "admin" })).status).toBe(422);
@@ -167,14 +216,20 @@ describe("bootstrap tokens", () => {
   it("E11: a token lives for an hour by default and seven days at most", async () => {
     const { body: policy } = await create();
     const seconds = async (value?: number) => {
-      const { body } = await createToken(policy.id, value === undefined ? {} : { ttl_seconds: value });
+      const { body } = await createToken(
+        policy.id,
+        value === undefined ? {} : { ttl_seconds: value },
+      );
       return (Date.parse(String(body.expires_at)) - clock.now()) / 1000;
     };
     expect([await seconds(), await seconds(0), await seconds(1), await seconds(604_800)]).toEqual([
       3600, 3600, 1, 604_800,
     ]);
     for (const value of [604_801, -1, 2 ** 53, "60", 0.5])
-      expect({ value, status: (await createToken(policy.id, { ttl_seconds: value })).status }).toEqual({
+      expect({
+        value,
+        status: (await createToken(policy.id, { ttl_seconds: value })).status,
+      }).toEqual({
         value,
         status: 422,
       });

@@ -3,7 +3,11 @@ import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestCsr, createTestKey } from "../../../../scripts/lab/ca/test-pki.ts";
-import { createTestToken, enrollTestCollector, identityPrefix } from "../../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  identityPrefix,
+} from "../../../../tests/support/collector.ts";
 import { createTestCore, repeatsOf } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
@@ -34,8 +38,13 @@ const createTokenOf = async (policyId: string, terms: object) => {
   return { id: String(body.id), raw: String(body.token) };
 };
 const digest = (token: string) => hash("sha256", token, "hex");
-const csrOf = async (identity: string) => createTestCsr({ key: await createTestKey(), uri: identity });
-const enroll = async (token: string, { device_id, address, platform }: typeof usual, prefix = identityPrefix) => {
+const csrOf = async (identity: string) =>
+  createTestCsr({ key: await createTestKey(), uri: identity });
+const enroll = async (
+  token: string,
+  { device_id, address, platform }: typeof usual,
+  prefix = identityPrefix,
+) => {
   const csr_pem = await csrOf(prefix + device_id);
   const body = { csr_pem, device_id, platform, collector_version: "1.0.0" };
   return api("POST", "/v1/collector/enroll", { as: { bearer: token }, body, from: address });
@@ -57,16 +66,17 @@ describe("the simulation of an enrollment", () => {
       rule: "policy_source_cidrs",
       detail: "the policy allows 192.0.2.0/24, and not 10.1.2.3",
     });
-    expect(refused.checks.filter(({ outcome }) => outcome === "refused").map(({ rule }) => rule)).toEqual([
-      "policy_source_cidrs",
-      "policy_platforms",
-    ]);
+    expect(
+      refused.checks.filter(({ outcome }) => outcome === "refused").map(({ rule }) => rule),
+    ).toEqual(["policy_source_cidrs", "policy_platforms"]);
     expect(refused.checks.find(({ rule }) => rule === "token_known")).toEqual({
       rule: "token_known",
       outcome: "not_applicable",
       detail: "no token was given",
     });
-    expect(await simulate(policyId, { address: "192.0.2.7", platform: "darwin/arm64" })).toMatchObject({
+    expect(
+      await simulate(policyId, { address: "192.0.2.7", platform: "darwin/arm64" }),
+    ).toMatchObject({
       allowed: true,
       code: null,
       rule: null,
@@ -81,8 +91,12 @@ describe("the simulation of an enrollment", () => {
         (select count(*)::int from enrollment_failure) as failures,
         (select sum(use_count)::int from bootstrap_token) as uses`);
     const before = await counts();
-    expect(await simulate(policyId, { token_sha256: digest(token) })).toMatchObject({ allowed: true });
-    expect(await simulate(policyId, { token_sha256: digest("another") })).toMatchObject({ code: "token_invalid" });
+    expect(await simulate(policyId, { token_sha256: digest(token) })).toMatchObject({
+      allowed: true,
+    });
+    expect(await simulate(policyId, { token_sha256: digest("another") })).toMatchObject({
+      code: "token_invalid",
+    });
     expect(await counts()).toEqual(before);
   });
 
@@ -90,7 +104,9 @@ describe("the simulation of an enrollment", () => {
     const { policyId } = await createTestToken(test);
     const path = `/v1/collector/enrollment-policies/${policyId}/simulation`;
     expect((await api("POST", path, { as: "reader", body: usual })).status).toBe(403);
-    expect((await api("POST", path, { as: "auditor", body: { ...usual, address: "here" } })).status).toBe(422);
+    expect(
+      (await api("POST", path, { as: "auditor", body: { ...usual, address: "here" } })).status,
+    ).toBe(422);
     const unknown = path.replace(policyId, "01920000-0000-7000-8000-0000000000a1");
     expect((await api("POST", unknown, { as: "auditor", body: usual })).status).toBe(404);
   });
@@ -98,7 +114,9 @@ describe("the simulation of an enrollment", () => {
   it("takes the token of another policy for unknown", async () => {
     const one = await createTestToken(test);
     const other = await createTestToken(test);
-    expect(await simulate(one.policyId, { token_sha256: digest(other.token) })).toMatchObject({ rule: "token_known" });
+    expect(await simulate(one.policyId, { token_sha256: digest(other.token) })).toMatchObject({
+      rule: "token_known",
+    });
   });
 
   it("decides as enrollment does, for any policy, token, host and history", async () => {
@@ -118,9 +136,17 @@ describe("the simulation of an enrollment", () => {
     });
     const uses = fc.record({
       device_id: fc.constantFrom<string>("a", "b", "c"),
-      platform: fc.constantFrom<string>("linux/amd64", "linux/amd64", "darwin/arm64", "windows/amd64"),
+      platform: fc.constantFrom<string>(
+        "linux/amd64",
+        "linux/amd64",
+        "darwin/arm64",
+        "windows/amd64",
+      ),
       network: fc.constantFrom<string>("10.1.", "10.1.", "10.200.", "192.0."),
-      prefix: fc.constantFrom<string>(...Array(7).fill(identityPrefix), "https://fleet.test/other/"),
+      prefix: fc.constantFrom<string>(
+        ...Array(7).fill(identityPrefix),
+        "https://fleet.test/other/",
+      ),
       advanceMs: fc.constantFrom<number>(1, 1, 61_000, 3_601_000),
       before: fc.constantFrom<string>(
         ...Array(20).fill("nothing"),
@@ -133,17 +159,28 @@ describe("the simulation of an enrollment", () => {
     const seen = new Set<string | null>();
     let addresses = 0;
     let fleets = 0;
-    const property = fc.asyncProperty(policies, tokens, fc.array(uses, { minLength: 3, maxLength: 8 }), run);
+    const property = fc.asyncProperty(
+      policies,
+      tokens,
+      fc.array(uses, { minLength: 3, maxLength: 8 }),
+      run,
+    );
     async function run(policy: object, terms: object, steps: Values<typeof uses>[]) {
       const fleet = `https://fleet.test/${++fleets}/`;
-      const { policyId } = await createTestToken(test, { ...policy, allowed_identity_prefixes: [fleet] });
+      const { policyId } = await createTestToken(test, {
+        ...policy,
+        allowed_identity_prefixes: [fleet],
+      });
       const token = await createTokenOf(policyId, terms);
       let hostId: string | undefined;
       for (const { device_id, platform, network, prefix, advanceMs, before } of steps) {
         await clock.advance(advanceMs);
         if (before === "freeze")
-          await api("POST", `/v1/collector/enrollment-policies/${policyId}/freeze`, { as: "admin" });
-        if (before === "revoke token") await api("POST", `/v1/collector/tokens/${token.id}/revoke`, { as: "admin" });
+          await api("POST", `/v1/collector/enrollment-policies/${policyId}/freeze`, {
+            as: "admin",
+          });
+        if (before === "revoke token")
+          await api("POST", `/v1/collector/tokens/${token.id}/revoke`, { as: "admin" });
         if (before === "revoke host" && hostId !== undefined)
           await api("POST", `/v1/collector/identities/${hostId}/revoke`, { as: "admin" });
         addresses += 1;
@@ -165,11 +202,28 @@ describe("the simulation of an enrollment", () => {
       }
     }
     // Histories that random ones seldom reach.
-    const open = { allowed_platforms: [], allowed_source_cidrs: [], max_enrollments: 0, max_enrollments_per_hour: 0 };
+    const open = {
+      allowed_platforms: [],
+      allowed_source_cidrs: [],
+      max_enrollments: 0,
+      max_enrollments_per_hour: 0,
+    };
     const deny = { ...open, reenrollment: "deny" };
-    const anyToken = { max_uses: 0, ttl_seconds: 3600, allowed_source_cidrs: [], bound_device_id: null };
+    const anyToken = {
+      max_uses: 0,
+      ttl_seconds: 3600,
+      allowed_source_cidrs: [],
+      bound_device_id: null,
+    };
     const step = (device_id: string, before = "nothing") => {
-      return { device_id, platform: "linux/amd64", network: "10.1.", prefix: identityPrefix, advanceMs: 1, before };
+      return {
+        device_id,
+        platform: "linux/amd64",
+        network: "10.1.",
+        prefix: identityPrefix,
+        advanceMs: 1,
+        before,
+      };
     };
     const examples: [Values<typeof policies>, Values<typeof tokens>, Values<typeof uses>[]][] = [
       [deny, anyToken, [step("a"), step("a"), step("a", "revoke host")]],
@@ -210,7 +264,9 @@ describe("the simulation of an enrollment", () => {
       select ${crypto.randomUUID()}, ${policyId}, id, ${`${identityPrefix}web-9`}, ${"\\x00"}::bytea, true, '00', ${expiresAt}
       from bootstrap_token where policy_id = ${policyId}`);
     expect(host.identity).toBe(`${identityPrefix}reserved`);
-    expect(await simulate(policyId, { device_id: "web-9" })).toMatchObject({ rule: "no_other_enrollment" });
+    expect(await simulate(policyId, { device_id: "web-9" })).toMatchObject({
+      rule: "no_other_enrollment",
+    });
     await clock.advance(1000);
     expect(await simulate(policyId, { device_id: "web-9" })).toMatchObject({ allowed: true });
   });

@@ -11,13 +11,22 @@ import { RemoteAddress } from "../../shapes.ts";
 
 const SimulationBody = v.strictObject({
   device_id: v.optional(
-    v.pipe(Identifier(128), v.description("absent: that of the service account token, which is required then")),
+    v.pipe(
+      Identifier(128),
+      v.description("absent: that of the service account token, which is required then"),
+    ),
   ),
-  address: v.pipe(RemoteAddress, v.description("the host's address, as core sees it: behind a proxy, the proxy's")),
+  address: v.pipe(
+    RemoteAddress,
+    v.description("the host's address, as core sees it: behind a proxy, the proxy's"),
+  ),
   platform: Platform,
   identity_prefix: v.optional(v.pipe(IdentityPrefix, v.description("absent: the policy's first"))),
   token_sha256: v.optional(
-    v.pipe(Sha256Hex, v.description("of a bootstrap token, or of a service account token without its signature")),
+    v.pipe(
+      Sha256Hex,
+      v.description("of a bootstrap token, or of a service account token without its signature"),
+    ),
   ),
   token_claims: v.optional(
     v.pipe(
@@ -29,9 +38,18 @@ const SimulationBody = v.strictObject({
 
 const SimulationView = v.strictObject({
   allowed: v.boolean(),
-  identity: v.pipe(v.nullable(v.string()), v.description("null: the service account token names no device")),
-  labels: v.pipe(v.record(v.string(), v.string()), v.description("those that the policy would give the host")),
-  code: v.pipe(v.nullable(v.string()), v.description("the problem code that enrollment would answer with")),
+  identity: v.pipe(
+    v.nullable(v.string()),
+    v.description("null: the service account token names no device"),
+  ),
+  labels: v.pipe(
+    v.record(v.string(), v.string()),
+    v.description("those that the policy would give the host"),
+  ),
+  code: v.pipe(
+    v.nullable(v.string()),
+    v.description("the problem code that enrollment would answer with"),
+  ),
   rule: v.pipe(v.nullable(v.string()), v.description("the first rule that refuses")),
   detail: v.string(),
   checks: v.array(
@@ -56,14 +74,19 @@ export const simulateEnrollmentRoute = (core: Pick<Core, "config" | "db" | "cloc
     body: SimulationBody,
     bodyExample: { device_id: "web-01", address: "10.1.2.3", platform: "linux/amd64" },
     replies: {
-      200: { description: "The decision, and the result of each rule in their order", schema: SimulationView },
+      200: {
+        description: "The decision, and the result of each rule in their order",
+        schema: SimulationView,
+      },
     },
     problems: ["not_found"],
     handle: async ({ params, body }) => {
       const { device_id: deviceId = null, identity_prefix: identityPrefix = null } = body;
       const { token_sha256: tokenSha256, token_claims: payload = null } = body;
       if (deviceId === null && payload === null)
-        throw new Problem("validation_failed", { errors: [{ path: "device_id", message: "is required" }] });
+        throw new Problem("validation_failed", {
+          errors: [{ path: "device_id", message: "is required" }],
+        });
       const simulation = await simulateEnrollment(core, {
         policyId: params.id,
         deviceId,

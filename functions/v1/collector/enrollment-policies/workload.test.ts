@@ -1,12 +1,27 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { createTestToken } from "../../../../tests/support/collector.ts";
 import type { TokenPod } from "../../../../tests/support/kubernetes-issuer.ts";
-import { collectorRule, createNodeDeployment, nodePrefix } from "../../../../tests/support/node-deployment.ts";
+import {
+  collectorRule,
+  createNodeDeployment,
+  nodePrefix,
+} from "../../../../tests/support/node-deployment.ts";
 
 const deployment = await createNodeDeployment();
 afterAll(() => deployment.close());
-const { test, cluster, nameOf, addressOf, draftOf, createPolicy, freeze, forgetPolicies, tokenOf, enroll, eventsFrom } =
-  deployment;
+const {
+  test,
+  cluster,
+  nameOf,
+  addressOf,
+  draftOf,
+  createPolicy,
+  freeze,
+  forgetPolicies,
+  tokenOf,
+  enroll,
+  eventsFrom,
+} = deployment;
 const { api } = test;
 const policiesPath = "/v1/collector/enrollment-policies";
 
@@ -25,7 +40,12 @@ describe("the rules of a policy", () => {
     await createPolicy({
       rules: [
         { pattern, claims: { node, tier: "gold" }, device_id: "gold-{node}" },
-        { pattern, claims: { namespace: "fleet-collector" }, device_id: "{namespace}.{node}", labels: { rule: "two" } },
+        {
+          pattern,
+          claims: { namespace: "fleet-collector" },
+          device_id: "{namespace}.{node}",
+          labels: { rule: "two" },
+        },
         { pattern },
       ],
     });
@@ -35,7 +55,9 @@ describe("the rules of a policy", () => {
   });
 
   it("of the oldest active policy that matches decide", async () => {
-    const second = await createPolicy({ rules: [{ pattern: "system:serviceaccount:fleet-collector:second" }] });
+    const second = await createPolicy({
+      rules: [{ pattern: "system:serviceaccount:fleet-collector:second" }],
+    });
     const policyOf = async (pod: TokenPod) => {
       const node = nameOf("node");
       const from = addressOf();
@@ -55,19 +77,38 @@ describe("the rules of a policy", () => {
   });
 
   it.each([
-    [{ issuer: "https://unknown.example.com" }, "workload.issuer", "must be an issuer of SVC_WORKLOAD_ISSUERS_FILE"],
+    [
+      { issuer: "https://unknown.example.com" },
+      "workload.issuer",
+      "must be an issuer of SVC_WORKLOAD_ISSUERS_FILE",
+    ],
     [{ rules: [] }, "workload.rules", "must have at least one entry"],
-    [{ rules: [{ pattern: "a*" }] }, "workload.rules.0.pattern", "may hold * in place of a whole segment"],
+    [
+      { rules: [{ pattern: "a*" }] },
+      "workload.rules.0.pattern",
+      "may hold * in place of a whole segment",
+    ],
     [
       { rules: [{ pattern: "a", device_id: "{node}-{pool}" }] },
       "workload.rules.0.device_id",
       "may name only {namespace}",
     ],
-    [{ rules: [{ pattern: "a", device_id: "{pod}" }] }, "workload.rules.0.device_id", "must name {node} or {node_uid}"],
+    [
+      { rules: [{ pattern: "a", device_id: "{pod}" }] },
+      "workload.rules.0.device_id",
+      "must name {node} or {node_uid}",
+    ],
     [{ max_token_ttl_seconds: 599 }, "workload.max_token_ttl_seconds", "must be at least 600"],
     [{ max_token_ttl_seconds: 86_401 }, "workload.max_token_ttl_seconds", "must be at most 86400"],
     [
-      { rules: [{ pattern: "a", labels: Object.fromEntries(Array.from({ length: 16 }, (_, at) => [`l${at}`, "x"])) }] },
+      {
+        rules: [
+          {
+            pattern: "a",
+            labels: Object.fromEntries(Array.from({ length: 16 }, (_, at) => [`l${at}`, "x"])),
+          },
+        ],
+      },
       "workload.rules.0.labels",
       "must have at most 16 entries with the policy's",
     ],
@@ -124,24 +165,46 @@ describe("the simulation of a service account token", () => {
 
   it("names the rule that refuses", async () => {
     const refused = async (pod: TokenPod, more: object = {}) => {
-      const { rule, code, identity } = await simulate({ token_claims: await claimsOf(pod), ...more });
+      const { rule, code, identity } = await simulate({
+        token_claims: await claimsOf(pod),
+        ...more,
+      });
       return [rule, code, identity];
     };
-    expect(await refused({ serviceAccount: "default" })).toEqual(["workload_rule", "token_invalid", null]);
-    expect(await refused({ audience: "vault" })).toEqual(["workload_audience", "token_invalid", `${nodePrefix}node-1`]);
-    expect(await refused({ ttlSeconds: 7200 })).toEqual(["workload_token_ttl", "token_invalid", `${nodePrefix}node-1`]);
+    expect(await refused({ serviceAccount: "default" })).toEqual([
+      "workload_rule",
+      "token_invalid",
+      null,
+    ]);
+    expect(await refused({ audience: "vault" })).toEqual([
+      "workload_audience",
+      "token_invalid",
+      `${nodePrefix}node-1`,
+    ]);
+    expect(await refused({ ttlSeconds: 7200 })).toEqual([
+      "workload_token_ttl",
+      "token_invalid",
+      `${nodePrefix}node-1`,
+    ]);
     expect(await refused({ payload: { iss: "https://x" } })).toEqual([
       "workload_issuer",
       "token_invalid",
       `${nodePrefix}node-1`,
     ]);
-    expect(await refused({ payload: { "kubernetes.io": {} } })).toEqual(["workload_bound", "token_invalid", null]);
+    expect(await refused({ payload: { "kubernetes.io": {} } })).toEqual([
+      "workload_bound",
+      "token_invalid",
+      null,
+    ]);
     expect(await refused({}, { device_id: "other" })).toEqual([
       "token_device",
       "device_not_allowed",
       `${nodePrefix}other`,
     ]);
-    const bare = await simulate({ token_claims: await claimsOf({}) }, (await createTestToken(test)).policyId);
+    const bare = await simulate(
+      { token_claims: await claimsOf({}) },
+      (await createTestToken(test)).policyId,
+    );
     expect(bare).toMatchObject({
       allowed: false,
       rule: "workload_issuer",
@@ -154,6 +217,9 @@ describe("the simulation of a service account token", () => {
       as: "auditor",
       body: { address: "10.1.2.3", platform: "linux/amd64" },
     });
-    expect(answer).toMatchObject({ status: 422, body: { errors: [{ path: "device_id", message: "is required" }] } });
+    expect(answer).toMatchObject({
+      status: 422,
+      body: { errors: [{ path: "device_id", message: "is required" }] },
+    });
   });
 });

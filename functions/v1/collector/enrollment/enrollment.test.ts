@@ -14,7 +14,8 @@ import { flushEnrollmentRefusals } from "../../../domain/enrollment/flush-refusa
 
 const test = await createTestCore();
 afterAll(() => test.close());
-const get = async <Body>(path: string) => (await test.api<Body>("GET", path, { as: "auditor" })).body;
+const get = async <Body>(path: string) =>
+  (await test.api<Body>("GET", path, { as: "auditor" })).body;
 const admin = (path: string, body?: object) =>
   test.api("POST", `/v1/collector/${path}`, { as: "admin", ...(body ? { body } : {}) });
 const tokenOf = async (policyId: string, terms: object) => {
@@ -59,7 +60,13 @@ beforeAll(async () => {
 describe("GET /v1/collector/enrollment", () => {
   it("counts the policies and tokens that its lists have in each state", async () => {
     const report = await get<EnrollmentReport>("/v1/collector/enrollment");
-    expect(report.tokens).toEqual({ revoked: 2, expired: 1, policy_frozen: 1, exhausted: 1, active: 2 });
+    expect(report.tokens).toEqual({
+      revoked: 2,
+      expired: 1,
+      policy_frozen: 1,
+      exhausted: 1,
+      active: 2,
+    });
     for (const state of tokenStates) {
       const { items } = await get<TokenPage>(`/v1/collector/tokens?state=${state}`);
       expect([state, items.length]).toEqual([state, report.tokens[state]]);
@@ -71,24 +78,41 @@ describe("GET /v1/collector/enrollment", () => {
       for (const policy of items)
         for (const tokenState of tokenStates)
           expect(
-            (await get<TokenPage>(`/v1/collector/tokens?policy_id=${policy.id}&state=${tokenState}`)).items,
+            (
+              await get<TokenPage>(
+                `/v1/collector/tokens?policy_id=${policy.id}&state=${tokenState}`,
+              )
+            ).items,
           ).toHaveLength(policy.tokens[tokenState]);
     }
   });
 
   it("groups the refusals of the last day by reason and policy, with every refused request and the last address", async () => {
-    const { refusals, since, generated_at } = await get<EnrollmentReport>("/v1/collector/enrollment");
-    const known = await test.db.execute<{ reason: string; events: number }>(sql`select reason, count(*)::int as events
+    const { refusals, since, generated_at } = await get<EnrollmentReport>(
+      "/v1/collector/enrollment",
+    );
+    const known = await test.db.execute<{
+      reason: string;
+      events: number;
+    }>(sql`select reason, count(*)::int as events
       from audit_event where action = 'collector.enroll' and outcome = 'failure' group by 1 order by 1`);
     const byReason = Map.groupBy(refusals, ({ reason }) => reason);
     expect(
       [...byReason]
-        .map(([reason, groups]) => ({ reason, events: groups.reduce((sum, { events }) => sum + events, 0) }))
+        .map(([reason, groups]) => ({
+          reason,
+          events: groups.reduce((sum, { events }) => sum + events, 0),
+        }))
         .sort((a, b) => (a.reason < b.reason ? -1 : 1)),
     ).toEqual([...known]);
     const frozen = refusals.filter(({ reason }) => reason === "policy_frozen");
     expect(
-      frozen.map(({ policy_name, events, refused, last_address }) => [policy_name, events, refused, last_address]),
+      frozen.map(({ policy_name, events, refused, last_address }) => [
+        policy_name,
+        events,
+        refused,
+        last_address,
+      ]),
     ).toEqual(
       expect.arrayContaining([
         ["frozen", 1, 1, "10.0.0.2"],
@@ -121,37 +145,54 @@ describe("the lists of enrollment", () => {
   it("page, filter, and name policies and people", async () => {
     const walked: string[] = [];
     for (let cursor: string | null = ""; cursor !== null; ) {
-      const page: TokenPage = await get(`/v1/collector/tokens?limit=3${cursor && `&cursor=${cursor}`}`);
+      const page: TokenPage = await get(
+        `/v1/collector/tokens?limit=3${cursor && `&cursor=${cursor}`}`,
+      );
       walked.push(...page.items.map(({ id }) => id));
       cursor = page.next_cursor;
     }
     const all = (await get<TokenPage>("/v1/collector/tokens")).items;
     expect(walked).toEqual(all.map(({ id }) => id));
     expect(all).toHaveLength(raw.length);
-    expect(all.at(-1)).toMatchObject({ policy_name: "open %", created_by_email: test.people.admin.email });
+    expect(all.at(-1)).toMatchObject({
+      policy_name: "open %",
+      created_by_email: test.people.admin.email,
+    });
     const two = (await get<TokenPage>("/v1/collector/tokens?state=active&state=expired")).items;
     expect(two.map(({ state }) => state).sort()).toEqual(["active", "active", "expired"]);
     const found = await get<PolicyPage>("/v1/collector/enrollment-policies?q=%25");
     expect(found.items.map(({ id }) => id)).toEqual([openPolicy]);
-    for (const path of ["tokens?state=nonsense", "enrollment-policies?state=revoked", "tokens?colour=red"])
+    for (const path of [
+      "tokens?state=nonsense",
+      "enrollment-policies?state=revoked",
+      "tokens?colour=red",
+    ])
       expect((await test.api("GET", `/v1/collector/${path}`, { as: "auditor" })).status).toBe(422);
   });
 
   it("E12: have no value of a token, and neither do their exports, which are audited", async () => {
     const texts = [];
-    for (const path of ["enrollment", "enrollment-policies", "tokens", `enrollment-policies/${openPolicy}/tokens`])
+    for (const path of [
+      "enrollment",
+      "enrollment-policies",
+      "tokens",
+      `enrollment-policies/${openPolicy}/tokens`,
+    ])
       texts.push(JSON.stringify(await get(`/v1/collector/${path}`)));
     const tokens = await get<string>("/v1/collector/tokens/export.csv?state=active");
     const policies = await get<string>("/v1/collector/enrollment-policies/export.csv?state=frozen");
     const refusals = await get<string>("/v1/collector/enrollment/refusals.csv");
     texts.push(tokens, policies, refusals);
-    for (const token of raw) for (const text of texts) expect(text).not.toContain(token.slice(0, 20));
+    for (const token of raw)
+      for (const text of texts) expect(text).not.toContain(token.slice(0, 20));
 
     expect(readCsv(tokens).map(({ state, policy_name }) => [state, policy_name])).toEqual([
       ["active", "open %"],
       ["active", "open %"],
     ]);
-    expect(readCsv(policies)).toMatchObject([{ name: "frozen", tokens_policy_frozen: "1", tokens_revoked: "1" }]);
+    expect(readCsv(policies)).toMatchObject([
+      { name: "frozen", tokens_policy_frozen: "1", tokens_revoked: "1" },
+    ]);
     expect(readCsv(refusals).reduce((sum, { refused }) => sum + Number(refused), 0)).toBe(5);
     const { items } = await get<{ items: { target: { id: string }; details: object }[] }>(
       "/v1/audit-events?action=enrollment.export",

@@ -6,7 +6,11 @@ import {
   tokenStates,
 } from "../../../../proto/operator/enrollment.ts";
 import type { Core } from "../../../core.ts";
-import { exportPolicies, exportRefusals, exportTokens } from "../../../domain/enrollment/enrollment-report.ts";
+import {
+  exportPolicies,
+  exportRefusals,
+  exportTokens,
+} from "../../../domain/enrollment/enrollment-report.ts";
 import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
 import {
   listedPolicyView,
@@ -21,16 +25,44 @@ import { refusalView } from "./refusal.ts";
 type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
 const policyColumns = [
-  ...memberColumns<ListedPolicy>("id", "name", "description", "state", "created_at", "created_by", "created_by_email"),
-  ...memberColumns<ListedPolicy>("frozen_at", "allowed_identity_prefixes", "allowed_platforms", "allowed_source_cidrs"),
+  ...memberColumns<ListedPolicy>(
+    "id",
+    "name",
+    "description",
+    "state",
+    "created_at",
+    "created_by",
+    "created_by_email",
+  ),
+  ...memberColumns<ListedPolicy>(
+    "frozen_at",
+    "allowed_identity_prefixes",
+    "allowed_platforms",
+    "allowed_source_cidrs",
+  ),
   ...memberColumns<ListedPolicy>("certificate_ttl_seconds", "reenrollment", "enrollment_count"),
   ...memberColumns<ListedPolicy>("max_enrollments", "max_enrollments_per_hour"),
-  ...tokenStates.map((state): CsvColumn<ListedPolicy> => [`tokens_${state}`, ({ tokens }) => tokens[state]]),
+  ...tokenStates.map(
+    (state): CsvColumn<ListedPolicy> => [`tokens_${state}`, ({ tokens }) => tokens[state]],
+  ),
 ];
 
 const tokenColumns = [
-  ...memberColumns<ListedToken>("id", "token_prefix", "policy_id", "policy_name", "state", "use_count", "max_uses"),
-  ...memberColumns<ListedToken>("expires_at", "last_used_at", "last_used_address", "bound_device_id"),
+  ...memberColumns<ListedToken>(
+    "id",
+    "token_prefix",
+    "policy_id",
+    "policy_name",
+    "state",
+    "use_count",
+    "max_uses",
+  ),
+  ...memberColumns<ListedToken>(
+    "expires_at",
+    "last_used_at",
+    "last_used_address",
+    "bound_device_id",
+  ),
   ...memberColumns<ListedToken>("allowed_source_cidrs", "description"),
   ...memberColumns<ListedToken>("created_at", "created_by", "created_by_email"),
 ];
@@ -67,7 +99,12 @@ export const exportTokensRoute = (core: ExportCore) =>
     query: v.strictObject(tokenFilterFields),
     open: async ({ query: asked, caller: operator, origin }) => {
       const tokens = exportTokens(core, tokenFilterOf(asked), { operator, origin, asked });
-      return { name: "bootstrap-tokens", asked, columns: tokenColumns, batches: viewsOf(tokens, listedTokenView) };
+      return {
+        name: "bootstrap-tokens",
+        asked,
+        columns: tokenColumns,
+        batches: viewsOf(tokens, listedTokenView),
+      };
     },
   });
 

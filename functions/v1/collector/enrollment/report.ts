@@ -11,7 +11,8 @@ export const enrollmentReportRoute = (core: Pick<Core, "config" | "db" | "clock"
     method: "GET",
     path: "/v1/collector/enrollment",
     operationId: "reportEnrollment",
-    summary: "Enrollment policies and bootstrap tokens by state, and rejected enrollments of the last day",
+    summary:
+      "Enrollment policies and bootstrap tokens by state, and rejected enrollments of the last day",
     guard: scope(core, "audit"),
     replies: { 200: { description: "The report", schema: EnrollmentReport } },
     handle: async () => {

@@ -3,7 +3,11 @@ import { hourMs } from "../../../../kit/clock.ts";
 import type { FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+} from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { upsertCoreReport } from "../../../store/system/core-reports.ts";
 
@@ -28,7 +32,12 @@ const names = ["silent", "well", "filling", "slow"];
 const beat = (from: number) =>
   Promise.all(
     hosts.slice(from).map((host, at) => {
-      const queue = { ...body.queue, max_bytes: 10 * gib, bytes: 0, oldest_record_age_seconds: null };
+      const queue = {
+        ...body.queue,
+        max_bytes: 10 * gib,
+        bytes: 0,
+        oldest_record_age_seconds: null,
+      };
       const report = { queue: { ...queue, ...queues.get(names[from + at] ?? "") } };
       return manage(test, host, "heartbeat", heartbeatBody(clock.now(), report));
     }),
@@ -37,11 +46,15 @@ await beat(0);
 await clock.advance(hourMs);
 await beat(1);
 const ahead = async (hours?: number) =>
-  (await api<FleetAhead>("GET", `/v1/collector/health/ahead${hours ? `?hours=${hours}` : ""}`, { as: "auditor" })).body;
+  (
+    await api<FleetAhead>("GET", `/v1/collector/health/ahead${hours ? `?hours=${hours}` : ""}`, {
+      as: "auditor",
+    })
+  ).body;
 const rowsOf = async (query: string) =>
-  (await api<FleetHealthReport>("GET", `/v1/collector/health?${query}`, { as: "auditor" })).body.items.map(
-    ({ device_id }) => device_id,
-  );
+  (
+    await api<FleetHealthReport>("GET", `/v1/collector/health?${query}`, { as: "auditor" })
+  ).body.items.map(({ device_id }) => device_id);
 
 describe("what runs out", () => {
   it("has the hosts that do not renew in time, each count the rows of its query", async () => {
@@ -85,14 +98,27 @@ describe("what runs out", () => {
       checks: [],
     };
     const at = (hours: number) => new Date(clock.now() + hours * hourMs);
-    const certificates = { ingest_server: at(10).toISOString(), enrollment_ca: at(1000).toISOString() };
-    await upsertCoreReport(db, { ...report, id: crypto.randomUUID(), startedAt: at(-2), certificates });
+    const certificates = {
+      ingest_server: at(10).toISOString(),
+      enrollment_ca: at(1000).toISOString(),
+    };
+    await upsertCoreReport(db, {
+      ...report,
+      id: crypto.randomUUID(),
+      startedAt: at(-2),
+      certificates,
+    });
     expect((await ahead()).system_certificates).toEqual({
       count: 1,
       items: [{ machine: "core-1", name: "ingest_server", expires_at: certificates.ingest_server }],
     });
     // Another process on the machine took its place, with a new certificate.
-    await upsertCoreReport(db, { ...report, id: crypto.randomUUID(), startedAt: at(-1), certificates: {} });
+    await upsertCoreReport(db, {
+      ...report,
+      id: crypto.randomUUID(),
+      startedAt: at(-1),
+      certificates: {},
+    });
     expect((await ahead()).system_certificates.count).toBe(0);
   });
 

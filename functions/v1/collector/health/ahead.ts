@@ -8,16 +8,26 @@ import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 
 /** `GET /v1/collector/health/ahead`: what runs out within some hours unless somebody acts. */
-export const healthAheadRoute = (core: Parameters<typeof createAheadReports>[0] & Pick<Core, "config" | "db">) => {
+export const healthAheadRoute = (
+  core: Parameters<typeof createAheadReports>[0] & Pick<Core, "config" | "db">,
+) => {
   const lookAhead = createAheadReports(core);
   return route({
     method: "GET",
     path: "/v1/collector/health/ahead",
     operationId: "lookAhead",
-    summary: "Certificates that expire, queues that fill, tokens that end and telemetry that grows within some hours",
+    summary:
+      "Certificates that expire, queues that fill, tokens that end and telemetry that grows within some hours",
     guard: scope(core, "audit"),
-    query: v.strictObject({ hours: v.optional(QueryInteger(1, aheadHoursMax), String(aheadHours)) }),
-    replies: { 200: { description: "The certificates, queues, tokens and room that run out", schema: FleetAhead } },
+    query: v.strictObject({
+      hours: v.optional(QueryInteger(1, aheadHoursMax), String(aheadHours)),
+    }),
+    replies: {
+      200: {
+        description: "The certificates, queues, tokens and room that run out",
+        schema: FleetAhead,
+      },
+    },
     handle: async ({ query }) => ({ status: 200, body: await lookAhead(query.hours) }),
   });
 };

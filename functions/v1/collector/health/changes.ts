@@ -1,7 +1,11 @@
 import * as v from "valibot";
 import { FleetChange, FleetChangeList } from "../../../../proto/fleet-health/changes.ts";
 import type { Core } from "../../../core.ts";
-import { browseChanges, countRefusedChanges, type JudgedChange } from "../../../domain/fleet/browse-changes.ts";
+import {
+  browseChanges,
+  countRefusedChanges,
+  type JudgedChange,
+} from "../../../domain/fleet/browse-changes.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
@@ -14,7 +18,8 @@ export const healthChangesRoute = (core: Pick<Core, "config" | "db" | "clock">) 
     method: "GET",
     path: "/v1/collector/health/changes",
     operationId: "listFleetChanges",
-    summary: "Upgrades and changes of labels, newest first, each compared with unchanged hosts once it has soaked",
+    summary:
+      "Upgrades and changes of labels, newest first, each compared with unchanged hosts once it has soaked",
     guard: scope(core, "audit"),
     query: v.strictObject(listFields),
     replies: { 200: { description: "A page of changes", schema: FleetChangeList } },

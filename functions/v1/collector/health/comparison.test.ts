@@ -38,18 +38,30 @@ beforeAll(async () => {
 });
 
 const compare = (query: string) =>
-  api<HostComparison & { code?: string }>("GET", `/v1/collector/health/comparison?${query}`, { as: "auditor" });
+  api<HostComparison & { code?: string }>("GET", `/v1/collector/health/comparison?${query}`, {
+    as: "auditor",
+  });
 const at = () => new Date(since).toISOString();
 
 describe("hosts that were upgraded by other means", () => {
   it("are compared with those of the version before, on the same platform and with the same labels", async () => {
     const { status, body } = await compare(`version=2.0.0&since=${at()}`);
     expect([status, body.verdict, body.matched_by]).toEqual([200, "worse", ["platform", "labels"]]);
-    const verdicts = Object.fromEntries(body.measures.map(({ measure, verdict }) => [measure, verdict]));
+    const verdicts = Object.fromEntries(
+      body.measures.map(({ measure, verdict }) => [measure, verdict]),
+    );
     // The upgrade itself is a restart, which the time since then does not have.
-    expect(verdicts).toMatchObject({ memory: "worse", cpu: "same", queue_growing: expect.any(String) });
-    expect(Object.entries(verdicts).filter(([, verdict]) => verdict === "worse")).toEqual([["memory", "worse"]]);
-    expect(body.measures.find(({ measure }) => measure === "memory")?.difference?.value).toBeCloseTo(0.4, 2);
+    expect(verdicts).toMatchObject({
+      memory: "worse",
+      cpu: "same",
+      queue_growing: expect.any(String),
+    });
+    expect(Object.entries(verdicts).filter(([, verdict]) => verdict === "worse")).toEqual([
+      ["memory", "worse"],
+    ]);
+    expect(
+      body.measures.find(({ measure }) => measure === "memory")?.difference?.value,
+    ).toBeCloseTo(0.4, 2);
   });
 
   it("send more bytes of logs than before in as many envelopes, by the hours before and since, and as much of the rest", async () => {
@@ -59,7 +71,8 @@ describe("hosts that were upgraded by other means", () => {
     const store = (kind: string, from: number, bytes = sql`1000000`) =>
       db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
         select identity, ${kind}, ${new Date(from).toISOString()}::timestamptz, 24, ${bytes} from fleet_status`);
-    for (const kind of ["log_line", "otel_metric", "otel_span", "other"]) await store(kind, hour - hourMs);
+    for (const kind of ["log_line", "otel_metric", "otel_span", "other"])
+      await store(kind, hour - hourMs);
     // That of the change counts for neither.
     await store("log_line", hour, sql`99000000`);
     const doubled = sql`case when version = '2.0.0' then 2 else 1 end`;
@@ -68,7 +81,12 @@ describe("hosts that were upgraded by other means", () => {
     await clock.advance(hourMs);
     await heartbeat();
     const [logs, metrics, traces, ...others] = (await found()) ?? [];
-    expect([logs?.signal, metrics?.signal, traces?.signal, others]).toEqual(["logs", "metrics", "traces", []]);
+    expect([logs?.signal, metrics?.signal, traces?.signal, others]).toEqual([
+      "logs",
+      "metrics",
+      "traces",
+      [],
+    ]);
     expect(logs?.difference?.value).toBeCloseTo(1, 1);
     expect(logs?.envelopes?.value).toBeCloseTo(0, 6);
     expect(metrics?.difference?.value).toBeCloseTo(0, 6);
@@ -85,12 +103,18 @@ describe("hosts that were upgraded by other means", () => {
   });
 
   it("have no verdict where few match, or the change is too new, and none of a time without figures", async () => {
-    expect((await compare(`version=3.0.0&since=${at()}`)).body).toMatchObject({ verdict: "too_few", changed: 0 });
+    expect((await compare(`version=3.0.0&since=${at()}`)).body).toMatchObject({
+      verdict: "too_few",
+      changed: 0,
+    });
     expect((await compare("version=2.0.0&since=1s")).body).toMatchObject({
       verdict: expect.not.stringMatching("worse"),
     });
     for (const time of ["80h", new Date(clock.now() + 1000).toISOString()])
-      expect(await compare(`since=${time}`)).toMatchObject({ status: 422, body: { code: "no_history" } });
+      expect(await compare(`since=${time}`)).toMatchObject({
+        status: 422,
+        body: { code: "no_history" },
+      });
     expect((await compare("version=2.0.0")).body.code).toBe("validation_failed");
   });
 });

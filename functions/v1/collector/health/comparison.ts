@@ -1,6 +1,11 @@
 import * as v from "valibot";
 import { FleetComparison } from "../../../../proto/fleet-health/comparison.ts";
-import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import {
+  filterFromQuery,
+  fleetFilterFields,
+  leavesState,
+  noStateLeft,
+} from "../../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../../core.ts";
 import { createComparisons } from "../../../domain/fleet/compare-change.ts";
 import { scope } from "../../../http/guards.ts";
@@ -14,7 +19,8 @@ export const healthComparisonRoute = (core: Pick<Core, "config" | "db" | "clock"
     method: "GET",
     path: "/v1/collector/health/comparison",
     operationId: "compareHosts",
-    summary: "Losses, silence, restarts, memory and CPU of a filter's hosts since a time, against similar other hosts",
+    summary:
+      "Losses, silence, restarts, memory and CPU of a filter's hosts since a time, against similar other hosts",
     guard: scope(core, "audit"),
     query: v.pipe(
       v.strictObject({ ...fleetFilterFields, since: QueryTime }),

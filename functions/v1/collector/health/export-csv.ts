@@ -1,6 +1,9 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
-import { type ReportedNumber, reportedNumbers } from "../../../../proto/management/reported-numbers.ts";
+import {
+  type ReportedNumber,
+  reportedNumbers,
+} from "../../../../proto/management/reported-numbers.ts";
 import { type CsvColumn, memberColumns } from "../../../http/csv.ts";
 import type { LabelKeys } from "../../../store/fleet/labels.ts";
 
@@ -8,10 +11,13 @@ type ExportColumn = CsvColumn<FleetHealthRow>;
 
 /** Returns the columns of the numbers of the queue or the process. */
 const numberColumns = (group: "queue" | "process"): ExportColumn[] =>
-  Object.entries<ReportedNumber>(reportedNumbers[group]).flatMap(([name, { csv }]): ExportColumn[] => {
-    const read = ({ [group]: values }: FleetHealthRow) => (values as Record<string, number | null>)[name] ?? null;
-    return csv === undefined ? [] : [[csv, read]];
-  });
+  Object.entries<ReportedNumber>(reportedNumbers[group]).flatMap(
+    ([name, { csv }]): ExportColumn[] => {
+      const read = ({ [group]: values }: FleetHealthRow) =>
+        (values as Record<string, number | null>)[name] ?? null;
+      return csv === undefined ? [] : [[csv, read]];
+    },
+  );
 
 const who = [
   ...memberColumns<FleetHealthRow>("identity_id", "identity", "device_id", "hostname"),
@@ -19,7 +25,12 @@ const who = [
 ];
 
 const seen: readonly ExportColumn[] = [
-  ...memberColumns<FleetHealthRow>("enrolled_at", "last_heartbeat_at", "last_envelope_at", "forwarding"),
+  ...memberColumns<FleetHealthRow>(
+    "enrolled_at",
+    "last_heartbeat_at",
+    "last_envelope_at",
+    "forwarding",
+  ),
   ["forwarder_connected", (row) => row.forwarder && String(row.forwarder.connected)],
   ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
   ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],

@@ -8,9 +8,12 @@ await seedFleet(test.db, { count: 10, now: new Date(test.clock.now()) });
 
 const begin = async (name: "auditor" | "admin" = "auditor", kind = "stale") => {
   const headers = { Authorization: `Bearer ${await test.bridgeToken(name)}` };
-  return test.fetch(new Request(`http://core.test/v1/collector/health/export.csv?kind=${kind}`, { headers }));
+  return test.fetch(
+    new Request(`http://core.test/v1/collector/health/export.csv?kind=${kind}`, { headers }),
+  );
 };
-const statuses = async (responses: Promise<Response>[]) => (await Promise.all(responses)).map(({ status }) => status);
+const statuses = async (responses: Promise<Response>[]) =>
+  (await Promise.all(responses)).map(({ status }) => status);
 
 it("allows an operator eight concurrent exports, and one more when one ends or its reader stops reading", async () => {
   const stalled = await Promise.all(Array.from({ length: 8 }, () => begin()));

@@ -26,8 +26,11 @@ describe("an export of the health report", () => {
       expect(body.endsWith("\r\n")).toBe(true);
 
       const cells = readCsv(body);
-      const { items } = (await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" }))
-        .body;
+      const { items } = (
+        await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", {
+          as: "auditor",
+        })
+      ).body;
       const byId = new Map(items.map((row) => [row.identity_id, row]));
       expect(cells.length).toBeGreaterThan(0);
       for (const cell of cells) {
@@ -57,7 +60,10 @@ describe("an export of the health report", () => {
         };
         for (const [column, value] of Object.entries(values))
           if (column in cell)
-            expect([column, cell[column]]).toEqual([column, String(value ?? "").replace(/^(?=[+=@])/, "'")]);
+            expect([column, cell[column]]).toEqual([
+              column,
+              String(value ?? "").replace(/^(?=[+=@])/, "'"),
+            ]);
         if (kind === "config_drift") expect(cell).toMatchObject({ drift: row?.config.drift });
         else expect(cell.evidence).not.toBe("");
       }
@@ -65,7 +71,8 @@ describe("an export of the health report", () => {
   );
 
   it("has a row whose condition is not its state, unless the filter names a state", async () => {
-    const statesOf = async (query: string) => new Set(readCsv((await download(query)).body).map(({ state }) => state));
+    const statesOf = async (query: string) =>
+      new Set(readCsv((await download(query)).body).map(({ state }) => state));
     expect((await statesOf("kind=stale")).size).toBeGreaterThan(1);
     expect(await statesOf("kind=stale&state=stale")).toEqual(new Set(["stale"]));
   });
@@ -79,11 +86,17 @@ describe("an export of the health report", () => {
 
   it("is audited with its kind, filters and rows", async () => {
     await test.clock.advance(1000);
-    const { body } = await download("kind=queue_risk&platform=linux/amd64&state=healthy&state=queue_at_risk");
+    const { body } = await download(
+      "kind=queue_risk&platform=linux/amd64&state=healthy&state=queue_at_risk",
+    );
     const rows = readCsv(body).length;
-    const events = await test.api<{ items: object[] }>("GET", "/v1/audit-events?action=fleet.export&limit=1", {
-      as: "auditor",
-    });
+    const events = await test.api<{ items: object[] }>(
+      "GET",
+      "/v1/audit-events?action=fleet.export&limit=1",
+      {
+        as: "auditor",
+      },
+    );
     expect(events.body.items[0]).toMatchObject({
       actor: { type: "operator", display: test.people.auditor.email },
       target: { type: "fleet_export", id: "queue_risk" },

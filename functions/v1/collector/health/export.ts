@@ -1,5 +1,10 @@
 import * as v from "valibot";
-import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import {
+  filterFromQuery,
+  fleetFilterFields,
+  leavesState,
+  noStateLeft,
+} from "../../../../proto/fleet-health/filter.ts";
 import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
@@ -22,7 +27,8 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
   csvRoute(core, {
     path: "/v1/collector/health/export.csv",
     operationId: "exportFleetHealth",
-    summary: "All rows to which a kind of condition applies, whatever their state, under the report's filters",
+    summary:
+      "All rows to which a kind of condition applies, whatever their state, under the report's filters",
     query: ExportQuery,
     problems: ["no_history", "filter_without_history"],
     open: async ({ query: { kind, at, ...query }, caller, origin }) => {

@@ -2,7 +2,11 @@ import { afterAll, describe, expect, it } from "vitest";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import type { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+} from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { addHostLosses } from "../../../store/export/dead-letters.ts";
 import type { StoredEnvelope } from "../../../store/ingest/stored-envelope.ts";
@@ -25,7 +29,8 @@ await manage(test, recent, "heartbeat", {
 await test.clock.advance(60_000);
 
 const facets = async (query = "") =>
-  (await test.api<FleetFacets>("GET", `/v1/collector/health/facets${query}`, { as: "auditor" })).body;
+  (await test.api<FleetFacets>("GET", `/v1/collector/health/facets${query}`, { as: "auditor" }))
+    .body;
 
 describe("the facets of the health report", () => {
   it("count versions, platforms, drift, heartbeat ages and expiry, with every bucket present", async () => {
@@ -45,19 +50,27 @@ describe("the facets of the health report", () => {
     expect(heartbeat_age.buckets.filter(({ count }) => count > 0)).toEqual([
       { from_seconds: 30, to_seconds: 60, count: 1 },
     ]);
-    expect(heartbeat_age.buckets.at(-1)).toEqual({ from_seconds: 604_800, to_seconds: null, count: 0 });
+    expect(heartbeat_age.buckets.at(-1)).toEqual({
+      from_seconds: 604_800,
+      to_seconds: null,
+      count: 0,
+    });
     // 21 days, of which ten and a minute have passed for the old one, and a minute for the recent one.
-    expect(certificate_expiry.days.filter(({ count }) => count > 0).map((each) => each.day)).toEqual([10, 20]);
+    expect(
+      certificate_expiry.days.filter(({ count }) => count > 0).map((each) => each.day),
+    ).toEqual([10, 20]);
     expect(certificate_expiry).toMatchObject({ expired: 0, later: 0 });
     expect(certificate_expiry.days).toHaveLength(30);
   });
 
   it("agree with the filters by heartbeat age and expiry: a bucket begins where its filter does", async () => {
-    const older = async (seconds: number) => (await facets(`?heartbeat_older_than_seconds=${seconds}`)).total;
+    const older = async (seconds: number) =>
+      (await facets(`?heartbeat_older_than_seconds=${seconds}`)).total;
     expect([await older(59), await older(60)]).toEqual([1, 0]);
     const { days } = (await facets()).certificate_expiry;
     const until = (Date.parse(days[10]?.to ?? "") - test.clock.now()) / 1000;
-    const within = async (seconds: number) => (await facets(`?expires_within_seconds=${seconds}`)).total;
+    const within = async (seconds: number) =>
+      (await facets(`?expires_within_seconds=${seconds}`)).total;
     expect([await within(until - 86_400), await within(until)]).toEqual([0, 1]);
   });
 
@@ -69,7 +82,10 @@ describe("the facets of the health report", () => {
     });
     expect((await facets("?state=healthy")).total).toBe(0);
     expect((await facets("?version=0.9.0")).exports.stale).toBe(0);
-    expect((await test.api("GET", "/v1/collector/health/facets?sort=identity", { as: "auditor" })).status).toBe(422);
+    expect(
+      (await test.api("GET", "/v1/collector/health/facets?sort=identity", { as: "auditor" }))
+        .status,
+    ).toBe(422);
   });
 });
 
@@ -79,9 +95,13 @@ describe("one collector of the report", () => {
       as: "admin",
       body: { reason_code: "lost" },
     });
-    const { body } = await test.api<FleetHealthDetail>("GET", `/v1/collector/health/${old.identityId}`, {
-      as: "auditor",
-    });
+    const { body } = await test.api<FleetHealthDetail>(
+      "GET",
+      `/v1/collector/health/${old.identityId}`,
+      {
+        as: "auditor",
+      },
+    );
     expect(body.item).toMatchObject({
       identity_id: old.identityId,
       state: "revoked",
@@ -96,7 +116,11 @@ describe("one collector of the report", () => {
 
   it("has what it lost in an export, and nothing of other hosts", async () => {
     const get = async () =>
-      (await test.api<FleetHealthDetail>("GET", `/v1/collector/health/${old.identityId}`, { as: "auditor" })).body;
+      (
+        await test.api<FleetHealthDetail>("GET", `/v1/collector/health/${old.identityId}`, {
+          as: "auditor",
+        })
+      ).body;
     expect(await get()).not.toHaveProperty("export_losses");
     const letters = [old.identity, old.identity, "another"].map((hostId) => ({
       envelope: { hostId } as StoredEnvelope,

@@ -1,6 +1,16 @@
 import * as v from "valibot";
-import { expiryDays, FleetFacets, facetValuesMax, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
-import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import {
+  expiryDays,
+  FleetFacets,
+  facetValuesMax,
+  heartbeatAgeBounds,
+} from "../../../../proto/fleet-health/facets.ts";
+import {
+  filterFromQuery,
+  fleetFilterFields,
+  leavesState,
+  noStateLeft,
+} from "../../../../proto/fleet-health/filter.ts";
 import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import type { Core } from "../../../core.ts";
 import { createFacetCounts } from "../../../domain/fleet/count-facets.ts";
@@ -60,7 +70,9 @@ const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
     drift: [...counts.drift].map(([drift, count]) => ({ drift, count })),
     heartbeat_age: {
       never: counts.heartbeatNever,
-      buckets: rules.past ? knownAges(ageBuckets(counts), thresholds.staleAfterSeconds) : ageBuckets(counts),
+      buckets: rules.past
+        ? knownAges(ageBuckets(counts), thresholds.staleAfterSeconds)
+        : ageBuckets(counts),
     },
     certificate_expiry: {
       expired: counts.expired,
@@ -98,11 +110,14 @@ const knownAges = (buckets: readonly AgeBucket[], staleAfterSeconds: number): Ag
   return [{ from_seconds: 0, to_seconds: to, count }, ...buckets.slice(recent.length)];
 };
 
-const daysAfter = (at: Date, days: number): string => new Date(at.getTime() + days * 86_400_000).toISOString();
+const daysAfter = (at: Date, days: number): string =>
+  new Date(at.getTime() + days * 86_400_000).toISOString();
 
 /** Returns the most frequent values, by count and then by name, and the number of rows with other values. */
 const mostFrequent = (counts: ReadonlyMap<string, number>) => {
-  const sorted = [...counts].sort(([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1));
+  const sorted = [...counts].sort(
+    ([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1),
+  );
   const other = sorted.slice(facetValuesMax).reduce((sum, [, count]) => sum + count, 0);
   return { named: sorted.slice(0, facetValuesMax), other };
 };

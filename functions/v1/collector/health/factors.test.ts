@@ -4,7 +4,11 @@ import { dayMs } from "../../../../kit/clock.ts";
 import type { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+} from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
 import { readFleetRules } from "../../../domain/fleet/rules.ts";
@@ -34,7 +38,9 @@ const beat = (first: number) =>
   Promise.all(
     hosts
       .slice(first)
-      .map(({ host, from, report }) => manage(test, host, "heartbeat", heartbeatBody(clock.now(), report), { from })),
+      .map(({ host, from, report }) =>
+        manage(test, host, "heartbeat", heartbeatBody(clock.now(), report), { from }),
+      ),
   );
 await beat(0);
 const before = clock.now() + 1000;
@@ -81,9 +87,13 @@ describe("what hosts have in common", () => {
     await add(0, 4, "audit", today - 2);
     const { compared, items } = await factors("state=stale");
     expect(compared).toBe(13 + 2);
-    expect(items.filter(({ kind }) => kind === "source")).toMatchObject([{ value: "nginx", selected: 5, others: 0 }]);
+    expect(items.filter(({ kind }) => kind === "source")).toMatchObject([
+      { value: "nginx", selected: 5, others: 0 },
+    ]);
     const query = "/v1/collector/health?source=nginx&not_source=audit";
-    expect((await api<FleetHealthReport>("GET", query, { as: "auditor" })).body.items).toHaveLength(5);
+    expect((await api<FleetHealthReport>("GET", query, { as: "auditor" })).body.items).toHaveLength(
+      5,
+    );
   });
 
   it("is counted in core's memory as in the database", async () => {
@@ -91,14 +101,23 @@ describe("what hosts have in common", () => {
     await columns.load();
     const rules = await readFleetRules(core);
     const countsOf = async (...memory: (typeof columns)[]) => {
-      const { counts, ...sums } = await countFactors(core.reports, rules, { states: ["stale"] }, ...memory);
+      const { counts, ...sums } = await countFactors(
+        core.reports,
+        rules,
+        { states: ["stale"] },
+        ...memory,
+      );
       return [sums, counts.map((count) => JSON.stringify(count)).toSorted()];
     };
     expect(await countsOf(columns)).toEqual(await countsOf());
     const sources = createHostSources({ db: core.reports, clock });
-    const counted = async () => countFactors(core.reports, rules, { states: ["stale"] }, columns, sources);
+    const counted = async () =>
+      countFactors(core.reports, rules, { states: ["stale"] }, columns, sources);
     const first = await counted();
-    expect([first.readsSources, first.counts.some(({ kind }) => kind === "source")]).toEqual([true, false]);
+    expect([first.readsSources, first.counts.some(({ kind }) => kind === "source")]).toEqual([
+      true,
+      false,
+    ]);
     await expect.poll(async () => (await counted()).readsSources).toBe(false);
     expect(new Set((await counted()).counts)).toEqual(
       new Set((await countFactors(core.reports, rules, { states: ["stale"] })).counts),
@@ -123,20 +142,35 @@ describe("what hosts have in common", () => {
 
   it("is the policy under which hosts enrolled", async () => {
     const { token: other } = await createTestToken(test, { name: "kiosks" });
-    const host = await enrollTestCollector(test, { token: other, deviceId: "kiosk-1", kind: "ed25519" });
-    await manage(test, host, "heartbeat", heartbeatBody(clock.now()), { from: "2001:db8::1" });
-    const { body: found } = await api<FleetHealthReport>("GET", "/v1/collector/health?policy=kiosks", {
-      as: "auditor",
+    const host = await enrollTestCollector(test, {
+      token: other,
+      deviceId: "kiosk-1",
+      kind: "ed25519",
     });
-    expect(found.items).toMatchObject([{ device_id: "kiosk-1", core: null, subnet: "2001:db8::/64" }]);
+    await manage(test, host, "heartbeat", heartbeatBody(clock.now()), { from: "2001:db8::1" });
+    const { body: found } = await api<FleetHealthReport>(
+      "GET",
+      "/v1/collector/health?policy=kiosks",
+      {
+        as: "auditor",
+      },
+    );
+    expect(found.items).toMatchObject([
+      { device_id: "kiosk-1", core: null, subnet: "2001:db8::/64" },
+    ]);
     expect((await factors("policy=kiosks&not_device=nobody")).selected).toBe(1);
   });
 
   it("is also of the past", async () => {
     const at = new Date(before).toISOString();
     expect(await factors(`state=stale&at=${at}`)).toMatchObject({ at, selected: 0 });
-    expect((await factors(`label=rack:7&at=${at}`)).items[0]).toMatchObject({ kind: "label", value: "rack:7" });
-    const refused = await api("GET", `/v1/collector/health/factors?dropped_more_than=1&at=${at}`, { as: "auditor" });
+    expect((await factors(`label=rack:7&at=${at}`)).items[0]).toMatchObject({
+      kind: "label",
+      value: "rack:7",
+    });
+    const refused = await api("GET", `/v1/collector/health/factors?dropped_more_than=1&at=${at}`, {
+      as: "auditor",
+    });
     expect(refused).toMatchObject({ status: 422, body: { code: "filter_without_history" } });
   });
 });

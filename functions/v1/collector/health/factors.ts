@@ -1,6 +1,11 @@
 import * as v from "valibot";
 import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
-import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import {
+  filterFromQuery,
+  fleetFilterFields,
+  leavesState,
+  noStateLeft,
+} from "../../../../proto/fleet-health/filter.ts";
 import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import type { Core } from "../../../core.ts";
 import { createFactorReports } from "../../../domain/fleet/find-factors.ts";

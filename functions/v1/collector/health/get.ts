@@ -18,14 +18,19 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     method: "GET",
     path: "/v1/collector/health/:identity_id",
     operationId: "getFleetHealth",
-    summary: "One collector of the report, with the newest events of its identity, certificates and config",
+    summary:
+      "One collector of the report, with the newest events of its identity, certificates and config",
     guard: scope(core, "audit"),
     params: v.object({ identity_id: Id }),
     query: v.strictObject({ at: v.optional(PastTime) }),
     replies: { 200: { description: "The collector", schema: FleetHealthDetail } },
     problems: ["not_found", "no_history"],
     handle: async ({ params, query }) => {
-      const { rules, row, background, history, exportLosses } = await reportHost(core, params.identity_id, query.at);
+      const { rules, row, background, history, exportLosses } = await reportHost(
+        core,
+        params.identity_id,
+        query.at,
+      );
       const item = healthRowView(row, rules);
       const body: FleetHealthDetail = {
         generated_at: rules.now.toISOString(),
@@ -34,7 +39,11 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
         ...outagesView(rules.outages, Date.parse(item.enrolled_at)),
         item,
         config_errors: background.configErrors ?? [],
-        policy: { id: background.policyId, name: background.policyName, reenrollment: background.reenrollment },
+        policy: {
+          id: background.policyId,
+          name: background.policyName,
+          reenrollment: background.reenrollment,
+        },
         ...(exportLosses.length > 0 ? { export_losses: exportLosses.map(lossView) } : {}),
         history: history.map(eventView),
       };
@@ -51,5 +60,9 @@ const lossView = ({ name, envelopes, reason, lastAt }: HostLoss) => ({
 
 const view = viewOf(FleetHistoryEvent);
 
-const eventView = ({ occurredAt: at, actorType: type, actorDisplay: display, ...event }: CollectorEvent) =>
-  view({ ...event, at, actor: { type, display } });
+const eventView = ({
+  occurredAt: at,
+  actorType: type,
+  actorDisplay: display,
+  ...event
+}: CollectorEvent) => view({ ...event, at, actor: { type, display } });

@@ -1,7 +1,11 @@
 import { sql } from "drizzle-orm";
 import { expect, it, onTestFinished } from "vitest";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+} from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 
 const minute = 60_000;
@@ -14,11 +18,16 @@ const setUp = async () => {
   const { token } = await createTestToken(test);
   const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
   const beat = async (over: object = {}) => {
-    const { status } = await manage(test, host, "heartbeat", { ...heartbeatBody(test.clock.now()), ...over });
+    const { status } = await manage(test, host, "heartbeat", {
+      ...heartbeatBody(test.clock.now()),
+      ...over,
+    });
     expect(status).toBe(200);
   };
   const found = async (query: string): Promise<boolean> => {
-    const { body } = await test.api<{ items: unknown[] }>("GET", `/v1/collector/health?${query}`, { as: "auditor" });
+    const { body } = await test.api<{ items: unknown[] }>("GET", `/v1/collector/health?${query}`, {
+      as: "auditor",
+    });
     return body.items.length === 1;
   };
   const changedWithin = (seconds: number) => found(`changed_within_seconds=${seconds}`);
@@ -32,22 +41,25 @@ const troubles: Readonly<Record<string, object>> = {
   renewal_failed: { renewal: { ...body.renewal, status: "failed", last_error: "reenroll" } },
 };
 
-it.each(Object.entries(troubles))("a host that recovers from %s has changed, for an hour", async (_, trouble) => {
-  const { test, beat, changedWithin } = await setUp();
-  const running = { config: { ...body.config, running_config_hash: null } };
-  await beat(running);
-  await test.clock.advance(minute);
-  await beat({ ...running, ...trouble });
-  await test.clock.advance(2 * minute);
-  await beat({ ...running, ...trouble });
-  expect(await changedWithin(60)).toBe(false);
-  await test.clock.advance(minute);
-  await beat(running);
-  expect(await changedWithin(60)).toBe(true);
-  await test.clock.advance(minute);
-  await beat(running);
-  expect([await changedWithin(60), await changedWithin(59)]).toEqual([true, false]);
-});
+it.each(Object.entries(troubles))(
+  "a host that recovers from %s has changed, for an hour",
+  async (_, trouble) => {
+    const { test, beat, changedWithin } = await setUp();
+    const running = { config: { ...body.config, running_config_hash: null } };
+    await beat(running);
+    await test.clock.advance(minute);
+    await beat({ ...running, ...trouble });
+    await test.clock.advance(2 * minute);
+    await beat({ ...running, ...trouble });
+    expect(await changedWithin(60)).toBe(false);
+    await test.clock.advance(minute);
+    await beat(running);
+    expect(await changedWithin(60)).toBe(true);
+    await test.clock.advance(minute);
+    await beat(running);
+    expect([await changedWithin(60), await changedWithin(59)]).toEqual([true, false]);
+  },
+);
 
 it("a host that was stale has changed with its next heartbeat, and one that waited for its first after 15 minutes", async () => {
   const { test, beat, changedWithin } = await setUp();
@@ -71,7 +83,9 @@ it("a host whose certificate was about to expire has changed with the new one, a
     await test.db.transaction(async (tx) => {
       await tx.execute(sql`update certificate set not_after = ${at(leftMs)}, issued_at = ${at(leftMs - lifetime)}
         where id = ${host.certificateId}::uuid`);
-      await tx.execute(sql`delete from certificate where predecessor_id = ${host.certificateId}::uuid`);
+      await tx.execute(
+        sql`delete from certificate where predecessor_id = ${host.certificateId}::uuid`,
+      );
       await tx.execute(sql`insert into certificate (id, identity_id, predecessor_id, status, serial_number, fingerprint_sha256,
           spki_sha256, certificate_pem, chain_pem, not_before, not_after, renew_after, issued_at)
         select ${crypto.randomUUID()}::uuid, identity_id, id, 'active', '', ${`late ${leftMs}`}::bytea, '', '', '', ${at(0)},
@@ -94,8 +108,14 @@ it("a record that core rejected counts as lost, as one that the collector droppe
   expect(await found("dropped_more_than=0")).toBe(false);
   await test.clock.advance(minute);
   await beat({ queue: { ...body.queue, dead_letters: 2 } });
-  expect([await found("dropped_more_than=1"), await found("dropped_more_than=2")]).toEqual([true, false]);
+  expect([await found("dropped_more_than=1"), await found("dropped_more_than=2")]).toEqual([
+    true,
+    false,
+  ]);
   await test.clock.advance(minute);
   await beat({ queue: { ...body.queue, dropped_records_total: 3, dead_letters: 2 } });
-  expect([await found("dropped_more_than=4"), await found("dropped_more_than=5")]).toEqual([true, false]);
+  expect([await found("dropped_more_than=4"), await found("dropped_more_than=5")]).toEqual([
+    true,
+    false,
+  ]);
 });

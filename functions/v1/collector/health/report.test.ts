@@ -36,7 +36,8 @@ const day = 86_400_000;
 
 /** The parts of a heartbeat that tests change. */
 const heartbeatBody = (now: number) =>
-  bodyOf(now) as Record<string, unknown> & Record<"collector" | "queue" | "renewal", Record<string, unknown>>;
+  bodyOf(now) as Record<string, unknown> &
+    Record<"collector" | "queue" | "renewal", Record<string, unknown>>;
 
 /** A core of its own, with hosts that are easily brought into each state. */
 const fleet = async () => {
@@ -50,7 +51,8 @@ const fleet = async () => {
   return {
     ...test,
     enroll: (deviceId: string) => enrollTestCollector(test, { token, deviceId }),
-    beat: (host: TestCollector, over: object = version("1.4.0")) => beat(host, { ...version("1.4.0"), ...over }),
+    beat: (host: TestCollector, over: object = version("1.4.0")) =>
+      beat(host, { ...version("1.4.0"), ...over }),
     version,
     forward: (host: TestCollector) =>
       test.db.execute(sql`insert into ingest_host select identity, ${new Date(test.clock.now()).toISOString()}::timestamptz
@@ -73,7 +75,11 @@ describe("the states of the health report", () => {
   it("is enrolling for fifteen minutes, then stale, healthy with the first heartbeat, and stale three intervals later", async () => {
     const { test, stateOf } = await startFleet();
     const host = await test.enroll("life");
-    expect(await stateOf(host)).toMatchObject({ state: "enrolling", last_heartbeat_at: null, last_envelope_at: null });
+    expect(await stateOf(host)).toMatchObject({
+      state: "enrolling",
+      last_heartbeat_at: null,
+      last_envelope_at: null,
+    });
     await test.clock.advance(15 * 60_000 - 1);
     expect((await stateOf(host))?.state).toBe("enrolling");
     await test.clock.advance(1);
@@ -98,19 +104,30 @@ describe("the states of the health report", () => {
       return (await stateOf(host))?.state;
     };
     expect(await state({})).toBe("healthy");
-    expect(await state({ config: { valid: false, errors: ["bad"], running_config_hash: null } })).toBe(
-      "config_invalid",
-    );
+    expect(
+      await state({ config: { valid: false, errors: ["bad"], running_config_hash: null } }),
+    ).toBe("config_invalid");
     expect(await state({ queue: { ...queue, at_risk: true } })).toBe("queue_at_risk");
     expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("queue_at_risk");
     expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("healthy");
-    expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe("queue_at_risk");
-    expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe("healthy");
-    const gaps = { dropped_records_total: 5, dead_letters: 1, file_gaps_total: 1, file_gap_bytes_total: 900 };
+    expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe(
+      "queue_at_risk",
+    );
+    expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe(
+      "healthy",
+    );
+    const gaps = {
+      dropped_records_total: 5,
+      dead_letters: 1,
+      file_gaps_total: 1,
+      file_gap_bytes_total: 900,
+    };
     expect(await state({ queue: { ...queue, ...gaps } })).toBe("queue_at_risk");
     expect(await state({ queue: { ...queue, ...gaps } })).toBe("healthy");
     await test.clock.advance(60_000);
-    expect(await state({ renewal: { ...renewal, status: "failed", last_error: "reenroll" } })).toBe("renewal_failed");
+    expect(await state({ renewal: { ...renewal, status: "failed", last_error: "reenroll" } })).toBe(
+      "renewal_failed",
+    );
     expect(await state({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");
   });
 
@@ -118,10 +135,20 @@ describe("the states of the health report", () => {
     const { test, stateOf } = await startFleet();
     const host = await test.enroll("full");
     const since = "2026-06-01T11:59:30.000Z";
-    const unwritable = { code: "queue_unwritable", since, reason: "database or disk is full", path: "/var/lib/queue" };
-    await test.beat(host, { conditions: [unwritable, { code: "source_failed", since, reason: "file: EIO" }] });
+    const unwritable = {
+      code: "queue_unwritable",
+      since,
+      reason: "database or disk is full",
+      path: "/var/lib/queue",
+    };
+    await test.beat(host, {
+      conditions: [unwritable, { code: "source_failed", since, reason: "file: EIO" }],
+    });
     const evidence = `queue_unwritable since ${since}: database or disk is full (/var/lib/queue); source_failed since ${since}: file: EIO`;
-    expect(await stateOf(host)).toMatchObject({ state: "queue_at_risk", conditions: [{ evidence }] });
+    expect(await stateOf(host)).toMatchObject({
+      state: "queue_at_risk",
+      conditions: [{ evidence }],
+    });
     // As watches and the metric of the alert count it.
     expect((await test.report("?condition=queue_at_risk")).items).toHaveLength(1);
     await test.clock.advance(10_000);
@@ -207,7 +234,13 @@ describe("the states of the health report", () => {
     });
     await test.clock.advance(20 * day);
     const names = async () => (await stateOf(host))?.conditions.map(({ state }) => state);
-    expect(await names()).toEqual(["stale", "cert_expiring", "config_invalid", "unsupported_version", "queue_at_risk"]);
+    expect(await names()).toEqual([
+      "stale",
+      "cert_expiring",
+      "config_invalid",
+      "unsupported_version",
+      "queue_at_risk",
+    ]);
     await test.clock.advance(2 * day);
     expect((await stateOf(host))?.state).toBe("renewal_failed");
     expect((await stateOf(host))?.certificate.status).toBe("expired");
@@ -252,7 +285,12 @@ describe("the health report", async () => {
 
   it("distinguishes a host that never forwarded from one that does", async () => {
     const { summary, items } = await test.report();
-    expect(summary).toMatchObject({ enrolled: 5, active_recent_heartbeats: 2, forwarding: 2, never_forwarded: 1 });
+    expect(summary).toMatchObject({
+      enrolled: 5,
+      active_recent_heartbeats: 2,
+      forwarding: 2,
+      never_forwarded: 1,
+    });
     expect(summary.by_state).toMatchObject({ healthy: 3, enrolling: 2, revoked: 0 });
     const never = await test.report("?forwarding=never");
     expect(never.items.map((row) => row.device_id)).toEqual(["a%2"]);
@@ -283,7 +321,9 @@ describe("the health report", async () => {
     });
     expect(await confirmRetention(test.core, "ada")).toMatchObject({ from: new Date(before) });
     expect(await test.report()).not.toHaveProperty("retention_paused");
-    const events = await test.db.execute(sql`select actor_display from audit_event where action = 'retention.confirm'`);
+    const events = await test.db.execute(
+      sql`select actor_display from audit_event where action = 'retention.confirm'`,
+    );
     expect(events).toEqual([{ actor_display: "svc-server confirm-clock (ada)" }]);
   });
 
@@ -302,23 +342,29 @@ describe("the health report", async () => {
     expect(summary).toMatchObject({ enrolled: 2, by_state: { healthy: 1, enrolling: 1 } });
   });
 
-  it.each(["identity", "severity", "last_heartbeat_at", "last_envelope_at", "certificate_not_after", "queue_bytes"])(
-    "pages by %s in both orders without losing or repeating a row",
-    async (sort) => {
-      for (const order of ["asc", "desc"]) {
-        const seen: string[] = [];
-        let cursor: string | null = "";
-        while (cursor !== null) {
-          const page = await test.report(`?sort=${sort}&order=${order}&limit=2${cursor && `&cursor=${cursor}`}`);
-          seen.push(...page.items.map((row) => row.device_id));
-          cursor = page.next_cursor;
-        }
-        const whole = await test.report(`?sort=${sort}&order=${order}`);
-        expect(seen).toEqual(whole.items.map((row) => row.device_id));
-        expect(new Set(seen).size).toBe(5);
+  it.each([
+    "identity",
+    "severity",
+    "last_heartbeat_at",
+    "last_envelope_at",
+    "certificate_not_after",
+    "queue_bytes",
+  ])("pages by %s in both orders without losing or repeating a row", async (sort) => {
+    for (const order of ["asc", "desc"]) {
+      const seen: string[] = [];
+      let cursor: string | null = "";
+      while (cursor !== null) {
+        const page = await test.report(
+          `?sort=${sort}&order=${order}&limit=2${cursor && `&cursor=${cursor}`}`,
+        );
+        seen.push(...page.items.map((row) => row.device_id));
+        cursor = page.next_cursor;
       }
-    },
-  );
+      const whole = await test.report(`?sort=${sort}&order=${order}`);
+      expect(seen).toEqual(whole.items.map((row) => row.device_id));
+      expect(new Set(seen).size).toBe(5);
+    }
+  });
 
   it("I6: answers 422 to a tampered or foreign cursor, an unknown sort and an unknown parameter", async () => {
     const { next_cursor } = await test.report("?limit=1");
@@ -335,8 +381,14 @@ describe("the health report", async () => {
       "state=well",
       "q=%00",
     ]) {
-      const { status, body } = await test.api("GET", `/v1/collector/health?${query}`, { as: "auditor" });
-      expect({ query, status, code: body.code }).toEqual({ query, status: 422, code: "validation_failed" });
+      const { status, body } = await test.api("GET", `/v1/collector/health?${query}`, {
+        as: "auditor",
+      });
+      expect({ query, status, code: body.code }).toEqual({
+        query,
+        status: 422,
+        code: "validation_failed",
+      });
     }
   });
 });

@@ -1,7 +1,16 @@
 import * as v from "valibot";
-import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import {
+  filterFromQuery,
+  fleetFilterFields,
+  leavesState,
+  noStateLeft,
+} from "../../../../proto/fleet-health/filter.ts";
 import { PastTime } from "../../../../proto/fleet-health/past.ts";
-import { type ExportLagView, FleetHealthReport, FleetSummaryView } from "../../../../proto/fleet-health/report.ts";
+import {
+  type ExportLagView,
+  FleetHealthReport,
+  FleetSummaryView,
+} from "../../../../proto/fleet-health/report.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { createHealthReports, type FleetReport } from "../../../domain/fleet/report.ts";
@@ -16,7 +25,10 @@ const HealthQuery = v.pipe(
   v.strictObject({
     ...fleetFilterFields,
     at: v.optional(PastTime),
-    sort: v.optional(v.picklist(fleetSorts, "must be a column that the report sorts by"), "identity"),
+    sort: v.optional(
+      v.picklist(fleetSorts, "must be a column that the report sorts by"),
+      "identity",
+    ),
     order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
     ...listFields,
   }),
@@ -34,7 +46,8 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     method: "GET",
     path: "/v1/collector/health",
     operationId: "reportFleetHealth",
-    summary: "The fleet health report: thresholds, summary, and a page of collectors with their states",
+    summary:
+      "The fleet health report: thresholds, summary, and a page of collectors with their states",
     guard: scope(core, "audit"),
     query: HealthQuery,
     problems: ["no_history", "filter_without_history"],
@@ -42,9 +55,13 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     handle: async ({ query }) => {
       const { at, sort, order, limit } = query;
       const list = `health ${sort} ${order}${at ? ` ${at.toISOString()}` : ""}`;
-      const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
+      const [value = "", id = ""] =
+        query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
-      const report = await reportHealth({ filter: filterFromQuery(query), at }, { sort, order, limit, after });
+      const report = await reportHealth(
+        { filter: filterFromQuery(query), at },
+        { sort, order, limit, after },
+      );
       const { now, thresholds, outages } = report.rules;
       const { asOf, summary, exports, retentionPause: pause } = report;
       return {
@@ -58,12 +75,15 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
             ...summary,
             ...summary.byForwarding,
             neverForwarded: summary.byForwarding.never,
-            byState: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
+            byState: Object.fromEntries(
+              fleetStates.map((state) => [state, summary.byState.get(state) ?? 0]),
+            ),
           }),
           ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),
           ...(pause === null ? {} : { retention_paused: pauseView(pause) }),
           items: report.rows.map((row) => healthRowView(row, report.rules)),
-          next_cursor: report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
+          next_cursor:
+            report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
         },
       };
     },

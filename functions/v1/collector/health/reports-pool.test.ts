@@ -17,7 +17,9 @@ it("any number of slow reports delays no other request", async () => {
       and database = (select oid from pg_database where datname = current_database())`;
     await expect.poll(async () => (await tx.execute(waiting)).length).toBeGreaterThanOrEqual(2);
     // A session may be idle while the others wait: more requests than sessions.
-    const requests = Array.from({ length: 12 }, () => test.api("GET", "/v1/whoami", { as: "reader" }));
+    const requests = Array.from({ length: 12 }, () =>
+      test.api("GET", "/v1/whoami", { as: "reader" }),
+    );
     expect((await Promise.all(requests)).map(({ status }) => status)).toEqual(Array(12).fill(200));
   });
   expect((await Promise.all(reports)).map(({ status }) => status)).toEqual(Array(15).fill(200));

@@ -9,7 +9,8 @@ import { viewOf } from "../../../http/view-of.ts";
 import type { FleetRow } from "../../../store/fleet/report.ts";
 import type { CountingRules, FleetRules, FleetThresholds } from "../../../store/fleet/rows.ts";
 
-const timestampOrNull = (text: string | null): string | null => (text === null ? null : timestampOf(text));
+const timestampOrNull = (text: string | null): string | null =>
+  text === null ? null : timestampOf(text);
 const numberOrNull = (text: string | null): number | null => (text === null ? null : Number(text));
 
 /** Returns the view of a row by the rules that selected it. */
@@ -38,14 +39,19 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
   certificate: {
     id: row.certificate_id,
     status: certificateStatus(
-      { status: row.certificate_status, notAfter: new Date(timestampOf(row.certificate_not_after)) },
+      {
+        status: row.certificate_status,
+        notAfter: new Date(timestampOf(row.certificate_not_after)),
+      },
       rules.now.getTime(),
     ),
     not_after: timestampOf(row.certificate_not_after),
     renew_after: timestampOf(row.certificate_renew_after),
   },
   successor:
-    row.successor_id !== null && row.successor_not_after !== null && row.successor_renew_after !== null
+    row.successor_id !== null &&
+    row.successor_not_after !== null &&
+    row.successor_renew_after !== null
       ? {
           id: row.successor_id,
           status: "active",
@@ -87,11 +93,14 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
   ...(row.hold && {
     hold: { ...row.hold, since: timestampOf(row.hold.since), until: timestampOf(row.hold.until) },
   }),
-  ...(row.inventory_status ? { inventory: { status: row.inventory_status, owner: row.inventory_owner } } : {}),
+  ...(row.inventory_status
+    ? { inventory: { status: row.inventory_status, owner: row.inventory_owner } }
+    : {}),
 });
 
 /** Returns the mark of a view of the past. */
-export const pastMarkOf = ({ past, now }: FleetRules): { at?: string } => (past ? { at: now.toISOString() } : {});
+export const pastMarkOf = ({ past, now }: FleetRules): { at?: string } =>
+  past ? { at: now.toISOString() } : {};
 
 const thresholdsOf = viewOf(FleetThresholdsView);
 

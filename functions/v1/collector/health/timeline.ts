@@ -1,5 +1,9 @@
 import * as v from "valibot";
-import { FleetTimelineView, timelineSpans, timelineSteps } from "../../../../proto/fleet-health/timeline.ts";
+import {
+  FleetTimelineView,
+  timelineSpans,
+  timelineSteps,
+} from "../../../../proto/fleet-health/timeline.ts";
 import type { Core } from "../../../core.ts";
 import { reportTimeline } from "../../../domain/fleet/report-timeline.ts";
 import { scope } from "../../../http/guards.ts";
@@ -16,14 +20,19 @@ export const healthTimelineRoute = (core: Pick<Core, "config" | "db" | "clock">)
     method: "GET",
     path: "/v1/collector/health/timeline",
     operationId: "reportFleetTimeline",
-    summary: "How many hosts were in which state over the last 24 hours or 30 days, and when core could not receive",
+    summary:
+      "How many hosts were in which state over the last 24 hours or 30 days, and when core could not receive",
     guard: scope(core, "audit"),
-    query: v.strictObject({ span: v.optional(v.picklist(timelineSpans, "must be 24h or 30d"), "24h") }),
+    query: v.strictObject({
+      span: v.optional(v.picklist(timelineSpans, "must be 24h or 30d"), "24h"),
+    }),
     replies: { 200: { description: "The counts", schema: FleetTimelineView } },
     handle: async ({ query: { span } }) => {
       const timeline = await reportTimeline(core, span);
       const stepSeconds = timelineSteps[span].stepMinutes * 60;
-      const items = timeline.samples.map((each) => sampleView({ ...each, byState: Object.fromEntries(each.byState) }));
+      const items = timeline.samples.map((each) =>
+        sampleView({ ...each, byState: Object.fromEntries(each.byState) }),
+      );
       const outages = timeline.outages.flatMap(({ beganAt, endedAt }) =>
         endedAt === null ? [] : [outageView({ beganAt, endedAt })],
       );

@@ -12,7 +12,8 @@ export const healthVolumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     method: "GET",
     path: "/v1/collector/health/:identity_id/volume",
     operationId: "getFleetVolume",
-    summary: "The envelopes and payload bytes that core stored for a collector in the last 48 hours, by hour and kind",
+    summary:
+      "The envelopes and payload bytes that core stored for a collector in the last 48 hours, by hour and kind",
     guard: scope(core, "audit"),
     params: v.object({ identity_id: Id }),
     replies: { 200: { description: "The hours", schema: HostVolume } },
@@ -26,7 +27,9 @@ export const healthVolumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =
           from: new Date(from).toISOString(),
           kinds: volumeKinds.flatMap((kind) => {
             const count = counts.get(kind);
-            return count ? [{ kind, envelopes: count.envelopes, payload_bytes: count.payloadBytes }] : [];
+            return count
+              ? [{ kind, envelopes: count.envelopes, payload_bytes: count.payloadBytes }]
+              : [];
           }),
         })),
       };

@@ -3,7 +3,10 @@ import { rfc3339 } from "../../../../kit/clock.ts";
 import { hasDelivered } from "../../../../proto/completeness/hour-state.ts";
 import { HostCompleteness, type HostHourView } from "../../../../proto/completeness/report.ts";
 import type { Core } from "../../../core.ts";
-import { type ReportedHour, reportHostHours } from "../../../domain/completeness/report-completeness.ts";
+import {
+  type ReportedHour,
+  reportHostHours,
+} from "../../../domain/completeness/report-completeness.ts";
 import { scope } from "../../../http/guards.ts";
 import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
@@ -16,7 +19,8 @@ export const hostCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock"
     method: "GET",
     path: "/v1/collector/hosts/:id/completeness",
     operationId: "getHostCompleteness",
-    summary: "The states of a host's hours, and what its accounts of them say: by default of the last week",
+    summary:
+      "The states of a host's hours, and what its accounts of them say: by default of the last week",
     guard: scope(core, "audit"),
     params: IdParams,
     query: v.strictObject(hourRangeFields),
@@ -61,7 +65,8 @@ const hourView = (
     delivered: exports.flatMap((one) => {
       const delivered = hasDelivered(sums, one);
       if (delivered === undefined) return [];
-      const { records = 0, items = 0 } = sums.exportRejections.find(({ name }) => name === one.name) ?? {};
+      const { records = 0, items = 0 } =
+        sums.exportRejections.find(({ name }) => name === one.name) ?? {};
       return [{ export: one.name, delivered, rejected: records, rejected_items: items }];
     }),
   },
@@ -74,7 +79,8 @@ const accountView = (account: HourAccount): HostHourView["accounts"][number] => 
   from: rfc3339(account.fromMs),
   to: rfc3339(account.toMs),
   received_at: rfc3339(account.receivedMs),
-  first_sequence: account.accepted > 0 ? String(account.lastSequence - BigInt(account.accepted) + 1n) : null,
+  first_sequence:
+    account.accepted > 0 ? String(account.lastSequence - BigInt(account.accepted) + 1n) : null,
   last_sequence: account.accepted > 0 ? String(account.lastSequence) : null,
   stopped: account.isStopped,
   sink: account.sink,

@@ -24,14 +24,22 @@ interface Diag {
   id: string;
   state: string;
 }
-const pathOf = ({ identityId }: TestCollector, id = "") => `/v1/collector/hosts/${identityId}/diags${id && `/${id}`}`;
-const request = async (host: TestCollector) => (await test.api<Diag>("POST", pathOf(host), { as: "admin" })).body;
+const pathOf = ({ identityId }: TestCollector, id = "") =>
+  `/v1/collector/hosts/${identityId}/diags${id && `/${id}`}`;
+const request = async (host: TestCollector) =>
+  (await test.api<Diag>("POST", pathOf(host), { as: "admin" })).body;
 const stateOf = async (host: TestCollector, { id }: Diag) =>
   (await test.api<Diag>("GET", pathOf(host, id), { as: "admin" })).body.state;
-const read = (host: TestCollector, { id }: Diag) => test.api("GET", `${pathOf(host, id)}/bundle`, { as: "admin" });
-const beat = async (host: TestCollector) => (await manage(test, host, "heartbeat", heartbeatBody(clock.now()))).body;
+const read = (host: TestCollector, { id }: Diag) =>
+  test.api("GET", `${pathOf(host, id)}/bundle`, { as: "admin" });
+const beat = async (host: TestCollector) =>
+  (await manage(test, host, "heartbeat", heartbeatBody(clock.now()))).body;
 let sent = 0;
-const answer = (host: TestCollector, { id }: Diag, over: object = { bundle: '{"version":"1.0.0"}' }) => {
+const answer = (
+  host: TestCollector,
+  { id }: Diag,
+  over: object = { bundle: '{"version":"1.0.0"}' },
+) => {
   const sent_at = new Date(clock.now() + (++sent % 1000)).toISOString();
   return manage(test, host, "diag", { sent_at, request_id: id, ...over });
 };
@@ -59,7 +67,10 @@ describe("diagnostics of a host", () => {
       refusal: null,
       expires_at: new Date(clock.now() + 86_400_000).toISOString(),
     });
-    expect(await read(host, diag)).toMatchObject({ status: 409, body: { code: "diag_pending", action: "retry" } });
+    expect(await read(host, diag)).toMatchObject({
+      status: 409,
+      body: { code: "diag_pending", action: "retry" },
+    });
     await clock.advance(1_000);
     expect(await beat(host)).toMatchObject({ send_diag: { request_id: diag.id } });
     expect(await answer(host, diag)).toMatchObject({
@@ -71,7 +82,9 @@ describe("diagnostics of a host", () => {
     expect(await stateOf(host, diag)).toBe("received");
     const { status, body, headers } = await read(host, diag);
     expect({ status, body }).toEqual({ status: 200, body: { version: "1.0.0" } });
-    expect(headers.get("content-disposition")).toMatch(/^attachment; filename="diag-host-1_\d{8}T\d{6}Z.json"$/);
+    expect(headers.get("content-disposition")).toMatch(
+      /^attachment; filename="diag-host-1_\d{8}T\d{6}Z.json"$/,
+    );
     const details = { identity: host.identity, diag_id: diag.id };
     expect(await eventsOf(host)).toMatchObject([
       { action: "host_diag.read", outcome: "success", details },
@@ -95,7 +108,10 @@ describe("diagnostics of a host", () => {
     await clock.advance(1);
     expect(await answer(other, late)).toMatchObject(refused);
     expect(await stateOf(other, late)).toBe("unanswered");
-    expect(await read(other, late)).toMatchObject({ status: 409, body: { code: "diag_unanswered", action: "stop" } });
+    expect(await read(other, late)).toMatchObject({
+      status: 409,
+      body: { code: "diag_unanswered", action: "stop" },
+    });
     expect(await beat(other)).not.toHaveProperty("send_diag");
   });
 
@@ -121,12 +137,25 @@ describe("diagnostics of a host", () => {
   it("are a bundle or a refusal within the limit, signed for this purpose", async () => {
     const host = await enroll();
     const diag = await request(host);
-    const bad = [{}, { bundle: "{}", refusal: "forbidden" }, { bundle: "[]" }, { bundle: "{" }, { refusal: "other" }];
+    const bad = [
+      {},
+      { bundle: "{}", refusal: "forbidden" },
+      { bundle: "[]" },
+      { bundle: "{" },
+      { refusal: "other" },
+    ];
     for (const over of [...bad, { bundle: `{"a":"${"x".repeat(diagBytesMax)}"}` }])
-      expect(await answer(host, diag, over)).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+      expect(await answer(host, diag, over)).toMatchObject({
+        status: 422,
+        body: { code: "validation_failed" },
+      });
     const huge = await answer(host, diag, { bundle: `{"a":"${"x".repeat(70_000)}"}` });
     expect(huge).toMatchObject({ status: 413, body: { code: "payload_too_large" } });
-    const body = { sent_at: new Date(clock.now()).toISOString(), request_id: diag.id, bundle: "{}" };
+    const body = {
+      sent_at: new Date(clock.now()).toISOString(),
+      request_id: diag.id,
+      bundle: "{}",
+    };
     const forged = await test.api("POST", "/v1/collector/diag", {
       certificate: host.certificate,
       listener: "ingest",
@@ -152,7 +181,10 @@ describe("diagnostics of a host", () => {
     const unknown = { ...host, identityId: diag.id };
     expect(await test.api("POST", pathOf(unknown), { as: "admin" })).toMatchObject({ status: 404 });
     for (const path of [pathOf(other, diag.id), `${pathOf(other, diag.id)}/bundle`])
-      expect(await test.api("GET", path, { as: "admin" })).toMatchObject({ status: 404, body: { code: "not_found" } });
+      expect(await test.api("GET", path, { as: "admin" })).toMatchObject({
+        status: 404,
+        body: { code: "not_found" },
+      });
     await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, { as: "admin" });
     expect(await test.api("POST", pathOf(other), { as: "admin" })).toMatchObject({
       status: 409,

@@ -57,7 +57,8 @@ export const readDiagRoute = (core: Needs) =>
     method: "GET",
     path: "/v1/collector/hosts/:id/diags/:diag/bundle",
     operationId: "readHostDiag",
-    summary: "The diagnostics that a host has sent, as `svc-collector diag` prints them; kept for a day",
+    summary:
+      "The diagnostics that a host has sent, as `svc-collector diag` prints them; kept for a day",
     guard: scope(core, "admin"),
     params: DiagParams,
     replies: { 200: { description: "The bundle, as the host sent it", schema: DiagBundle } },
@@ -65,7 +66,12 @@ export const readDiagRoute = (core: Needs) =>
     handle: async ({ params, caller, origin }) => {
       const of = { identityId: params.id, diagId: params.diag };
       const { identity, bundle } = await readDiag(core, caller, of, origin);
-      const fileName = downloadName(`diag-${identity.deviceId}`, {}, new Date(core.clock.now()), "json");
+      const fileName = downloadName(
+        `diag-${identity.deviceId}`,
+        {},
+        new Date(core.clock.now()),
+        "json",
+      );
       return {
         status: 200,
         text: { type: "application/json", content: bundle },

@@ -41,9 +41,18 @@ const span = toBinary(
   create(ExportTraceServiceRequestSchema, {
     resourceSpans: [
       {
-        resource: { attributes: [{ key: "service.name", value: { value: { case: "stringValue", value: "shop" } } }] },
+        resource: {
+          attributes: [
+            { key: "service.name", value: { value: { case: "stringValue", value: "shop" } } },
+          ],
+        },
         scopeSpans: [
-          { spans: [{ name: "GET /cart", traceId: new Uint8Array(16).fill(0xab) }, { name: "GET /other" }] },
+          {
+            spans: [
+              { name: "GET /cart", traceId: new Uint8Array(16).fill(0xab) },
+              { name: "GET /other" },
+            ],
+          },
         ],
       },
     ],
@@ -60,7 +69,10 @@ beforeAll(async () => {
   ]);
   await store.lines(other.identity, ["of another host"]);
   at = start + 120_000;
-  await store.lines(host.identity, ["Fourth %_\\ line", ...Array.from({ length: 300 }, (_, n) => `line ${n}`)]);
+  await store.lines(host.identity, [
+    "Fourth %_\\ line",
+    ...Array.from({ length: 300 }, (_, n) => `line ${n}`),
+  ]);
 });
 
 describe("GET /v1/collector/hosts/{id}/envelopes", () => {
@@ -90,9 +102,13 @@ describe("GET /v1/collector/hosts/{id}/envelopes", () => {
       "4 otel_span",
       "5 k9",
     ]);
-    expect(payloads(await read("?from=2026-11-20T03:00:30Z&to=2026-11-20T03:02:00Z&kind=log_line"))).toEqual(["third"]);
+    expect(
+      payloads(await read("?from=2026-11-20T03:00:30Z&to=2026-11-20T03:02:00Z&kind=log_line")),
+    ).toEqual(["third"]);
     expect(await read("?from=2026-11-21T00:00:00Z")).toEqual([]);
-    expect(payloads(await read("?from=2026-11-20T03:00:00Z", other.identityId))).toEqual(["of another host"]);
+    expect(payloads(await read("?from=2026-11-20T03:00:00Z", other.identityId))).toEqual([
+      "of another host",
+    ]);
   });
 
   it("returns times relative to core's clock", async () => {
@@ -109,18 +125,25 @@ describe("GET /v1/collector/hosts/{id}/envelopes", () => {
       "2026-11-18T11:06:40.000Z span GET /other service=shop",
     ]);
     expect(line?.payload).toBe(Buffer.from(span).toString("base64"));
-    expect(at).toEqual(["2026-11-18T11:06:40.000Z k9 /var/log/app.log: (2 bytes that are no text)"]);
+    expect(at).toEqual([
+      "2026-11-18T11:06:40.000Z k9 /var/log/app.log: (2 bytes that are no text)",
+    ]);
   });
 
   it("finds a plain text in any case, and returns of an envelope the records that have it", async () => {
-    expect(payloads(await read(`?grep=${encodeURIComponent("fourth %_\\")}`))).toEqual(["Fourth %_\\ line"]);
+    expect(payloads(await read(`?grep=${encodeURIComponent("fourth %_\\")}`))).toEqual([
+      "Fourth %_\\ line",
+    ]);
     expect((await read(`?grep=${"ab".repeat(16)}`)).map(({ text }) => text.length)).toEqual([1]);
     expect(await read(`?grep=${encodeURIComponent("(a+)+$")}`)).toEqual([]);
     expect(payloads(await read("?grep=line%201&limit=2"))).toEqual(["line 198", "line 199"]);
   });
 
   it("returns the newest of a kind in mixed blocks", async () => {
-    expect(payloads(await read("?kind=log_line&to=2026-11-20T03:02:00Z&limit=2"))).toEqual(["second", "third"]);
+    expect(payloads(await read("?kind=log_line&to=2026-11-20T03:02:00Z&limit=2"))).toEqual([
+      "second",
+      "third",
+    ]);
   });
 
   it("returns rows of an earlier version before the blocks, and counts them", async () => {
@@ -129,7 +152,10 @@ describe("GET /v1/collector/hosts/{id}/envelopes", () => {
     const query = "?from=2026-11-20T00:00:00Z&to=2026-11-20T03:01:00Z";
     expect(payloads(await read(query))).toEqual(["row one", "row two", "first", "second"]);
     expect(payloads(await read(`${query}&limit=3`))).toEqual(["row two", "first", "second"]);
-    expect(payloads(await read(`${query}&grep=${encodeURIComponent("a=b")}`))).toEqual(["row one", "row two"]);
+    expect(payloads(await read(`${query}&grep=${encodeURIComponent("a=b")}`))).toEqual([
+      "row one",
+      "row two",
+    ]);
     await test.db.execute(sql`delete from ingest_envelope`);
   });
 
@@ -142,7 +168,9 @@ describe("GET /v1/collector/hosts/{id}/envelopes", () => {
       sql`update ingest_block set data = set_byte(data, octet_length(data) - 1, 65) where first_sequence = 3`,
     );
     const lines = await read("?from=2026-11-20T03:00:00Z&to=2026-11-20T03:02:00Z");
-    expect(lines.map((line) => ("damaged_block" in line ? line.damaged_block : line.sequence))).toEqual([
+    expect(
+      lines.map((line) => ("damaged_block" in line ? line.damaged_block : line.sequence)),
+    ).toEqual([
       "1",
       "2",
       {
@@ -164,7 +192,9 @@ describe("GET /v1/collector/hosts/{id}/envelopes", () => {
   it("is audited with its range before the first line", async () => {
     await test.clock.advance(1000);
     await read("?from=2026-11-20T03:00:00Z&to=2026-11-20T03:02:00Z&grep=cart&kind=otel_span");
-    const { body } = await test.api("GET", "/v1/audit-events?action=telemetry.read&limit=1", { as: "auditor" });
+    const { body } = await test.api("GET", "/v1/audit-events?action=telemetry.read&limit=1", {
+      as: "auditor",
+    });
     expect(body.items).toMatchObject([
       {
         actor: { display: test.people.auditor.email },
@@ -185,7 +215,10 @@ describe("GET /v1/collector/hosts/{id}/envelopes", () => {
 
   it("rejects callers without the scope, hosts that do not exist and faulty parameters", async () => {
     expect((await test.api("GET", path())).status).toBe(401);
-    expect(await test.api("GET", path(), { as: "reader" })).toMatchObject({ status: 403, body: { scope: "audit" } });
+    expect(await test.api("GET", path(), { as: "reader" })).toMatchObject({
+      status: 403,
+      body: { scope: "audit" },
+    });
     const unknown = await test.api("GET", path("", test.people.reader.userId), { as: "auditor" });
     expect(unknown).toMatchObject({ status: 404, body: { code: "not_found" } });
     for (const query of [
@@ -199,7 +232,10 @@ describe("GET /v1/collector/hosts/{id}/envelopes", () => {
       "?follow=true&to=1h",
       "?order=x",
     ])
-      expect({ query, status: (await test.api("GET", path(query), { as: "auditor" })).status }).toEqual({
+      expect({
+        query,
+        status: (await test.api("GET", path(query), { as: "auditor" })).status,
+      }).toEqual({
         query,
         status: 422,
       });

@@ -19,19 +19,26 @@ const EnvelopesQuery = v.pipe(
   v.strictObject({
     from: v.optional(QueryTime),
     to: v.optional(QueryTime),
-    kind: v.optional(v.pipe(v.string("must be given once"), v.regex(/^[a-z0-9_]{1,64}$/, "must be a kind"))),
+    kind: v.optional(
+      v.pipe(v.string("must be given once"), v.regex(/^[a-z0-9_]{1,64}$/, "must be a kind")),
+    ),
     grep: v.optional(Identifier(256)),
     follow: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
     limit: v.optional(QueryInteger(1, limitMax)),
   }),
-  v.check(({ follow, to }) => follow === "false" || to === undefined, "follow has no end: leave out to"),
+  v.check(
+    ({ follow, to }) => follow === "false" || to === undefined,
+    "follow has no end: leave out to",
+  ),
 );
 
 /**
  * `GET /v1/collector/hosts/{id}/envelopes`: streams the stored telemetry of a host, oldest first, with backpressure; audited before the
  * first line. Runs on the pool of reports, a short statement for each block.
  */
-export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy" | "codec">) => {
+export const readEnvelopesRoute = (
+  core: Pick<Core, "config" | "db" | "clock" | "entropy" | "codec">,
+) => {
   const download = createDownloads(core);
   return route({
     method: "GET",
@@ -53,7 +60,10 @@ export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | 
       const reply = await download(operator.userId, async () => {
         const now = core.clock.now();
         const { from, to, ...asked } = query;
-        const [first, end] = [from, to].map((at) => (at ? new Date(at(now)) : null)) as [Date | null, Date | null];
+        const [first, end] = [from, to].map((at) => (at ? new Date(at(now)) : null)) as [
+          Date | null,
+          Date | null,
+        ];
         const read = {
           from: first,
           to: end,
@@ -66,8 +76,16 @@ export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | 
         const { host, batches } = await readHostTelemetry(core, params.id, read, audit);
         return {
           type: "text/x-ndjson; charset=utf-8",
-          fileName: downloadName(`telemetry-${host.slice(host.lastIndexOf("/") + 1)}`, {}, new Date(now), "jsonl"),
-          texts: linesOf(read.follow ? whileAdmitted(batches, core.clock, isAdmitted) : batches, core.clock),
+          fileName: downloadName(
+            `telemetry-${host.slice(host.lastIndexOf("/") + 1)}`,
+            {},
+            new Date(now),
+            "jsonl",
+          ),
+          texts: linesOf(
+            read.follow ? whileAdmitted(batches, core.clock, isAdmitted) : batches,
+            core.clock,
+          ),
         };
       });
       return { ...reply, headers: { ...reply.headers, ...unbuffered } };
@@ -98,7 +116,10 @@ const silenceMs = 10_000;
 const unbuffered = { "X-Accel-Buffering": "no" };
 
 /** Yields the lines of batches; an empty one where nothing was sent for long, so that no proxy takes the stream for dead. */
-const linesOf = async function* (batches: AsyncIterable<ReadTelemetry[]>, clock: Pick<Core["clock"], "monotonic">) {
+const linesOf = async function* (
+  batches: AsyncIterable<ReadTelemetry[]>,
+  clock: Pick<Core["clock"], "monotonic">,
+) {
   let sentAt = clock.monotonic();
   for await (const batch of batches) {
     const isSilent = batch.length === 0 && clock.monotonic() - sentAt < silenceMs;
@@ -121,7 +142,8 @@ const lineView = (read: ReadTelemetry): EnvelopeLine | DamagedBlockLine => {
       },
     };
   }
-  const { hostId, queueId, sequence, kind, observedAt, receivedAt, source, attributes, payload } = read.envelope;
+  const { hostId, queueId, sequence, kind, observedAt, receivedAt, source, attributes, payload } =
+    read.envelope;
   return {
     host_id: hostId,
     queue_id: queueId.toHex(),

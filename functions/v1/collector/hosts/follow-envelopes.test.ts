@@ -145,7 +145,11 @@ it("sends an empty line each ten seconds, and ends with its reader", async () =>
 
 it.each([
   ["is suspended", sql`status = 'suspended'`, sql`status = 'active'`],
-  ["loses audit", sql`scopes = array_remove(scopes, 'audit')`, sql`scopes = array_append(scopes, 'audit')`],
+  [
+    "loses audit",
+    sql`scopes = array_remove(scopes, 'audit')`,
+    sql`scopes = array_append(scopes, 'audit')`,
+  ],
 ])("A3: ends within ten seconds when the operator %s", async (_, change, undo) => {
   const another = await enrollTestCollector(test, { token, deviceId: `web-${test.clock.now()}` });
   const stream = await open("?follow=true", another);
@@ -179,7 +183,9 @@ it("finds blocks by the index on host and time of receipt", async () => {
     const plans: string[] = [];
     const explaining = {
       execute: async (query: Parameters<typeof test.db.execute>[0]) => {
-        plans.push(JSON.stringify(await test.db.execute(sql`explain ${query as ReturnType<typeof sql>}`)));
+        plans.push(
+          JSON.stringify(await test.db.execute(sql`explain ${query as ReturnType<typeof sql>}`)),
+        );
         return [];
       },
     } as unknown as typeof test.db;

@@ -5,7 +5,9 @@ import { scope } from "../../../http/guards.ts";
 import { IdParams } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 
-const NudgeBody = v.strictObject({ action: v.picklist(nudges, `must be one of ${nudges.join(", ")}`) });
+const NudgeBody = v.strictObject({
+  action: v.picklist(nudges, `must be one of ${nudges.join(", ")}`),
+});
 
 /** `POST /v1/collector/hosts/{id}/nudges`: has a host renew its certificate or report now. */
 export const nudgeHostRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
@@ -13,7 +15,8 @@ export const nudgeHostRoute = (core: Pick<Core, "config" | "db" | "clock" | "ent
     method: "POST",
     path: "/v1/collector/hosts/:id/nudges",
     operationId: "nudgeHost",
-    summary: "Have a host renew its certificate or report now: at once on its stream, else with its next heartbeat",
+    summary:
+      "Have a host renew its certificate or report now: at once on its stream, else with its next heartbeat",
     guard: scope(core, "admin"),
     params: IdParams,
     body: NudgeBody,

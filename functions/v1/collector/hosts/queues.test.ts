@@ -18,8 +18,17 @@ it("lists the queues of a host, and closes one that will not speak again, once a
   );
   const path = `/v1/collector/hosts/${identityId}/queues`;
   const now = new Date(clock.now()).toISOString();
-  const open = { queue_id: queue, first_seen_at: now, last_seen_at: now, ended_at: null, ending: null };
-  expect(await test.api("GET", path, { as: "auditor" })).toMatchObject({ status: 200, body: { items: [open] } });
+  const open = {
+    queue_id: queue,
+    first_seen_at: now,
+    last_seen_at: now,
+    ended_at: null,
+    ending: null,
+  };
+  expect(await test.api("GET", path, { as: "auditor" })).toMatchObject({
+    status: 200,
+    body: { items: [open] },
+  });
   const close = (id: string, as: "admin" | "auditor" = "admin") =>
     test.api("POST", `${path}/${id}/close`, { as, body: { reason_code: "disk_lost" } });
   expect((await close(queue, "auditor")).status).toBe(403);
@@ -28,6 +37,12 @@ it("lists the queues of a host, and closes one that will not speak again, once a
   const closed = { ...open, ended_at: now, ending: "closed" };
   expect(await close(queue)).toMatchObject({ status: 200, body: { items: [closed] } });
   expect(await close(queue)).toMatchObject({ status: 409, body: { code: "conflict" } });
-  const { body } = await test.api<{ items: object[] }>("GET", "/v1/audit-events?action=queue.close", { as: "auditor" });
-  expect(body.items).toMatchObject([{ reason_code: "disk_lost", details: { identity, queue_id: queue } }]);
+  const { body } = await test.api<{ items: object[] }>(
+    "GET",
+    "/v1/audit-events?action=queue.close",
+    { as: "auditor" },
+  );
+  expect(body.items).toMatchObject([
+    { reason_code: "disk_lost", details: { identity, queue_id: queue } },
+  ]);
 });

@@ -38,14 +38,22 @@ export const closeHostQueueRoute = (core: Pick<Core, "config" | "db" | "clock" |
     method: "POST",
     path: "/v1/collector/hosts/:id/queues/:queue/close",
     operationId: "closeHostQueue",
-    summary: "Close a queue that will not speak again: its open hours stay incomplete, later ones do without it",
+    summary:
+      "Close a queue that will not speak again: its open hours stay incomplete, later ones do without it",
     guard: scope(core, "admin"),
     params: QueueParams,
     ...reasonBody("disk_lost"),
     replies: { 200: { description: "The queues of the host", schema: HostQueues } },
     problems: ["not_found", "conflict"],
     handle: async ({ params, body, caller, origin }) => {
-      const change = { identityId: params.id, queueId: params.queue, reasonCode: body.reason_code ?? null };
-      return { status: 200, body: { items: (await closeHostQueue(core, caller, change, origin)).map(queueView) } };
+      const change = {
+        identityId: params.id,
+        queueId: params.queue,
+        reasonCode: body.reason_code ?? null,
+      };
+      return {
+        status: 200,
+        body: { items: (await closeHostQueue(core, caller, change, origin)).map(queueView) },
+      };
     },
   });

@@ -17,7 +17,8 @@ export const readInventoryCsv = (text: string): { hosts: InventoryHost[] } => {
   try {
     return { hosts: hostsOf(csvRecords(text)) };
   } catch (error) {
-    if (error instanceof CsvFault) throw invalid([{ path: "", line: error.line, message: error.message }]);
+    if (error instanceof CsvFault)
+      throw invalid([{ path: "", line: error.line, message: error.message }]);
     throw error;
   }
 };
@@ -34,7 +35,11 @@ const hostsOf = (records: Generator<ReadRecord, void, void>): InventoryHost[] =>
     if (hosts.length === inventoryHostsMax)
       throw invalid([{ path: "", line, message: `must have at most ${inventoryHostsMax} hosts` }]);
     if (cells.length !== columns.length) {
-      errors.push({ path: "", line, message: `has ${cells.length} cells under ${columns.length} columns` });
+      errors.push({
+        path: "",
+        line,
+        message: `has ${cells.length} cells under ${columns.length} columns`,
+      });
       continue;
     }
     const result = v.safeParse(InventoryHost, hostOf(columns, cells), { abortPipeEarly: true });
@@ -61,9 +66,12 @@ const columnsOf = ({ line, cells }: ReadRecord): string[] => {
       (name.startsWith(labelPrefix) && isLabelKey(name.slice(labelPrefix.length)));
     const column = index + 1;
     if (!isKnown) return [{ path: "", line, column, message: "must be name, owner or label.KEY" }];
-    return names.indexOf(name) < index ? [{ path: "", line, column, message: "is there twice" }] : [];
+    return names.indexOf(name) < index
+      ? [{ path: "", line, column, message: "is there twice" }]
+      : [];
   });
-  if (!names.includes("name")) errors.push({ path: "", line, message: "must have the column name" });
+  if (!names.includes("name"))
+    errors.push({ path: "", line, message: "must have the column name" });
   if (errors.length > 0) throw invalid(errors.slice(0, errorsMax));
   return names;
 };
@@ -80,4 +88,5 @@ const hostOf = (columns: readonly string[], cells: readonly string[]): Record<st
   return host;
 };
 
-const invalid = (errors: readonly FieldError[]): Problem => new Problem("inventory_invalid", { errors });
+const invalid = (errors: readonly FieldError[]): Problem =>
+  new Problem("inventory_invalid", { errors });

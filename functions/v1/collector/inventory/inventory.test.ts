@@ -7,7 +7,11 @@ import {
   inventoryBytesMax,
   inventoryHostsMax,
 } from "../../../../proto/inventory/inventory.ts";
-import { createTestToken, enrollTestCollector, identityPrefix } from "../../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  identityPrefix,
+} from "../../../../tests/support/collector.ts";
 import { createTestCore, repeatsOf } from "../../../../tests/support/core.ts";
 import { readCsv } from "../../../../tests/support/csv.ts";
 import { figuresOf } from "../../../ops/figures.ts";
@@ -25,12 +29,19 @@ await db.execute(sql`update fleet_status set last_envelope_at = ${new Date(clock
 const putJson = (hosts: unknown, query = "", headers: Record<string, string> = {}) =>
   api<InventoryChange>("PUT", `${path}${query}`, { as: "admin", body: { hosts }, headers });
 const putCsv = (content: string, query = "", headers: Record<string, string> = {}) =>
-  api<InventoryChange>("PUT", `${path}${query}`, { as: "admin", raw: { type: "text/csv", content }, headers });
-const list = async (query = "") => (await api<InventoryReport>("GET", `${path}${query}`, { as: "auditor" })).body;
+  api<InventoryChange>("PUT", `${path}${query}`, {
+    as: "admin",
+    raw: { type: "text/csv", content },
+    headers,
+  });
+const list = async (query = "") =>
+  (await api<InventoryReport>("GET", `${path}${query}`, { as: "auditor" })).body;
 const fleetOf = async (status: string) =>
-  (await api<FleetHealthReport>("GET", `/v1/collector/health?inventory=${status}`, { as: "auditor" })).body.items.map(
-    ({ device_id }) => device_id,
-  );
+  (
+    await api<FleetHealthReport>("GET", `/v1/collector/health?inventory=${status}`, {
+      as: "auditor",
+    })
+  ).body.items.map(({ device_id }) => device_id);
 const statuses = async () => (await list()).items.map(({ name, status }) => `${name} ${status}`);
 const audited = async () => {
   const rows = await db.execute<{ details: string }>(
@@ -40,16 +51,22 @@ const audited = async () => {
 };
 const samples = async () => {
   const figures = figuresOf(core, { checks: {}, certificates: () => [] });
-  return (await figures.find(({ name }) => name === "core_inventory_hosts")?.read())?.map(({ labels, value }) => [
-    labels.status,
-    value,
-  ]);
+  return (await figures.find(({ name }) => name === "core_inventory_hosts")?.read())?.map(
+    ({ labels, value }) => [labels.status, value],
+  );
 };
 
 describe("without an inventory", () => {
   it("nothing is expected, unexpected or gone: not in the list, the fleet, its exports and the metric", async () => {
-    expect(await list()).toMatchObject({ etag: null, updated_at: null, counts: null, items: [], next_cursor: null });
-    for (const status of ["expected", "unexpected", "gone"]) expect(await fleetOf(status)).toEqual([]);
+    expect(await list()).toMatchObject({
+      etag: null,
+      updated_at: null,
+      counts: null,
+      items: [],
+      next_cursor: null,
+    });
+    for (const status of ["expected", "unexpected", "gone"])
+      expect(await fleetOf(status)).toEqual([]);
     const { body } = await api<FleetHealthReport>("GET", "/v1/collector/health", { as: "auditor" });
     expect(body.items.some((row) => "inventory" in row)).toBe(false);
     expect(await samples()).toEqual([]);
@@ -81,7 +98,10 @@ describe("an inventory", () => {
       ["ghost", "missing", null, {}],
       [`${identityPrefix}b`, "expected", 'Pay, "EU"', { team: "x" }],
     ]);
-    expect(items[4]).toMatchObject({ identity: `${identityPrefix}b`, identity_id: expect.any(String) });
+    expect(items[4]).toMatchObject({
+      identity: `${identityPrefix}b`,
+      identity_id: expect.any(String),
+    });
   });
 
   it("is the same in JSON and in another order: changes nothing, and is not audited again", async () => {
@@ -110,7 +130,12 @@ describe("an inventory", () => {
 
   it("that no longer has a host reports it as gone while it sends, and as nothing once it is silent or revoked", async () => {
     await putJson([{ name: "c" }, { name: "d" }]);
-    expect(await statuses()).toEqual(["a gone", "c expected", "d expected", `${identityPrefix}b gone`]);
+    expect(await statuses()).toEqual([
+      "a gone",
+      "c expected",
+      "d expected",
+      `${identityPrefix}b gone`,
+    ]);
     await putJson([{ name: "c" }]);
     expect(await statuses()).toEqual(["a gone", "c expected", `${identityPrefix}b gone`]);
     expect((await list("?status=gone&limit=1")).items.map(({ name }) => name)).toEqual(["a"]);
@@ -122,7 +147,9 @@ describe("an inventory", () => {
       ["unexpected", 0],
       ["gone", 2],
     ]);
-    await db.execute(sql`update fleet_status set revoked_from = '-infinity' where identity = ${`${identityPrefix}a`}`);
+    await db.execute(
+      sql`update fleet_status set revoked_from = '-infinity' where identity = ${`${identityPrefix}a`}`,
+    );
     expect(await fleetOf("gone")).toEqual(["b"]);
     await clock.advance(3_600_000);
     expect(await fleetOf("gone")).toEqual([]);
@@ -137,7 +164,9 @@ describe("an inventory", () => {
       ["c", { status: "expected", owner: "shop" }],
       ["d", { status: "expected", owner: "pay" }],
     ]);
-    const csv = await api<string>("GET", "/v1/collector/health/export.csv?kind=stale", { as: "auditor" });
+    const csv = await api<string>("GET", "/v1/collector/health/export.csv?kind=stale", {
+      as: "auditor",
+    });
     const row = readCsv(csv.body).find(({ device_id }) => device_id === "d");
     expect(row).toMatchObject({ inventory: "expected", owner: "pay" });
   });
@@ -165,8 +194,13 @@ describe("If-Match", () => {
     const both = await Promise.all(["one", "two"].map((name) => putJson([{ name }], "", headers)));
     expect(both.map(({ status }) => status).sort()).toEqual([200, 412]);
     const now = (await list()).etag;
-    expect(both.find(({ status }) => status === 412)?.body).toMatchObject({ code: "inventory_changed", etag: now });
-    expect((await putJson([{ name: "three" }], "", { "If-Match": `"x", ${now}` })).status).toBe(200);
+    expect(both.find(({ status }) => status === 412)?.body).toMatchObject({
+      code: "inventory_changed",
+      etag: now,
+    });
+    expect((await putJson([{ name: "three" }], "", { "If-Match": `"x", ${now}` })).status).toBe(
+      200,
+    );
     expect((await putJson([{ name: "four" }], "", { "If-Match": "*" })).status).toBe(200);
   });
 });
@@ -180,15 +214,41 @@ describe("an inventory is refused", () => {
       "name,rack\n",
       [{ path: "", line: 1, column: 2, message: "must be name, owner or label.KEY" }],
     ],
-    ["with a column twice", "name,name\n", [{ path: "", line: 1, column: 2, message: "is there twice" }]],
-    ["with a cell too many", "name\na\nb,c\n", [{ path: "", line: 3, message: "has 2 cells under 1 columns" }]],
-    ["with an empty name", "name,owner\na,\n,x\n", [{ path: "name", line: 3, message: "must not be empty" }]],
-    ["with a name twice", "name\na\n\nb\na\n", [{ path: "name", line: 5, message: "is the name of line 2 too" }]],
-    ["with an open quote", 'name\na\n"b\n', [{ path: "", line: 3, message: "a quoted cell does not end" }]],
+    [
+      "with a column twice",
+      "name,name\n",
+      [{ path: "", line: 1, column: 2, message: "is there twice" }],
+    ],
+    [
+      "with a cell too many",
+      "name\na\nb,c\n",
+      [{ path: "", line: 3, message: "has 2 cells under 1 columns" }],
+    ],
+    [
+      "with an empty name",
+      "name,owner\na,\n,x\n",
+      [{ path: "name", line: 3, message: "must not be empty" }],
+    ],
+    [
+      "with a name twice",
+      "name\na\n\nb\na\n",
+      [{ path: "name", line: 5, message: "is the name of line 2 too" }],
+    ],
+    [
+      "with an open quote",
+      'name\na\n"b\n',
+      [{ path: "", line: 3, message: "a quoted cell does not end" }],
+    ],
     [
       "with a label that is none",
       "name,label.env\na,the prod\n",
-      [{ path: "labels.env", line: 2, message: expect.stringContaining("must be 1 to 63 letters") }],
+      [
+        {
+          path: "labels.env",
+          line: 2,
+          message: expect.stringContaining("must be 1 to 63 letters"),
+        },
+      ],
     ],
   ])("as CSV %s, with the line", async (_, content, errors) => {
     const before = await list();
@@ -204,10 +264,9 @@ describe("an inventory is refused", () => {
     });
     const { body } = await putJson([{ name: "a" }, { name: "" }, { name: "c", rack: 4 }]);
     expect(body).toMatchObject({ code: "validation_failed" });
-    expect((body as unknown as { errors: { path: string }[] }).errors.map(({ path: where }) => where)).toEqual([
-      "hosts.1.name",
-      "hosts.2.rack",
-    ]);
+    expect(
+      (body as unknown as { errors: { path: string }[] }).errors.map(({ path: where }) => where),
+    ).toEqual(["hosts.1.name", "hosts.2.rack"]);
   });
 
   it("without a host unless that is meant", async () => {
@@ -223,17 +282,24 @@ describe("an inventory is refused", () => {
       code: "inventory_invalid",
       errors: [{ line: inventoryHostsMax + 2 }],
     });
-    expect((await putCsv("x".repeat(inventoryBytesMax + 1))).body).toMatchObject({ code: "payload_too_large" });
+    expect((await putCsv("x".repeat(inventoryBytesMax + 1))).body).toMatchObject({
+      code: "payload_too_large",
+    });
     const xml = await api("PUT", path, { as: "admin", raw: { type: "text/xml", content: "<a/>" } });
     expect(xml).toMatchObject({ status: 415 });
-    expect(await api("PUT", path, { as: "auditor", body: { hosts: [] } })).toMatchObject({ status: 403 });
+    expect(await api("PUT", path, { as: "auditor", body: { hosts: [] } })).toMatchObject({
+      status: 403,
+    });
     expect(await api("GET", path, { as: "reader" })).toMatchObject({ status: 403 });
   });
 });
 
 it("takes 100,000 hosts, and the same again", async () => {
   const hosts = repeatsOf({ node: 100_000, workerd: 10_000 });
-  const lines = Array.from({ length: hosts }, (_, index) => `host-${index}.example.com,team-${index % 40},prod`);
+  const lines = Array.from(
+    { length: hosts },
+    (_, index) => `host-${index}.example.com,team-${index % 40},prod`,
+  );
   const content = `name,owner,label.env\n${lines.join("\n")}\n`;
   const { body } = await putCsv(content);
   expect(body).toMatchObject({ hosts, added: hosts });

@@ -9,7 +9,9 @@ import { createCursorSeal, listFields } from "../../../http/resource.ts";
 import { route } from "../../../http/route.ts";
 
 const Query = v.strictObject({
-  status: v.optional(v.picklist(inventoryStatuses, `must be one of ${inventoryStatuses.join(", ")}`)),
+  status: v.optional(
+    v.picklist(inventoryStatuses, `must be one of ${inventoryStatuses.join(", ")}`),
+  ),
   ...listFields,
 });
 
@@ -20,14 +22,16 @@ export const listInventoryRoute = (core: Pick<Core, "config" | "db" | "clock">) 
     method: "GET",
     path: "/v1/collector/inventory",
     operationId: "listInventory",
-    summary: "The hosts of the inventory and of the fleet by name, each with its status, and how many have which",
+    summary:
+      "The hosts of the inventory and of the fleet by name, each with its status, and how many have which",
     guard: scope(core, "audit"),
     query: Query,
     replies: { 200: { description: "A page of hosts", schema: InventoryReport } },
     handle: async ({ query }) => {
       const { status, limit } = query;
       const list = `inventory ${status ?? ""}`;
-      const [after = null] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
+      const [after = null] =
+        query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const statuses = status === undefined ? inventoryStatuses : [status];
       const now = core.clock.now();
       const { inventory, counts, page } = await compareWithFleet(core, statuses, { after, limit });

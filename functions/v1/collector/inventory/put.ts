@@ -6,7 +6,11 @@ import {
   inventoryChangesMax,
 } from "../../../../proto/inventory/inventory.ts";
 import type { Core } from "../../../core.ts";
-import { type ChangedInventory, inventoryEtag, putInventory } from "../../../domain/inventory/inventory.ts";
+import {
+  type ChangedInventory,
+  inventoryEtag,
+  putInventory,
+} from "../../../domain/inventory/inventory.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { readInventoryCsv } from "./inventory-csv.ts";
@@ -28,19 +32,28 @@ export const putInventoryRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     bodyBytesMax: inventoryBytesMax,
     bodyExample: { hosts: [{ name: "web-17", owner: "shop", labels: { env: "prod" } }] },
     replies: {
-      200: { description: "The hosts that it adds, changes and removes, with an `ETag`", schema: InventoryChange },
+      200: {
+        description: "The hosts that it adds, changes and removes, with an `ETag`",
+        schema: InventoryChange,
+      },
     },
     problems: ["inventory_invalid", "inventory_empty", "inventory_changed"],
     handle: async ({ query, body, caller, origin, ifMatch }) => {
       const given = { hosts: body.hosts, ifMatch };
-      const options = { allowEmpty: query.allow_empty === "true", isDryRun: query.dry_run === "true" };
+      const options = {
+        allowEmpty: query.allow_empty === "true",
+        isDryRun: query.dry_run === "true",
+      };
       const changed = await putInventory(core, caller, { ...given, ...options }, origin);
       const etag = inventoryEtag(changed);
       return { status: 200, body: changeView(changed, etag), headers: { ETag: etag } };
     },
   });
 
-const changeView = ({ updatedAt, hosts, changes }: ChangedInventory, etag: string): InventoryChange => {
+const changeView = (
+  { updatedAt, hosts, changes }: ChangedInventory,
+  etag: string,
+): InventoryChange => {
   const kinds = ["added", "changed", "removed"] as const;
   const named = kinds.flatMap((change) => changes[change].names.map((name) => ({ name, change })));
   return {

@@ -15,18 +15,36 @@ export const rolloutControls = (core: RolloutCore) =>
         bodyAbsentAs: {},
         bodyExample: { reason: "the disks of rack 4 are being replaced" },
         returns: ["The rollout", Rollout],
-        problems: ["rollout_state", ...(change === "roll_back" ? (["rollout_overlap"] as const) : [])],
+        problems: [
+          "rollout_state",
+          ...(change === "roll_back" ? (["rollout_overlap"] as const) : []),
+        ],
         handle: async ({ params, body: { reason }, caller, origin }) =>
-          rolloutView(await controlRollout(core, caller, { rolloutId: params.id, control: change, reason }, origin)),
+          rolloutView(
+            await controlRollout(
+              core,
+              caller,
+              { rolloutId: params.id, control: change, reason },
+              origin,
+            ),
+          ),
       });
     return {
-      pauseRollout: control("/:id/pause", "Pause a rollout: no further host is assigned; idempotent", "pause"),
+      pauseRollout: control(
+        "/:id/pause",
+        "Pause a rollout: no further host is assigned; idempotent",
+        "pause",
+      ),
       resumeRollout: control(
         "/:id/resume",
         "Resume a paused rollout: the wave's soak starts anew, and failures before a breach no longer count",
         "resume",
       ),
-      abortRollout: control("/:id/abort", "End a rollout; its hosts keep what they were assigned; idempotent", "abort"),
+      abortRollout: control(
+        "/:id/abort",
+        "End a rollout; its hosts keep what they were assigned; idempotent",
+        "abort",
+      ),
       rollBackRollout: control(
         "/:id/roll-back",
         "Assign to each host of a rollout, also an aborted one, what it had before, unless somebody has changed it since",

@@ -10,7 +10,8 @@ export const createRolloutRoute = (core: RolloutCore) =>
     method: "POST",
     path: "/v1/collector/rollouts",
     operationId: "createRollout",
-    summary: "Roll a config out to the hosts of a filter, wave by wave; the hosts are those that match now",
+    summary:
+      "Roll a config out to the hosts of a filter, wave by wave; the hosts are those that match now",
     guard: scope(core, "admin"),
     body: RolloutBody,
     bodyExample: {

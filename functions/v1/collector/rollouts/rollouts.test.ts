@@ -1,7 +1,11 @@
 import { afterAll, describe, expect, it } from "vitest";
 import type { Rollout, RolloutList, RolloutTargetPage } from "../../../../proto/rollout/rollout.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+} from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { publishTestConfig } from "../../../../tests/support/rollout.ts";
 
@@ -27,14 +31,21 @@ describe("POST /v1/collector/rollouts", () => {
     const hosts = [];
     for (let number = 1; number <= 5; number += 1) hosts.push(await enroll(`made-${number}`));
     const [revoked, refusing] = hosts;
-    await test.api("POST", `/v1/collector/identities/${revoked?.identityId}/revoke`, { as: "admin" });
+    await test.api("POST", `/v1/collector/identities/${revoked?.identityId}/revoke`, {
+      as: "admin",
+    });
     if (refusing !== undefined)
       await manage(
         test,
         refusing,
         "heartbeat",
         heartbeatBody(test.clock.now(), {
-          config: { valid: true, errors: [], running_config_hash: null, apply_desired_config: false },
+          config: {
+            valid: true,
+            errors: [],
+            running_config_hash: null,
+            apply_desired_config: false,
+          },
         }),
       );
     const { status, body } = await create({ filter: "made" });
@@ -55,33 +66,53 @@ describe("POST /v1/collector/rollouts", () => {
       ],
     });
     const later = await enroll("made-later");
-    const targets = await test.api<RolloutTargetPage>("GET", `/v1/collector/rollouts/${body.id}/targets?limit=3`, {
-      as: "auditor",
-    });
-    expect(targets.body.items.map(({ status: each }) => each)).toEqual(["pending", "pending", "pending"]);
+    const targets = await test.api<RolloutTargetPage>(
+      "GET",
+      `/v1/collector/rollouts/${body.id}/targets?limit=3`,
+      {
+        as: "auditor",
+      },
+    );
+    expect(targets.body.items.map(({ status: each }) => each)).toEqual([
+      "pending",
+      "pending",
+      "pending",
+    ]);
     const rest = await test.api<RolloutTargetPage>(
       "GET",
       `/v1/collector/rollouts/${body.id}/targets?limit=3&cursor=${targets.body.next_cursor}`,
       { as: "auditor" },
     );
     expect(rest.body.next_cursor).toBeNull();
-    expect(rest.body.items.map(({ identity_id, reason }) => [identity_id, reason]).toSorted()).toEqual(
+    expect(
+      rest.body.items.map(({ identity_id, reason }) => [identity_id, reason]).toSorted(),
+    ).toEqual(
       [
         [revoked?.identityId, "revoked"],
         [refusing?.identityId, "apply_desired_config_off"],
       ].toSorted(),
     );
-    const listed = await test.api<RolloutList>("GET", `/v1/collector/rollouts?state=running&config_id=${configId}`, {
-      as: "auditor",
-    });
+    const listed = await test.api<RolloutList>(
+      "GET",
+      `/v1/collector/rollouts?state=running&config_id=${configId}`,
+      {
+        as: "auditor",
+      },
+    );
     expect(listed.body.items).toEqual([body]);
-    expect((await test.api("GET", `/v1/collector/rollouts/${body.id}`, { as: "auditor" })).body).toEqual(body);
+    expect(
+      (await test.api("GET", `/v1/collector/rollouts/${body.id}`, { as: "auditor" })).body,
+    ).toEqual(body);
     const ofHost = (id: string | undefined) =>
       test.api<RolloutList>("GET", `/v1/collector/rollouts?identity_id=${id}`, { as: "auditor" });
     expect((await ofHost(refusing?.identityId)).body.items).toEqual([body]);
     expect((await ofHost(later.identityId)).body.items).toEqual([]);
-    const { names } = (await test.api("GET", `/v1/audit-events?target=${body.id}`, { as: "auditor" })).body;
-    expect(names).toMatchObject({ [body.id]: { type: "rollout", name: expect.any(String), detail: "made" } });
+    const { names } = (
+      await test.api("GET", `/v1/audit-events?target=${body.id}`, { as: "auditor" })
+    ).body;
+    expect(names).toMatchObject({
+      [body.id]: { type: "rollout", name: expect.any(String), detail: "made" },
+    });
   });
 
   it("refuses a host that an open rollout has, and names that rollout", async () => {
@@ -104,14 +135,24 @@ describe("POST /v1/collector/rollouts", () => {
   });
 
   it.each<[string, Record<string, unknown>, number, string]>([
-    ["a config that does not exist", { config_id: "01920000-0000-7000-8000-000000000000" }, 404, "not_found"],
+    [
+      "a config that does not exist",
+      { config_id: "01920000-0000-7000-8000-000000000000" },
+      404,
+      "not_found",
+    ],
     ["a filter without hosts", { filter: "device:nobody" }, 422, "rollout_without_targets"],
     ["a filter with a fault", { filter: "stat:stale" }, 422, "validation_failed"],
     ["an empty filter", { filter: "" }, 422, "validation_failed"],
     ["a filter of nothing", { filter: ' "" ' }, 422, "validation_failed"],
     ["no filter", { filter: undefined }, 422, "validation_failed"],
     ["a filter beside all hosts", { all: true }, 422, "validation_failed"],
-    ["waves that end early", { waves: [{ percent: 50, soak_seconds: 0 }] }, 422, "rollout_waves_invalid"],
+    [
+      "waves that end early",
+      { waves: [{ percent: 50, soak_seconds: 0 }] },
+      422,
+      "rollout_waves_invalid",
+    ],
     [
       "waves that do not rise",
       {
@@ -124,7 +165,12 @@ describe("POST /v1/collector/rollouts", () => {
       "rollout_waves_invalid",
     ],
     ["no waves", { waves: [] }, 422, "validation_failed"],
-    ["a gate without conditions", { gate: { max_failed_percent: 1, states: [] } }, 422, "validation_failed"],
+    [
+      "a gate without conditions",
+      { gate: { max_failed_percent: 1, states: [] } },
+      422,
+      "validation_failed",
+    ],
   ])("rejects %s", async (_, change, status, code) => {
     await enroll(`case-${crypto.randomUUID()}`);
     const answer = await create({ filter: "case", ...change });
@@ -140,7 +186,9 @@ it("GET /v1/collector/rollouts: state and counts are of one time", async () => {
     sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
   const answer = await sql.begin(async (tx) => {
     await tx`lock table rollout_wave in access exclusive mode`;
-    const started = test.api<Rollout>("GET", `/v1/collector/rollouts/${body.id}`, { as: "auditor" });
+    const started = test.api<Rollout>("GET", `/v1/collector/rollouts/${body.id}`, {
+      as: "auditor",
+    });
     await expect.poll(isBlocked).toHaveLength(1);
     await tx`update rollout set state = 'completed', ended_at = now() where id = ${body.id}`;
     await tx`update rollout_wave set pending = 0, applied = targets where rollout_id = ${body.id}`;

@@ -1,5 +1,9 @@
 import * as v from "valibot";
-import { type RolloutTarget, RolloutTargetPage, wavesMax } from "../../../../proto/rollout/rollout.ts";
+import {
+  type RolloutTarget,
+  RolloutTargetPage,
+  wavesMax,
+} from "../../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../../proto/rollout/vocabulary.ts";
 import { QueryInteger, Repeatable } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
@@ -37,20 +41,30 @@ export const rolloutTargets = (core: Pick<Core, "config" | "db" | "clock">) =>
         filter: targetFilterFields,
         cursors: "rollout-targets",
         returns: ["A page of targets", RolloutTargetPage],
-        find: (page, { params, query }) => browseTargets(core, targetFilterOf(params.id, query), page),
+        find: (page, { params, query }) =>
+          browseTargets(core, targetFilterOf(params.id, query), page),
         view: targetView,
       },
     ),
   }));
 
 const columns = [
-  ...memberColumns<RolloutTarget>("identity_id", "identity", "device_id", "wave", "status", "reason"),
+  ...memberColumns<RolloutTarget>(
+    "identity_id",
+    "identity",
+    "device_id",
+    "wave",
+    "status",
+    "reason",
+  ),
   ...memberColumns<RolloutTarget>("previous_config_id", "assigned_at", "applied_at", "failed_at"),
   ...memberColumns<RolloutTarget>("condition", "condition_began_at", "detail", "reverted_at"),
 ];
 
 /** `GET /v1/collector/rollouts/{id}/targets/export.csv`: every host of a rollout under the list's filter; audited. */
-export const exportRolloutTargetsRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const exportRolloutTargetsRoute = (
+  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
+) =>
   csvRoute(core, {
     path: "/v1/collector/rollouts/:id/targets/export.csv",
     operationId: "exportRolloutTargets",
@@ -59,7 +73,11 @@ export const exportRolloutTargetsRoute = (core: Pick<Core, "config" | "db" | "cl
     query: v.strictObject(targetFilterFields),
     problems: ["not_found"],
     open: async ({ params, query: asked, caller: operator, origin }) => {
-      const targets = await exportTargets(core, targetFilterOf(params.id, asked), { operator, origin, asked });
+      const targets = await exportTargets(core, targetFilterOf(params.id, asked), {
+        operator,
+        origin,
+        asked,
+      });
       return {
         name: "rollout-hosts",
         asked: { rollout: params.id, ...asked },

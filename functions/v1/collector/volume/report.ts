@@ -61,7 +61,13 @@ export const volumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
     },
   });
 
-const partView = ({ name, envelopes, payloadBytes, diskBytes, host }: VolumePart): VolumeReport["items"][number] => ({
+const partView = ({
+  name,
+  envelopes,
+  payloadBytes,
+  diskBytes,
+  host,
+}: VolumePart): VolumeReport["items"][number] => ({
   name,
   envelopes,
   payload_bytes: payloadBytes,

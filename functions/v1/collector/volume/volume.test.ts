@@ -15,7 +15,9 @@ const [loud, calm, plain] = await Promise.all(
   ["loud", "calm", "plain"].map((deviceId) => enrollTestCollector(test, { token, deviceId })),
 );
 if (!loud || !calm || !plain) throw new Error("no hosts");
-await db.execute(sql`update collector_identity set reported_labels = '{"team": "shop"}' where device_id <> 'plain'`);
+await db.execute(
+  sql`update collector_identity set reported_labels = '{"team": "shop"}' where device_id <> 'plain'`,
+);
 await db.execute(
   sql`update fleet_status s set label_set_id = i.label_set_id from collector_identity i where i.id = s.identity_id`,
 );
@@ -46,7 +48,12 @@ describe("the volume of the last day", () => {
       ["calm", mib],
       ["plain", mib / 2],
     ]);
-    expect(body).toMatchObject({ by: "host", step_seconds: 3600, parts: 3, to: expect.any(String) });
+    expect(body).toMatchObject({
+      by: "host",
+      step_seconds: 3600,
+      parts: 3,
+      to: expect.any(String),
+    });
     expect(body.total).toEqual({ envelopes: 6, payload_bytes: 21.5 * mib });
     expect(body.series.reduce((sum, { payload_bytes: bytes }) => sum + bytes, 0)).toBe(21.5 * mib);
     expect(Date.parse(body.to) - Date.parse(body.from)).toBe(25 * hourMs);
@@ -75,16 +82,26 @@ describe("the volume of the last day", () => {
     ]);
     const fleet = async (order: string) =>
       (
-        await test.api<FleetHealthReport>("GET", `/v1/collector/health?sort=day_bytes&order=${order}`, {
-          as: "auditor",
-        })
+        await test.api<FleetHealthReport>(
+          "GET",
+          `/v1/collector/health?sort=day_bytes&order=${order}`,
+          {
+            as: "auditor",
+          },
+        )
       ).body.items;
-    expect((await fleet("desc")).map(({ device_id, volume }) => [device_id, volume?.day_bytes])).toEqual([
+    expect(
+      (await fleet("desc")).map(({ device_id, volume }) => [device_id, volume?.day_bytes]),
+    ).toEqual([
       ["loud", 20 * mib],
       ["calm", mib],
       ["plain", mib / 2],
     ]);
-    expect((await fleet("asc")).map(({ device_id }) => device_id)).toEqual(["plain", "calm", "loud"]);
+    expect((await fleet("asc")).map(({ device_id }) => device_id)).toEqual([
+      "plain",
+      "calm",
+      "loud",
+    ]);
   });
 });
 
@@ -95,11 +112,17 @@ describe("the volume of a range", () => {
     expect(body.step_seconds).toBe(3600);
     const days = (await get("?from=300d&by=kind")).body;
     expect(days.total).toEqual(body.total);
-    expect(days).toMatchObject({ step_seconds: 86_400, from: expect.stringMatching(/T00:00:00.000Z$/) });
+    expect(days).toMatchObject({
+      step_seconds: 86_400,
+      from: expect.stringMatching(/T00:00:00.000Z$/),
+    });
   });
 
   it("is refused if it is empty, too long, or by something else; and needs scope audit", async () => {
-    const refused = (path: string) => ({ status: 422, body: { code: "validation_failed", errors: [{ path }] } });
+    const refused = (path: string) => ({
+      status: 422,
+      body: { code: "validation_failed", errors: [{ path }] },
+    });
     expect(await get("?from=1h&to=2h")).toMatchObject(refused("from"));
     expect(await get("?from=40d")).toMatchObject(refused("from"));
     expect(await get("?from=402d&by=kind")).toMatchObject(refused("from"));
@@ -110,6 +133,9 @@ describe("the volume of a range", () => {
   });
 
   it("has what it takes on disk for all of retention once a whole day is stored", async () => {
-    expect((await get()).body).toMatchObject({ disk_bytes: null, items: [{ disk_bytes: null }, {}, {}] });
+    expect((await get()).body).toMatchObject({
+      disk_bytes: null,
+      items: [{ disk_bytes: null }, {}, {}],
+    });
   });
 });

@@ -6,7 +6,14 @@ const view = viewOf(Watch);
 
 /** Returns the view of a watch. */
 export const watchView = (row: DescribedWatch): Watch => {
-  const { isFiring, firingSince, contrarySince, silencedUntil: until, silencedBy, silenceReason: reason } = row;
+  const {
+    isFiring,
+    firingSince,
+    contrarySince,
+    silencedUntil: until,
+    silencedBy,
+    silenceReason: reason,
+  } = row;
   return view({
     ...row,
     state: isFiring ? "firing" : contrarySince === null ? "inactive" : "pending",

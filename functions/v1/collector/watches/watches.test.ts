@@ -23,7 +23,8 @@ const create = (fields: object = {}) =>
     body: { name: `watch ${++names}`, filter: "state:stale", ...fields },
   });
 const change = (id: unknown, body: object) => api("PUT", `${path}/${id}`, { as: "admin", body });
-const errorsOf = (body: Record<string, unknown>) => body.errors as { path: string; message: string }[] | undefined;
+const errorsOf = (body: Record<string, unknown>) =>
+  body.errors as { path: string; message: string }[] | undefined;
 
 describe("watches", () => {
   it("creates a watch with the documented defaults, audited", async () => {
@@ -52,7 +53,9 @@ describe("watches", () => {
         created_at: new Date(clock.now()).toISOString(),
       },
     ]);
-    const events = await test.db.execute(sql`select action, outcome from audit_event where target_id = ${body.id}`);
+    const events = await test.db.execute(
+      sql`select action, outcome from audit_event where target_id = ${body.id}`,
+    );
     expect(events).toEqual([{ action: "watch.create", outcome: "success" }]);
   });
 
@@ -66,40 +69,68 @@ describe("watches", () => {
     ["a field that is not known", { email: "a@b" }, "email"],
   ])("refuses %s", async (_, fields, where) => {
     const { status, body } = await create(fields);
-    expect([status, body.code, errorsOf(body)?.[0]?.path]).toEqual([422, "validation_failed", where]);
+    expect([status, body.code, errorsOf(body)?.[0]?.path]).toEqual([
+      422,
+      "validation_failed",
+      where,
+    ]);
   });
 
   it("refuses a name that is taken, also in a change", async () => {
     const first = await create();
     const second = await create();
-    expect(await create({ name: first.body.name })).toMatchObject({ status: 409, body: { code: "watch_name_taken" } });
+    expect(await create({ name: first.body.name })).toMatchObject({
+      status: 409,
+      body: { code: "watch_name_taken" },
+    });
     const taken = { name: first.body.name, filter: "", revision: 1 };
-    expect(await change(second.body.id, taken)).toMatchObject({ status: 409, body: { code: "watch_name_taken" } });
+    expect(await change(second.body.id, taken)).toMatchObject({
+      status: 409,
+      body: { code: "watch_name_taken" },
+    });
   });
 
   it("changes a watch at the revision that was read, and at no other", async () => {
     const { id, name } = (await create()).body;
-    const body = { name, filter: "state:stale", more_than: 20, for_seconds: 600, receivers: ["hook"], revision: 1 };
-    expect(await change(id, body)).toMatchObject({ status: 200, body: { more_than: 20, revision: 2 } });
+    const body = {
+      name,
+      filter: "state:stale",
+      more_than: 20,
+      for_seconds: 600,
+      receivers: ["hook"],
+      revision: 1,
+    };
+    expect(await change(id, body)).toMatchObject({
+      status: 200,
+      body: { more_than: 20, revision: 2 },
+    });
     expect(await change(id, body)).toMatchObject({ status: 409, body: { code: "conflict" } });
     expect(await change(nobody, body)).toMatchObject({ status: 404 });
   });
 
   it("silences a watch for a time, and not for ever", async () => {
     const { id } = (await create()).body;
-    const silence = (body: object, of: unknown = id) => api("POST", `${path}/${of}/silence`, { as: "admin", body });
+    const silence = (body: object, of: unknown = id) =>
+      api("POST", `${path}/${of}/silence`, { as: "admin", body });
     const until = new Date(clock.now() + 3_600_000).toISOString();
     expect((await silence({ seconds: 3600, reason: "disks" })).body).toMatchObject({
       silence: { until, reason: "disks" },
     });
-    for (const body of [{}, { seconds: 2_592_001 }, { seconds: -1 }, { seconds: 60, until: "never" }])
+    for (const body of [
+      {},
+      { seconds: 2_592_001 },
+      { seconds: -1 },
+      { seconds: 60, until: "never" },
+    ])
       expect((await silence(body)).status).toBe(422);
     expect((await silence({ seconds: 60 }, nobody)).status).toBe(404);
     await clock.advance(3_600_000);
     const { body } = await api<WatchDetail>("GET", `${path}/${id}`, { as: "auditor" });
     expect(body).toMatchObject({
       silence: null,
-      history: [{ kind: "silenced", detail: expect.stringMatching(`until ${until}, by .*@.*, disks`) }],
+      history: [
+        { kind: "silenced", detail: expect.stringMatching(`until ${until}, by .*@.*, disks`) },
+      ],
     });
   });
 
@@ -108,8 +139,13 @@ describe("watches", () => {
     const lacks = (await create()).body;
     const sendTest = (id: string) => api("POST", `${path}/${id}/test`, { as: "admin" });
     expect(await sendTest(has.id)).toMatchObject({ status: 202, body: { receivers: ["hook"] } });
-    expect((await api("GET", `${path}/${has.id}`, { as: "auditor" })).body).toMatchObject({ waiting_messages: 1 });
-    expect(await sendTest(lacks.id)).toMatchObject({ status: 409, body: { code: "watch_without_receivers" } });
+    expect((await api("GET", `${path}/${has.id}`, { as: "auditor" })).body).toMatchObject({
+      waiting_messages: 1,
+    });
+    expect(await sendTest(lacks.id)).toMatchObject({
+      status: 409,
+      body: { code: "watch_without_receivers" },
+    });
     expect((await sendTest(nobody)).status).toBe(404);
   });
 
@@ -143,9 +179,15 @@ describe("watches", () => {
       ["POST", `${path}/${id}/silence`],
       ["POST", `${path}/${id}/test`],
     ] as const)
-      expect(await api(method, where, { as: "auditor" })).toMatchObject({ status: 403, body: { scope: "admin" } });
+      expect(await api(method, where, { as: "auditor" })).toMatchObject({
+        status: 403,
+        body: { scope: "admin" },
+      });
     for (const where of [path, `${path}/${id}`])
-      expect(await api("GET", where, { as: "reader" })).toMatchObject({ status: 403, body: { scope: "audit" } });
+      expect(await api("GET", where, { as: "reader" })).toMatchObject({
+        status: 403,
+        body: { scope: "audit" },
+      });
   });
 
   it("keeps a bounded number of them", async () => {

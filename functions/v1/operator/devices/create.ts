@@ -21,16 +21,23 @@ export const createDeviceRoute = (core: SessionCore) =>
     method: "POST",
     path: "/v1/operator/devices",
     operationId: "createDeviceAuthorization",
-    summary: "Issue the codes that sign a machine without a browser in; web calls this for the machine",
+    summary:
+      "Issue the codes that sign a machine without a browser in; web calls this for the machine",
     guard: webItself(core),
     body: v.strictObject({ client_name: Name, remote_addr: RemoteAddress }),
     bodyExample: { client_name: "svc-admin on build-7", remote_addr: "192.0.2.7" },
     replies: {
-      201: { description: "The codes: the machine polls with one, the person types the other", schema: DeviceCodes },
+      201: {
+        description: "The codes: the machine polls with one, the person types the other",
+        schema: DeviceCodes,
+      },
     },
     handle: async ({ body, origin }) => {
       const request = { clientName: body.client_name };
-      const codes = await issueDeviceCodes(core, request, { ...origin, remoteAddress: body.remote_addr });
+      const codes = await issueDeviceCodes(core, request, {
+        ...origin,
+        remoteAddress: body.remote_addr,
+      });
       return { status: 201, body: codesView(codes) };
     },
   });

@@ -6,7 +6,9 @@ import { webPerson } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { RemoteAddress } from "../../shapes.ts";
 
-const Params = v.object({ user_code: v.pipe(v.string(), v.maxLength(64, "must be at most 64 characters")) });
+const Params = v.object({
+  user_code: v.pipe(v.string(), v.maxLength(64, "must be at most 64 characters")),
+});
 
 /** `GET /v1/operator/devices/{user_code}`: the machine that waits for a code, for the consent page. */
 export const getDeviceRoute = (core: SessionCore) =>
@@ -20,13 +22,24 @@ export const getDeviceRoute = (core: SessionCore) =>
     replies: {
       200: {
         description: "The machine",
-        schema: v.strictObject({ client_name: v.string(), remote_addr: v.string(), created_at: IsoTimestamp }),
+        schema: v.strictObject({
+          client_name: v.string(),
+          remote_addr: v.string(),
+          created_at: IsoTimestamp,
+        }),
       },
     },
     problems: ["not_found"],
     handle: async ({ params }) => {
-      const { clientName, remoteAddress, createdAt } = await findPendingDevice(core, params.user_code);
-      const body = { client_name: clientName, remote_addr: remoteAddress, created_at: createdAt.toISOString() };
+      const { clientName, remoteAddress, createdAt } = await findPendingDevice(
+        core,
+        params.user_code,
+      );
+      const body = {
+        client_name: clientName,
+        remote_addr: remoteAddress,
+        created_at: createdAt.toISOString(),
+      };
       return { status: 200, body };
     },
   });
@@ -40,7 +53,10 @@ export const decideDeviceRoute = (core: SessionCore) =>
     summary: "Approve or refuse the machine that waits for a user code",
     guard: webPerson(core),
     params: Params,
-    body: v.strictObject({ approved: v.boolean("must be true or false"), remote_addr: RemoteAddress }),
+    body: v.strictObject({
+      approved: v.boolean("must be true or false"),
+      remote_addr: RemoteAddress,
+    }),
     bodyExample: { approved: true, remote_addr: "192.0.2.7" },
     replies: { 204: { description: "Recorded" } },
     problems: ["not_found"],

@@ -30,12 +30,26 @@ const redirect_uri = "http://127.0.0.1:49152/callback";
 const remote_addr = "192.0.2.7";
 
 const authorize = async (as: "admin" | "reader" | "auditor", changes: object = {}) => {
-  const body = { code_challenge: challenge, redirect_uri, client_name: "svc-admin on lovelace", ...changes };
-  const { body: answer } = await api<{ code: string }>("POST", "/v1/operator/authorizations", { as, body });
+  const body = {
+    code_challenge: challenge,
+    redirect_uri,
+    client_name: "svc-admin on lovelace",
+    ...changes,
+  };
+  const { body: answer } = await api<{ code: string }>("POST", "/v1/operator/authorizations", {
+    as,
+    body,
+  });
   return answer.code;
 };
 const redeem = async (changes: object) => {
-  const grant = { grant_type: "authorization_code", code_verifier: verifier, redirect_uri, remote_addr, ...changes };
+  const grant = {
+    grant_type: "authorization_code",
+    code_verifier: verifier,
+    redirect_uri,
+    remote_addr,
+    ...changes,
+  };
   return api<Token>("POST", "/v1/operator/tokens", { as: await asWeb(), body: grant });
 };
 const signIn = async (as: "admin" | "reader" | "auditor") => {
@@ -47,7 +61,9 @@ const signIn = async (as: "admin" | "reader" | "auditor") => {
 const whoami = (token: { bearer: string }) => api("GET", "/v1/whoami", { as: token });
 const lastEvent = async () => {
   await clock.advance(1);
-  const { body } = await api<{ items: Event[] }>("GET", "/v1/audit-events?limit=1", { as: "auditor" });
+  const { body } = await api<{ items: Event[] }>("GET", "/v1/audit-events?limit=1", {
+    as: "auditor",
+  });
   return body.items[0];
 };
 
@@ -59,13 +75,19 @@ describe("the authorization code flow", () => {
       actor: { id: people.auditor.userId },
       remote_addr,
     });
-    expect((await whoami({ bearer })).body).toMatchObject({ email: people.auditor.email, scopes: ["read", "audit"] });
+    expect((await whoami({ bearer })).body).toMatchObject({
+      email: people.auditor.email,
+      scopes: ["read", "audit"],
+    });
     await test.db
       .update(person)
       .set({ scopes: ["read"] })
       .where(eq(person.userId, people.auditor.userId));
     expect((await whoami({ bearer })).body).toMatchObject({ scopes: ["read"] });
-    await test.db.update(person).set({ status: "suspended" }).where(eq(person.userId, people.auditor.userId));
+    await test.db
+      .update(person)
+      .set({ status: "suspended" })
+      .where(eq(person.userId, people.auditor.userId));
     expect((await whoami({ bearer })).status).toBe(401);
     await test.db
       .update(person)
@@ -83,31 +105,56 @@ describe("the authorization code flow", () => {
     await clock.advance(1);
     expect((await whoami({ bearer: body.access_token })).status).toBe(200);
     expect(await redeem({ code })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
-    expect(await lastEvent()).toMatchObject({ action: "operator_session.refuse", reason_code: "code_replayed" });
+    expect(await lastEvent()).toMatchObject({
+      action: "operator_session.refuse",
+      reason_code: "code_replayed",
+    });
     expect((await whoami({ bearer: body.access_token })).status).toBe(401);
   });
 
   it.each([
     ["another verifier", { code_verifier: "v".repeat(43) }, "verifier_mismatch"],
-    ["another redirect address", { redirect_uri: "http://127.0.0.1:49153/callback" }, "redirect_uri_mismatch"],
+    [
+      "another redirect address",
+      { redirect_uri: "http://127.0.0.1:49153/callback" },
+      "redirect_uri_mismatch",
+    ],
   ])("rejects a code with %s, and the code is then used up", async (_, changes, reason) => {
     const code = await authorize("admin");
-    expect(await redeem({ code, ...changes })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
-    expect(await lastEvent()).toMatchObject({ reason_code: reason, actor: { id: people.admin.userId } });
+    expect(await redeem({ code, ...changes })).toMatchObject({
+      status: 400,
+      body: { code: "invalid_grant" },
+    });
+    expect(await lastEvent()).toMatchObject({
+      reason_code: reason,
+      actor: { id: people.admin.userId },
+    });
     expect(await redeem({ code })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
   });
 
   it("rejects a code after a minute, an unknown one, and one of a person suspended in between", async () => {
     const late = await authorize("admin");
     await clock.advance(60_000);
-    expect(await redeem({ code: late })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await redeem({ code: late })).toMatchObject({
+      status: 400,
+      body: { code: "invalid_grant" },
+    });
     expect(await lastEvent()).toMatchObject({ reason_code: "code_expired" });
-    expect(await redeem({ code: "unknown" })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await redeem({ code: "unknown" })).toMatchObject({
+      status: 400,
+      body: { code: "invalid_grant" },
+    });
     const code = await authorize("reader");
-    await test.db.update(person).set({ status: "suspended" }).where(eq(person.userId, people.reader.userId));
+    await test.db
+      .update(person)
+      .set({ status: "suspended" })
+      .where(eq(person.userId, people.reader.userId));
     expect(await redeem({ code })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
     expect(await lastEvent()).toMatchObject({ reason_code: "person_not_active" });
-    await test.db.update(person).set({ status: "active" }).where(eq(person.userId, people.reader.userId));
+    await test.db
+      .update(person)
+      .set({ status: "active" })
+      .where(eq(person.userId, people.reader.userId));
   });
 
   it("gives a code to one of two who redeem it at once", async () => {
@@ -157,34 +204,52 @@ describe("the authorization code flow", () => {
         body: { approved: true, remote_addr },
       }),
     ];
-    expect(answers.map(({ status, body: { code } }) => `${status} ${code}`)).toEqual(Array(5).fill("403 forbidden"));
+    expect(answers.map(({ status, body: { code } }) => `${status} ${code}`)).toEqual(
+      Array(5).fill("403 forbidden"),
+    );
   });
 });
 
 describe("the device flow", () => {
   const begin = async (address = remote_addr) => {
     const body = { client_name: "svc-admin on build-7", remote_addr: address };
-    return api<{ device_code: string; user_code: string }>("POST", "/v1/operator/devices", { as: await asWeb(), body });
+    return api<{ device_code: string; user_code: string }>("POST", "/v1/operator/devices", {
+      as: await asWeb(),
+      body,
+    });
   };
   const poll = async (device_code: string) => {
     const body = { grant_type: "device_code", device_code, remote_addr };
     return api<Token>("POST", "/v1/operator/tokens", { as: await asWeb(), body });
   };
   const decide = (userCode: string, approved: boolean) =>
-    api("POST", `/v1/operator/devices/${userCode}/decision`, { as: "reader", body: { approved, remote_addr } });
+    api("POST", `/v1/operator/devices/${userCode}/decision`, {
+      as: "reader",
+      body: { approved, remote_addr },
+    });
 
   it("signs the machine in as the person who approved it, once", async () => {
     const { body } = await begin();
     expect(body.user_code).toMatch(/^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$/);
-    expect(await poll(body.device_code)).toMatchObject({ status: 400, body: { code: "authorization_pending" } });
-    const shown = await api("GET", `/v1/operator/devices/${body.user_code.toLowerCase()}`, { as: "reader" });
+    expect(await poll(body.device_code)).toMatchObject({
+      status: 400,
+      body: { code: "authorization_pending" },
+    });
+    const shown = await api("GET", `/v1/operator/devices/${body.user_code.toLowerCase()}`, {
+      as: "reader",
+    });
     expect(shown.body).toMatchObject({ client_name: "svc-admin on build-7", remote_addr });
     expect((await decide(body.user_code, true)).status).toBe(204);
     expect((await decide(body.user_code, true)).status).toBe(404);
     await clock.advance(5000);
     const answer = await poll(body.device_code);
-    expect((await whoami({ bearer: answer.body.access_token })).body).toMatchObject({ email: people.reader.email });
-    expect(await poll(body.device_code)).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect((await whoami({ bearer: answer.body.access_token })).body).toMatchObject({
+      email: people.reader.email,
+    });
+    expect(await poll(body.device_code)).toMatchObject({
+      status: 400,
+      body: { code: "invalid_grant" },
+    });
   });
 
   it("tells a machine that polls too often to slow down, for five seconds more each time", async () => {
@@ -204,12 +269,21 @@ describe("the device flow", () => {
   it("rejects a refused and an expired code, and audits the refusal", async () => {
     const refused = await begin();
     expect((await decide(refused.body.user_code, false)).status).toBe(204);
-    expect(await lastEvent()).toMatchObject({ reason_code: "consent_denied", actor: { id: people.reader.userId } });
-    expect(await poll(refused.body.device_code)).toMatchObject({ status: 400, body: { code: "access_denied" } });
+    expect(await lastEvent()).toMatchObject({
+      reason_code: "consent_denied",
+      actor: { id: people.reader.userId },
+    });
+    expect(await poll(refused.body.device_code)).toMatchObject({
+      status: 400,
+      body: { code: "access_denied" },
+    });
     const late = await begin();
     await clock.advance(600_000);
     expect((await decide(late.body.user_code, true)).status).toBe(404);
-    expect(await poll(late.body.device_code)).toMatchObject({ status: 400, body: { code: "expired_token" } });
+    expect(await poll(late.body.device_code)).toMatchObject({
+      status: 400,
+      body: { code: "expired_token" },
+    });
   });
 
   it("N3: keeps no device for longer than an hour, though no person signs a program in", async () => {
@@ -235,12 +309,20 @@ describe("the device flow", () => {
     for (let at = 0; at < rows.length; at += 2_000)
       await test.db.insert(deviceAuthorization).values(rows.slice(at, at + 2_000));
     await clock.advance(20_000);
-    const others = [await begin("2001:db8::7"), await begin("203.0.113.0"), await begin("198.51.100.8")];
+    const others = [
+      await begin("2001:db8::7"),
+      await begin("203.0.113.0"),
+      await begin("198.51.100.8"),
+    ];
     expect(others.map(({ status }) => status)).toEqual([201, 201, 201]);
     for (const { body } of [first, ...others])
       expect((await poll(body.device_code)).body.code).toBe("authorization_pending");
-    expect(await test.db.$count(deviceAuthorization, like(deviceAuthorization.userCode, "flood %"))).toBe(9_997);
-    expect(await test.db.$count(deviceAuthorization, eq(deviceAuthorization.userCode, "flood 0"))).toBe(0);
+    expect(
+      await test.db.$count(deviceAuthorization, like(deviceAuthorization.userCode, "flood %")),
+    ).toBe(9_997);
+    expect(
+      await test.db.$count(deviceAuthorization, eq(deviceAuthorization.userCode, "flood 0")),
+    ).toBe(0);
     await test.db.delete(deviceAuthorization);
   });
 });
@@ -248,9 +330,13 @@ describe("the device flow", () => {
 describe("sessions", () => {
   const list = async (query: string, as: { bearer: string }) =>
     (
-      await api<{ items: { id: string; state: string; current: boolean }[] }>("GET", `/v1/operator/sessions${query}`, {
-        as,
-      })
+      await api<{ items: { id: string; state: string; current: boolean }[] }>(
+        "GET",
+        `/v1/operator/sessions${query}`,
+        {
+          as,
+        },
+      )
     ).body;
 
   it("are listed to their person, and everyone's to an admin", async () => {
@@ -270,10 +356,14 @@ describe("sessions", () => {
     const reader = await signIn("reader");
     const other = await signIn("auditor");
     const admin = await signIn("admin");
-    const end = (id: string, as: { bearer: string }) => api("DELETE", `/v1/operator/sessions/${id}`, { as });
+    const end = (id: string, as: { bearer: string }) =>
+      api("DELETE", `/v1/operator/sessions/${id}`, { as });
     expect((await end(reader.id, other)).status).toBe(404);
     expect((await end(reader.id, reader)).status).toBe(204);
-    expect(await lastEvent()).toMatchObject({ action: "operator_session.revoke", actor: { id: people.reader.userId } });
+    expect(await lastEvent()).toMatchObject({
+      action: "operator_session.revoke",
+      actor: { id: people.reader.userId },
+    });
     expect((await whoami(reader)).status).toBe(401);
     expect((await end(other.id, admin)).status).toBe(204);
     expect((await end(other.id, admin)).status).toBe(204);

@@ -77,14 +77,28 @@ export const createCorpus = async ({
       const payload = Buffer.from(text);
       offsets.set(path, offset + payload.length + 1);
       const attributes = { "file.path": path, "file.offset": String(offset) };
-      records.push({ kind: "log_line", source: "files", attributes, at, payload, slots: lineSlots(text) });
+      records.push({
+        kind: "log_line",
+        source: "files",
+        attributes,
+        at,
+        payload,
+        slots: lineSlots(text),
+      });
       continue;
     }
     const request = part === "spans" ? spans.next().value : (await metrics.next()).value;
     const slots: Slot[] = [];
     findSlots(request.bytes, 0, part === "spans" ? spanFields : metricFields, slots);
     const kind = part === "spans" ? "otel_span" : "otel_metric";
-    records.push({ kind, source: "otlp", attributes: {}, at: request.at, payload: request.bytes, slots });
+    records.push({
+      kind,
+      source: "otlp",
+      attributes: {},
+      at: request.at,
+      payload: request.bytes,
+      slots,
+    });
   }
   return records;
 };
@@ -120,7 +134,8 @@ const findSlots = (bytes: Uint8Array, offset: number, fields: Fields, slots: Slo
     if (wireType === WireType.LengthDelimited) reader.pos += length;
     else reader.skip(wireType, field);
     if (found === undefined) continue;
-    if (typeof found === "object") findSlots(bytes.subarray(at, at + length), offset + at, found, slots);
+    if (typeof found === "object")
+      findSlots(bytes.subarray(at, at + length), offset + at, found, slots);
     else slots.push({ at: offset + at, kind: found, length });
   }
 };
@@ -129,7 +144,11 @@ const findSlots = (bytes: Uint8Array, offset: number, fields: Fields, slots: Slo
 const secondsOfUse = 43;
 
 /** Returns a copy of a payload as its `use` sends it, counted from 0, whose copy is equal. */
-export const refreshed = (payload: Uint8Array, slots: readonly Slot[], use: number): Buffer<ArrayBuffer> => {
+export const refreshed = (
+  payload: Uint8Array,
+  slots: readonly Slot[],
+  use: number,
+): Buffer<ArrayBuffer> => {
   const copy = Buffer.from(payload);
   refresh(copy, 0, slots, use);
   return copy;
@@ -145,9 +164,11 @@ export const refresh = (copy: Buffer, start: number, slots: readonly Slot[], use
     if (kind === "nanos") addNanos(copy, at, seconds);
     else if (kind === "clock") addToClock(copy, at, seconds);
     else if (kind === "hex")
-      for (let digit = 0; digit < length; digit++) xorDigit(copy, at + digit, key[digit & 15] as number);
+      for (let digit = 0; digit < length; digit++)
+        xorDigit(copy, at + digit, key[digit & 15] as number);
     else
-      for (let byte = 0; byte < length; byte++) copy[at + byte] = (copy[at + byte] as number) ^ (key[byte] as number);
+      for (let byte = 0; byte < length; byte++)
+        copy[at + byte] = (copy[at + byte] as number) ^ (key[byte] as number);
   }
 };
 
@@ -178,7 +199,10 @@ const addNanos = (bytes: Buffer, at: number, seconds: number): void => {
   const nanos = seconds * 1e9;
   const low = bytes.readUInt32LE(at) + (nanos % 2 ** 32);
   bytes.writeUInt32LE(low % 2 ** 32, at);
-  bytes.writeUInt32LE(bytes.readUInt32LE(at + 4) + Math.floor(nanos / 2 ** 32) + (low >= 2 ** 32 ? 1 : 0), at + 4);
+  bytes.writeUInt32LE(
+    bytes.readUInt32LE(at + 4) + Math.floor(nanos / 2 ** 32) + (low >= 2 ** 32 ? 1 : 0),
+    at + 4,
+  );
 };
 
 const addToClock = (bytes: Uint8Array, at: number, seconds: number): void => {
@@ -195,12 +219,15 @@ const addToClock = (bytes: Uint8Array, at: number, seconds: number): void => {
 
 /** What each bench prints of its corpus: mean bytes of a record, and how much smaller compression makes blocks of 200 and requests of 100. */
 export const describeCorpus = async (records: readonly CorpusRecord[], mix: CorpusMix) => {
-  const requests = mix === "spans" ? await createCorpus({ mix, records: 20, spansOfRequest: 100 }) : records;
+  const requests =
+    mix === "spans" ? await createCorpus({ mix, records: 20, spansOfRequest: 100 }) : records;
   const texts = requests.map(({ payload }) => payload);
   const perRequest = mix === "spans" ? 1 : 100;
   return {
     mix,
-    payload_bytes_each: rounded(records.reduce((sum, { payload }) => sum + payload.length, 0) / records.length),
+    payload_bytes_each: rounded(
+      records.reduce((sum, { payload }) => sum + payload.length, 0) / records.length,
+    ),
     block_of_200: ratios(chunks(records, 200).map(encodeEnvelopes), 200),
     request_of_100: ratios(
       chunks(texts, perRequest).map((payloads) => Buffer.concat(payloads)),

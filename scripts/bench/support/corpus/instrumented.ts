@@ -1,5 +1,15 @@
-import { type Attributes, type HrTime, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
-import { ProtobufMetricsSerializer, ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
+import {
+  type Attributes,
+  type HrTime,
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from "@opentelemetry/api";
+import {
+  ProtobufMetricsSerializer,
+  ProtobufTraceSerializer,
+} from "@opentelemetry/otlp-transformer";
 import { defaultResource, type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { MeterProvider, MetricReader } from "@opentelemetry/sdk-metrics";
 import { TracerProvider } from "@opentelemetry/sdk-trace";
@@ -32,7 +42,9 @@ export function* createSpanRequests(
     us += random.between(500, 20_000);
     program?.serve(startedAt, us);
     while (program !== undefined && program.ended.length >= spansOfRequest) {
-      const bytes = ProtobufTraceSerializer.serializeRequest(program.ended.splice(0, spansOfRequest));
+      const bytes = ProtobufTraceSerializer.serializeRequest(
+        program.ended.splice(0, spansOfRequest),
+      );
       if (bytes === undefined) throw new Error("the SDK did not encode its spans");
       yield { bytes, at: startedAt + Math.floor(us / 1000) };
     }
@@ -65,12 +77,28 @@ const createProgram = (random: Random, service: CorpusService) => {
   const done = async () => undefined;
   const provider = new TracerProvider({
     resource: resourceOf(random, service),
-    idGenerator: { generateTraceId: () => random.bytes(16).toHex(), generateSpanId: () => random.bytes(8).toHex() },
-    spanProcessors: [{ onStart: () => undefined, onEnd: (span) => ended.push(span), forceFlush: done, shutdown: done }],
+    idGenerator: {
+      generateTraceId: () => random.bytes(16).toHex(),
+      generateSpanId: () => random.bytes(8).toHex(),
+    },
+    spanProcessors: [
+      {
+        onStart: () => undefined,
+        onEnd: (span) => ended.push(span),
+        forceFlush: done,
+        shutdown: done,
+      },
+    ],
   });
   const records = service.form === "logfmt";
-  const scope = (name: string) => provider.getTracer(`@opentelemetry/instrumentation-${name}`, version);
-  const tracers = { http: scope("http"), express: scope("express"), pg: scope("pg"), kafkajs: scope("kafkajs") };
+  const scope = (name: string) =>
+    provider.getTracer(`@opentelemetry/instrumentation-${name}`, version);
+  const tracers = {
+    http: scope("http"),
+    express: scope("express"),
+    pg: scope("pg"),
+    kafkajs: scope("kafkajs"),
+  };
 
   /** Makes the spans of one request, or of one message, that begins `us` microseconds after `startedAt`. */
   const serve = (startedAt: number, us: number): void => {
@@ -86,7 +114,8 @@ const createProgram = (random: Random, service: CorpusService) => {
       attributes: Attributes,
       at: number,
       context = ROOT_CONTEXT,
-    ) => tracers[kind].startSpan(name, { kind: spanKind, attributes, startTime: timeOf(at) }, context);
+    ) =>
+      tracers[kind].startSpan(name, { kind: spanKind, attributes, startTime: timeOf(at) }, context);
 
     const remote = {
       traceId: random.bytes(16).toHex(),
@@ -94,7 +123,8 @@ const createProgram = (random: Random, service: CorpusService) => {
       traceFlags: 1,
       isRemote: true,
     };
-    const caller = random.fraction() < 0.6 ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
+    const caller =
+      random.fraction() < 0.6 ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
     const isMessage = random.fraction() < 0.15;
     const route = random.pick(service.routes);
     const method = random.weighted([
@@ -103,7 +133,14 @@ const createProgram = (random: Random, service: CorpusService) => {
     ]);
     const code = status(random);
     const root = isMessage
-      ? start("kafkajs", SpanKind.CONSUMER, "process orders.paid", messageAttributes(random, "process"), us, caller)
+      ? start(
+          "kafkajs",
+          SpanKind.CONSUMER,
+          "process orders.paid",
+          messageAttributes(random, "process"),
+          us,
+          caller,
+        )
       : start(
           "http",
           SpanKind.SERVER,
@@ -115,8 +152,19 @@ const createProgram = (random: Random, service: CorpusService) => {
     const within = trace.setSpan(ROOT_CONTEXT, root);
     let at = us + random.between(80, 400);
     if (!isMessage) {
-      const handler = { "express.name": route, "express.type": "request_handler", "http.route": route };
-      const span = start("express", SpanKind.INTERNAL, `request handler - ${route}`, handler, at, within);
+      const handler = {
+        "express.name": route,
+        "express.type": "request_handler",
+        "http.route": route,
+      };
+      const span = start(
+        "express",
+        SpanKind.INTERNAL,
+        `request handler - ${route}`,
+        handler,
+        at,
+        within,
+      );
       span.end(timeOf(at + random.between(2, 30)));
     }
     for (let queries = random.between(1, 3); queries > 0; queries--) {
@@ -132,8 +180,19 @@ const createProgram = (random: Random, service: CorpusService) => {
         "db.query.text": sql,
         "db.operation.name": operation,
       };
-      const server = { "server.address": "shop-db.internal", "server.port": 5432, ...Object.fromEntries(values) };
-      const span = start("pg", SpanKind.CLIENT, `pg.query:${operation} shop`, { ...database, ...server }, at, within);
+      const server = {
+        "server.address": "shop-db.internal",
+        "server.port": 5432,
+        ...Object.fromEntries(values),
+      };
+      const span = start(
+        "pg",
+        SpanKind.CLIENT,
+        `pg.query:${operation} shop`,
+        { ...database, ...server },
+        at,
+        within,
+      );
       at += random.between(200, 9_000);
       span.end(timeOf(at));
     }
@@ -149,7 +208,10 @@ const createProgram = (random: Random, service: CorpusService) => {
         const call = random.pick(frames);
         return `    at ${call} (/app/dist/${call.split(".", 1)[0]}.js:${random.between(10, 900)}:${random.between(3, 60)})`;
       });
-      root.recordException({ name, message, stack: `${name}: ${message}\n${lines.join("\n")}` }, timeOf(at));
+      root.recordException(
+        { name, message, stack: `${name}: ${message}\n${lines.join("\n")}` },
+        timeOf(at),
+      );
       root.setStatus({ code: SpanStatusCode.ERROR, message });
       root.setAttribute("error.type", name);
     }
@@ -191,10 +253,16 @@ class CorpusReader extends MetricReader {
 const exportSeconds = 60;
 
 /** Makes metric export requests of the OpenTelemetry SDK, of one service after the other, a minute apart. */
-export async function* createMetricRequests(random: Random, startedAt: number): AsyncGenerator<CorpusRequest, never> {
+export async function* createMetricRequests(
+  random: Random,
+  startedAt: number,
+): AsyncGenerator<CorpusRequest, never> {
   const programs = instrumented.map((service) => {
     const reader = new CorpusReader();
-    const provider = new MeterProvider({ resource: resourceOf(random, service), readers: [reader] });
+    const provider = new MeterProvider({
+      resource: resourceOf(random, service),
+      readers: [reader],
+    });
     const meter = provider.getMeter("@opentelemetry/instrumentation-http", version);
     const runtime = provider.getMeter("@opentelemetry/instrumentation-runtime-node", version);
     const boundaries = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -229,11 +297,15 @@ export async function* createMetricRequests(random: Random, startedAt: number): 
     for (const [index, collect] of programs.entries()) {
       const metrics = await collect();
       const at = startedAt + minute * exportSeconds * 1000 + index * 1_379;
-      const time = (ms: number): HrTime => [Math.floor(ms / 1000), (ms % 1000) * 1e6 + random.between(0, 999_999)];
+      const time = (ms: number): HrTime => [
+        Math.floor(ms / 1000),
+        (ms % 1000) * 1e6 + random.between(0, 999_999),
+      ];
       // The SDK reads the system's clock.
       for (const { metrics: instruments } of metrics.scopeMetrics)
         for (const { dataPoints } of instruments)
-          for (const point of dataPoints) Object.assign(point, { startTime: time(startedAt), endTime: time(at) });
+          for (const point of dataPoints)
+            Object.assign(point, { startTime: time(startedAt), endTime: time(at) });
       const bytes = ProtobufMetricsSerializer.serializeRequest(metrics);
       if (bytes === undefined) throw new Error("the SDK did not encode its metrics");
       yield { bytes, at };

@@ -1,5 +1,12 @@
 import type { Random } from "../../../fleet-sim/scenario/random.ts";
-import { type CorpusService, errors, frames, services, statements, userAgents } from "./vocabulary.ts";
+import {
+  type CorpusService,
+  errors,
+  frames,
+  services,
+  statements,
+  userAgents,
+} from "./vocabulary.ts";
 
 /** A line of a log file, without its end. */
 export interface CorpusLine {
@@ -21,7 +28,8 @@ export function* createLines(random: Random, startedAt: number): Generator<Corpu
     for (let left = random.between(5, 60); left > 0; ) {
       const at = startedAt + Math.floor((written * 1000) / linesPerSecond) + random.between(0, 1);
       const texts = forms[service.form](random, service, at);
-      for (const text of texts) yield { path: `/var/log/${service.name}/${service.name}.log`, text, at };
+      for (const text of texts)
+        yield { path: `/var/log/${service.name}/${service.name}.log`, text, at };
       written += texts.length;
       left -= texts.length;
     }
@@ -33,7 +41,8 @@ type Form = (random: Random, service: CorpusService, at: number) => string[];
 const iso = (at: number) => new Date(at).toISOString();
 const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const two = (value: number) => String(value).padStart(2, "0");
-const address = (random: Random) => `10.${random.between(0, 31)}.${random.between(0, 255)}.${random.between(1, 254)}`;
+const address = (random: Random) =>
+  `10.${random.between(0, 31)}.${random.between(0, 255)}.${random.between(1, 254)}`;
 /** A path with an id in the place of each parameter. */
 export const filledPath = (random: Random, route: string): string =>
   route.replace(/:\w+/g, () => String(random.between(1_000, 9_999_999)));
@@ -69,7 +78,9 @@ const forms: Readonly<Record<CorpusService["form"], Form>> = {
     const common = { level: 30, time: iso(at), pid: 1, hostname: `${name}-6f9c7d`, ...ids };
     const [type, message] = messageOf(random);
     if (isError(random))
-      return [JSON.stringify({ ...common, level: 50, err: { type, message }, msg: "request failed" })];
+      return [
+        JSON.stringify({ ...common, level: 50, err: { type, message }, msg: "request failed" }),
+      ];
     const request = {
       method: method(random),
       url: filledPath(random, random.pick(routes)),

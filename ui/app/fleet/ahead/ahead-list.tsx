@@ -1,7 +1,13 @@
 import { For, type JSX, Show } from "solid-js";
 import { FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
 import { createReport } from "../../api/create-report.ts";
-import { formatBytes, formatCountOf, formatDuration, formatTimestamp, plainName } from "../../format/format.ts";
+import {
+  formatBytes,
+  formatCountOf,
+  formatDuration,
+  formatTimestamp,
+  plainName,
+} from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import "./ahead.css";
 
@@ -22,7 +28,10 @@ export const AheadList = () => {
   return (
     <>
       <h2>What runs out in the next 72 hours</h2>
-      <Show when={report.current()} fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}>
+      <Show
+        when={report.current()}
+        fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}
+      >
         {(known) => (
           <>
             <p class="quiet">Unless somebody acts, by {at(known().until)}:</p>
@@ -51,7 +60,8 @@ export const AheadList = () => {
               {(each) => (
                 <>
                   {host(each)} {formatBytes(each.bytes)} of {formatBytes(each.max_bytes)} in{" "}
-                  {formatDuration(each.oldest_record_age_seconds)}: full {ends(each.full_at, known())}
+                  {formatDuration(each.oldest_record_age_seconds)}: full{" "}
+                  {ends(each.full_at, known())}
                 </>
               )}
             </Part>
@@ -73,23 +83,28 @@ export const AheadList = () => {
             <Part
               count={known().system_certificates.count}
               href="/system"
-              words={formatCountOf(known().system_certificates.count, "certificate of core", "certificates of core")}
+              words={formatCountOf(
+                known().system_certificates.count,
+                "certificate of core",
+                "certificates of core",
+              )}
               rest={known().system_certificates.count === 1 ? "expires" : "expire"}
               none="No certificate of core expires."
               items={known().system_certificates.items}
             >
               {(each) => (
                 <>
-                  {plainName(each.machine)} {each.name.replaceAll("_", " ")} expires {ends(each.expires_at, known())}
+                  {plainName(each.machine)} {each.name.replaceAll("_", " ")} expires{" "}
+                  {ends(each.expires_at, known())}
                 </>
               )}
             </Part>
             <Show when={known().telemetry}>
               {(stored) => (
                 <p>
-                  <a href="/system">Telemetry</a>: {formatBytes(stored().bytes)} of {stored().days} days; then{" "}
-                  {formatBytes(stored().bytes_then)}, with {stored().retention_days} days kept. Core does not see the
-                  room of the database's disk.
+                  <a href="/system">Telemetry</a>: {formatBytes(stored().bytes)} of {stored().days}{" "}
+                  days; then {formatBytes(stored().bytes_then)}, with {stored().retention_days} days
+                  kept. Core does not see the room of the database's disk.
                 </p>
               )}
             </Show>

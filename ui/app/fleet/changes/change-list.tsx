@@ -25,20 +25,29 @@ export const ChangeList = () => {
   return (
     <>
       <h2>Are hosts worse since an upgrade, or another label?</h2>
-      <Show when={report.current()} fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}>
+      <Show
+        when={report.current()}
+        fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}
+      >
         {(known) => (
           <>
             <ol>
-              <For each={known().items} fallback={<li>No host has changed its version or a label.</li>}>
+              <For
+                each={known().items}
+                fallback={<li>No host has changed its version or a label.</li>}
+              >
                 {(change) => (
                   <li>
                     <a href={hrefOf(change)}>{plainName(describeChange(change))}</a>
                     <p class="quiet">
-                      {formatCountOf(change.hosts, "host")}, {at(change.began_at)} to {at(change.ended_at)}
+                      {formatCountOf(change.hosts, "host")}, {at(change.began_at)} to{" "}
+                      {at(change.ended_at)}
                     </p>
                     <Show
                       when={change.comparison}
-                      fallback={<p>Soaks until {at(change.soak_until)}, longer if core is unavailable.</p>}
+                      fallback={
+                        <p>Soaks until {at(change.soak_until)}, longer if core is unavailable.</p>
+                      }
                     >
                       {(comparison) => <ComparisonDetails comparison={comparison()} />}
                     </Show>
@@ -61,4 +70,9 @@ export const ChangeList = () => {
 
 /** The hosts that have the new value; of a removed label, those that have any. */
 const hrefOf = ({ kind, name, to }: FleetChange): string =>
-  viewPath(withFilter(defaultView, kind === "version" ? { version: [to ?? ""] } : { label: [`${name}:${to ?? "*"}`] }));
+  viewPath(
+    withFilter(
+      defaultView,
+      kind === "version" ? { version: [to ?? ""] } : { label: [`${name}:${to ?? "*"}`] },
+    ),
+  );

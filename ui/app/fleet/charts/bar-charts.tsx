@@ -27,9 +27,19 @@ export const ColumnChart = (props: {
             <g>
               <Show when={bar().count > 0}>
                 <BarLink bar={bar()} hrefOf={props.hrefOf} index={index} roving={roving}>
-                  <rect class="chart-hit" x={`${bar().x}%`} y="0" width={`${bar().width}%`} height={barBase} />
+                  <rect
+                    class="chart-hit"
+                    x={`${bar().x}%`}
+                    y="0"
+                    width={`${bar().width}%`}
+                    height={barBase}
+                  />
                   <BarRect bar={bar()} y={barBase - bar().height} hatching={hatching} />
-                  <text class="chart-count" x={`${bar().x + bar().width / 2}%`} y={barBase - bar().height - 3}>
+                  <text
+                    class="chart-count"
+                    x={`${bar().x + bar().width / 2}%`}
+                    y={barBase - bar().height - 3}
+                  >
                     {formatTiny(bar().count)}
                   </text>
                 </BarLink>
@@ -52,10 +62,15 @@ export const ColumnChart = (props: {
 const nameLengthMax = 18;
 
 /** Shortens a long name; the tooltip has the whole. */
-const cutName = (name: string): string => (name.length > nameLengthMax ? `${name.slice(0, nameLengthMax - 3)}…` : name);
+const cutName = (name: string): string =>
+  name.length > nameLengthMax ? `${name.slice(0, nameLengthMax - 3)}…` : name;
 
 /** A horizontal bar for each version: its name before, its count and fault after. */
-export const VersionChart = (props: { title: string; rows: readonly VersionRow[]; hrefOf: HrefOf }) => (
+export const VersionChart = (props: {
+  title: string;
+  rows: readonly VersionRow[];
+  hrefOf: HrefOf;
+}) => (
   <Chart title={props.title} bars={props.rows} orientation="vertical">
     {(hatching, roving) => (
       <Index each={props.rows}>
@@ -66,7 +81,13 @@ export const VersionChart = (props: { title: string; rows: readonly VersionRow[]
             <BarLink bar={row()} hrefOf={props.hrefOf} index={index} roving={roving}>
               <rect class="chart-hit" y={top} width="100%" height={versionRowHeight} />
               {/* A nested svg clips a long name. */}
-              <svg aria-hidden="true" x="0" y={top} width={`${versionBars.x - 2}%`} height={versionRowHeight}>
+              <svg
+                aria-hidden="true"
+                x="0"
+                y={top}
+                width={`${versionBars.x - 2}%`}
+                height={versionRowHeight}
+              >
                 <text class="chart-label" y={versionRowHeight / 2 + 4}>
                   {cutName(row().label)}
                 </text>
@@ -106,7 +127,13 @@ const Chart = (props: {
       onKeyDown={roving.onKeyDown}
     >
       <defs>
-        <pattern id={hatching} width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+        <pattern
+          id={hatching}
+          width="5"
+          height="5"
+          patternUnits="userSpaceOnUse"
+          patternTransform="rotate(45)"
+        >
           <rect class="chart-hatch-ground" width="5" height="5" />
           <rect class="chart-hatch-line" width="2.5" height="5" />
         </pattern>
@@ -128,7 +155,13 @@ const BarRect = (props: { bar: Bar; y: number; hatching: string }) => (
 );
 
 /** The content of a bar, as a link to its hosts. Its title is its name and its tooltip. */
-const BarLink = (props: { bar: Bar; hrefOf: HrefOf; index: number; roving: Roving; children: JSX.Element }) => (
+const BarLink = (props: {
+  bar: Bar;
+  hrefOf: HrefOf;
+  index: number;
+  roving: Roving;
+  children: JSX.Element;
+}) => (
   // A template that begins with <a> would create an element of HTML, not of SVG: hence each <g>.
   <g>
     <a

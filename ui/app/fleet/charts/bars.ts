@@ -37,7 +37,9 @@ export interface Tick {
 export const barHeights = (counts: readonly number[]): number[] => {
   const highest = Math.sqrt(Math.max(1, ...counts));
   return counts.map((count) =>
-    count === 0 ? 0 : Math.max(barHeightMin, Math.round((Math.sqrt(count) / highest) * barHeightMax)),
+    count === 0
+      ? 0
+      : Math.max(barHeightMin, Math.round((Math.sqrt(count) / highest) * barHeightMax)),
   );
 };
 

@@ -1,6 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { expiryDays, type FleetFacets, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
+import {
+  expiryDays,
+  type FleetFacets,
+  heartbeatAgeBounds,
+} from "../../../../proto/fleet-health/facets.ts";
 import { type Bar, barBase, barHeightMax, barHeights, linkedBars } from "./bars.ts";
 import { layOutExpiry, typicalRenewalSeconds } from "./expiry-layout.ts";
 import { layOutHeartbeats } from "./heartbeat-layout.ts";
@@ -85,14 +89,18 @@ describe("bar heights", () => {
 describe("the heartbeat chart", () => {
   it("has a column for each age and one for never, in order and inside the chart", () =>
     fc.assert(
-      fc.property(fc.array(fc.nat(100_000), { minLength: 12, maxLength: 12 }), fc.nat(1000), (ages, never) => {
-        const { bars } = layOutHeartbeats({
-          ...facets({ ages }),
-          heartbeat_age: { ...facets({ ages }).heartbeat_age, never },
-        });
-        inside(bars);
-        expect(bars.map(({ count }) => count)).toEqual([...ages, never]);
-      }),
+      fc.property(
+        fc.array(fc.nat(100_000), { minLength: 12, maxLength: 12 }),
+        fc.nat(1000),
+        (ages, never) => {
+          const { bars } = layOutHeartbeats({
+            ...facets({ ages }),
+            heartbeat_age: { ...facets({ ages }).heartbeat_age, never },
+          });
+          inside(bars);
+          expect(bars.map(({ count }) => count)).toEqual([...ages, never]);
+        },
+      ),
     ));
 
   it("names each bar by its count and its filter", () => {
@@ -114,7 +122,10 @@ describe("the heartbeat chart", () => {
     ]);
     const third = bars[2];
     expect(third?.name).toBe("312 hosts, last heartbeat 1–2 min ago");
-    expect(third?.filter).toEqual({ heartbeatOlderThanSeconds: 60, notHeartbeatOlderThanSeconds: 120 });
+    expect(third?.filter).toEqual({
+      heartbeatOlderThanSeconds: 60,
+      notHeartbeatOlderThanSeconds: 120,
+    });
     expect(bars[0]?.filter).toEqual({ notHeartbeat: ["never"], notHeartbeatOlderThanSeconds: 30 });
     expect(bars.at(-1)?.filter).toEqual({ heartbeat: ["never"] });
   });
@@ -144,8 +155,11 @@ describe("the expiry chart", () => {
           const { bars, renewalWindow } = layOutExpiry(facets({ days }), renewal);
           inside(bars);
           expect(bars).toHaveLength(32);
-          expect(bars.reduce((sum, { count }) => sum + count, 0)).toBe(days.reduce((sum, count) => sum + count, 0));
-          if (renewalWindow) expect(renewalWindow.x + renewalWindow.width).toBeLessThanOrEqual(100.01);
+          expect(bars.reduce((sum, { count }) => sum + count, 0)).toBe(
+            days.reduce((sum, count) => sum + count, 0),
+          );
+          if (renewalWindow)
+            expect(renewalWindow.x + renewalWindow.width).toBeLessThanOrEqual(100.01);
         },
       ),
     ));
@@ -191,7 +205,11 @@ describe("the expiry chart", () => {
 });
 
 describe("the version chart", () => {
-  const version = (name: string, count: number, supported = true) => ({ version: name, count, supported });
+  const version = (name: string, count: number, supported = true) => ({
+    version: name,
+    count,
+    supported,
+  });
 
   it("shows up to three versions by name", () => {
     const versions = [version("1.4.0", 100), version("0.9.0", 7, false), version("1.2.0", 1)];
@@ -201,16 +219,31 @@ describe("the version chart", () => {
       ["0.9.0", "unsupported", true, 1],
       ["1.2.0", "", false, 1],
     ]);
-    expect(rows[1]).toMatchObject({ name: "7 hosts, version 0.9.0, unsupported", filter: { version: ["0.9.0"] } });
+    expect(rows[1]).toMatchObject({
+      name: "7 hosts, version 0.9.0, unsupported",
+      filter: { version: ["0.9.0"] },
+    });
   });
 
   it("combines the rest in one row, whose filter excludes the others", () => {
     const versions = [5, 4, 3, 2, 1].map((count) => version(`1.${count}.0`, count, count > 1));
     const rest = layOutVersions(facets({ versions })).at(-1);
-    expect(rest).toMatchObject({ label: "3 other versions", count: 6, note: "some unsupported", marked: true });
+    expect(rest).toMatchObject({
+      label: "3 other versions",
+      count: 6,
+      note: "some unsupported",
+      marked: true,
+    });
     expect(rest?.filter).toEqual({ notVersion: ["1.5.0", "1.4.0"] });
-    const supported = layOutVersions(facets({ versions: versions.slice(0, 4), versions_other: 30 })).at(-1);
-    expect(supported).toMatchObject({ label: "other versions", count: 35, note: "", marked: false });
+    const supported = layOutVersions(
+      facets({ versions: versions.slice(0, 4), versions_other: 30 }),
+    ).at(-1);
+    expect(supported).toMatchObject({
+      label: "other versions",
+      count: 35,
+      note: "",
+      marked: false,
+    });
     expect(supported?.filter).toEqual({ notVersion: ["1.5.0", "1.4.0"] });
   });
 
@@ -222,7 +255,9 @@ describe("the width of a bar", () => {
     const { bars } = layOutExpiry(facets(), undefined);
     expect(Math.min(...bars.map(({ width }) => (width / 100) * 640))).toBeGreaterThanOrEqual(16);
     const heartbeats = layOutHeartbeats(facets()).bars;
-    expect(Math.min(...heartbeats.map(({ width }) => (width / 100) * 260))).toBeGreaterThanOrEqual(16);
+    expect(Math.min(...heartbeats.map(({ width }) => (width / 100) * 260))).toBeGreaterThanOrEqual(
+      16,
+    );
   });
 });
 
@@ -245,5 +280,7 @@ describe("the keyboard in a chart", () => {
     ["End", 0, 2],
     ["j", 0, undefined],
     ["Tab", 0, undefined],
-  ])("moves by %s from position %d of 3 to %j", (key, at, next) => expect(nextStop(key, at, 3)).toBe(next));
+  ])("moves by %s from position %d of 3 to %j", (key, at, next) =>
+    expect(nextStop(key, at, 3)).toBe(next),
+  );
 });

@@ -44,7 +44,11 @@ export const layOutExpiry = (
   const heights = barHeights([expired, ...spans.map(({ count }) => count), later]);
   // Renewal is due at half of the lifetime.
   const expiringSeconds = (renewalSeconds ?? 0) * 2 * thresholds.cert_expiring_fraction;
-  const barOf = (index: number, column: number, rest: Pick<Bar, "count" | "label" | "marked" | "filter">): Bar => ({
+  const barOf = (
+    index: number,
+    column: number,
+    rest: Pick<Bar, "count" | "label" | "marked" | "filter">,
+  ): Bar => ({
     ...rest,
     ...barPlace(column, columns),
     height: heights[index] ?? 0,
@@ -60,7 +64,12 @@ export const layOutExpiry = (
   );
   const end = days.length * daySeconds;
   const outer = {
-    expired: { count: expired, marked: true, label: "expired", filter: { expires: [rangeOf(epoch, generated_at)] } },
+    expired: {
+      count: expired,
+      marked: true,
+      label: "expired",
+      filter: { expires: [rangeOf(epoch, generated_at)] },
+    },
     later: {
       count: later,
       marked: end < expiringSeconds,
@@ -70,7 +79,11 @@ export const layOutExpiry = (
   };
   const windowDays = Math.min(days.length, (renewalSeconds ?? 0) / daySeconds);
   return {
-    bars: [barOf(0, 0, outer.expired), ...dayBars, barOf(spans.length + 1, columns - 1, outer.later)],
+    bars: [
+      barOf(0, 0, outer.expired),
+      ...dayBars,
+      barOf(spans.length + 1, columns - 1, outer.later),
+    ],
     ticks: [
       { x: 0, label: "expired", anchor: "start" },
       ...[7, 14, 21]
@@ -78,7 +91,9 @@ export const layOutExpiry = (
         .map((day): Tick => ({ x: dayX(day), label: `${day} d`, anchor: "middle" })),
       { x: 100, label: "later", anchor: "end" },
     ],
-    ...(windowDays > 0 ? { renewalWindow: { x: dayX(0), width: percent(windowDays / daysPerBar / columns) } } : {}),
+    ...(windowDays > 0
+      ? { renewalWindow: { x: dayX(0), width: percent(windowDays / daysPerBar / columns) } }
+      : {}),
   };
 };
 
@@ -95,9 +110,14 @@ const rangeOf = (from: string, to: string): string =>
  * Returns how long before expiry the certificates of these rows are due for renewal, in seconds: the median, since each policy has a
  * lifetime of its own; undefined without rows.
  */
-export const typicalRenewalSeconds = (rows: readonly Pick<FleetHealthRow, "certificate">[]): number | undefined => {
+export const typicalRenewalSeconds = (
+  rows: readonly Pick<FleetHealthRow, "certificate">[],
+): number | undefined => {
   const windows = rows
-    .map(({ certificate }) => (Date.parse(certificate.not_after) - Date.parse(certificate.renew_after)) / 1000)
+    .map(
+      ({ certificate }) =>
+        (Date.parse(certificate.not_after) - Date.parse(certificate.renew_after)) / 1000,
+    )
     .sort((one, other) => one - other);
   return windows[Math.floor(windows.length / 2)];
 };

@@ -1,4 +1,14 @@
-import { createEffect, createMemo, createSignal, createUniqueId, Index, type JSX, on, onCleanup, Show } from "solid-js";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  createUniqueId,
+  Index,
+  type JSX,
+  on,
+  onCleanup,
+  Show,
+} from "solid-js";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { createMedia } from "../../browser/create-media.ts";
@@ -71,7 +81,10 @@ const createTurns = (isReady: () => boolean): ((part: (typeof parts)[number]) =>
 const Charts = (props: ChartsProps) => {
   const isDrawn = createTurns(createMemo(() => props.facets !== undefined));
   const facetsOf = (part: (typeof parts)[number]) => (isDrawn(part) ? props.facets : undefined);
-  const laidOut = <Layout,>(part: (typeof parts)[number], layOut: (facets: FleetFacets) => Layout) =>
+  const laidOut = <Layout,>(
+    part: (typeof parts)[number],
+    layOut: (facets: FleetFacets) => Layout,
+  ) =>
     createMemo(() => {
       const facets = facetsOf(part);
       return facets && layOut(facets);
@@ -96,7 +109,12 @@ const Charts = (props: ChartsProps) => {
       >
         <Show when={heartbeats()}>
           {(chart) => (
-            <ColumnChart title="Last heartbeat" bars={chart().bars} ticks={chart().ticks} hrefOf={props.hrefOf}>
+            <ColumnChart
+              title="Last heartbeat"
+              bars={chart().bars}
+              ticks={chart().ticks}
+              hrefOf={props.hrefOf}
+            >
               <line
                 class="chart-threshold"
                 x1={`${chart().threshold.x}%`}
@@ -118,10 +136,21 @@ const Charts = (props: ChartsProps) => {
       >
         <Show when={expiry()}>
           {(chart) => (
-            <ColumnChart title="Certificate expiry" bars={chart().bars} ticks={chart().ticks} hrefOf={props.hrefOf}>
+            <ColumnChart
+              title="Certificate expiry"
+              bars={chart().bars}
+              ticks={chart().ticks}
+              hrefOf={props.hrefOf}
+            >
               <Show when={chart().renewalWindow}>
                 {(shade) => (
-                  <rect class="chart-shade" x={`${shade().x}%`} y="0" width={`${shade().width}%`} height={barBase} />
+                  <rect
+                    class="chart-shade"
+                    x={`${shade().x}%`}
+                    y="0"
+                    width={`${shade().width}%`}
+                    height={barBase}
+                  />
                 )}
               </Show>
             </ColumnChart>
@@ -129,7 +158,9 @@ const Charts = (props: ChartsProps) => {
         </Show>
       </Figure>
       <Figure title="Versions" note={supportedFrom()} bars={versions()} table={isDrawn("tables")}>
-        <Show when={versions()}>{(rows) => <VersionChart title="Versions" rows={rows()} hrefOf={props.hrefOf} />}</Show>
+        <Show when={versions()}>
+          {(rows) => <VersionChart title="Versions" rows={rows()} hrefOf={props.hrefOf} />}
+        </Show>
       </Figure>
     </div>
   );
@@ -151,7 +182,11 @@ const Figure = (props: {
   const id = createUniqueId();
   const isEmpty = () => props.bars?.every(({ count }) => count === 0) === true;
   return (
-    <figure class="chart-figure" classList={{ "chart-figure-dense": props.dense ?? false }} aria-labelledby={id}>
+    <figure
+      class="chart-figure"
+      classList={{ "chart-figure-dense": props.dense ?? false }}
+      aria-labelledby={id}
+    >
       <figcaption class="chart-caption">
         <span id={id}>{props.title}</span>
         <Show when={props.dense}>

@@ -49,7 +49,10 @@ export const layOutHeartbeats = ({ heartbeat_age, thresholds }: FleetFacets): He
   return {
     bars: [...bars, neverBar],
     ticks: [...ticks, { x: 100, label: "never", anchor: "end" }],
-    threshold: { x: percent(columnOf(stale, buckets) / columns), label: `stale after ${formatDuration(stale)}` },
+    threshold: {
+      x: percent(columnOf(stale, buckets) / columns),
+      label: `stale after ${formatDuration(stale)}`,
+    },
   };
 };
 
@@ -65,7 +68,9 @@ const rangeBetween = (from: number, to: number): string => {
   const end = formatDuration(to);
   const [, amount, unit] = /^(\d+) (\D+)$/.exec(start) ?? [];
   if (from === 0) return `0–${end}`;
-  return amount !== undefined && new RegExp(`^\\d+ ${unit}$`).test(end) ? `${amount}–${end}` : `${start}–${end}`;
+  return amount !== undefined && new RegExp(`^\\d+ ${unit}$`).test(end)
+    ? `${amount}–${end}`
+    : `${start}–${end}`;
 };
 
 /** Returns the position of an age in columns; inside a bucket on a logarithmic scale. */

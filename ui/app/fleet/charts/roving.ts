@@ -20,7 +20,9 @@ export const createRoving = (indices: Accessor<readonly number[]>): Roving => {
     onKeyDown(event) {
       const { key, ctrlKey, altKey, metaKey, currentTarget } = event;
       const next =
-        ctrlKey || altKey || metaKey ? undefined : nextStop(key, indices().indexOf(stop()), indices().length);
+        ctrlKey || altKey || metaKey
+          ? undefined
+          : nextStop(key, indices().indexOf(stop()), indices().length);
       if (next === undefined) return;
       event.preventDefault();
       currentTarget.querySelectorAll("a")[next]?.focus();

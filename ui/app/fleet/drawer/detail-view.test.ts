@@ -1,7 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { auditActions } from "../../../../proto/audit-actions.ts";
-import { type CertificateStatus, fleetConditions } from "../../../../proto/fleet-health/vocabulary.ts";
-import { adviceOn, dueView, eventTitle, hashLines, historyFacts, pastView, queueFacts } from "./detail-view.ts";
+import {
+  type CertificateStatus,
+  fleetConditions,
+} from "../../../../proto/fleet-health/vocabulary.ts";
+import {
+  adviceOn,
+  dueView,
+  eventTitle,
+  hashLines,
+  historyFacts,
+  pastView,
+  queueFacts,
+} from "./detail-view.ts";
 
 const asOf = Date.parse("2026-11-20T16:45:03.000Z");
 
@@ -21,7 +32,9 @@ describe("the drawer", () => {
     expect(adviceOn("renewal_failed", host("deny", "expired"))).toContain(`by itself: ${again}`);
     expect(adviceOn("renewal_failed", host("replace", "active"))).toContain(`by itself: ${again}`);
     const denied = adviceOn("renewal_failed", host("deny", "active"));
-    expect(denied).toContain("The policy web servers rejects another enrollment (409 identity_exists)");
+    expect(denied).toContain(
+      "The policy web servers rejects another enrollment (409 identity_exists)",
+    );
     expect(denied).toContain(`revoke the certificate, then ${again}`);
   });
 
@@ -87,7 +100,9 @@ describe("the drawer", () => {
   });
 
   it("names events in words, an unknown one by its action", () => {
-    expect(eventTitle({ action: "certificate.renew", outcome: "success" })).toBe("Certificate renewed");
+    expect(eventTitle({ action: "certificate.renew", outcome: "success" })).toBe(
+      "Certificate renewed",
+    );
     expect(eventTitle({ action: "certificate.renew", outcome: "failure" })).toBe("Renewal failed");
     expect(eventTitle({ action: "host.moved", outcome: "success" })).toBe("host.moved");
     expect(eventTitle({ action: "host.moved", outcome: "failure" })).toBe("host.moved: failed");
@@ -104,7 +119,13 @@ describe("the drawer", () => {
     expect(
       historyFacts({
         reason_code: "key_leak",
-        details: { certificate_ids: ["a", "b"], policy: null, serial_number: "01", n: 0, identity: "spiffe://a" },
+        details: {
+          certificate_ids: ["a", "b"],
+          policy: null,
+          serial_number: "01",
+          n: 0,
+          identity: "spiffe://a",
+        },
       }),
     ).toEqual([
       ["reason", "key_leak"],
@@ -116,7 +137,11 @@ describe("the drawer", () => {
   });
 
   it("names a config of an event by its hash, with its page, and leaves out ids", () => {
-    const details = { config_id: "01920000-0000-7000-8000-000000000009", config_hash: "f8b4c0aa", token_id: "t" };
+    const details = {
+      config_id: "01920000-0000-7000-8000-000000000009",
+      config_hash: "f8b4c0aa",
+      token_id: "t",
+    };
     expect(historyFacts({ reason_code: null, details })).toEqual([
       ["config", "f8b4c0", "/configs/01920000-0000-7000-8000-000000000009"],
     ]);

@@ -1,8 +1,14 @@
 import type { AuditAction } from "../../../../proto/audit-actions.ts";
-import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
+import type {
+  FleetHealthDetail,
+  FleetHistoryEvent,
+} from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
-import { type ReportedNumber, reportedNumbers } from "../../../../proto/management/reported-numbers.ts";
+import {
+  type ReportedNumber,
+  reportedNumbers,
+} from "../../../../proto/management/reported-numbers.ts";
 import {
   formatAgo,
   formatBytes,
@@ -18,18 +24,23 @@ import {
 
 const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">, string>> = {
   revoked: "Revocation is final. To bring the host back, enroll it under a new device id.",
-  enrolling: "Wait for its first heartbeat. If none comes, check that svc-collector run was started on the host.",
+  enrolling:
+    "Wait for its first heartbeat. If none comes, check that svc-collector run was started on the host.",
   stale:
     "Check that the host is up, the collector runs and core is reachable from there: svc-collector status, svc-collector diag.",
-  cert_expiring: "The collector should have renewed by now. Its renewal status below shows what prevents it.",
-  config_invalid: "The collector keeps its previous config. Run svc-collector validate-config on the host.",
+  cert_expiring:
+    "The collector should have renewed by now. Its renewal status below shows what prevents it.",
+  config_invalid:
+    "The collector keeps its previous config. Run svc-collector validate-config on the host.",
   unsupported_version: "Upgrade the collector on the host.",
   queue_at_risk:
     "Records wait, are dropped, rejected or lost. Check that ingest accepts them (svc-collector dead-letters on the host), and that the queue's cap fits the input. What a database restore lost is in the timeline.",
 };
 
 /** The parts of a host's detail that decide how it can enroll again. */
-export type AdvisedHost = Pick<FleetHealthDetail, "policy"> & { item: Pick<FleetHealthRow, "certificate"> };
+export type AdvisedHost = Pick<FleetHealthDetail, "policy"> & {
+  item: Pick<FleetHealthRow, "certificate">;
+};
 
 /** Returns the advice to an operator for a condition. An enrollment is advised only where core accepts it. */
 export const adviceOn = (condition: FleetCondition, { policy, item }: AdvisedHost): string => {
@@ -48,7 +59,11 @@ export interface TimestampView {
 }
 
 /** Returns a timestamp in the past; undefined without one. */
-export const pastView = (at: string | null, asOf: number, zone: TimeZone = "utc"): TimestampView | undefined =>
+export const pastView = (
+  at: string | null,
+  asOf: number,
+  zone: TimeZone = "utc",
+): TimestampView | undefined =>
   at === null ? undefined : timestampView(formatAgo(at, asOf), at, zone);
 
 /** Returns the last signal of a host: of one that was recent, the past does not know how old it was. */
@@ -56,7 +71,9 @@ export const signalView = (
   at: TimestampView | undefined,
   { at: pastAt }: Pick<FleetHealthDetail, "at">,
 ): TimestampView | undefined =>
-  at && pastAt !== undefined && Date.parse(pastAt) - Date.parse(at.iso) < 1000 ? { ...at, relative: "recent" } : at;
+  at && pastAt !== undefined && Date.parse(pastAt) - Date.parse(at.iso) < 1000
+    ? { ...at, relative: "recent" }
+    : at;
 
 /** Returns a timestamp that is due. */
 export const dueView = (at: string, asOf: number, zone: TimeZone = "utc"): TimestampView =>
@@ -85,7 +102,10 @@ export const hashLines = (config: FleetHealthRow["config"]): HashLine[] => {
   return lines.map(({ label, hash }, index) => ({
     label,
     hash,
-    same: hash === null ? undefined : lines.slice(0, index).find((before) => before.hash === hash)?.label,
+    same:
+      hash === null
+        ? undefined
+        : lines.slice(0, index).find((before) => before.hash === hash)?.label,
   }));
 };
 
@@ -121,25 +141,39 @@ export const processFacts = ({
   subnet,
 }: Pick<FleetHealthRow, "process" | "core" | "subnet">): Fact[] => [
   ...numberFacts(reportedNumbers.process, process),
-  ...fact("CPU time since its start", process.cpu_seconds, (seconds) => formatDuration(Math.round(seconds))),
+  ...fact("CPU time since its start", process.cpu_seconds, (seconds) =>
+    formatDuration(Math.round(seconds)),
+  ),
   ...fact("Restarts", process.rss_bytes === null ? null : process.restarts, formatCount),
   ...fact("Core", core, (name) => `${plainText(name)}${subnet === null ? "" : `, from ${subnet}`}`),
 ];
 
 /** Returns the numbers that have a label. */
-const numberFacts = (group: Record<string, ReportedNumber>, values: Record<string, number | null>): Fact[] =>
+const numberFacts = (
+  group: Record<string, ReportedNumber>,
+  values: Record<string, number | null>,
+): Fact[] =>
   Object.entries(group).flatMap(([name, { label, unit }]) =>
     label === undefined ? [] : fact(label, values[name] ?? null, formats[unit] ?? formatCount),
   );
 
 /** How numbers are written by their unit; in any other, as counts. */
-const formats: Readonly<Record<string, typeof formatBytes>> = { bytes: formatBytes, seconds: formatDuration };
+const formats: Readonly<Record<string, typeof formatBytes>> = {
+  bytes: formatBytes,
+  seconds: formatDuration,
+};
 
-const fact = <Value>(name: string, value: Value | null, format: (value: Value) => string): Fact[] =>
-  value === null ? [] : [[name, format(value)]];
+const fact = <Value>(
+  name: string,
+  value: Value | null,
+  format: (value: Value) => string,
+): Fact[] => (value === null ? [] : [[name, format(value)]]);
 
 /** Returns an event in words, by its outcome; an unknown one by its name. */
-export const eventTitle = ({ action, outcome }: Pick<FleetHistoryEvent, "action" | "outcome">): string => {
+export const eventTitle = ({
+  action,
+  outcome,
+}: Pick<FleetHistoryEvent, "action" | "outcome">): string => {
   const [done, failed] = isKnown(action) ? eventTitles[action] : [action, `${action}: failed`];
   return outcome === "success" ? done : failed;
 };
@@ -154,7 +188,10 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "collector.enroll": ["Enrolled", "Enrollment rejected"],
   "certificate.renew": ["Certificate renewed", "Renewal failed"],
   "certificate.revoke": ["Certificate revoked", "Certificate revocation failed"],
-  "certificate.reuse_refused": ["Replaced certificate used again", "Replaced certificate used again and rejected"],
+  "certificate.reuse_refused": [
+    "Replaced certificate used again",
+    "Replaced certificate used again and rejected",
+  ],
   "inventory.put": ["Inventory put", "Putting the inventory failed"],
   "applied_set.put": ["Set applied", "Applying a set failed"],
   "budget.put": ["Budget set", "Setting a budget failed"],
@@ -162,7 +199,10 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "budget.hold": ["Held by its budget", "Holding it failed"],
   "budget.release": ["Held by its budget no longer", "Releasing it failed"],
   "identity.revoke": ["Identity revoked", "Identity revocation failed"],
-  "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
+  "identity.clone_suspected": [
+    "Two processes use one certificate",
+    "Two processes use one certificate",
+  ],
   "queue.close": ["Queue closed", "Queue not closed"],
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
   "completeness.head": ["Statement of an hour written", "Writing the statement of an hour failed"],
@@ -170,7 +210,10 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "ingest.repeat": ["Envelopes perhaps stored twice", "Envelopes perhaps stored twice"],
   "account.refuse": ["Account refused", "Account refused"],
   "retention.confirm": ["The database's clock confirmed", "Confirming the database's clock failed"],
-  "ingest_partition.drop": ["Stored day dropped after its retention", "Dropping a stored day failed"],
+  "ingest_partition.drop": [
+    "Stored day dropped after its retention",
+    "Dropping a stored day failed",
+  ],
   "config.publish": ["Config published", "Config rejected"],
   "config.assign": ["Config assigned", "Config assignment failed"],
   "config.clear": ["Config assignment cleared", "Clearing the config assignment failed"],
@@ -232,7 +275,10 @@ export const historyFacts = ({
       ? [["config", hash.slice(0, 6), `/configs/${configId}`] as const]
       : []),
     ...Object.entries(details)
-      .filter(([name, value]) => value !== null && value !== undefined && value !== "" && !isLeftOut(name))
+      .filter(
+        ([name, value]) =>
+          value !== null && value !== undefined && value !== "" && !isLeftOut(name),
+      )
       .map(
         ([name, value]): Fact => [
           name.replaceAll("_", " "),

@@ -1,5 +1,8 @@
 import { Index, type JSX, Show } from "solid-js";
-import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
+import type {
+  FleetHealthDetail,
+  FleetHistoryEvent,
+} from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { CopyButton } from "../../design/copy-button.tsx";
 import { StateMark } from "../../design/icon.tsx";
@@ -36,16 +39,25 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
   const { times } = usePageContext();
   const past = (at: string | null) => pastView(at, asOf(), times.zone());
   const signal = (at: string | null) => signalView(past(at), props.detail);
-  const timeline = () => withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at });
+  const timeline = () =>
+    withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at });
   const due = (at: string) => dueView(at, asOf(), times.zone());
   const note = () => forwardingNote(item(), asOf(), times.zone());
   return (
     <>
       <Section title="Why">
-        <Show when={note()}>{(text) => <p class={item().hold ? "quiet" : "drawer-note-line"}>{text()}</p>}</Show>
+        <Show when={note()}>
+          {(text) => <p class={item().hold ? "quiet" : "drawer-note-line"}>{text()}</p>}
+        </Show>
         <Show
           when={item().conditions.length > 0}
-          fallback={<p>{isForwardingWell(item()) ? "Healthy: no condition applies." : "No condition applies."}</p>}
+          fallback={
+            <p>
+              {isForwardingWell(item())
+                ? "Healthy: no condition applies."
+                : "No condition applies."}
+            </p>
+          }
         >
           <ol class="conditions">
             <Index each={item().conditions}>
@@ -60,7 +72,12 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
                   <p class="quiet">
                     Began <When at={past(condition().since)} />
                   </p>
-                  <Show when={condition().state === "config_invalid" && props.detail.config_errors.length > 1}>
+                  <Show
+                    when={
+                      condition().state === "config_invalid" &&
+                      props.detail.config_errors.length > 1
+                    }
+                  >
                     <ul class="config-errors" aria-label="All errors of the config">
                       <Index each={props.detail.config_errors.slice(1)}>
                         {(error) => <li>{plainText(error())}</li>}
@@ -86,7 +103,9 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
                       {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
                     </Show>
                     <Show when={entry().outage}>
-                      {(outage) => <OutageEntry outage={outage()} at={<When at={past(outage().began_at)} />} />}
+                      {(outage) => (
+                        <OutageEntry outage={outage()} at={<When at={past(outage().began_at)} />} />
+                      )}
                     </Show>
                   </>
                 )}
@@ -143,7 +162,8 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
               <>
                 <dt>Lost in export {loss().export}</dt>
                 <dd>
-                  {formatCountOf(loss().envelopes, "envelope")}, last <When at={past(loss().last_at)} />
+                  {formatCountOf(loss().envelopes, "envelope")}, last{" "}
+                  <When at={past(loss().last_at)} />
                   <p class="quiet">{loss().reason}</p>
                 </dd>
               </>
@@ -193,7 +213,9 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
           <dt>Renewal</dt>
           <dd>
             {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
-            <Show when={item().renewal.last_error}>{(error) => <p class="quiet">{plainText(error())}</p>}</Show>
+            <Show when={item().renewal.last_error}>
+              {(error) => <p class="quiet">{plainText(error())}</p>}
+            </Show>
           </dd>
           <dt>Successor</dt>
           <dd>
@@ -277,7 +299,10 @@ const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | un
     <p>
       <b>{eventTitle(props.event)}</b> by {props.event.actor.display}
       <Show when={props.event.actor.type !== "operator"}>
-        <span class="quiet"> ({props.event.actor.type === "collector" ? "host" : props.event.actor.type})</span>
+        <span class="quiet">
+          {" "}
+          ({props.event.actor.type === "collector" ? "host" : props.event.actor.type})
+        </span>
       </Show>
     </p>
     <p class="quiet">

@@ -19,7 +19,9 @@ export const forwardingNote = (
   zone: TimeZone = "utc",
 ): string | undefined => {
   const waiting =
-    queue.bytes === null || queue.bytes === 0 ? "the queue is empty" : `${formatBytes(queue.bytes)} queued`;
+    queue.bytes === null || queue.bytes === 0
+      ? "the queue is empty"
+      : `${formatBytes(queue.bytes)} queued`;
   if (hold !== undefined)
     return `No fault: it is ${holdText(hold, { now, zone })}, and sends what it keeps then; ${waiting}.`;
   if (isForwardingWell({ forwarding })) return undefined;
@@ -38,6 +40,7 @@ export const isForwardingWell = ({ forwarding }: Pick<FleetHealthRow, "forwardin
 export const forwarderText = (forwarder: FleetHealthRow["forwarder"]): string => {
   if (forwarder === null) return "not reported";
   if (forwarder.last_error?.startsWith("budget_exceeded:")) return "held by its budget";
-  const error = forwarder.last_error === null ? "" : `, last error: ${plainText(forwarder.last_error)}`;
+  const error =
+    forwarder.last_error === null ? "" : `, last error: ${plainText(forwarder.last_error)}`;
   return `${forwarder.connected ? "connected to core" : "not connected to core"}${error}`;
 };

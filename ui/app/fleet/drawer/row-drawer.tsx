@@ -46,7 +46,11 @@ export const RowDrawer = (props: {
   const problem = () => report.state().problem;
   let closeButton: HTMLButtonElement | undefined;
   return (
-    <Dialog.Root open={props.id !== undefined} onOpenChange={(open) => open || props.onClose()} preventScroll={false}>
+    <Dialog.Root
+      open={props.id !== undefined}
+      onOpenChange={(open) => open || props.onClose()}
+      preventScroll={false}
+    >
       <Dialog.Portal>
         <Dialog.Overlay class="drawer-overlay" />
         <Dialog.Content
@@ -83,10 +87,13 @@ export const RowDrawer = (props: {
                           </>
                         )}
                       </Show>
-                      {plainName(known().item.platform)} · collector {plainName(known().item.version)}
+                      {plainName(known().item.platform)} · collector{" "}
+                      {plainName(known().item.version)}
                     </p>
                     <Show when={known().at}>
-                      {(at) => <p class="banner">The past, at {formatTimestamp(at(), times.zone())}</p>}
+                      {(at) => (
+                        <p class="banner">The past, at {formatTimestamp(at(), times.zone())}</p>
+                      )}
                     </Show>
                     <p>
                       <a href={`/hosts/${known().item.identity_id}`}>

@@ -40,27 +40,40 @@ export const FactorList = (props: { view: FleetView }) => {
   };
   return (
     <>
-      <h2>What {compared() === props.view ? "these hosts" : "hosts that need attention"} have in common</h2>
-      <Show when={report.current()} fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}>
+      <h2>
+        What {compared() === props.view ? "these hosts" : "hosts that need attention"} have in
+        common
+      </h2>
+      <Show
+        when={report.current()}
+        fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}
+      >
         {(known) => (
-          <Show when={nothingInCommon(known()) === undefined} fallback={<p>{nothingInCommon(known())}</p>}>
+          <Show
+            when={nothingInCommon(known()) === undefined}
+            fallback={<p>{nothingInCommon(known())}</p>}
+          >
             <ol>
               <For each={known().items}>
                 {(factor) => (
                   <li>
                     <a href={hrefOf(factor)}>
-                      <span class="quiet">{factorNames[factor.kind]}</span> <b>{factorValue(factor)}</b>
+                      <span class="quiet">{factorNames[factor.kind]}</span>{" "}
+                      <b>{factorValue(factor)}</b>
                     </a>
                     <span class="factors-counts">
                       {factorCounts(factor, known())}
-                      <Show when={factorDoubt(factor)}>{(doubt) => <span class="quiet"> · {doubt()}</span>}</Show>
+                      <Show when={factorDoubt(factor)}>
+                        {(doubt) => <span class="quiet"> · {doubt()}</span>}
+                      </Show>
                     </span>
                   </li>
                 )}
               </For>
             </ol>
             <p class="quiet">
-              Most telling first, of {known().compared} values that were compared. A common value need not be the cause.
+              Most telling first, of {known().compared} values that were compared. A common value
+              need not be the cause.
             </p>
           </Show>
         )}

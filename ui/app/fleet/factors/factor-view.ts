@@ -60,7 +60,8 @@ export const factorDoubt = ({ expected_by_chance: expected }: Factor): string =>
 /** Returns why there is nothing in common; undefined where there is something. */
 export const nothingInCommon = ({ selected, others, items }: FleetFactors): string | undefined => {
   if (selected === 0) return "No host matches.";
-  if (others === 0) return "These are all hosts: there are no others to compare them with. Choose a state or a filter.";
+  if (others === 0)
+    return "These are all hosts: there are no others to compare them with. Choose a state or a filter.";
   if (selected === 1) return "One host has nothing in common with others. Choose more.";
   if (items.length === 0)
     return `No label, version, platform, config, core, subnet, policy or source is more frequent among ${formatCountOf(selected, "host")} than elsewhere.`;

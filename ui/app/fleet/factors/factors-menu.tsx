@@ -7,7 +7,12 @@ const FactorList = lazy(async () => ({ default: (await import("./factor-list.tsx
 
 /** What the hosts of the view have in common, in a popover. */
 export const FactorsMenu = (props: { view: FleetView }) => (
-  <PopoverMenu id="factors-menu" button="In common" label="What these hosts have in common" class="factors">
+  <PopoverMenu
+    id="factors-menu"
+    button="In common"
+    label="What these hosts have in common"
+    class="factors"
+  >
     <LazyPart what="What these hosts have in common">
       <FactorList view={props.view} />
     </LazyPart>

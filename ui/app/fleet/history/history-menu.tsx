@@ -3,7 +3,9 @@ import { LazyPart } from "../../design/load-failure.tsx";
 import { PopoverMenu } from "../../design/popover-menu.tsx";
 import type { FleetView } from "../view/view-state.ts";
 
-const HistoryStrip = lazy(async () => ({ default: (await import("./history-strip.tsx")).HistoryStrip }));
+const HistoryStrip = lazy(async () => ({
+  default: (await import("./history-strip.tsx")).HistoryStrip,
+}));
 
 /** The history of the fleet: in a popover of a button or, on a page of the past, in its place. */
 export const HistoryMenu = (props: { view: FleetView; paused: boolean }) => (

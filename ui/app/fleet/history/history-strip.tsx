@@ -1,7 +1,11 @@
 import { useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, createUniqueId, For, Show } from "solid-js";
 import { parsePastTime } from "../../../../proto/fleet-health/past-time.ts";
-import { FleetTimelineView, type TimelineSpan, timelineSpans } from "../../../../proto/fleet-health/timeline.ts";
+import {
+  FleetTimelineView,
+  type TimelineSpan,
+  timelineSpans,
+} from "../../../../proto/fleet-health/timeline.ts";
 import { createReport } from "../../api/create-report.ts";
 import { formatCountOf, formatTimestamp } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
@@ -47,7 +51,10 @@ export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
   const show = (at: number) => {
     setDragged(undefined);
     const timeline = known();
-    const time = isNow(at) || !timeline ? undefined : (itemNear(timeline, at)?.at ?? new Date(at).toISOString());
+    const time =
+      isNow(at) || !timeline
+        ? undefined
+        : (itemNear(timeline, at)?.at ?? new Date(at).toISOString());
     navigate(viewPath(withTime(props.view, time)), { scroll: false });
   };
   const hatching = createUniqueId();
@@ -74,9 +81,19 @@ export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
         </fieldset>
       </div>
       <div class="history-drawing">
-        <svg viewBox={`0 0 ${timelineSize.width} ${timelineSize.height}`} preserveAspectRatio="none" aria-hidden="true">
+        <svg
+          viewBox={`0 0 ${timelineSize.width} ${timelineSize.height}`}
+          preserveAspectRatio="none"
+          aria-hidden="true"
+        >
           <defs>
-            <pattern id={hatching} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+            <pattern
+              id={hatching}
+              width="6"
+              height="6"
+              patternUnits="userSpaceOnUse"
+              patternTransform="rotate(45)"
+            >
               <rect class="history-hatch" width="2" height="6" />
             </pattern>
           </defs>
@@ -87,7 +104,9 @@ export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
               </rect>
             )}
           </For>
-          <For each={drawing()?.areas}>{({ state, path }) => <path data-state={state} d={path} />}</For>
+          <For each={drawing()?.areas}>
+            {({ state, path }) => <path data-state={state} d={path} />}
+          </For>
           <Show when={known() && position() < end()}>
             <rect
               class="history-line"

@@ -23,10 +23,17 @@ export interface TimelineDrawing {
 }
 
 /** Draws a timeline. Counts that are further apart than others are not joined: nobody counted in between. */
-export const drawTimeline = ({ from, to, step_seconds, items, outages }: FleetTimelineView): TimelineDrawing => {
+export const drawTimeline = ({
+  from,
+  to,
+  step_seconds,
+  items,
+  outages,
+}: FleetTimelineView): TimelineDrawing => {
   const start = Date.parse(from);
   const end = Date.parse(to);
-  const xOf = (at: string) => rounded(((Date.parse(at) - start) / (end - start)) * timelineSize.width);
+  const xOf = (at: string) =>
+    rounded(((Date.parse(at) - start) / (end - start)) * timelineSize.width);
   const countOf = ({ by_state }: TimelineItem, states: readonly FleetState[]) =>
     states.reduce((sum, state) => sum + (by_state[state] ?? 0), 0);
   const highest = Math.max(0, ...items.map((item) => countOf(item, bands.flat())));
@@ -35,7 +42,8 @@ export const drawTimeline = ({ from, to, step_seconds, items, outages }: FleetTi
   for (const item of items) {
     const run = runs.at(-1);
     const before = run?.at(-1);
-    if (run && before && Date.parse(item.at) - Date.parse(before.at) < 2.5 * step_seconds * 1000) run.push(item);
+    if (run && before && Date.parse(item.at) - Date.parse(before.at) < 2.5 * step_seconds * 1000)
+      run.push(item);
     else runs.push([item]);
   }
   return {
@@ -44,7 +52,10 @@ export const drawTimeline = ({ from, to, step_seconds, items, outages }: FleetTi
       const edge = (run: readonly TimelineItem[], of: readonly FleetState[]) =>
         run.map((item) => `${xOf(item.at)} ${yOf(countOf(item, of))}`);
       const path = runs
-        .map((run) => `M${[...edge(run, [...below, ...states]), ...edge(run, below).toReversed()].join("L")}Z`)
+        .map(
+          (run) =>
+            `M${[...edge(run, [...below, ...states]), ...edge(run, below).toReversed()].join("L")}Z`,
+        )
         .join("");
       return { state: states[0], path };
     }),
@@ -60,7 +71,10 @@ export const drawTimeline = ({ from, to, step_seconds, items, outages }: FleetTi
 const rounded = (value: number): number => Math.round(value * 10) / 10;
 
 /** Returns the counts nearest to a time, in milliseconds; undefined if there are none within two steps of it. */
-export const itemNear = ({ items, step_seconds }: FleetTimelineView, at: number): TimelineItem | undefined => {
+export const itemNear = (
+  { items, step_seconds }: FleetTimelineView,
+  at: number,
+): TimelineItem | undefined => {
   const distance = (item: TimelineItem) => Math.abs(Date.parse(item.at) - at);
   const nearest = items.reduce<TimelineItem | undefined>(
     (best, item) => (best === undefined || distance(item) < distance(best) ? item : best),

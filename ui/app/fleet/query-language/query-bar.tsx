@@ -1,7 +1,19 @@
-import { createEffect, createMemo, createSignal, createUniqueId, For, Index, on, Show } from "solid-js";
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  createUniqueId,
+  For,
+  Index,
+  on,
+  Show,
+} from "solid-js";
 import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
 import { type Fault, parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
-import { pillsOf, serialiseFilter } from "../../../../proto/fleet-health/query-language/serialise.ts";
+import {
+  pillsOf,
+  serialiseFilter,
+} from "../../../../proto/fleet-health/query-language/serialise.ts";
 import { keepText, readKeptText } from "../../browser/kept-text.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
@@ -29,7 +41,9 @@ export const QueryBar = (props: {
   const { coreNow } = usePageContext();
   const today = () => new Date(coreNow());
   const applied = createMemo(() =>
-    [serialiseFilter(props.filter, today()), writeAt(props.at, today())].filter((text) => text !== "").join(" "),
+    [serialiseFilter(props.filter, today()), writeAt(props.at, today())]
+      .filter((text) => text !== "")
+      .join(" "),
   );
   // Kept through a reload and a new sign-in, until it is applied.
   const [query, setQuery] = createSignal(readKeptText("query", applied()) ?? applied());
@@ -42,12 +56,18 @@ export const QueryBar = (props: {
   const parsed = createMemo(() => {
     const { rest, at, faults } = splitTime(query(), today());
     const found = parseQuery(rest, today());
-    return { ...found, at: at === secondOf(props.at) ? props.at : at, faults: [...faults, ...found.faults] };
+    return {
+      ...found,
+      at: at === secondOf(props.at) ? props.at : at,
+      faults: [...faults, ...found.faults],
+    };
   });
   const paramsOf = (filter: FleetFilter) => String(filterToParams(filter));
   const pending = createMemo(
     () =>
-      parsed().faults.length > 0 || parsed().at !== props.at || paramsOf(parsed().filter) !== paramsOf(props.filter),
+      parsed().faults.length > 0 ||
+      parsed().at !== props.at ||
+      paramsOf(parsed().filter) !== paramsOf(props.filter),
   );
   createEffect(
     on(
@@ -68,12 +88,19 @@ export const QueryBar = (props: {
     import("./suggest.ts").then(setSuggesting, () => undefined);
   });
   const suggestions = createMemo(
-    () => (open() && suggesting()?.suggest(query(), cursor(), props.values)) || { from: 0, to: 0, items: [] },
+    () =>
+      (open() && suggesting()?.suggest(query(), cursor(), props.values)) || {
+        from: 0,
+        to: 0,
+        items: [],
+      },
   );
   const pills = createMemo(() => pillsOf(props.filter, today()));
   const shown = () => open() && suggestions().items.length > 0;
   const faults = createMemo(() =>
-    parsed().faults.filter(({ from, to }) => submitted() || !focused() || cursor() < from || cursor() > to),
+    parsed().faults.filter(
+      ({ from, to }) => submitted() || !focused() || cursor() < from || cursor() > to,
+    ),
   );
 
   const edit = (text: string, at: number) => {
@@ -198,7 +225,13 @@ export const QueryBar = (props: {
               Apply
             </button>
           </Show>
-          <div class="query-list" id={`${id}-list`} role="listbox" aria-label="Suggestions" hidden={!shown()}>
+          <div
+            class="query-list"
+            id={`${id}-list`}
+            role="listbox"
+            aria-label="Suggestions"
+            hidden={!shown()}
+          >
             {/* By place: a key that is typed rewrites texts, and makes no elements. */}
             <Index each={suggestions().items}>
               {(item, index) => (

@@ -4,7 +4,10 @@ import { terms } from "../../../../proto/fleet-health/query-language/terms.ts";
 
 /** How terms and words combine: a query, and what it finds. */
 const rules: readonly (readonly [query: string, meaning: string])[] = [
-  ["web dc-3", "both words, each in a name, version or platform; an id, serial number or fingerprint as it was copied"],
+  [
+    "web dc-3",
+    "both words, each in a name, version or platform; an id, serial number or fingerprint as it was copied",
+  ],
   ['"rack 4"', "words with spaces, or with a meaning in the language"],
   ["state:stale version<1.4", "both: words and terms are joined by AND"],
   ["state:stale,revoked", "one of several values; there is no other OR"],

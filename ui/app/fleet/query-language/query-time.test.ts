@@ -18,7 +18,9 @@ it("names what is no past time, and a second one", () => {
   expect(splitTime("x at:noon", now).faults).toMatchObject([
     { from: 2, to: 9, message: expect.stringContaining("02:41") },
   ]);
-  expect(splitTime("at:1h at:2h", now).faults).toMatchObject([{ from: 6, message: "at: is given twice: keep one." }]);
+  expect(splitTime("at:1h at:2h", now).faults).toMatchObject([
+    { from: 6, message: "at: is given twice: keep one." },
+  ]);
 });
 
 it("writes a past time as it is read again", () => {

@@ -25,7 +25,10 @@ export const splitTime = (query: string, now: Date): TimedQuery => {
       ? "at: is given twice: keep one."
       : "A past time is like 02:41 (UTC), yesterday, 2026-11-28T02:41 or, so long ago, 2h.";
   return {
-    rest: words.reduce((rest, { from, to }) => rest.slice(0, from) + " ".repeat(to - from) + rest.slice(to), query),
+    rest: words.reduce(
+      (rest, { from, to }) => rest.slice(0, from) + " ".repeat(to - from) + rest.slice(to),
+      query,
+    ),
     at,
     faults: at === undefined || more.length > 0 ? [{ from, to, message }] : [],
   };

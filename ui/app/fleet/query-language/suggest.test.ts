@@ -85,8 +85,14 @@ describe("suggestions", () => {
     const query = "web sta hb>1h";
     const found = suggest(query, 7, values);
     const [key, stale] = found.items;
-    expect(key && takeSuggestion(query, found, key)).toEqual({ query: "web state: hb>1h", cursor: 10 });
-    expect(stale && takeSuggestion(query, found, stale)).toEqual({ query: "web state:stale hb>1h", cursor: 16 });
+    expect(key && takeSuggestion(query, found, key)).toEqual({
+      query: "web state: hb>1h",
+      cursor: 10,
+    });
+    expect(stale && takeSuggestion(query, found, stale)).toEqual({
+      query: "web state:stale hb>1h",
+      cursor: 16,
+    });
   });
 
   it("lead to queries without faults", () =>
@@ -108,7 +114,10 @@ describe("suggestions", () => {
         (begun, index) => {
           const found = suggest(begun, begun.length, values);
           const item = found.items[index];
-          if (item?.whole) expect(parseQuery(takeSuggestion(begun, found, item).query, new Date()).faults).toEqual([]);
+          if (item?.whole)
+            expect(parseQuery(takeSuggestion(begun, found, item).query, new Date()).faults).toEqual(
+              [],
+            );
         },
       ),
     ));

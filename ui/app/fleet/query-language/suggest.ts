@@ -19,7 +19,11 @@ export interface FleetValues {
   drift?: readonly { drift: string; count: number }[];
   versions?: readonly { version: string; count: number }[];
   platforms?: readonly { platform: string; count: number }[];
-  labels?: readonly { key: string; count: number; values: readonly { value: string; count: number }[] }[];
+  labels?: readonly {
+    key: string;
+    count: number;
+    values: readonly { value: string; count: number }[];
+  }[];
 }
 
 /** A completion of the word under the cursor. */
@@ -54,7 +58,8 @@ export const suggest = (query: string, cursor: number, values: FleetValues): Sug
     : itemsFor(begun, values).filter((item) => item.word !== query.slice(from, to));
   // Before anything is typed, the list is the language.
   if (begun !== "") return { from, to, items: items.slice(0, suggestionsMax) };
-  const asked = query.trim() === "" ? questions.map((question) => ({ ...question, whole: true })) : [];
+  const asked =
+    query.trim() === "" ? questions.map((question) => ({ ...question, whole: true })) : [];
   return { from, to, items: [...asked, ...items] };
 };
 
@@ -102,7 +107,9 @@ const keyItems = (begun: string, values: FleetValues): Suggestion[] => {
   return [
     ...keys,
     ...named.flatMap((term) =>
-      valueItems(term, `${term.key}:`, stem, values).filter(({ word }) => word.startsWith(`${term.key}:${stem}`)),
+      valueItems(term, `${term.key}:`, stem, values).filter(({ word }) =>
+        word.startsWith(`${term.key}:${stem}`),
+      ),
     ),
   ];
 };
@@ -111,7 +118,12 @@ const keyItems = (begun: string, values: FleetValues): Suggestion[] => {
 const labelItems = (stem: string, minus: string, { labels = [] }: FleetValues): Suggestion[] =>
   labels
     .filter(({ key }) => [key, `label.${key}`].some((name) => name.toLowerCase().startsWith(stem)))
-    .map(({ key, count }) => ({ word: `${minus}label.${key}:`, meaning: "label of the host", count, whole: false }));
+    .map(({ key, count }) => ({
+      word: `${minus}label.${key}:`,
+      meaning: "label of the host",
+      count,
+      whole: false,
+    }));
 
 /** Suggests values for the last of a list with commas, except those already in it. */
 const valueItems = (term: Term, head: string, typed: string, values: FleetValues): Suggestion[] => {
@@ -162,7 +174,10 @@ const named: Partial<Record<PositivePart, Readonly<Record<string, string>>>> = {
   } satisfies Record<Forwarding, string>,
   attention: { needed: "in trouble, or not forwarding" },
   heartbeat: { recent: "last heartbeat is recent", never: "no heartbeat yet" },
-  forwarder: { connected: "reports a connection to core", disconnected: "reports no connection to core" },
+  forwarder: {
+    connected: "reports a connection to core",
+    disconnected: "reports no connection to core",
+  },
   auth: { failed: "an authentication failed in the last 24 h", failing: "and no heartbeat since" },
   inventory: {
     unexpected: "enrolled, and not in the inventory",
@@ -198,21 +213,30 @@ const likely: Partial<Record<PositivePart, readonly string[]>> = {
 };
 
 /** Returns the values that a part is likely to be filtered by, as words without the key. */
-const valuesOf = ({ part, key, examples = [], meaning }: Term, values: FleetValues): Suggestion[] => {
+const valuesOf = (
+  { part, key, examples = [], meaning }: Term,
+  values: FleetValues,
+): Suggestion[] => {
   switch (part) {
     case "states":
-      return fleetStates.map((state) => valueItem(state, stateMeanings[state], values.states?.[state]));
+      return fleetStates.map((state) =>
+        valueItem(state, stateMeanings[state], values.states?.[state]),
+      );
     case "drift":
       return driftKinds.map((drift) =>
-        valueItem(drift, driftMeanings[drift], values.drift?.find((fact) => fact.drift === drift)?.count),
+        valueItem(
+          drift,
+          driftMeanings[drift],
+          values.drift?.find((fact) => fact.drift === drift)?.count,
+        ),
       );
     case "version":
       return (values.versions ?? []).map(({ version, count }) => valueItem(version, "", count));
     case "platform":
       return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
     case "label":
-      return (values.labels?.find((label) => key === `label.${label.key}`)?.values ?? []).map(({ value, count }) =>
-        valueItem(value, "", count),
+      return (values.labels?.find((label) => key === `label.${label.key}`)?.values ?? []).map(
+        ({ value, count }) => valueItem(value, "", count),
       );
     case "condition":
       return fleetConditions.map((condition) => valueItem(condition, stateMeanings[condition]));

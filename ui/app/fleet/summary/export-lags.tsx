@@ -10,8 +10,10 @@ const behindSeconds = 60;
 const wordsOf = (lag: ExportLagView): string => {
   const isBehind = lag.lag_seconds > behindSeconds;
   return [
-    isBehind && `${formatDuration(lag.lag_seconds)} behind, ${formatCountOf(lag.lag_envelopes, "envelope")}`,
-    lag.unaccounted_envelopes && `${formatCountOf(lag.unaccounted_envelopes, "envelope")} passed over`,
+    isBehind &&
+      `${formatDuration(lag.lag_seconds)} behind, ${formatCountOf(lag.lag_envelopes, "envelope")}`,
+    lag.unaccounted_envelopes &&
+      `${formatCountOf(lag.unaccounted_envelopes, "envelope")} passed over`,
     isBehind && !lag.running && "no process exports",
     lag.dead_letters > 0 && formatCountOf(lag.dead_letters, "dead letter"),
     isBehind && lag.last_error,

@@ -1,7 +1,12 @@
 import { type JSX, Show } from "solid-js";
 import type { OutageView } from "../../../../proto/fleet-health/outage.ts";
 import { Icon } from "../../design/icon.tsx";
-import { formatCountOf, formatDuration, formatTimestamp, type TimeZone } from "../../format/format.ts";
+import {
+  formatCountOf,
+  formatDuration,
+  formatTimestamp,
+  type TimeZone,
+} from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 
 /** Whole minutes would make an outage of 80 s one of a minute. */
@@ -15,7 +20,8 @@ const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): 
   const last = outages.at(-1);
   if (last === undefined) return "";
   const earlier = outages.length - 1;
-  const others = earlier === 0 ? "" : ` ${formatCountOf(earlier, "earlier outage")} in the last 24 hours.`;
+  const others =
+    earlier === 0 ? "" : ` ${formatCountOf(earlier, "earlier outage")} in the last 24 hours.`;
   const from = formatTimestamp(last.began_at, zone);
   if (last.ended_at === null || last.counted_from === null)
     return `Core has not been able to receive since ${from}. Silence since then counts against no host.${others}`;
@@ -57,11 +63,15 @@ export const OutageEntry = (props: { outage: OutageView; at: JSX.Element }) => (
 const whatHappened = ({ began_at, ended_at, is_clock_skip }: OutageView): string => {
   if (ended_at === null) return "Core cannot receive";
   const length = lengthOf(began_at, ended_at);
-  return is_clock_skip ? `The database's clock skipped ${length}` : `Core could not receive for ${length}`;
+  return is_clock_skip
+    ? `The database's clock skipped ${length}`
+    : `Core could not receive for ${length}`;
 };
 
 /** An entry of a timeline. */
-export type TimelineEntry<Event> = { event: Event; outage?: never } | { outage: OutageView; event?: never };
+export type TimelineEntry<Event> =
+  | { event: Event; outage?: never }
+  | { outage: OutageView; event?: never };
 
 /**
  * Returns a page of events, newest first, with the outages of core between them: on the first page also those after its first event, on the
@@ -87,7 +97,11 @@ export const withOutages = <Event,>(
     (isLast || (oldest !== undefined && began_at >= timeOf(oldest)));
   const entries: { at: string; entry: TimelineEntry<Event> }[] = [
     ...events.map((event) => ({ at: timeOf(event), entry: { event } })),
-    ...(outages ?? []).filter(isShown).map((outage) => ({ at: outage.began_at, entry: { outage } })),
+    ...(outages ?? [])
+      .filter(isShown)
+      .map((outage) => ({ at: outage.began_at, entry: { outage } })),
   ];
-  return entries.toSorted((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0)).map(({ entry }) => entry);
+  return entries
+    .toSorted((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0))
+    .map(({ entry }) => entry);
 };

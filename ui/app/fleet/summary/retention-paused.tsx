@@ -9,9 +9,9 @@ export const RetentionPaused = (props: { pause: FleetHealthReport["retention_pau
       <div class="banner retention-paused" role="status">
         <Icon name="warning" />
         <p>
-          <b>The database's clock jumped</b> from {minute(pause().jumped_from)} to {minute(pause().jumped_to)}. Stored
-          days are kept until {minute(pause().until)}. Correct the clock; if it is right, run{" "}
-          <code>svc-server confirm-clock</code>.
+          <b>The database's clock jumped</b> from {minute(pause().jumped_from)} to{" "}
+          {minute(pause().jumped_to)}. Stored days are kept until {minute(pause().until)}. Correct
+          the clock; if it is right, run <code>svc-server confirm-clock</code>.
         </p>
       </div>
     )}

@@ -11,12 +11,14 @@ export const stateRules = (thresholds: FleetThresholdsView): Record<FleetState, 
   return {
     revoked: "The identity is revoked, or its last used certificate is and no other is active.",
     enrolling: `No heartbeat and no envelope yet; enrolled less than ${enrolling} ago.`,
-    renewal_failed: "The certificate expired without a successor, or the collector reports that renewal failed.",
+    renewal_failed:
+      "The certificate expired without a successor, or the collector reports that renewal failed.",
     stale: `No heartbeat for more than ${staleAfter}, or none at all ${enrolling} after enrollment.`,
     cert_expiring: `Less than ${fraction} of the certificate's lifetime is left, and there is no successor.`,
     config_invalid: "The collector reports an invalid config; it runs the one before.",
     unsupported_version: `The version is not SemVer${versionMin === null ? "" : `, or below ${versionMin}`}.`,
-    queue_at_risk: "The collector reports a queue at risk, or has dropped records since the previous heartbeat.",
+    queue_at_risk:
+      "The collector reports a queue at risk, or has dropped records since the previous heartbeat.",
     healthy: "None of the above.",
   };
 };

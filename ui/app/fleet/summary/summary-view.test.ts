@@ -2,7 +2,13 @@ import { describe, expect, it } from "vitest";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { stateRules } from "./state-rules.ts";
-import { figureWords, isFigureShown, summaryFigures, toggleFigure, toggleState } from "./summary-view.ts";
+import {
+  figureWords,
+  isFigureShown,
+  summaryFigures,
+  toggleFigure,
+  toggleState,
+} from "./summary-view.ts";
 
 const figureOf = (count: string) => {
   const figure = summaryFigures.find((each) => each.count === count);
@@ -16,7 +22,10 @@ describe("a figure of the summary", () => {
     const figure = figureOf("never_forwarded");
     const narrowed = toggleFigure(filter, figure);
     expect(narrowed).toEqual({ text: ["db"], forwarding: ["never"] });
-    expect([isFigureShown(filter, figure), isFigureShown(narrowed ?? {}, figure)]).toEqual([false, true]);
+    expect([isFigureShown(filter, figure), isFigureShown(narrowed ?? {}, figure)]).toEqual([
+      false,
+      true,
+    ]);
     expect(toggleFigure(narrowed ?? {}, figure)).toEqual({ text: ["db"] });
   });
 
@@ -28,7 +37,9 @@ describe("a figure of the summary", () => {
   });
 
   it("keeps the other filters when it is the whole fleet, which is never a filter itself", () => {
-    expect(toggleFigure({ text: ["db"], states: ["stale"] }, figureOf("enrolled"))).toEqual({ text: ["db"] });
+    expect(toggleFigure({ text: ["db"], states: ["stale"] }, figureOf("enrolled"))).toEqual({
+      text: ["db"],
+    });
     expect(isFigureShown({ text: ["db"] }, figureOf("enrolled"))).toBe(false);
   });
 });
@@ -64,9 +75,13 @@ describe("the rules of the states", () => {
   it("cover every state, with the thresholds of the report", () => {
     const rules = stateRules(thresholds);
     expect(fleetStates.filter((state) => rules[state].length < 10)).toEqual([]);
-    expect(rules.stale).toBe("No heartbeat for more than 1 min, or none at all 15 min after enrollment.");
+    expect(rules.stale).toBe(
+      "No heartbeat for more than 1 min, or none at all 15 min after enrollment.",
+    );
     expect(rules.cert_expiring).toContain("Less than 25 % ");
     expect(rules.unsupported_version).toBe("The version is not SemVer, or below 1.2.0.");
-    expect(stateRules({ ...thresholds, min_version: null }).unsupported_version).toBe("The version is not SemVer.");
+    expect(stateRules({ ...thresholds, min_version: null }).unsupported_version).toBe(
+      "The version is not SemVer.",
+    );
   });
 });

@@ -23,7 +23,11 @@ export const summaryFigures: readonly SummaryFigure[] = [
   { count: "active_recent_heartbeats", words: "heartbeating", filter: { heartbeat: ["recent"] } },
   { count: "forwarding", words: "forwarding", filter: { forwarding: ["forwarding"] } },
   { count: "stopped", words: "stopped forwarding", filter: { forwarding: ["stopped"] } },
-  { count: "never_forwarded", words: "heartbeat but never forwarded", filter: { forwarding: ["never"] } },
+  {
+    count: "never_forwarded",
+    words: "heartbeat but never forwarded",
+    filter: { forwarding: ["never"] },
+  },
 ];
 
 const equals = (one: FleetFilter, other: FleetFilter): boolean =>
@@ -33,12 +37,17 @@ const equals = (one: FleetFilter, other: FleetFilter): boolean =>
  * Returns the filter whose rows a figure counts under `filter`: the summary ignores its states, so they are dropped. Undefined where the
  * filter excludes them all.
  */
-export const filterOfFigure = (filter: FleetFilter, figure: SummaryFigure): FleetFilter | undefined =>
+export const filterOfFigure = (
+  filter: FleetFilter,
+  figure: SummaryFigure,
+): FleetFilter | undefined =>
   narrowFilter(changeFilter(filter, { states: undefined }), figure.filter);
 
 /** Returns the words of a figure under `filter`: it counts the enrolled hosts that match, which are not the whole fleet. */
 export const figureWords = (filter: FleetFilter, { count, words }: SummaryFigure): string =>
-  count === "enrolled" && !selectsEveryHost(changeFilter(filter, { states: undefined })) ? "matching" : words;
+  count === "enrolled" && !selectsEveryHost(changeFilter(filter, { states: undefined }))
+    ? "matching"
+    : words;
 
 /** Whether the rows of `filter` are those that a figure counts; never for the whole fleet, which is no filter of its own. */
 export const isFigureShown = (filter: FleetFilter, figure: SummaryFigure): boolean => {
@@ -47,9 +56,15 @@ export const isFigureShown = (filter: FleetFilter, figure: SummaryFigure): boole
 };
 
 /** Returns the filter of a click on a figure: its rows or, where they are shown, those of the filter without it. */
-export const toggleFigure = (filter: FleetFilter, figure: SummaryFigure): FleetFilter | undefined =>
+export const toggleFigure = (
+  filter: FleetFilter,
+  figure: SummaryFigure,
+): FleetFilter | undefined =>
   isFigureShown(filter, figure)
-    ? changeFilter(filter, Object.fromEntries(Object.keys(figure.filter).map((part) => [part, undefined])))
+    ? changeFilter(
+        filter,
+        Object.fromEntries(Object.keys(figure.filter).map((part) => [part, undefined])),
+      )
     : filterOfFigure(filter, figure);
 
 /**
@@ -68,9 +83,17 @@ export const hostsInStates = (
 ): number => states.reduce((sum, state) => sum + (summary?.by_state[state] ?? 0), 0);
 
 /** Returns the values to suggest for a query: those of the summary and the facets that are there. */
-export const fleetValues = (summary: FleetSummaryView | undefined, facets: FleetFacets | undefined): FleetValues => ({
+export const fleetValues = (
+  summary: FleetSummaryView | undefined,
+  facets: FleetFacets | undefined,
+): FleetValues => ({
   ...(summary ? { states: summary.by_state } : {}),
   ...(facets
-    ? { drift: facets.drift, versions: facets.versions, platforms: facets.platforms, labels: facets.labels }
+    ? {
+        drift: facets.drift,
+        versions: facets.versions,
+        platforms: facets.platforms,
+        labels: facets.labels,
+      }
     : {}),
 });

@@ -1,7 +1,14 @@
 import { createMemo, createSignal, For, type JSX, lazy, Show } from "solid-js";
 import { changeFilter, type FleetFilter } from "../../../../proto/fleet-health/filter.ts";
-import type { FleetSummaryView, FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import { attentionStates, type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import type {
+  FleetSummaryView,
+  FleetThresholdsView,
+} from "../../../../proto/fleet-health/report.ts";
+import {
+  attentionStates,
+  type FleetState,
+  fleetStates,
+} from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { LazyPart } from "../../design/load-failure.tsx";
 import { formatCount } from "../../format/format.ts";
@@ -15,7 +22,9 @@ import {
   toggleState,
 } from "./summary-view.ts";
 
-const StateRuleList = lazy(async () => ({ default: (await import("./state-rule-list.tsx")).StateRuleList }));
+const StateRuleList = lazy(async () => ({
+  default: (await import("./state-rule-list.tsx")).StateRuleList,
+}));
 
 interface SummaryProps {
   /** Undefined while it loads. */
@@ -25,13 +34,19 @@ interface SummaryProps {
   view: FleetView;
 }
 
-const isAlarm = (count: SummaryFigure["count"]): boolean => count === "stopped" || count === "never_forwarded";
+const isAlarm = (count: SummaryFigure["count"]): boolean =>
+  count === "stopped" || count === "never_forwarded";
 
 /** The fleet in one line of figures; each is a link to the rows that it counts, or removes its filter where they are shown. */
 export const SummaryLine = (props: SummaryProps) => {
-  const hrefOf = (filter: FleetFilter | undefined) => filter && viewPath(withFilter(props.view, filter));
+  const hrefOf = (filter: FleetFilter | undefined) =>
+    filter && viewPath(withFilter(props.view, filter));
   return (
-    <ul class="summary" aria-label="Fleet" data-loading={props.summary === undefined ? "" : undefined}>
+    <ul
+      class="summary"
+      aria-label="Fleet"
+      data-loading={props.summary === undefined ? "" : undefined}
+    >
       <For each={summaryFigures}>
         {(figure) => (
           <li>
@@ -55,7 +70,9 @@ export const SummaryLine = (props: SummaryProps) => {
 };
 
 /** Returns the start and width of each state's segment, in thousandths; a state with any collector stays visible. */
-const segmentsOf = (summary: FleetSummaryView): { state: FleetState; from: number; width: number }[] => {
+const segmentsOf = (
+  summary: FleetSummaryView,
+): { state: FleetState; from: number; width: number }[] => {
   const count = (state: FleetState) => summary.by_state[state] ?? 0;
   const present = fleetStates.filter((state) => count(state) > 0);
   const total = present.reduce((sum, state) => sum + count(state), 0);
@@ -77,7 +94,10 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
   const states = () => props.view.filter.states ?? [];
   const hrefs = createMemo(() =>
     Object.fromEntries(
-      fleetStates.map((state) => [state, viewPath(withFilter(props.view, toggleState(props.view.filter, state)))]),
+      fleetStates.map((state) => [
+        state,
+        viewPath(withFilter(props.view, toggleState(props.view.filter, state))),
+      ]),
     ),
   );
   const countOf = (state: FleetState) => props.summary?.by_state[state] ?? 0;
@@ -91,13 +111,26 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
     props.summary.needs_attention > attentionStates.reduce((sum, state) => sum + countOf(state), 0);
   const attentionHref = () => {
     const attention = isAttention() ? undefined : (["needed"] as const);
-    return viewPath(withFilter(props.view, changeFilter(props.view.filter, { attention, states: undefined })));
+    return viewPath(
+      withFilter(props.view, changeFilter(props.view.filter, { attention, states: undefined })),
+    );
   };
   return (
-    <section class="state-bar" aria-label="States" data-loading={props.summary === undefined ? "" : undefined}>
-      <svg class="state-segments" viewBox="0 0 1000 1" preserveAspectRatio="none" aria-hidden="true">
+    <section
+      class="state-bar"
+      aria-label="States"
+      data-loading={props.summary === undefined ? "" : undefined}
+    >
+      <svg
+        class="state-segments"
+        viewBox="0 0 1000 1"
+        preserveAspectRatio="none"
+        aria-hidden="true"
+      >
         <For each={props.summary && segmentsOf(props.summary)}>
-          {({ state, from, width }) => <rect data-state={state} x={from} width={Math.max(1, width - 1.5)} height="1" />}
+          {({ state, from, width }) => (
+            <rect data-state={state} x={from} width={Math.max(1, width - 1.5)} height="1" />
+          )}
         </For>
       </svg>
       <ul class="state-chips">
@@ -118,7 +151,11 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
         <For each={fleetStates}>
           {(state) => (
             <li>
-              <Chip href={hrefs()[state] ?? ""} chosen={states().includes(state)} count={shown(countOf(state))}>
+              <Chip
+                href={hrefs()[state] ?? ""}
+                chosen={states().includes(state)}
+                count={shown(countOf(state))}
+              >
                 <StateMark state={state} />
               </Chip>
             </li>

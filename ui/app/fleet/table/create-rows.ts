@@ -1,4 +1,12 @@
-import { type Accessor, batch, createEffect, createSignal, on, onCleanup, type Setter } from "solid-js";
+import {
+  type Accessor,
+  batch,
+  createEffect,
+  createSignal,
+  on,
+  onCleanup,
+  type Setter,
+} from "solid-js";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { LiveReport } from "../../api/create-report.ts";
@@ -39,7 +47,10 @@ const rowsAddedMax = 32;
  * Updates the rows of a report in place: a row keeps its element, its focus and, unless the operator asked for another order, its
  * position.
  */
-export const createRows = (report: LiveReport<FleetHealthReport>, zone: Accessor<TimeZone>): PageRows => {
+export const createRows = (
+  report: LiveReport<FleetHealthReport>,
+  zone: Accessor<TimeZone>,
+): PageRows => {
   const [rows, setRows] = createSignal<readonly SettableRow[]>();
   /** Rows that are not on the page yet, in order. */
   let waiting: FleetHealthRow[] = [];
@@ -94,14 +105,19 @@ export const createRows = (report: LiveReport<FleetHealthReport>, zone: Accessor
 };
 
 /** Returns the rows of `views`, with the elements of those that were shown before. */
-const updated = (before: readonly SettableRow[], views: readonly RowView[]): readonly SettableRow[] => {
+const updated = (
+  before: readonly SettableRow[],
+  views: readonly RowView[],
+): readonly SettableRow[] => {
   const known = new Map(before.map((row) => [row.id, row]));
   const rows = views.map((view) => {
     const row = known.get(view.id);
     row?.show(view);
     return row ?? createRow(view);
   });
-  return rows.length === before.length && rows.every((row, index) => row === before[index]) ? before : rows;
+  return rows.length === before.length && rows.every((row, index) => row === before[index])
+    ? before
+    : rows;
 };
 
 /** Restores the focus, which a row loses when it moves in the document. */

@@ -13,7 +13,10 @@ const rowsAtOnce = 8;
 export const drawAhead = (body: HTMLTableSectionElement): void => {
   let cancel: () => void = () => {};
   const draw = () => {
-    const skipped = [...body.querySelectorAll<HTMLElement>("tr:not([data-drawn])")].slice(0, rowsAtOnce);
+    const skipped = [...body.querySelectorAll<HTMLElement>("tr:not([data-drawn])")].slice(
+      0,
+      rowsAtOnce,
+    );
     if (skipped.length === 0) return;
     const finish = timeFrame();
     for (const row of skipped) row.dataset.drawn = "";

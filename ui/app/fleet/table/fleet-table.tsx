@@ -70,11 +70,16 @@ export const FleetTable = (props: {
                   class={`column-${column.name}`}
                   aria-sort={sorted("sort" in column ? column.sort : undefined)}
                 >
-                  <Show when={"sort" in column && props.hrefOfSort(column.sort)} fallback={column.label}>
+                  <Show
+                    when={"sort" in column && props.hrefOfSort(column.sort)}
+                    fallback={column.label}
+                  >
                     {(href) => (
                       <a class="sort" href={href()} noScroll>
                         {column.label}
-                        <Icon name={sorted("sort" in column ? column.sort : undefined) ?? "sortable"} />
+                        <Icon
+                          name={sorted("sort" in column ? column.sort : undefined) ?? "sortable"}
+                        />
                       </a>
                     )}
                   </Show>
@@ -82,7 +87,10 @@ export const FleetTable = (props: {
                     {(detail) => (
                       <span class="column-detail">
                         {detail()}
-                        <Show when={"timed" in column}> {props.zone === "utc" ? "UTC" : "local time"}</Show>
+                        <Show when={"timed" in column}>
+                          {" "}
+                          {props.zone === "utc" ? "UTC" : "local time"}
+                        </Show>
                       </span>
                     )}
                   </Show>
@@ -102,7 +110,12 @@ export const FleetTable = (props: {
         <Show
           when={props.rows}
           fallback={
-            <Skeleton columns={[...shownColumns(), ...props.preferences.labels.map(() => ({ name: "label" }))]} />
+            <Skeleton
+              columns={[
+                ...shownColumns(),
+                ...props.preferences.labels.map(() => ({ name: "label" })),
+              ]}
+            />
           }
         >
           {(rows) => (
@@ -154,13 +167,20 @@ const Skeleton = (props: { columns: readonly { name: string }[] }) => {
 };
 
 /** Only a text that may not fit is cut: each clip costs when the browser draws two hundred rows. */
-const cut = (text: string, fits: number, name: string): string => (text.length > fits ? `${name} cut` : name);
+const cut = (text: string, fits: number, name: string): string =>
+  text.length > fits ? `${name} cut` : name;
 
 /**
  * One collector. Its link opens the drawer; the table handles clicks elsewhere on the row. Style alone hides columns, nothing here ticks,
  * and texts are properties of one template: two hundred rows cost no more than their elements, and an update compares their texts once.
  */
-const Row = (props: { row: RowView; href: string; current: boolean; wide: boolean; labels: readonly string[] }) => (
+const Row = (props: {
+  row: RowView;
+  href: string;
+  current: boolean;
+  wide: boolean;
+  labels: readonly string[];
+}) => (
   <tr
     data-id={props.row.id}
     data-calm={props.row.calm ? "" : undefined}
@@ -207,15 +227,31 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
     </td>
     <Show when={props.wide}>
       {plainColumns.map(({ name }) => (
-        <td class={`column-${name}`} data-tone={props.row.plain[name].tone} textContent={props.row.plain[name].text} />
+        <td
+          class={`column-${name}`}
+          data-tone={props.row.plain[name].tone}
+          textContent={props.row.plain[name].text}
+        />
       ))}
     </Show>
     <td class="column-config">
       <span data-tone={props.row.driftTone} textContent={props.row.drift} />
       <span class="second hashes" role="img" aria-label={props.row.hashesRead}>
-        <span class="hash" data-group={props.row.hashes[0].group} textContent={props.row.hashes[0].text} />
-        <span class="hash" data-group={props.row.hashes[1].group} textContent={props.row.hashes[1].text} />
-        <span class="hash" data-group={props.row.hashes[2].group} textContent={props.row.hashes[2].text} />
+        <span
+          class="hash"
+          data-group={props.row.hashes[0].group}
+          textContent={props.row.hashes[0].text}
+        />
+        <span
+          class="hash"
+          data-group={props.row.hashes[1].group}
+          textContent={props.row.hashes[1].text}
+        />
+        <span
+          class="hash"
+          data-group={props.row.hashes[2].group}
+          textContent={props.row.hashes[2].text}
+        />
       </span>
     </td>
     <td class="column-queue">
@@ -230,7 +266,11 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
       />
     </td>
     <td class="column-certificate">
-      <span data-tone={props.row.certificateTone} title={props.row.certificateAt} textContent={props.row.certificate} />
+      <span
+        data-tone={props.row.certificateTone}
+        title={props.row.certificateAt}
+        textContent={props.row.certificate}
+      />
       <span
         class={cut(props.row.renewal, 22, "second")}
         data-tone={props.row.renewalTone}
@@ -239,8 +279,17 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
       />
     </td>
     <td class={cut(props.row.version, 14, "column-version")}>
-      <span class="mono" data-tone={props.row.versionTone} title={props.row.version} textContent={props.row.version} />
-      <span class={cut(props.row.platform, 18, "second")} title={props.row.platform} textContent={props.row.platform} />
+      <span
+        class="mono"
+        data-tone={props.row.versionTone}
+        title={props.row.version}
+        textContent={props.row.version}
+      />
+      <span
+        class={cut(props.row.platform, 18, "second")}
+        title={props.row.platform}
+        textContent={props.row.platform}
+      />
     </td>
     <Show when={props.wide}>
       <td class={cut(props.row.hostname, 20, "column-hostname")}>
@@ -253,8 +302,11 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
     </Show>
     <For each={props.labels}>
       {(key) => {
-        const value = () => (Object.hasOwn(props.row.labels, key) ? (props.row.labels[key] ?? "") : "");
-        return <td class={cut(value(), 14, "column-label")} title={value()} textContent={value()} />;
+        const value = () =>
+          Object.hasOwn(props.row.labels, key) ? (props.row.labels[key] ?? "") : "";
+        return (
+          <td class={cut(value(), 14, "column-label")} title={value()} textContent={value()} />
+        );
       }}
     </For>
   </tr>

@@ -1,5 +1,11 @@
 import { For, Show } from "solid-js";
-import { columns, labelColumnsMax, type TablePreferences, toggleColumn, toggleLabel } from "./table-preferences.ts";
+import {
+  columns,
+  labelColumnsMax,
+  type TablePreferences,
+  toggleColumn,
+  toggleLabel,
+} from "./table-preferences.ts";
 
 /** The fields of the table preferences: density, columns, and a column for each label of the fleet. */
 export const PreferenceFields = (props: {
@@ -47,7 +53,10 @@ export const PreferenceFields = (props: {
     <Show when={labelKeysOf(props).length > 0}>
       <fieldset class="menu-labels">
         <legend>
-          Labels{props.preferences.labels.length === labelColumnsMax ? `, at most ${labelColumnsMax}` : ""}
+          Labels
+          {props.preferences.labels.length === labelColumnsMax
+            ? `, at most ${labelColumnsMax}`
+            : ""}
         </legend>
         <For each={labelKeysOf(props)}>
           {(key) => (
@@ -56,7 +65,8 @@ export const PreferenceFields = (props: {
                 type="checkbox"
                 checked={props.preferences.labels.includes(key)}
                 disabled={
-                  props.preferences.labels.length === labelColumnsMax && !props.preferences.labels.includes(key)
+                  props.preferences.labels.length === labelColumnsMax &&
+                  !props.preferences.labels.includes(key)
                 }
                 onChange={() => props.onChange(toggleLabel(props.preferences, key))}
               />
@@ -70,6 +80,7 @@ export const PreferenceFields = (props: {
 );
 
 /** The keys to choose from: those of the fleet, and chosen ones that no host under the filters has. */
-const labelKeysOf = (props: { labelKeys: readonly string[]; preferences: TablePreferences }): string[] => [
-  ...new Set([...props.labelKeys, ...props.preferences.labels]),
-];
+const labelKeysOf = (props: {
+  labelKeys: readonly string[];
+  preferences: TablePreferences;
+}): string[] => [...new Set([...props.labelKeys, ...props.preferences.labels])];

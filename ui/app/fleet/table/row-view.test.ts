@@ -58,14 +58,24 @@ const rowView = (row: FleetHealthRow, at: number) => rowViewIn(row, at, "utc");
 
 describe("a row of the table", () => {
   it("says once that a signal of the past was recent", () => {
-    const { heartbeat } = rowViewIn({ ...healthy, last_heartbeat_at: "2026-11-20T16:59:59.999Z" }, now, "utc", true);
+    const { heartbeat } = rowViewIn(
+      { ...healthy, last_heartbeat_at: "2026-11-20T16:59:59.999Z" },
+      now,
+      "utc",
+      true,
+    );
     expect(heartbeat).toEqual({ text: "recent", short: "", at: "", never: false });
   });
 
   it("counts ages to the time of the report", () => {
     expect(rowView(healthy, now)).toMatchObject({
       since: "",
-      heartbeat: { text: "12 s ago", at: "2026-11-20 16:59:48 UTC", short: "16:59:48", never: false },
+      heartbeat: {
+        text: "12 s ago",
+        at: "2026-11-20 16:59:48 UTC",
+        short: "16:59:48",
+        never: false,
+      },
       forwarding: { text: "2 min ago" },
       queue: "1.5 MiB · 1 %",
       queueDetail: "",
@@ -81,7 +91,9 @@ describe("a row of the table", () => {
 
   it("writes the date of a time on another day, and what waits for long", () => {
     const queue = { ...healthy.queue, bytes: 1_048_575, oldest_record_age_seconds: 60 };
-    expect(rowView({ ...healthy, last_heartbeat_at: "2026-11-19T16:59:48.000Z", queue }, now)).toMatchObject({
+    expect(
+      rowView({ ...healthy, last_heartbeat_at: "2026-11-19T16:59:48.000Z", queue }, now),
+    ).toMatchObject({
       heartbeat: { text: "1 d ago", short: "2026-11-19 16:59" },
       queue: "1,023 KiB",
       queueDetail: "oldest 1 min",
@@ -101,7 +113,10 @@ describe("a row of the table", () => {
       rowView({ ...healthy, volume: { day_bytes: day, usual_bytes: usual } }, now).plain.volume;
     expect(rowView(healthy, now).plain.volume).toEqual({ text: "" });
     expect(volumeOf(10_485_759, 1_048_576)).toEqual({ text: "9.9 MiB" });
-    expect(volumeOf(10_485_760, 1_048_576)).toEqual({ text: "10 MiB, 10× its usual", tone: "warn" });
+    expect(volumeOf(10_485_760, 1_048_576)).toEqual({
+      text: "10 MiB, 10× its usual",
+      tone: "warn",
+    });
     expect(volumeOf(10_485_760, null)).not.toHaveProperty("tone");
     expect(volumeOf(1_048_575, 1)).not.toHaveProperty("tone");
   });
@@ -109,14 +124,20 @@ describe("a row of the table", () => {
   it("says that a budget holds the host, before the evidence of its first condition", () => {
     const hold = { budget: "test", since: "2026-11-20T16:20:00Z", until: "2026-11-20T17:00:00Z" };
     const conditions = [
-      { state: "queue_at_risk" as const, since: "2026-11-20T16:30:00Z", evidence: "the queue is full" },
+      {
+        state: "queue_at_risk" as const,
+        since: "2026-11-20T16:30:00Z",
+        evidence: "the queue is full",
+      },
     ];
     expect(rowView(healthy, now).why).toBe("");
     expect(rowView({ ...healthy, hold }, now)).toMatchObject({
       since: "held by its budget",
       why: "held by its budget test until 17:00:00 UTC",
     });
-    expect(rowView({ ...healthy, hold, conditions }, now).since).toBe("held by its budget, for 30 min");
+    expect(rowView({ ...healthy, hold, conditions }, now).since).toBe(
+      "held by its budget, for 30 min",
+    );
     expect(rowView({ ...healthy, hold, conditions }, now).why).toBe(
       "held by its budget test until 17:00:00 UTC; the queue is full",
     );
@@ -148,7 +169,9 @@ describe("a row of the table", () => {
     expect(groups(null, one, other)).toEqual([0, 1, 2]);
     expect(groups(null, null, null)).toEqual([0, 0, 0]);
     expect(rowView(healthy, now).hashes[0]).toEqual({ text: "aaaaaa", group: 1 });
-    expect(rowView(healthy, now).hashesRead).toBe("desired aaaaaa, running aaaaaa, last known good bccccc");
+    expect(rowView(healthy, now).hashesRead).toBe(
+      "desired aaaaaa, running aaaaaa, last known good bccccc",
+    );
   });
 
   it("shows how long the state has applied, and how many other conditions apply", () => {
@@ -156,7 +179,12 @@ describe("a row of the table", () => {
       { state: "stale", since: "2026-11-20T16:48:00.000Z", evidence: "" },
       { state: "queue_at_risk", since: "2026-11-20T16:00:00.000Z", evidence: "" },
     ];
-    const queue = { ...healthy.queue, bytes: 104_857_600, dropped_records_total: 1200, dead_letters: 3 };
+    const queue = {
+      ...healthy.queue,
+      bytes: 104_857_600,
+      dropped_records_total: 1200,
+      dead_letters: 3,
+    };
     expect(rowView({ ...healthy, state: "stale", conditions, queue }, now)).toMatchObject({
       since: "for 12 min, +1 more",
       queueTone: "warn",
@@ -167,12 +195,19 @@ describe("a row of the table", () => {
 
   it("spells out marks with which a name could pose as another", () => {
     const posing = { ...healthy, device_id: "\u202e10-egde", identity: "spiffe://x/\u2067a" };
-    expect(rowView(posing, now)).toMatchObject({ device: "[U+202E]10-egde", identity: "spiffe://x/[U+2067]a" });
+    expect(rowView(posing, now)).toMatchObject({
+      device: "[U+202E]10-egde",
+      identity: "spiffe://x/[U+2067]a",
+    });
     expect(rowView({ ...healthy, device_id: " web  1" }, now).device).toBe("[U+0020]web [U+0020]1");
   });
 
   it("names the faults of certificate and renewal", () => {
-    const certificate = { ...healthy.certificate, status: "expired" as const, not_after: "2026-11-20T14:00:00.000Z" };
+    const certificate = {
+      ...healthy.certificate,
+      status: "expired" as const,
+      not_after: "2026-11-20T14:00:00.000Z",
+    };
     const renewal = { status: "failed", last_error: "certificate_revoked" };
     expect(rowView({ ...healthy, certificate, renewal }, now)).toMatchObject({
       certificate: "expired 3 h ago",
@@ -181,7 +216,9 @@ describe("a row of the table", () => {
       renewalTone: "crit",
     });
     const successor = healthy.certificate;
-    expect(rowView({ ...healthy, successor, renewal }, now)).toMatchObject({ renewal: "successor issued" });
+    expect(rowView({ ...healthy, successor, renewal }, now)).toMatchObject({
+      renewal: "successor issued",
+    });
     const revoked = { ...certificate, status: "revoked" as const };
     expect(rowView({ ...healthy, certificate: revoked }, now).certificate).toBe("revoked");
   });

@@ -1,5 +1,9 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { type Drift, type FleetState, severityOf } from "../../../../proto/fleet-health/vocabulary.ts";
+import {
+  type Drift,
+  type FleetState,
+  severityOf,
+} from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Labels } from "../../../../proto/labels.ts";
 import { isUnusual, unusualVolume } from "../../../../proto/volume.ts";
 import { evidenceParts } from "../../format/evidence.ts";
@@ -52,12 +56,20 @@ const hoursCell = ({ incomplete_hours: hours }: FleetHealthRow): Cell =>
 
 const volumeCell = ({ volume }: FleetHealthRow): Cell => {
   const text = volume === undefined ? "" : formatBytes(volume.day_bytes);
-  return volume && isUnusual(volume) ? { text: `${text}, ${unusualVolume.times}× its usual`, tone: "warn" } : { text };
+  return volume && isUnusual(volume)
+    ? { text: `${text}, ${unusualVolume.times}× its usual`, tone: "warn" }
+    : { text };
 };
 
 /** Columns of one text, which wide screens alone have room for, with their cell of a row. */
 export const plainColumns = [
-  { name: "completeness", label: "Completeness", detail: "last 24 h", sort: "incomplete_hours", cell: hoursCell },
+  {
+    name: "completeness",
+    label: "Completeness",
+    detail: "last 24 h",
+    sort: "incomplete_hours",
+    cell: hoursCell,
+  },
   { name: "volume", label: "Volume", detail: "last 24 h", sort: "day_bytes", cell: volumeCell },
 ] as const;
 
@@ -120,7 +132,12 @@ const driftTones: Partial<Record<Drift, Tone>> = { drifted: "warn", on_last_know
  * Returns the row of a collector. Ages count to `now`, the time of the report, so a wrong clock of this machine has no effect. What is as
  * it should be has no words. The past does not know how old a signal was that was recent.
  */
-export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast = false): RowView => {
+export const rowView = (
+  row: FleetHealthRow,
+  now: number,
+  zone: TimeZone,
+  isPast = false,
+): RowView => {
   const [first, ...others] = row.conditions;
   const hashes = hashViews(row.config);
   const [desired, running, good] = hashes;
@@ -137,7 +154,9 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     calm: severityOf(row) === "healthy",
     since: [
       row.hold === undefined ? "" : "held by its budget",
-      first === undefined ? "" : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
+      first === undefined
+        ? ""
+        : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
     ]
       .filter((text) => text !== "")
       .join(", "),
@@ -159,7 +178,9 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     subnet: row.subnet ?? "",
     heartbeat: ageOf(row.last_heartbeat_at),
     forwarding: ageOf(row.last_envelope_at),
-    plain: Object.fromEntries(plainColumns.map(({ name, cell }) => [name, cell(row)])) as RowView["plain"],
+    plain: Object.fromEntries(
+      plainColumns.map(({ name, cell }) => [name, cell(row)]),
+    ) as RowView["plain"],
     drift: driftNames[row.config.drift],
     driftTone: driftTones[row.config.drift] ?? "quiet",
     hashes,
@@ -168,7 +189,9 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     ...certificateView(row, now, zone),
     ...renewalView(row),
     version: plainName(row.version),
-    versionTone: row.conditions.some(({ state }) => state === "unsupported_version") ? "warn" : "quiet",
+    versionTone: row.conditions.some(({ state }) => state === "unsupported_version")
+      ? "warn"
+      : "quiet",
     platform: plainName(row.platform),
     labels: row.labels,
   };
@@ -183,7 +206,8 @@ export const holdText = (
 
 const tailMax = 24;
 
-const tailOf = (identity: string): number => Math.min(tailMax, identity.length - identity.lastIndexOf("/"));
+const tailOf = (identity: string): number =>
+  Math.min(tailMax, identity.length - identity.lastIndexOf("/"));
 
 const ageView = (at: string | null, now: number, zone: TimeZone): AgeView =>
   at === null
@@ -202,14 +226,23 @@ const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
     if (!groups.includes(hash)) groups.push(hash);
     return { text: hash.slice(0, 6), group: groups.indexOf(hash) + 1 };
   };
-  return [view(config.desired_config_hash), view(config.running_config_hash), view(config.last_known_good_config_hash)];
+  return [
+    view(config.desired_config_hash),
+    view(config.running_config_hash),
+    view(config.last_known_good_config_hash),
+  ];
 };
 
 /** Records wait for their batch; only longer waits are news. */
 const oldestSecondsShown = 60;
 
 const queueView = ({ queue, conditions }: FleetHealthRow) => {
-  const { bytes, max_bytes: bytesMax, oldest_record_age_seconds: oldest, dropped_records_total: dropped } = queue;
+  const {
+    bytes,
+    max_bytes: bytesMax,
+    oldest_record_age_seconds: oldest,
+    dropped_records_total: dropped,
+  } = queue;
   const deadLetters = queue.dead_letters ?? 0;
   if (bytes === null || bytesMax === null)
     return { queuePercent: -1, queue: "unknown", queueDetail: "", queueTone: "quiet" } as const;
@@ -220,7 +253,12 @@ const queueView = ({ queue, conditions }: FleetHealthRow) => {
   ].filter((text) => text !== "");
   return {
     queuePercent: bytesMax > 0 ? Math.min(100, Math.floor((bytes / bytesMax) * 100)) : 0,
-    queue: bytes === 0 ? "empty" : bytes * 100 < bytesMax ? formatBytes(bytes) : sizeAndShare(bytes, bytesMax),
+    queue:
+      bytes === 0
+        ? "empty"
+        : bytes * 100 < bytesMax
+          ? formatBytes(bytes)
+          : sizeAndShare(bytes, bytesMax),
     queueDetail: details.join(" · "),
     queueTone: conditions.some(({ state }) => state === "queue_at_risk") ? "warn" : "quiet",
   } as const;
@@ -229,7 +267,11 @@ const queueView = ({ queue, conditions }: FleetHealthRow) => {
 const sizeAndShare = (bytes: number, bytesMax: number): string =>
   `${formatBytes(bytes)} · ${formatShare(bytes, bytesMax)}`;
 
-const certificateView = ({ certificate, conditions }: FleetHealthRow, now: number, zone: TimeZone) => {
+const certificateView = (
+  { certificate, conditions }: FleetHealthRow,
+  now: number,
+  zone: TimeZone,
+) => {
   const { status, not_after } = certificate;
   const expired = status === "expired" || Date.parse(not_after) <= now;
   const expiring = conditions.some(({ state }) => state === "cert_expiring");
@@ -241,7 +283,10 @@ const certificateView = ({ certificate, conditions }: FleetHealthRow, now: numbe
   } as const;
 };
 
-const renewalView = ({ renewal, successor }: FleetHealthRow): { renewal: string; renewalTone: Tone } => {
+const renewalView = ({
+  renewal,
+  successor,
+}: FleetHealthRow): { renewal: string; renewalTone: Tone } => {
   if (successor !== null) return { renewal: "successor issued", renewalTone: "ok" };
   const { status, last_error: error } = renewal;
   if (status === null || status === "ok") return { renewal: "", renewalTone: "quiet" };

@@ -21,8 +21,20 @@ export const columns = [
   { name: "state", label: "State", sort: "severity" },
   { name: "device", label: "Device and identity", sort: "identity" },
   { name: "why", label: "Why", wide: true },
-  { name: "heartbeat", label: "Heartbeat", detail: "age, time in", timed: true, sort: "last_heartbeat_at" },
-  { name: "forwarding", label: "Forwarding", detail: "age, time in", timed: true, sort: "last_envelope_at" },
+  {
+    name: "heartbeat",
+    label: "Heartbeat",
+    detail: "age, time in",
+    timed: true,
+    sort: "last_heartbeat_at",
+  },
+  {
+    name: "forwarding",
+    label: "Forwarding",
+    detail: "age, time in",
+    timed: true,
+    sort: "last_envelope_at",
+  },
   ...plainColumns.map((column) => ({ ...column, wide: true })),
   { name: "config", label: "Config", detail: "desired · running · last good" },
   { name: "queue", label: "Queue", sort: "queue_bytes" },
@@ -47,7 +59,11 @@ export interface TablePreferences {
 export const labelColumnsMax = 6;
 
 /** All columns but those of labels, two lines a row. */
-export const defaultPreferences: TablePreferences = { hidden: [], density: "comfortable", labels: [] };
+export const defaultPreferences: TablePreferences = {
+  hidden: [],
+  density: "comfortable",
+  labels: [],
+};
 
 const Stored = v.pipe(
   v.string(),
@@ -71,21 +87,34 @@ const hideable = (names: readonly unknown[]): ColumnName[] =>
   columns.map(({ name }) => name).filter((name) => name !== "device" && names.includes(name));
 
 /** Shows or hides a column. */
-export const toggleColumn = ({ hidden, ...others }: TablePreferences, name: ColumnName): TablePreferences => ({
+export const toggleColumn = (
+  { hidden, ...others }: TablePreferences,
+  name: ColumnName,
+): TablePreferences => ({
   ...others,
-  hidden: hideable(hidden.includes(name) ? hidden.filter((one) => one !== name) : [...hidden, name]),
+  hidden: hideable(
+    hidden.includes(name) ? hidden.filter((one) => one !== name) : [...hidden, name],
+  ),
 });
 
 /** Shows or hides the column of a label; does nothing when `labelColumnsMax` are shown. */
-export const toggleLabel = ({ labels, ...others }: TablePreferences, key: string): TablePreferences => ({
+export const toggleLabel = (
+  { labels, ...others }: TablePreferences,
+  key: string,
+): TablePreferences => ({
   ...others,
-  labels: labels.includes(key) ? labels.filter((one) => one !== key) : [...labels, key].slice(0, labelColumnsMax),
+  labels: labels.includes(key)
+    ? labels.filter((one) => one !== key)
+    : [...labels, key].slice(0, labelColumnsMax),
 });
 
 const storageKey = "fleet-table";
 
 /** Returns the table preferences and their setter, which stores them for the next visit. */
-export const createTablePreferences = (): [Accessor<TablePreferences>, (preferences: TablePreferences) => void] => {
+export const createTablePreferences = (): [
+  Accessor<TablePreferences>,
+  (preferences: TablePreferences) => void,
+] => {
   const [preferences, setPreferences] = createSignal(parsePreferences(readStoredText(storageKey)));
   const change = (next: TablePreferences) => {
     setPreferences(next);

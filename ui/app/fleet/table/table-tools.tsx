@@ -7,10 +7,20 @@ import { Icon } from "../../design/icon.tsx";
 import { LazyPart } from "../../design/load-failure.tsx";
 import { formatCount, formatCountOf } from "../../format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
-import { exportPath, type FleetView, pageRows, viewPath, watchPath, withFilter, withPage } from "../view/view-state.ts";
+import {
+  exportPath,
+  type FleetView,
+  pageRows,
+  viewPath,
+  watchPath,
+  withFilter,
+  withPage,
+} from "../view/view-state.ts";
 import type { TablePreferences } from "./table-preferences.ts";
 
-const PreferenceFields = lazy(async () => ({ default: (await import("./preference-fields.tsx")).PreferenceFields }));
+const PreferenceFields = lazy(async () => ({
+  default: (await import("./preference-fields.tsx")).PreferenceFields,
+}));
 
 /** The range of rows on this page, and links to the pages before and after. */
 export const Pager = (props: {
@@ -27,7 +37,8 @@ export const Pager = (props: {
     const page = number();
     if (props.rows === undefined) return "";
     if (props.rows === 0) return "No hosts";
-    if (page === undefined) return `${formatCountOf(props.rows, "host")} of ${formatCount(props.total)}`;
+    if (page === undefined)
+      return `${formatCountOf(props.rows, "host")} of ${formatCount(props.total)}`;
     const from = (page - 1) * pageRows;
     return `${formatCount(from + 1)} to ${formatCount(from + props.rows)} of ${formatCountOf(props.total, "host")}`;
   };
@@ -35,7 +46,10 @@ export const Pager = (props: {
     <nav class="pager" aria-label={props.label}>
       <span>{range()}</span>
       <Show when={props.view.cursor !== undefined}>
-        <a class="button" href={viewPath(withPage(props.view, props.trail.before(props.view.cursor)))}>
+        <a
+          class="button"
+          href={viewPath(withPage(props.view, props.trail.before(props.view.cursor)))}
+        >
           <Icon name="previous" /> {(number() ?? 1) > 1 ? "Previous" : "First page"}
         </a>
       </Show>
@@ -77,7 +91,13 @@ export const ExportMenu = (props: {
   };
   return (
     <>
-      <button ref={props.ref} class="button" type="button" popovertarget="export-menu" title="Export (e)">
+      <button
+        ref={props.ref}
+        class="button"
+        type="button"
+        popovertarget="export-menu"
+        title="Export (e)"
+      >
         <Icon name="export" /> Export
       </button>
       <section
@@ -89,8 +109,9 @@ export const ExportMenu = (props: {
         onToggle={focusFirst}
       >
         <p class="exports-scope">
-          CSV of all pages, under the current filters. A list has every host to which the condition applies, also those
-          whose state is another one: so it can have more rows than the chip of the state counts.
+          CSV of all pages, under the current filters. A list has every host to which the condition
+          applies, also those whose state is another one: so it can have more rows than the chip of
+          the state counts.
         </p>
         <ul>
           <For each={exportKinds}>
@@ -104,7 +125,9 @@ export const ExportMenu = (props: {
                 >
                   {exportNames[kind]}
                   <Show when={props.counts}>
-                    {(counts) => <span class="exports-count">{formatCountOf(counts()[kind], "row")}</span>}
+                    {(counts) => (
+                      <span class="exports-count">{formatCountOf(counts()[kind], "row")}</span>
+                    )}
                   </Show>
                 </a>
                 <Show when={narrowFilter(props.view.filter, exportFilters[kind])}>
@@ -142,7 +165,12 @@ export const PreferencesMenu = (props: PreferencesProps) => {
       <button class="button" type="button" popovertarget="table-menu">
         <Icon name="columns" /> View
       </button>
-      <div id="table-menu" class="popover menu" popover="auto" onBeforeToggle={() => setOpened(true)}>
+      <div
+        id="table-menu"
+        class="popover menu"
+        popover="auto"
+        onBeforeToggle={() => setOpened(true)}
+      >
         <Show when={opened()}>
           <LazyPart what="The menu">
             <PreferenceFields {...props} />

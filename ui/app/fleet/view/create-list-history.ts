@@ -36,7 +36,12 @@ export const createListHistory = (
       }),
     ),
   );
-  createEffect(on(report.answer, (answer) => answer && trail().record(view().cursor, answer.value.next_cursor)));
+  createEffect(
+    on(
+      report.answer,
+      (answer) => answer && trail().record(view().cursor, answer.value.next_cursor),
+    ),
+  );
 
   const [lostPage, setLostPage] = createSignal<string>();
   createEffect(() => {
@@ -57,9 +62,14 @@ export const createListHistory = (
 
   return {
     trail,
-    isPageLost: () => lostPage() === firstPage() && view().cursor === undefined && report.state().problem === undefined,
+    isPageLost: () =>
+      lostPage() === firstPage() &&
+      view().cursor === undefined &&
+      report.state().problem === undefined,
     dismiss: () => setLostPage(undefined),
     closeDrawer: () =>
-      openedHere ? navigate(-1) : navigate(viewPath(withRow(view())), { replace: true, scroll: false }),
+      openedHere
+        ? navigate(-1)
+        : navigate(viewPath(withRow(view())), { replace: true, scroll: false }),
   };
 };

@@ -44,8 +44,22 @@ describe("the address of a view", () => {
   });
 
   it("parses any query string, and has one spelling for each view", () => {
-    const value = fc.oneof(fc.string(), fc.constantFrom("stale", "-1", "1e3", "desc", "%00", "never", "9".repeat(12)));
-    const name = fc.constantFrom("state", "q", "drift", "sort", "order", "cursor", "id", "forwarding", "version", "x");
+    const value = fc.oneof(
+      fc.string(),
+      fc.constantFrom("stale", "-1", "1e3", "desc", "%00", "never", "9".repeat(12)),
+    );
+    const name = fc.constantFrom(
+      "state",
+      "q",
+      "drift",
+      "sort",
+      "order",
+      "cursor",
+      "id",
+      "forwarding",
+      "version",
+      "x",
+    );
     fc.assert(
       fc.property(fc.array(fc.tuple(name, value)), (pairs) => {
         const path = viewPath(parseView(String(new URLSearchParams(pairs))));
@@ -72,8 +86,12 @@ describe("the address of a view", () => {
   });
 
   it("sends every filter to an export, and every state", () => {
-    expect(exportPath("config_drift", { filter: {} })).toBe("/api/core/collector/health/export.csv?kind=config_drift");
-    expect(exportPath("stale", { filter: { states: ["revoked", "stale"], text: ["rack 4&5"] } })).toBe(
+    expect(exportPath("config_drift", { filter: {} })).toBe(
+      "/api/core/collector/health/export.csv?kind=config_drift",
+    );
+    expect(
+      exportPath("stale", { filter: { states: ["revoked", "stale"], text: ["rack 4&5"] } }),
+    ).toBe(
       "/api/core/collector/health/export.csv?kind=stale&state=revoked&state=stale&q=rack+4%265",
     );
   });
@@ -87,17 +105,28 @@ describe("the address of a view", () => {
       factorsPath(view),
       exportPath("stale", view),
       hostPath("h", view),
-      ...[withFilter(view, {}), withSort(view, "identity"), withPage(view, "c2"), withRow(view, "r")].map(viewPath),
+      ...[
+        withFilter(view, {}),
+        withSort(view, "identity"),
+        withPage(view, "c2"),
+        withRow(view, "r"),
+      ].map(viewPath),
     ])
       expect(path).toContain(at);
-    expect(viewPath(withTime(view, "2026-11-23T03:00Z"))).toBe("/fleet?state=stale&at=2026-11-23T03%3A00Z");
+    expect(viewPath(withTime(view, "2026-11-23T03:00Z"))).toBe(
+      "/fleet?state=stale&at=2026-11-23T03%3A00Z",
+    );
     expect(viewPath(withTime(view))).toBe("/fleet?state=stale");
     const byQueue = { ...view, sort: "queue_bytes", order: "desc" } as const;
-    expect(viewPath(withTime(byQueue, "2026-11-23T03:00Z"))).toBe("/fleet?state=stale&at=2026-11-23T03%3A00Z");
+    expect(viewPath(withTime(byQueue, "2026-11-23T03:00Z"))).toBe(
+      "/fleet?state=stale&at=2026-11-23T03%3A00Z",
+    );
     expect(withTime(byQueue)).toMatchObject({ sort: "queue_bytes", order: "desc" });
     expect(sortPath(withTime(view, "2026-11-23T03:00Z"), "queue_bytes")).toBeUndefined();
     expect(sortPath(withTime(view), "queue_bytes")).toBe("/fleet?state=stale&sort=queue_bytes");
-    expect(linkFaults("?at=yesterday")).toEqual(["at is a time in UTC, such as 2026-11-23T02:41Z."]);
+    expect(linkFaults("?at=yesterday")).toEqual([
+      "at is a time in UTC, such as 2026-11-23T02:41Z.",
+    ]);
   });
 
   it("returns to the first page, and closes the drawer, when filter or sort change", () => {

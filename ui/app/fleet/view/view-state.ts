@@ -1,7 +1,12 @@
 import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
 import { parsePastTime } from "../../../../proto/fleet-health/past-time.ts";
 import { parseFilterLink } from "../../../../proto/fleet-health/query-language/filter-link.ts";
-import { type ExportKind, type FleetSort, fleetSorts, sortsOfNow } from "../../../../proto/fleet-health/vocabulary.ts";
+import {
+  type ExportKind,
+  type FleetSort,
+  fleetSorts,
+  sortsOfNow,
+} from "../../../../proto/fleet-health/vocabulary.ts";
 import { withQuery } from "../../browser/with-query.ts";
 
 /** Rows of a page. */
@@ -57,8 +62,12 @@ export const linkFaults = (search: string): readonly string[] => {
   const [at, sort, order, id] = ["at", "sort", "order", "id"].map((name) => params.get(name));
   return [
     ...parseFilterLink(params, ownParameters).faults,
-    ...(at == null || parsePastTime(at) !== undefined ? [] : ["at is a time in UTC, such as 2026-11-23T02:41Z."]),
-    ...(sort == null || fleetSorts.some((name) => name === sort) ? [] : [`sort is one of ${fleetSorts.join(", ")}.`]),
+    ...(at == null || parsePastTime(at) !== undefined
+      ? []
+      : ["at is a time in UTC, such as 2026-11-23T02:41Z."]),
+    ...(sort == null || fleetSorts.some((name) => name === sort)
+      ? []
+      : [`sort is one of ${fleetSorts.join(", ")}.`]),
     ...(order == null || order === "asc" || order === "desc" ? [] : ["order is asc or desc."]),
     ...(id == null || uuid.test(id.toLowerCase()) ? [] : ["id is the id of a host."]),
   ];
@@ -82,23 +91,35 @@ export const reportPath = (view: FleetView): string => {
 };
 
 /** Returns the API path of the facets of a view, over all its pages. */
-export const facetsPath = (view: FleetView): string => withQuery(`${apiPath}/facets`, selectionParams(view));
+export const facetsPath = (view: FleetView): string =>
+  withQuery(`${apiPath}/facets`, selectionParams(view));
 
 /** Returns the API path of a CSV export of all pages of a view. */
 export const exportPath = (kind: ExportKind, view: Pick<FleetView, "filter" | "at">): string =>
-  withQuery(`${apiPath}/export.csv`, new URLSearchParams([["kind", kind], ...selectionParams(view)]));
+  withQuery(
+    `${apiPath}/export.csv`,
+    new URLSearchParams([["kind", kind], ...selectionParams(view)]),
+  );
 
 /** Returns the API path of what the hosts of a view have in common. */
-export const factorsPath = (view: FleetView): string => withQuery(`${apiPath}/factors`, selectionParams(view));
+export const factorsPath = (view: FleetView): string =>
+  withQuery(`${apiPath}/factors`, selectionParams(view));
 
 /** Returns the address of the form that watches the hosts of a view as they are now. */
-export const watchPath = ({ filter }: FleetView): string => withQuery("/watches/new", filterToParams(filter));
+export const watchPath = ({ filter }: FleetView): string =>
+  withQuery("/watches/new", filterToParams(filter));
 
 /** Returns the API path of a host of a view. */
 export const hostPath = (id: string, { at }: { at?: string | undefined }): string =>
   withQuery(`${apiPath}/${id}`, selectionParams({ filter: {}, at }));
 
-const selectionParams = ({ filter, at }: { filter: FleetFilter; at?: string | undefined }): URLSearchParams => {
+const selectionParams = ({
+  filter,
+  at,
+}: {
+  filter: FleetFilter;
+  at?: string | undefined;
+}): URLSearchParams => {
   const params = filterToParams(filter);
   if (at !== undefined) params.set("at", at);
   return params;
@@ -114,7 +135,10 @@ const viewParams = (view: FleetView): URLSearchParams => {
 };
 
 /** Returns the first page of a view under another filter. */
-export const withFilter = (view: FleetView, filter: FleetFilter): FleetView => ({ ...withPage(view), filter });
+export const withFilter = (view: FleetView, filter: FleetFilter): FleetView => ({
+  ...withPage(view),
+  filter,
+});
 
 /** Returns the first page of a view at a past time, in the usual order if its own has no history; without a time, now. */
 export const withTime = ({ filter, sort, order }: FleetView, at?: string): FleetView => ({

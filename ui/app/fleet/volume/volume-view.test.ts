@@ -10,7 +10,10 @@ const hours = [
       { kind: "log_line" as const, envelopes: 4, payload_bytes: 2048 },
     ],
   },
-  { from: "2026-11-22T10:00:00.000Z", kinds: [{ kind: "log_line" as const, envelopes: 2, payload_bytes: 2048 }] },
+  {
+    from: "2026-11-22T10:00:00.000Z",
+    kinds: [{ kind: "log_line" as const, envelopes: 2, payload_bytes: 2048 }],
+  },
 ];
 
 it("sums each kind over the hours", () => {
@@ -25,7 +28,10 @@ it("sums each kind over the hours", () => {
 it("has a bar for every hour, with its kinds in words", () => {
   expect(volumeBars({ hours }, "utc")).toEqual([
     { value: 0, name: "From 2026-11-22 08:00:00 UTC: nothing" },
-    { value: 5, name: "From 2026-11-22 09:00:00 UTC: 1 envelope of spans, 4 envelopes of log lines" },
+    {
+      value: 5,
+      name: "From 2026-11-22 09:00:00 UTC: 1 envelope of spans, 4 envelopes of log lines",
+    },
     { value: 2, name: "From 2026-11-22 10:00:00 UTC: 2 envelopes of log lines" },
   ]);
 });

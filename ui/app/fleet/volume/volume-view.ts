@@ -1,4 +1,8 @@
-import { type HostVolume, type VolumeKind, volumeKinds } from "../../../../proto/fleet-health/volume.ts";
+import {
+  type HostVolume,
+  type VolumeKind,
+  volumeKinds,
+} from "../../../../proto/fleet-health/volume.ts";
 import type { SparklineBar } from "../../design/sparkline.tsx";
 import { formatBytes, formatCountOf, formatTimestamp, type TimeZone } from "../../format/format.ts";
 
@@ -23,8 +27,11 @@ export const kindTotals = ({ hours }: Pick<HostVolume, "hours">): KindTotal[] =>
   const all = hours.flatMap(({ kinds }) => kinds);
   return volumeKinds.flatMap((kind) => {
     const own = all.filter((each) => each.kind === kind);
-    const sum = (of: "envelopes" | "payload_bytes") => own.reduce((total, each) => total + each[of], 0);
-    return own.length === 0 ? [] : [{ kind, envelopes: sum("envelopes"), bytes: sum("payload_bytes") }];
+    const sum = (of: "envelopes" | "payload_bytes") =>
+      own.reduce((total, each) => total + each[of], 0);
+    return own.length === 0
+      ? []
+      : [{ kind, envelopes: sum("envelopes"), bytes: sum("payload_bytes") }];
   });
 };
 
@@ -33,7 +40,9 @@ export const volumeBars = ({ hours }: Pick<HostVolume, "hours">, zone: TimeZone)
   hours.map((hour) => {
     const totals = kindTotals({ hours: [hour] });
     const envelopes = totals.reduce((total, each) => total + each.envelopes, 0);
-    const parts = totals.map((each) => `${formatCountOf(each.envelopes, "envelope")} of ${kindNames[each.kind]}`);
+    const parts = totals.map(
+      (each) => `${formatCountOf(each.envelopes, "envelope")} of ${kindNames[each.kind]}`,
+    );
     return {
       value: envelopes,
       name: `From ${formatTimestamp(hour.from, zone)}: ${parts.length === 0 ? "nothing" : parts.join(", ")}`,

@@ -27,10 +27,17 @@ export const Volume = (props: { identityId: string }) => {
   return (
     <Show
       when={volume()}
-      fallback={<p class="quiet">{report.state().problem ? "The volume could not be loaded." : "Loading"}</p>}
+      fallback={
+        <p class="quiet">
+          {report.state().problem ? "The volume could not be loaded." : "Loading"}
+        </p>
+      }
     >
       {(known) => (
-        <Show when={hoursSent().length > 0} fallback={<p class="quiet">Nothing in the last 48 hours.</p>}>
+        <Show
+          when={hoursSent().length > 0}
+          fallback={<p class="quiet">Nothing in the last 48 hours.</p>}
+        >
           <Sparkline bars={volumeBars(known(), times.zone())} />
           <dl class="facts">
             <Index each={kindTotals(known())}>
@@ -42,7 +49,10 @@ export const Volume = (props: { identityId: string }) => {
               )}
             </Index>
           </dl>
-          <Show when={hoursOf(known(), "today").length > 0} fallback={<p class="quiet">Nothing yet today.</p>}>
+          <Show
+            when={hoursOf(known(), "today").length > 0}
+            fallback={<p class="quiet">Nothing yet today.</p>}
+          >
             <HourTable caption="Today" hours={hoursOf(known(), "today")} />
           </Show>
           <Show when={hoursOf(known(), "before").length > 0}>
@@ -75,7 +85,9 @@ const HourTable = (props: { caption: string; hours: HostVolume["hours"]; dated?:
         <thead>
           <tr>
             <th scope="col">{times.zone() === "utc" ? "From (UTC)" : "From"}</th>
-            <Index each={totals()}>{(total) => <th scope="col">{kindNames[total().kind]}</th>}</Index>
+            <Index each={totals()}>
+              {(total) => <th scope="col">{kindNames[total().kind]}</th>}
+            </Index>
           </tr>
         </thead>
         <tbody>
@@ -83,7 +95,9 @@ const HourTable = (props: { caption: string; hours: HostVolume["hours"]; dated?:
             {(hour) => (
               <tr>
                 <th scope="row">{nameOf(hour())}</th>
-                <Index each={totals()}>{(total) => <HourCell total={ofKind([hour()], total().kind)} />}</Index>
+                <Index each={totals()}>
+                  {(total) => <HourCell total={ofKind([hour()], total().kind)} />}
+                </Index>
               </tr>
             )}
           </Index>
