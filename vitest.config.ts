@@ -2,21 +2,26 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
+/** Long forms, `*.slow.test.ts`: of packages, and of measurements. They run with `bun run test -- --slow`, or when they are named. */
+const slow = "**/*.slow.test.ts";
+const isSlow =
+  process.env.SVC_TEST_SLOW === "true" || process.argv.some((arg) => /slow\.test/.test(arg));
+
 /** The files that take longest, most of it waiting: started last, one of them would leave the other cores idle. */
 const longest = [
-  "tests/ui/outages.test.ts",
   "tests/slow/chaos/chaos.test.ts",
   "tests/ui/wave-rollouts.test.ts",
   "tests/slow/floods/floods.test.ts",
   "tests/simulation/simulation.test.ts",
   "tests/core/export-process.test.ts",
   "tests/core/chat-process.test.ts",
-  "tests/core/debian-postgres.test.ts",
+  "tests/core/debian-postgres.slow.test.ts",
   "tests/ui/figures.test.ts",
   "tests/core/secret-rotation.test.ts",
   "tests/core/api-properties.test.ts",
-  "scripts/release/reproducible.test.ts",
-  "scripts/mirror-bundle/mirror-bundle.test.ts",
+  "scripts/release/reproducible.slow.test.ts",
+  "scripts/package-collector/packages.slow.test.ts",
+  "scripts/mirror-bundle/mirror-bundle.slow.test.ts",
   "tests/admin/first-day.test.ts",
   "tests/core/database-recovery.test.ts",
   "tests/ui/chat.test.ts",
@@ -41,7 +46,7 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   test: {
     include: ["{functions,kit,collector,proto,drizzle,scripts,tests,ui}/**/*.test.ts"],
-    exclude: ["**/node_modules/**", "tests/workerd/**"],
+    exclude: ["**/node_modules/**", "tests/workerd/**", ...(isSlow ? [] : [slow])],
     environment: "node",
     // Processes, one more than there are cores, as they often wait. Each runs one file after the other with the modules that it has loaded, since
     // loading them again would take a fifth of the processor time: no module has mutable state.

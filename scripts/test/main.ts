@@ -1,7 +1,7 @@
 /**
- * `bun run test [args]`: runs the vitest configurations of the repository side by side, then prints a summary whose last line is
- * `N passed, N failed`; the one before counts what was skipped. Arguments go to vitest (`bun run test functions/v1`). Exit code 1 when a test
- * failed or none ran.
+ * `bun run test [-- --slow] [args]`: runs the vitest configurations of the repository side by side, then prints a summary whose last line is
+ * `N passed, N failed`; the one before counts what was skipped. With `--slow` also the long forms of loops and of packages. Other arguments
+ * go to vitest (`bun run test functions/v1`). Exit code 1 when a test failed or none ran.
  */
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -16,7 +16,9 @@ const runs = [
   { name: "workerd", config: "vitest.workerd.config.ts", isShown: false },
 ];
 
-const args = process.argv.slice(2);
+const given = process.argv.slice(2);
+const args = given.filter((arg) => arg !== "--" && arg !== "--slow");
+const isSlow = given.includes("--slow");
 const pathOf = (file: string): string => relative(process.cwd(), file);
 
 /** Returns the message of a failure and the first lines of its stack, at most 2,000 characters. */
@@ -48,7 +50,7 @@ const runFiles = async (config: string, isShown: boolean, filters: readonly stri
       ...reporters,
       ...selection,
     ],
-    env: { SVC_TEST_RESULTS: results },
+    env: { SVC_TEST_RESULTS: results, SVC_TEST_SLOW: String(isSlow) },
     isShown,
     silenceMs,
   });

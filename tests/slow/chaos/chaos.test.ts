@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
+import { isSlow } from "../../support/is-slow.ts";
 import { runChaos } from "./chaos.ts";
 import { areApart } from "./fault.ts";
 import { faultNamesOf } from "./faults.ts";
@@ -61,13 +62,10 @@ it("D1, D2, D5, G5, Q11, Q12: keeps or reports everything acknowledged when Post
     "kill core (SIGKILL)",
     "kill the collector (SIGKILL)",
   ];
-  const restored = [
-    "restore a copy of a queue",
-    "run a copy of a queue",
-    "restore the database from a backup",
-  ];
+  const restored = ["restore a copy of a queue", "restore the database from a backup"];
   const timed = ["fail over to a standby", "use up the connections of PostgreSQL"];
-  const names = [...killed, ...restored, ...timed];
+  const names = [...killed, "run a copy of a queue"];
+  if (isSlow) names.push(...restored, ...timed);
   const report = await runChaos({ seed: 1, minutes: 0, names });
   expect(report).toMatchObject({
     missing: 0,
@@ -81,12 +79,13 @@ it("D1, D2, D5, G5, Q11, Q12: keeps or reports everything acknowledged when Post
     true,
   );
   expect(report.acked).toBeGreaterThan(100);
-  expect(report.forks).toBeGreaterThanOrEqual(2);
+  expect(report.forks).toBeGreaterThanOrEqual(isSlow ? 2 : 1);
   expect(report.event_faults).toEqual([]);
-  expect(report.lost_reported).toBeGreaterThan(0);
   expect(report.account_faults).toEqual([]);
-  expect(report.accounts_lost).toBeGreaterThan(0);
   expect(report.ended).toEqual([]);
+  if (!isSlow) return;
+  expect(report.lost_reported).toBeGreaterThan(0);
+  expect(report.accounts_lost).toBeGreaterThan(0);
   // Within 5 s, among others, where a killed core starts within 2 s; a machine that takes longer for the one may for the other.
   const [start] = report.faults.filter(({ fault }) => fault === "kill core (SIGKILL)");
   const slowness = Math.max(1, (start?.lasted_ms ?? 0) / 2_000);
