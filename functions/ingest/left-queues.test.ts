@@ -97,8 +97,8 @@ it("Q12: counts nothing as lost of a queue id that was acknowledged under those 
   expect([opened.cursor, cursorsOf(opened)]).toEqual([15n, [0n, 10n]]);
   expect((await eventsOf("h")).toSorted()).toEqual(["ingest.gap 02 11 12", "ingest.gap 03 13 15"]);
   const [row] =
-    await connection.sql`select range_lost::int from ingest_cursor where host_id = 'h' and cursor = 15`;
-  expect(row).toEqual({ range_lost: 3 });
+    await connection.sql`select range_lost::int, counted_through::int from ingest_cursor where host_id = 'h' and cursor = 15`;
+  expect(row).toEqual({ range_lost: 3, counted_through: 15 });
   // A copy has sent through 10 under the first id, and this queue from 6 on under its next one.
   await open("h", 4, { leftQueues: [{ ...left(1, 10), ackedThrough: 5n }], ackedThrough: 9n });
   expect(await eventsOf("h")).toContain("ingest.gap 04 6 9");

@@ -240,6 +240,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
       expect(await eventsOf(queue)).toEqual([]);
     }
     expect(await sql`select 1 from ingest_gap`).toHaveLength(0);
+    const uncounted = await sql`select 1 from ingest_cursor
+      where queue_id in (${Uint8Array.from(known)}, ${Uint8Array.from(unknown)}) and counted_through < cursor`;
+    expect(uncounted).toHaveLength(2);
     await sql`delete from ingest_sink`;
   });
 

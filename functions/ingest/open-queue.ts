@@ -150,9 +150,15 @@ export const createQueueOpener = <Tx>({
       },
       { isShared: true },
     );
-  /** Returns how many sequences this sink has lost of a queue. */
-  const countLost = async (tx: Tx, row: LockedCursor, lost: Loss | undefined): Promise<bigint> =>
-    lost && !isOfOtherSink(row, await register.findSinkChange(tx)) ? sequencesOf(lost) : 0n;
+  /** Returns how many sequences this sink has lost of a queue; null if another one has them. */
+  const countLost = async (
+    tx: Tx,
+    row: LockedCursor,
+    lost: Loss | undefined,
+  ): Promise<bigint | null> => {
+    if (lost === undefined) return 0n;
+    return isOfOtherSink(row, await register.findSinkChange(tx)) ? null : sequencesOf(lost);
+  };
 
   /** Records what the database has lost of a queue, with other events of it; returns that, unless another sink has it. */
   const recordLoss = async (
@@ -264,8 +270,8 @@ type LossOfQueue = Loss & { queue: QueueName };
 type Decision = ReturnType<typeof decideOpen> & {
   claims: Open;
   row: LockedCursor;
-  /** The sequences of its loss that no other sink has. */
-  lostHere?: bigint;
+  /** The sequences that are lost; null if another sink has them. */
+  lostHere?: bigint | null;
   /** What is recorded as lost, and the cursors of the left queues. */
   losses?: readonly LossOfQueue[];
   left?: readonly LeftCursor[];

@@ -70,13 +70,11 @@ export const createModelRegister = (
           server.write(tx, ({ cursors }, xmin) => {
             const row = cursors.get(keyOf(queue));
             if (row === undefined) return;
-            const lost = Number(queue.lost);
-            Object.assign(
-              row,
-              moveCursor(row, Number(queue.cursor), row.cursor + lost),
-              session && { session },
-            );
-            Object.assign(row, { rangeLost: row.rangeLost + lost, updatedAt: now.getTime(), xmin });
+            const rangeLost = row.rangeLost + Number(queue.lost);
+            const { countedThrough } = row;
+            Object.assign(row, moveCursor(row, Number(queue.cursor)), session && { session });
+            if (queue.lost === null) row.countedThrough = countedThrough;
+            Object.assign(row, { rangeLost, updatedAt: now.getTime(), xmin });
           });
         }
       }),

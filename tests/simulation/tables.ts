@@ -55,13 +55,9 @@ export const newCursor = (at: { updatedAt: number; xmin: number }): CursorRow =>
 });
 
 /** Returns the row after its cursor moved: what was counted through the last value is counted through the new one. */
-export const moveCursor = (
-  row: CursorRow,
-  cursor: number,
-  countedThrough = cursor,
-): Partial<CursorRow> => ({
+export const moveCursor = (row: CursorRow, cursor: number): Partial<CursorRow> => ({
   cursor,
-  countedThrough: row.countedThrough === row.cursor ? countedThrough : row.countedThrough,
+  countedThrough: row.countedThrough === row.cursor ? cursor : row.countedThrough,
 });
 
 /** A row of `ingest_queue`; times in milliseconds. */

@@ -24,8 +24,8 @@ export interface LockedCursor {
 export interface StoredQueue extends QueueName {
   cursor: bigint;
   sessionId: Uint8Array | undefined;
-  /** How many sequences the queue has lost below it; the others that it has not counted are in another sink. */
-  lost: bigint;
+  /** How many sequences the queue has lost below it; null where those that the cursor moves over are in another sink, uncounted. */
+  lost: bigint | null;
 }
 
 const isQueue = ({ hostId, queueId }: QueueName) =>
@@ -134,7 +134,7 @@ export const updateCursors = async (
       queue: queueId.toHex(),
       cursor: String(cursor),
       session: sessionId?.toHex(),
-      lost: String(lost),
+      lost: lost?.toString(),
     })),
   );
   await moveCursors(db, { moved, now: now.toISOString() });
@@ -142,8 +142,8 @@ export const updateCursors = async (
 
 const moveCursors = defineStatement(
   sql`update ingest_cursor c
-    set cursor = m.cursor, range_lost = range_lost + m.lost,
-      counted_through = case when counted_through = c.cursor then c.cursor + m.lost else counted_through end,
+    set cursor = m.cursor, range_lost = range_lost + coalesce(m.lost, 0),
+      counted_through = case when counted_through = c.cursor and m.lost is not null then m.cursor else counted_through end,
       session_id = coalesce(decode(m.session, 'hex'), c.session_id), updated_at = ${sql.placeholder("now")}::timestamptz
     from json_to_recordset(${sql.placeholder("moved")}::json) as m (host text, queue text, cursor bigint, session text, lost bigint)
     where c.host_id = m.host and c.queue_id = decode(m.queue, 'hex')`,
