@@ -72,9 +72,12 @@ export const tracedSink = (
   const hear = ({ queueId }: { queueId: Uint8Array }, through: number | undefined) => {
     const queueHex = queueId.toHex();
     const at = world.now();
-    world.after(notedMs, () =>
-      heard().set(queueHex, [...(heard().get(queueHex) ?? []), { queueHex, at, through }]),
-    );
+    const tables = heard();
+    world.after(notedMs, () => {
+      // A database that has gone back since knows nothing of it.
+      if (heard() === tables)
+        tables.set(queueHex, [...(tables.get(queueHex) ?? []), { queueHex, at, through }]);
+    });
   };
   return {
     ...sink,
