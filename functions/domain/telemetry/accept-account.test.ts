@@ -381,6 +381,30 @@ describe("accepting an account", () => {
     });
   });
 
+  it("counts nothing as lost twice that the account before had as missing above the cursor", async () => {
+    // The queue gave 55 up, so that no frame had it when the database was backed up.
+    await count(54);
+    const accepted = [{ records: 55n }];
+    const first = bodyOf({ lastSequence: 55n, accepted });
+    expect(await accept(signed(first))).toEqual({ through: 1n, refused: "" });
+    await count(56, { stored: 0, lost: 2 });
+    await recordGap(queueId, 55, 56);
+    const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
+    const next = { number: 2n, firstSequence: 56n, lastSequence: 56n, accepted: [{ records: 1n }] };
+    expect(await accept(signed(bodyOf({ ...next, previousSha256 })))).toEqual({
+      through: 2n,
+      refused: "",
+    });
+    const rows =
+      await sql`select lost::int, missing::int, is_checked from ingest_account order by number`;
+    expect([...rows]).toEqual([
+      { lost: 0, missing: 1, is_checked: true },
+      { lost: 1, missing: 0, is_checked: true },
+    ]);
+    const [row] = await sql`select range_lost::int from ingest_cursor`;
+    expect(row).toEqual({ range_lost: 0 });
+  });
+
   it("asks for an earlier id's account that a database lost, and counts what it stated as lost if the host lost it too", async () => {
     const earlier = new Uint8Array(16).fill(1);
     await recordGap(earlier, 6, 12);

@@ -270,23 +270,22 @@ const hasLostPrevious = async (
 };
 
 /**
- * Only an account that core has had before can lie below the cursor, or above it where its host has left the queue; only the first ones can
- * follow an earlier id.
+ * Only an account that core has had before can lie below the cursor, or above it where its host has left the queue. What is lost may be
+ * another account's.
  */
 const factsFor = async (
   tx: Executor,
   queue: QueueName,
   read: ReadAccount | undefined,
-  { range, last, sink }: LockedRange & Pick<AccountRanges, "sink">,
+  { range, sink }: LockedRange & Pick<AccountRanges, "sink">,
 ): Promise<RangeFacts> => {
   if (read === undefined) return { gaps: [], stored: 0n };
   const { cursor, lost, stored } = range ?? { ...noCounts, cursor: 0n };
   const isBelow = cursor > read.lastSequence;
-  const hasEarlierId = lost > 0n && (read.ackedBefore > 0n || last === undefined);
   const isAbove = cursor < read.lastSequence && read.accepted > 0n;
   return {
     gaps:
-      isBelow || isAbove || hasEarlierId
+      isBelow || isAbove || lost > 0n
         ? await findLostRanges(tx, queue.hostId, [queue.queueId])
         : [],
     stored: !isBelow ? 0n : sink === "postgres" ? await countStoredWithin(tx, queue, read) : stored,

@@ -9,7 +9,7 @@ import {
   takeFromRange,
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
-import { lostUnderEarlierId, noCounts, type RangeCounts } from "./decide-account.ts";
+import { lostElsewhere, noCounts, type RangeCounts } from "./decide-account.ts";
 import type { ReadAccount } from "./read-account.ts";
 import {
   type CountedQueue,
@@ -54,8 +54,8 @@ const unknownRange = {
 };
 
 /**
- * Returns the ranges for an account, of whose queue `gaps` are lost: without what is lost under the queue's earlier id, which no account names here
- * and the one that states it takes off, and with what is lost above the cursor, which moves over nothing once the host has left the queue.
+ * Returns the ranges for an account, of whose queue `gaps` are lost: without what is lost elsewhere, which the account takes off nevertheless,
+ * and with what is lost above the cursor, which moves over nothing once the host has left the queue.
  */
 export const withoutEarlierIds = (
   ranges: LockedRange,
@@ -68,8 +68,7 @@ export const withoutEarlierIds = (
   const own = firstSequence + ackedBefore;
   const above = { firstSequence: own > range.cursor ? own : range.cursor + 1n, lastSequence };
   const less =
-    lostUnderEarlierId(range, { ...read, isFirst: last === undefined }, gaps) -
-    lostWithin(gaps, above);
+    lostElsewhere(range, { ...read, isFirst: last === undefined }, gaps) - lostWithin(gaps, above);
   return {
     ...ranges,
     range: { ...range, lost: range.lost - less },

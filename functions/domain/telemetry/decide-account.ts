@@ -112,10 +112,10 @@ const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): bigint 
   stored + rejected + discarded + lost;
 
 /**
- * Returns how much of what core counts as lost of a queue no account of it states: a restored database has lost its place, but it was
- * acknowledged under the queue's earlier id, or lies below the first account.
+ * Returns how much of what core counts as lost of a queue an account does not state: a restored database has lost its place, but it was
+ * acknowledged under the queue's earlier id, or lies below the first account, or the account before has it: as missing, above the cursor.
  */
-export const lostUnderEarlierId = (
+export const lostElsewhere = (
   { lost }: Pick<QueueRange, "lost">,
   {
     firstSequence,
@@ -124,9 +124,13 @@ export const lostUnderEarlierId = (
   }: Pick<ReadAccount, "firstSequence" | "ackedBefore"> & { isFirst: boolean },
   gaps: readonly LostRange[],
 ): bigint => {
-  const lastSequence = firstSequence + ackedBefore - 1n;
-  const within = lostWithin(gaps, { firstSequence: isFirst ? 0n : firstSequence, lastSequence });
-  return within < lost ? within : lost;
+  const behind = lostWithin(gaps, { firstSequence, lastSequence: sequenceMax });
+  const below = lostWithin(gaps, { firstSequence: 0n, lastSequence: firstSequence - 1n });
+  const own = isFirst ? 0n : least(behind, lost);
+  return least(
+    least(below, lost - own) + lostOfAckedBefore(gaps, { firstSequence, ackedBefore }),
+    lost,
+  );
 };
 
 /** Returns how many sequences of `gaps` an account states as acknowledged under its queue's earlier ids, whose gaps these are. */
@@ -161,6 +165,8 @@ export const lostUnstated = (
   return lostWithin(gaps, before) + lostWithin(gaps, rest);
 };
 
+const least = (one: bigint, other: bigint): bigint => (one < other ? one : other);
+
 /** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */
 const partOf = (
   counts: RangeCounts,
@@ -174,7 +180,6 @@ const partOf = (
     left -= taken;
     return taken;
   };
-  const least = (one: bigint, other: bigint): bigint => (one < other ? one : other);
   return {
     lost: take(least(lost, counts.lost)),
     stored: take(least(stored, counts.stored)),
