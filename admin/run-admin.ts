@@ -2,8 +2,7 @@ import { Argument, Command, CommanderError, Option } from "commander";
 import { FleetError, type Problem } from "../client/problem.ts";
 import packageJson from "../package.json" with { type: "json" };
 import type { Completed, CompletionShell } from "./commands/completion.ts";
-import { declareCommands, groupSummaries } from "./commands/index.ts";
-import type { CommandsOf } from "./terminal/command.ts";
+import { adminCommands, groupSummaries } from "./commands/index.ts";
 import { describeProblem, isUnanswered } from "./terminal/describe-problem.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
 import { plainLines, telemetryFormats, usualFormats } from "./terminal/output.ts";
@@ -41,34 +40,23 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     })
     .exitOverride();
   const formatsOf = new Map<Command, readonly string[]>();
-  const commandsOf: CommandsOf =
-    (load) =>
-    (path, summary, workOf, options = [], formats = usualFormats) => {
-      const words = path.split(" ");
-      const group = words.length > 1 && !/^[<[]/.test(words[1] ?? "") ? words.shift() : undefined;
-      const parent =
-        group === undefined
-          ? program
-          : (program.commands.find((each) => each.name() === group) ??
-            program.command(group).description(groupSummaries[group] ?? ""));
-      const command = parent.command(words.join(" ")).description(summary);
-      for (const option of options) command.addOption(option);
-      if (formats !== usualFormats) formatsOf.set(command, formats);
-      command.action(async (...given: unknown[]) => {
-        const names = given.slice(0, -2).flat() as string[];
-        const isDefault = program.getOptionValueSource("output") === "default";
-        const format = isDefault ? formats[0] : program.getOptionValue("output");
-        if (!formats.includes(format))
-          command.error(
-            `error: option '-o, --output <format>' of this command is one of ${formats.join(", ")}.`,
-          );
-        const work = workOf(await load());
-        exitCode =
-          (await work(terminal, { ...command.optsWithGlobals(), format }, ...names)) ??
-          exitCodes.ok;
-      });
-    };
-  declareCommands(commandsOf);
+  for (const { path, summary, options, formats, load } of adminCommands) {
+    const command = commandAt(program, path).description(summary);
+    for (const option of options) command.addOption(option);
+    if (formats !== usualFormats) formatsOf.set(command, formats);
+    command.action(async (...given: unknown[]) => {
+      const names = given.slice(0, -2).flat() as string[];
+      const isDefault = program.getOptionValueSource("output") === "default";
+      const format = isDefault ? formats[0] : program.getOptionValue("output");
+      if (!formats.includes(format))
+        command.error(
+          `error: option '-o, --output <format>' of this command is one of ${formats.join(", ")}.`,
+        );
+      const work = await load();
+      exitCode =
+        (await work(terminal, { ...command.optsWithGlobals(), format }, ...names)) ?? exitCodes.ok;
+    });
+  }
   program
     .command("completion")
     .description("Print the completions of a shell: source <(svc-admin completion bash)")
@@ -88,6 +76,17 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     // There, 2 is a difference, which a job may mean to go on with.
     return failure === exitCodes.usage && command === "plan" ? exitCodes.refused : failure;
   }
+};
+
+/** Returns the new command of a path, in its group: `policies show <policy>` is in `policies`. */
+const commandAt = (program: Command, path: string): Command => {
+  const words = path.split(" ");
+  if (words.length === 1 || /^[<[]/.test(words[1] ?? "")) return program.command(path);
+  const [group = "", ...rest] = words;
+  const parent =
+    program.commands.find((each) => each.name() === group) ??
+    program.command(group).description(groupSummaries[group] ?? "");
+  return parent.command(rest.join(" "));
 };
 
 const completedOf = (

@@ -1,21 +1,18 @@
 import {
-  closeHostQueue,
   type GetHostCompletenessResponse,
   getHostCompleteness,
-  type ListHostQueuesResponse,
-  listHostQueues,
   type ReportCompletenessResponse,
   readStatement,
   reportCompleteness,
 } from "../../client/index.ts";
 import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { HourState } from "../../proto/completeness/hour-state.ts";
-import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
 import { type Column, printRows } from "../terminal/output.ts";
+import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
+import type { Action } from "./command.ts";
 import { resolveId } from "./names.ts";
-import { type Instant, textOfInstant } from "./options.ts";
 
 interface CompletenessOptions {
   from?: Instant;
@@ -73,43 +70,6 @@ export const writeStatementAction: Action<StatementOptions> = async (
   const decoder = new TextDecoder();
   for await (const bytes of data as unknown as AsyncIterable<Uint8Array>)
     terminal.out.write(decoder.decode(bytes, { stream: true }));
-};
-
-type QueueRow = ListHostQueuesResponse["items"][number];
-
-const queueColumns: readonly Column<QueueRow>[] = [
-  { title: "queue", value: ({ queue_id }) => queue_id },
-  { title: "first seen", value: ({ first_seen_at }) => first_seen_at },
-  { title: "last seen", value: ({ last_seen_at }) => last_seen_at },
-  { title: "ended", value: ({ ended_at }) => ended_at },
-  { title: "by", value: ({ ending }) => ending },
-];
-
-/** `svc-admin queues list`. */
-export const listQueuesAction: Action<object> = async (terminal, options, name = "") => {
-  const client = connect(terminal, options);
-  const { data } = await listHostQueues<true>({
-    client,
-    path: { id: await resolveId(client, "host", name) },
-  });
-  await printRows(terminal, options, queueColumns, data.items);
-};
-
-/** `svc-admin queues close`. */
-export const closeQueueAction: Action<{ reason?: string }> = async (
-  terminal,
-  { reason, ...options },
-  name = "",
-  queue = "",
-) => {
-  const client = connect(terminal, options);
-  const path = { id: await resolveId(client, "host", name), queue };
-  const { data } = await closeHostQueue<true>({
-    client,
-    path,
-    body: withoutUndefined({ reason_code: reason }),
-  });
-  await printRows(terminal, options, queueColumns, data.items);
 };
 
 /** `svc-admin completeness`: the hours of a host, or the hosts whose hours are not complete. */

@@ -8,13 +8,13 @@ import {
   rollBackCollectorConfigs,
 } from "../../client/index.ts";
 import { withoutUndefined } from "../../kit/without-undefined.ts";
-import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
 import { printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
+import type { Action } from "./command.ts";
 import { checkSelection, fleetQueryAtCore } from "./fleet.ts";
 import { isId, resolveId } from "./names.ts";
 

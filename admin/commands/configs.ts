@@ -1,37 +1,20 @@
-import {
-  getCollectorConfig,
-  type ListCollectorConfigsResponse,
-  listCollectorConfigs,
-  publishCollectorConfig,
-} from "../../client/index.ts";
-import { withoutUndefined } from "../../kit/without-undefined.ts";
-import type { Action } from "../terminal/command.ts";
+import { getCollectorConfig } from "../../client/index.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
-import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { printAnswer, printRecord, printText } from "../terminal/output.ts";
+import { type OutputOptions, printRecord, printText } from "../terminal/output.ts";
+import type { Terminal } from "../terminal/terminal.ts";
 import { readInput } from "../terminal/token-file.ts";
+import type { Action, AnswerOf } from "./command.ts";
 import { resolveId } from "./names.ts";
 
-type ConfigRow = ListCollectorConfigsResponse["items"][number];
-
-/** `svc-admin configs list`. */
-export const listConfigsAction: Action<object> = async (terminal, options) => {
-  const columns = columnsOf<ConfigRow>("id", "name", "config_hash", "size_bytes", "created_at");
-  await printList(terminal, options, columns, listCollectorConfigs, {
-    client: connect(terminal, options),
-  });
-};
-
-/** `svc-admin configs show`: the YAML, byte for byte unless to a terminal; with another `-o` the whole record. */
-export const showConfigAction: Action<object> = async (terminal, options, id = "") => {
-  const client = connect(terminal, options);
-  const { data } = await getCollectorConfig<true>({
-    client,
-    path: { id: await resolveId(client, "config", id) },
-  });
-  if (options.format === "table") printText(terminal, data.yaml);
-  else await printRecord(terminal, options, data);
+/** Prints the YAML of a config, byte for byte unless to a terminal; with another `-o` the whole record. */
+export const printConfig = async (
+  terminal: Terminal,
+  options: OutputOptions,
+  config: AnswerOf<"getCollectorConfig">,
+): Promise<void> => {
+  if (options.format === "table") printText(terminal, config.yaml);
+  else await printRecord(terminal, options, config);
 };
 
 /** `svc-admin configs diff`: the lines of the first that the second lacks, and the reverse. Exits with 1 if they differ. */
@@ -57,19 +40,7 @@ export const diffConfigsAction: Action<object> = async (
   return exitCodes.refused;
 };
 
-/** `svc-admin configs publish`: checks the file on core, and stores it unless `--dry-run`. */
-export const publishConfigAction: Action<{ name?: string; dryRun?: boolean }> = async (
-  terminal,
-  options,
-  file = "",
-) => {
-  await printAnswer(
-    terminal,
-    options,
-    publishCollectorConfig<true>({
-      client: connect(terminal, options),
-      body: withoutUndefined({ yaml: readInput(file), name: options.name }),
-      query: options.dryRun === true ? { dry_run: "true" } : {},
-    }),
-  );
-};
+/** Reads the file of a config to publish. */
+export const readConfig = (_: Terminal, __: object, { file }: { file: string }) => ({
+  yaml: readInput(file),
+});

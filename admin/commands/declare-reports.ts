@@ -1,105 +1,160 @@
-import { Option } from "commander";
 import { hourStates } from "../../proto/completeness/hour-state.ts";
-import { inventoryStatuses } from "../../proto/fleet-health/vocabulary.ts";
-import type { CommandsOf } from "../terminal/command.ts";
-import { all, count, instant, limit, reason, size } from "./options.ts";
+import { writeSize } from "../../proto/fleet-health/query-language/quantities.ts";
+import type { Column } from "../terminal/output.ts";
+import {
+  everyHost,
+  instant,
+  limit,
+  parseWholeNumber,
+  reasonCode,
+} from "../terminal/parse-option.ts";
+import { type AnswerOf, commandsFrom } from "./command.ts";
 
-/** Declares the commands that read the completeness of hosts. */
-export const declareCompleteness = (commandsOf: CommandsOf): void => {
-  const add = commandsOf(() => import("./completeness.ts"));
-  add(
+const completeness = commandsFrom(() => import("./completeness.ts"));
+const inventory = commandsFrom(() => import("./inventory.ts"));
+const { calls } = commandsFrom(() => import("./fleet.ts"));
+
+const queueColumns: readonly Column<AnswerOf<"listHostQueues">["items"][number]>[] = [
+  { title: "queue", value: ({ queue_id }) => queue_id },
+  { title: "first seen", value: ({ first_seen_at }) => first_seen_at },
+  { title: "last seen", value: ({ last_seen_at }) => last_seen_at },
+  { title: "ended", value: ({ ended_at }) => ended_at },
+  { title: "by", value: ({ ending }) => ending },
+];
+
+/** The commands that read the completeness of hosts. */
+export const completenessCommands = [
+  completeness.runs(
     "completeness [host]",
     "Show the hours of a host, or the hosts with incomplete hours, those with the most first",
     (file) => file.completenessAction,
-    [
-      instant("--from <time>", "hours from this time on; a week ago by default"),
-      instant("--to <time>", "hours before this time"),
-      new Option("--state <state>", "only hours in this state").choices(hourStates),
-      limit("the first so many hosts"),
-    ],
-  );
-  add(
+    {
+      "--from <time>": instant("hours from this time on; a week ago by default"),
+      "--to <time>": instant("hours before this time"),
+      "--state <state>": { says: "only hours in this state", choices: hourStates },
+      "--limit <count>": limit("the first so many hosts"),
+    },
+  ),
+  completeness.runs(
     "completeness statement <hour>",
     "Write the signed statement of an hour, for svc-server verify-completeness",
     (file) => file.writeStatementAction,
-    [
-      new Option("--host <name>", "only its lines, with their proofs and accounts"),
-      new Option("--accounts", "with the accounts of all hosts"),
-      count("--since <size>", "with the proof that the log continues what it was at this size"),
-    ],
-    ["text"],
-  );
-  add(
+    {
+      "--host <name>": "only its lines, with their proofs and accounts",
+      "--accounts": "with the accounts of all hosts",
+      "--since <size>": {
+        says: "with the proof that the log continues what it was at this size",
+        parse: parseWholeNumber,
+      },
+    },
+    { formats: ["text"] },
+  ),
+  calls(
     "queues list <host>",
     "List the queues of a host that bind its hours, and how others ended",
-    (file) => file.listQueuesAction,
-  );
-  add(
+    "listHostQueues",
+    { columns: queueColumns },
+  ),
+  calls(
     "queues close <host> <queue>",
     "Close a queue that will not speak again: its open hours stay incomplete, later ones do without it",
-    (file) => file.closeQueueAction,
-    [reason()],
-  );
-};
+    "closeHostQueue",
+    { options: { "--reason <code>": reasonCode }, columns: queueColumns },
+  ),
+];
 
-/** Declares the commands of the inventory of expected hosts. */
-export const declareInventory = (commandsOf: CommandsOf): void => {
-  const add = commandsOf(() => import("./inventory.ts"));
-  const allowEmpty = () =>
-    new Option("--allow-empty", "a file without a host is meant: nothing is expected");
-  add(
+const allowEmpty = "a file without a host is meant: nothing is expected";
+
+/** The commands of the inventory of expected hosts. */
+export const inventoryCommands = [
+  inventory.runs(
     "inventory put <file>",
     "Replace the inventory of expected hosts by a CSV or JSON file; - reads stdin",
     (file) => file.putInventoryAction,
-    [allowEmpty(), new Option("--if-match <etag>", "only if the inventory has this ETag")],
-  );
-  add(
+    {
+      "--allow-empty": allowEmpty,
+      "--if-match <etag>": "only if the inventory has this ETag",
+    },
+  ),
+  inventory.calls(
     "inventory list",
     "List the hosts of the inventory and of the fleet, by name",
-    (file) => file.listInventoryAction,
-    [new Option("--status <status>", "only hosts with this status").choices(inventoryStatuses)],
-  );
-  add(
+    "listInventory",
+    {
+      options: { "--status <status>": "only hosts with this status" },
+      columns: [
+        "name",
+        "status",
+        "owner",
+        {
+          title: "labels",
+          value: ({ labels }) =>
+            Object.entries(labels)
+              .map((pair) => pair.join("="))
+              .join(" "),
+        },
+        "identity",
+      ],
+    },
+  ),
+  inventory.runs(
     "inventory diff <file>",
     "Show what a file would change of the inventory; ends with 1 if it would",
     (file) => file.diffInventoryAction,
-    [allowEmpty()],
-  );
-};
+    { "--allow-empty": allowEmpty },
+  ),
+];
 
-/** Declares the commands of what hosts send, and may send. */
-export const declareVolume = (commandsOf: CommandsOf): void => {
-  commandsOf(() => import("./volume.ts"))(
+/** The commands of what hosts send, and may send. */
+export const volumeCommands = [
+  calls(
     "volume",
     "Show what sent the most bytes: hosts, kinds, sources or values of a label",
-    (file) => file.volumeAction,
-    [
-      new Option("--by <split>", "host, kind, source or label:KEY; host by default"),
-      instant("--from <time>", "from this time on; a day ago by default"),
-      instant("--to <time>", "before this time"),
-      limit("the first so many"),
-    ],
-  );
-  const add = commandsOf(() => import("./budgets.ts"));
-  add(
+    "reportVolume",
+    {
+      options: {
+        "--by <split>": "host, kind, source or label:KEY; host by default",
+        "--from <time>": instant("from this time on; a day ago by default"),
+        "--to <time>": instant("before this time"),
+        "--limit <count>": limit("the first so many"),
+      },
+      columns: (file) => file.volumeColumns,
+    },
+  ),
+  calls(
     "budgets list",
     "List how many bytes core stores of each host in an hour, and how many hosts each budget holds",
-    (file) => file.listBudgetsAction,
-  );
-  add(
+    "listBudgets",
+    {
+      columns: [
+        "name",
+        "filter",
+        { title: "an hour", value: ({ bytes_per_hour }) => writeSize(bytes_per_hour) },
+        "held_hosts",
+        "changed_at",
+        "changed_by_name",
+      ],
+    },
+  ),
+  calls(
     "budgets set <name> [query...]",
     "Set the budget of each host that the query finds; what a host has beyond it waits in its queue",
-    (file) => file.setBudgetAction,
-    [
-      new Option("--bytes <size>", "what core stores of a host in an hour: 500MiB")
-        .argParser(size)
-        .makeOptionMandatory(),
-      all(),
-    ],
-  );
-  add(
+    "putBudget",
+    {
+      options: {
+        "--bytes <size>": {
+          says: "what core stores of a host in an hour: 500MiB",
+          field: "bytes_per_hour",
+        },
+        "--all": everyHost,
+      },
+      prepare: (file) => file.checkQuery,
+    },
+  ),
+  calls(
     "budgets delete <name>",
     "Delete a budget; the hosts that it holds send again within seconds",
-    (file) => file.deleteBudgetAction,
-  );
-};
+    "deleteBudget",
+    { asks: ({ given }) => `Delete the budget ${given}` },
+  ),
+];

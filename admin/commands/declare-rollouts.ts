@@ -1,11 +1,14 @@
-import { InvalidArgumentError, Option } from "commander";
+import { InvalidArgumentError } from "commander";
+import { rolloutConditions } from "../../proto/rollout/vocabulary.ts";
 import {
-  rolloutConditions,
-  rolloutStates,
-  targetStatuses,
-} from "../../proto/rollout/vocabulary.ts";
-import type { CommandsOf } from "../terminal/command.ts";
-import { all, count, durationOption, interval, limit, severalOf } from "./options.ts";
+  durationOption,
+  everyHost,
+  interval,
+  limit,
+  parseWholeNumber,
+  severalOf,
+} from "../terminal/parse-option.ts";
+import { type AnswerOf, type Columns, commandsFrom } from "./command.ts";
 
 /** A wave as typed: how far the rollout has got with it, and how long it soaks. */
 export type Wave = { soak_seconds: number } & ({ percent: number } | { count: number });
@@ -34,85 +37,142 @@ const parsePercent = (text: string): number => {
   return Number(number);
 };
 
-const reason = () => new Option("--reason <text>", "why, for the rollout and the audit log");
+/** The columns of `rollouts list`, and of a rollout's changes. */
+export const waveColumn = {
+  title: "wave",
+  value: ({ wave, waves }: { wave: number; waves: readonly object[] }) => `${wave}/${waves.length}`,
+};
 
-/** Declares `svc-admin rollouts`. */
-export const declareRollouts = (commandsOf: CommandsOf): void => {
-  const add = commandsOf(() => import("./rollouts.ts"));
-  add(
+const columns: Columns<"listRollouts"> = [
+  "id",
+  "state",
+  waveColumn,
+  "targets",
+  "applied",
+  "failed",
+  "reverted",
+  "reverted_failed",
+  "skipped",
+  { title: "config", value: ({ config }) => config.name ?? config.config_hash.slice(0, 12) },
+  "filter",
+  "created_by_name",
+  "created_at",
+];
+
+const reason = { "--reason <text>": "why, for the rollout and the audit log" };
+
+const { calls, runs } = commandsFrom(() => import("./rollouts.ts"));
+
+/** `svc-admin rollouts`. */
+export const rolloutCommands = [
+  runs(
     "rollouts create <config> [query...]",
     "Roll a config out to every host that the query finds now, wave by wave",
     (file) => file.createRolloutAction,
-    [
-      all(),
-      new Option(
-        "--wave <wave>",
-        `share or number of hosts so far, and the wait after it; ${defaultWavesText} by default`,
-      ).argParser((text, before: readonly Wave[] = []) => [...before, parseWave(text)]),
-      new Option("--max-failed <percent>", "the share of a wave's hosts that may fail")
-        .argParser(parsePercent)
-        .default(5),
-      new Option("--condition <condition>", "what counts as failed, all by default; repeatable")
-        .choices(rolloutConditions)
-        .argParser(severalOf(rolloutConditions)),
-      new Option("--on-breach <reaction>", "what core does when more fail")
-        .choices(["pause", "roll-back"])
-        .default("pause"),
-      new Option("--gate <rule>", "what stops it besides failed hosts").choices([
-        "worse-than-control",
-      ]),
-      new Option("--watch", "then follow the rollout to its end"),
-      interval("5s"),
-    ],
-  );
-  add("rollouts list", "List rollouts, newest first", (file) => file.listRolloutsAction, [
-    new Option("--state <state>", "repeatable")
-      .choices(rolloutStates)
-      .argParser(severalOf(rolloutStates)),
-    new Option("--config <config>", "rollouts of this config"),
-    limit("at most so many rollouts"),
-  ]);
-  add(
+    {
+      "--all": everyHost,
+      "--wave <wave>": {
+        says: `share or number of hosts so far, and the wait after it; ${defaultWavesText} by default`,
+        parse: (text, before: readonly Wave[] = []) => [...before, parseWave(text)],
+      },
+      "--max-failed <percent>": {
+        says: "the share of a wave's hosts that may fail",
+        parse: parsePercent,
+        default: "5",
+      },
+      "--condition <condition>": {
+        says: "what counts as failed, all by default; repeatable",
+        choices: rolloutConditions,
+        parse: severalOf(rolloutConditions),
+      },
+      "--on-breach <reaction>": {
+        says: "what core does when more fail",
+        choices: ["pause", "roll-back"],
+        default: "pause",
+      },
+      "--gate <rule>": {
+        says: "what stops it besides failed hosts",
+        choices: ["worse-than-control"],
+      },
+      "--watch": "then follow the rollout to its end",
+      "--interval <duration>": interval("5s"),
+    },
+  ),
+  calls("rollouts list", "List rollouts, newest first", "listRollouts", {
+    options: {
+      "--state <state>": "",
+      "--config <config>": "rollouts of this config",
+      "--limit <count>": limit("at most so many rollouts"),
+    },
+    columns,
+  }),
+  calls(
     "rollouts show <rollout>",
     "Show a rollout: its waves, and the evidence of a breach",
-    (file) => file.showRolloutAction,
-  );
-  add(
+    "getRollout",
+    { print: (file) => file.printRollout },
+  ),
+  calls(
     "rollouts targets <rollout>",
     "List the hosts of a rollout in the order of the waves",
-    (file) => file.listTargetsAction,
-    [
-      count("--wave <number>", "hosts of this wave"),
-      new Option("--status <status>", "repeatable")
-        .choices(targetStatuses)
-        .argParser(severalOf(targetStatuses)),
-    ],
-  );
-  add(
+    "listRolloutTargets",
+    {
+      options: {
+        "--wave <number>": { says: "hosts of this wave", parse: parseWholeNumber },
+        "--status <status>": "",
+      },
+      columns: ["identity_id", "identity", "wave", "status", "reason", "condition", "detail"],
+    },
+  ),
+  runs(
     "rollouts watch <rollout>",
     "Follow a rollout to its end; exits with 5 if it was rolled back or aborted",
     (file) => file.watchRolloutAction,
-    [interval("5s"), new Option("--stop-at-pause", "end with 5 when it pauses, as a job should")],
-  );
-  add(
+    {
+      "--interval <duration>": interval("5s"),
+      "--stop-at-pause": "end with 5 when it pauses, as a job should",
+    },
+  ),
+  calls(
     "rollouts pause <rollout>",
     "Pause a rollout: no further host is assigned",
-    (file) => file.pauseRolloutAction,
-    [reason()],
-  );
-  add("rollouts resume <rollout>", "Resume a paused rollout", (file) => file.resumeRolloutAction, [
-    reason(),
-  ]);
-  add(
+    "pauseRollout",
+    { options: reason, print: (file) => file.printRollout },
+  ),
+  calls("rollouts resume <rollout>", "Resume a paused rollout", "resumeRollout", {
+    options: reason,
+    print: (file) => file.printRollout,
+  }),
+  calls(
     "rollouts abort <rollout>",
     "End a rollout; its hosts keep what they were assigned",
-    (file) => file.abortRolloutAction,
-    [reason()],
-  );
-  add(
+    "abortRollout",
+    {
+      options: reason,
+      reads: "getRollout",
+      asks: ({ record }) => `${subject(record)} and keep it; no other host gets it.`,
+      print: (file) => file.printRollout,
+    },
+  ),
+  calls(
     "rollouts roll-back <rollout>",
     "Give every host of a rollout, also an aborted one, what it had before",
-    (file) => file.rollBackRolloutAction,
-    [reason()],
-  );
-};
+    "rollBackRollout",
+    {
+      options: reason,
+      reads: "getRollout",
+      asks: ({ record }) => `${subject(record)}; each gets what it had before.`,
+      print: (file) => file.printRollout,
+    },
+  ),
+];
+
+const subject = ({
+  id,
+  config,
+  applied,
+  assigned,
+  failed,
+  targets,
+}: AnswerOf<"getRollout">): string =>
+  `Rollout ${id} of config ${config.config_hash.slice(0, 12)}: ${applied + assigned + failed} of ${targets} hosts have it`;

@@ -1,55 +1,71 @@
-import { Option } from "commander";
-import { watchStates } from "../../proto/watch/vocabulary.ts";
-import type { CommandsOf } from "../terminal/command.ts";
-import { count, durationOption, several } from "./options.ts";
+import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
+import { commandsFrom } from "./command.ts";
 
-const reason = () => new Option("--reason <text>", "why, for the history and the audit log");
+const { calls, runs } = commandsFrom(() => import("./watches.ts"));
 
-const definition = () => [
-  count("--more-than <count>", "hosts that may match"),
-  new Option("--for <duration>", "for how long more may match").argParser(durationOption),
-  several("--receiver <name>", "where its messages go: a receiver of core's configuration"),
-];
+const definition = {
+  "--more-than <count>": "hosts that may match",
+  "--for <duration>": "for how long more may match",
+  "--receiver <name>": "where its messages go: a receiver of core's configuration",
+};
 
-/** Declares `svc-admin watches`. */
-export const declareWatches = (commandsOf: CommandsOf): void => {
-  const add = commandsOf(() => import("./watches.ts"));
-  add("watches list", "List watches and how they stand", (file) => file.listWatchesAction, [
-    new Option("--state <state>").choices(watchStates),
-  ]);
-  add("watches show <watch>", "Show a watch and its history", (file) => file.showWatchAction);
-  add(
+/** `svc-admin watches`. */
+export const watchCommands = [
+  calls("watches list", "List watches and how they stand", "listWatches", {
+    options: { "--state <state>": "" },
+    columns: [
+      "id",
+      "name",
+      "state",
+      "count",
+      {
+        title: "threshold",
+        value: ({ more_than, for_seconds }) => `> ${more_than} for ${writeDuration(for_seconds)}`,
+      },
+      "filter",
+      "since",
+      { title: "silenced until", value: ({ silence }) => silence?.until },
+      "receivers",
+      "waiting_messages",
+      "fault",
+    ],
+  }),
+  calls("watches show <watch>", "Show a watch and its history", "getWatch", {
+    print: (file) => file.printWatch,
+  }),
+  calls(
     "watches create <name> [query...]",
     "Watch the hosts that the query finds: fires when more match than allowed, none and for 5m by default",
-    (file) => file.createWatchAction,
-    definition(),
-  );
-  add(
+    "createWatch",
+    { options: definition },
+  ),
+  runs(
     "watches update <watch>",
     "Change a watch: what is not given stays; it is evaluated anew",
     (file) => file.updateWatchAction,
-    [
-      new Option("--name <name>"),
-      new Option("--query <query>", "the hosts, by the query language of /fleet"),
-      ...definition(),
-      new Option("--no-receivers", "send its messages nowhere"),
-    ],
-  );
-  add("watches delete <watch>", "Delete a watch and its history", (file) => file.deleteWatchAction);
-  add(
+    {
+      "--name <name>": { required: false },
+      "--query <query>": "the hosts, by the query language of /fleet",
+      ...definition,
+      "--no-receivers": "send its messages nowhere",
+    },
+    { calls: "changeWatch" },
+  ),
+  calls("watches delete <watch>", "Delete a watch and its history", "deleteWatch", {
+    asks: ({ given }) => `Delete the watch ${given} and its history`,
+  }),
+  calls(
     "watches silence <watch>",
     "Hold the messages of a watch back for a time; 0s ends it",
-    (file) => file.silenceWatchAction,
-    [
-      new Option("--for <duration>", "how long: 2h, at most 30d")
-        .argParser(durationOption)
-        .makeOptionMandatory(),
-      reason(),
-    ],
-  );
-  add(
-    "watches test <watch>",
-    "Send a test message to each receiver of a watch",
-    (file) => file.testWatchAction,
-  );
-};
+    "silenceWatch",
+    {
+      options: {
+        "--for <duration>": { says: "how long: 2h, at most 30d", field: "seconds" },
+        "--reason <text>": "why, for the history and the audit log",
+      },
+    },
+  ),
+  calls("watches test <watch>", "Send a test message to each receiver of a watch", "testWatch", {
+    says: ({ id }) => `A test is on its way: svc-admin watches show ${id} shows what becomes of it`,
+  }),
+];

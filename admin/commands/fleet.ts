@@ -5,9 +5,7 @@ import {
   compareHosts,
   getFleetHealth,
   type ListFleetChangesResponse,
-  type LookAheadResponse,
   listFleetChanges,
-  lookAhead,
   type ReportFleetHealthResponse,
   reportFleetHealth,
 } from "../../client/index.ts";
@@ -19,16 +17,17 @@ import {
 } from "../../proto/fleet-health/comparison.ts";
 import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
-import type { Action } from "../terminal/command.ts";
+import { isUnusual, unusualVolume } from "../../proto/volume.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
+import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
+import type { Action, AnswerOf, Columns } from "./command.ts";
 import { resolveId } from "./names.ts";
-import { type Instant, textOfInstant } from "./options.ts";
 
 /** Parses a query of the language of `/fleet`. Throws with the fault marked below it. */
 export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery =>
@@ -65,6 +64,16 @@ export const checkSelection = (
       exitCodes.usage,
       "this selects every host: add --all if you mean all of them, or a condition",
     );
+};
+
+/** Checks the query of a budget, as `checkSelection` does. */
+export const checkQuery = (
+  { clock }: Terminal,
+  options: { all?: boolean },
+  { query }: { query: string },
+) => {
+  checkSelection(query === "" ? [] : [query], options, new Date(clock.now()));
+  return {};
 };
 
 /** Returns a past time as the API takes it; one before now is that of core's clock. */
@@ -194,7 +203,7 @@ export const listChangesAction: Action<{ limit?: number }> = async (terminal, op
 };
 
 /** Returns a line for each thing that runs out: when, whose it is, and the figures that say so. */
-const aheadRows = (ahead: LookAheadResponse) => [
+const aheadRows = (ahead: AnswerOf<"lookAhead">) => [
   ...ahead.certificates.first.map((host) => ({
     what: "certificate",
     of: host.device_id,
@@ -221,29 +230,36 @@ const aheadRows = (ahead: LookAheadResponse) => [
   })),
 ];
 
-type AheadRow = ReturnType<typeof aheadRows>[number];
-
-/** `svc-admin fleet ahead`: what runs out, and how many hosts in all; with `-o json` the answer of core. */
-export const lookAheadAction: Action<{ hours: number }> = async (
-  terminal,
-  { hours, ...options },
-) => {
-  const client = connect(terminal, options);
-  const { data } = await lookAhead<true>({ client, query: { hours } });
+/** Prints what runs out, and how many hosts in all; with `-o json` the answer of core. */
+export const printAhead = async (
+  terminal: Terminal,
+  options: OutputOptions,
+  ahead: AnswerOf<"lookAhead">,
+): Promise<void> => {
   if (options.format === "json" || options.format === "yaml")
-    return printRecord(terminal, options, data);
-  await printRows(
-    terminal,
-    options,
-    columnsOf<AheadRow>("what", "of", "at", "from"),
-    aheadRows(data),
-  );
-  const { certificates, queues, telemetry } = data;
+    return printRecord(terminal, options, ahead);
+  const rows = aheadRows(ahead);
+  const columns = columnsOf<(typeof rows)[number]>("what", "of", "at", "from");
+  await printRows(terminal, options, columns, rows);
+  const { certificates, queues, telemetry } = ahead;
   terminal.err.write(
-    `until ${data.until}: ${certificates.count} hosts do not renew, ${queues.count} queues fill\n`,
+    `until ${ahead.until}: ${certificates.count} hosts do not renew, ${queues.count} queues fill\n`,
   );
   if (telemetry)
     terminal.err.write(
       `telemetry: ${telemetry.bytes} bytes of ${telemetry.days} days, ${telemetry.bytes_then} then\n`,
     );
 };
+
+/** The columns of `svc-admin volume`. */
+export const volumeColumns: Columns<"reportVolume"> = [
+  { title: "name", value: ({ name, device_id }) => device_id ?? name ?? "(none)" },
+  { title: "bytes", value: ({ payload_bytes }) => payload_bytes },
+  "envelopes",
+  "disk_bytes",
+  { title: "usual bytes a day", value: ({ day }) => day?.usual_bytes },
+  {
+    title: "note",
+    value: ({ day }) => (day && isUnusual(day) ? `${unusualVolume.times}x its usual` : ""),
+  },
+];

@@ -1,12 +1,11 @@
-import { Option } from "commander";
-import type { CommandsOf } from "../terminal/command.ts";
 import { telemetryFormats } from "../terminal/output.ts";
-import { declareEnrollment } from "./declare-enrollment.ts";
-import { declareHosts } from "./declare-hosts.ts";
-import { declareCompleteness, declareInventory, declareVolume } from "./declare-reports.ts";
-import { declareRollouts } from "./declare-rollouts.ts";
-import { declareWatches } from "./declare-watches.ts";
-import { all, count, instant, limit, reason } from "./options.ts";
+import { everyHost, instant, limit, reasonCode } from "../terminal/parse-option.ts";
+import { commandsFrom, type DeclaredCommand } from "./command.ts";
+import { enrollmentCommands } from "./declare-enrollment.ts";
+import { hostCommands } from "./declare-hosts.ts";
+import { completenessCommands, inventoryCommands, volumeCommands } from "./declare-reports.ts";
+import { rolloutCommands } from "./declare-rollouts.ts";
+import { watchCommands } from "./declare-watches.ts";
 
 /** The description of each group of commands, for `--help`. */
 export const groupSummaries: Readonly<Record<string, string>> = {
@@ -28,172 +27,189 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   directory: "The directory: the last sync",
 };
 
-/** Declares every command. A new one is one line here, and its work one function of the file that it loads. */
-export const declareCommands = (commandsOf: CommandsOf): void => {
-  const add = commandsOf(() => import("./session.ts"));
-  add(
+const { calls, runs } = commandsFrom(() => import("./session.ts"));
+
+const sessionCommands = [
+  runs(
     "login",
     "Sign in: in the browser of this machine, or with --device on another one",
     (file) => file.loginAction,
-    [
-      new Option("--device", "show a code to type at another machine's browser"),
-      new Option(
-        "--workload <file>",
-        "in a job: exchange the OpenID Connect token in this file",
-      ).conflicts("device"),
-    ],
-  );
-  commandsOf(() => import("./init.ts"))(
+    {
+      "--device": "show a code to type at another machine's browser",
+      "--workload <file>": {
+        says: "in a job: exchange the OpenID Connect token in this file",
+        conflicts: "device",
+      },
+    },
+  ),
+  commandsFrom(() => import("./init.ts")).runs(
     "init",
     "Set up a new fleet: check it, create a policy and a bootstrap token, print the first host's command",
     (file) => file.initAction,
-    [
-      new Option("--device", "sign in with a code to type at another machine's browser"),
-      new Option("--policy-name <name>", "name of the policy to create").default("first hosts"),
-      new Option(
-        "--prefix <prefix>",
-        "what identities begin with; spiffe://<host of --url>/host/ by default",
-      ),
-      new Option("--core <url>", "address of core for hosts; else SVC_ADVERTISED_CORE_URL of core"),
-      new Option(
-        "--ingest <host:port>",
+    {
+      "--device": "sign in with a code to type at another machine's browser",
+      "--policy-name <name>": { says: "name of the policy to create", default: "first hosts" },
+      "--prefix <prefix>": "what identities begin with; spiffe://<host of --url>/host/ by default",
+      "--core <url>": "address of core for hosts; else SVC_ADVERTISED_CORE_URL of core",
+      "--ingest <host:port>":
         "address of ingest for hosts; else SVC_ADVERTISED_INGEST_ADDR of core",
-      ),
-      new Option("--ca-bundle <file>", "on the host, the CA of core's certificate").default(
-        "ca.pem",
-      ),
-      new Option("--token-file <file>", "file for the bootstrap token, mode 0600").default(
-        "bootstrap.token",
-      ),
-      count("--uses <count>", "hosts that the token enrolls; 0 for no limit").default(1),
+      "--ca-bundle <file>": {
+        says: "on the host, the CA of core's certificate",
+        default: "ca.pem",
+      },
+      "--token-file <file>": {
+        says: "file for the bootstrap token, mode 0600",
+        default: "bootstrap.token",
+      },
+      "--uses <count>": { says: "hosts that the token enrolls; 0 for no limit", default: "1" },
+    },
+  ),
+  runs("logout", "End the session and forget its token", (file) => file.logoutAction),
+  calls("whoami", "Show who you are and your scopes", "whoami"),
+  calls("sessions list", "List sessions of programs", "listOperatorSessions", {
+    options: { "--everyone": "of every person, for an admin" },
+    columns: [
+      "id",
+      { title: "person", value: ({ email }) => email },
+      { title: "program", value: ({ client_name }) => client_name },
+      { title: "address", value: ({ remote_addr }) => remote_addr },
+      { title: "state", value: ({ state, current }) => (current ? `${state} (this one)` : state) },
+      { title: "expires", value: ({ expires_at }) => expires_at },
     ],
-  );
-  add("logout", "End the session and forget its token", (file) => file.logoutAction);
-  add("whoami", "Show who you are and your scopes", (file) => file.showWhoamiAction);
-  add("sessions list", "List sessions of programs", (file) => file.showSessionsAction, [
-    new Option("--everyone", "of every person, for an admin"),
-  ]);
-  add(
+  }),
+  calls(
     "sessions revoke <id>",
     "Revoke a session: its token is rejected at once",
-    (file) => file.revokeOneSessionAction,
-  );
-  declareEnrollment(commandsOf);
-  declareHosts(commandsOf);
-  declareInventory(commandsOf);
-  declareConfigs(commandsOf);
-  declareRollouts(commandsOf);
-  declareWatches(commandsOf);
-  declarePlan(commandsOf);
-  declareTelemetry(commandsOf);
-  declareCompleteness(commandsOf);
-  declareVolume(commandsOf);
-  declareRecords(commandsOf);
-};
+    "revokeOperatorSession",
+    { says: ({ id }) => `Session ${id} is revoked.` },
+  ),
+];
 
-const declarePlan = (commandsOf: CommandsOf): void => {
-  const add = commandsOf(() => import("./plan.ts"));
-  const prune = () => new Option("--prune", "delete what apply made and no file has any more");
-  add(
+const plan = commandsFrom(() => import("./plan.ts"));
+const prune = { "--prune": "delete what apply made and no file has any more" };
+
+const planCommands = [
+  plan.runs(
     "plan <dir>",
     "Show what apply would change, and what somebody changed since the last one; ends with 2 if there is a difference",
     (file) => file.planAction,
-    [prune()],
-  );
-  add(
+    prune,
+  ),
+  plan.runs(
     "apply <dir>",
     "Make configs, policies, watches, inventory and assignments what the files of a directory say",
     (file) => file.applyAction,
-    [prune()],
-  );
-};
+    prune,
+  ),
+];
 
-const declareConfigs = (commandsOf: CommandsOf): void => {
-  const add = commandsOf(() => import("./configs.ts"));
-  add("configs list", "List published configs", (file) => file.listConfigsAction);
-  add("configs show <config>", "Print a config's YAML", (file) => file.showConfigAction);
-  add(
+const configs = commandsFrom(() => import("./configs.ts"));
+const configHosts = commandsFrom(() => import("./config-hosts.ts"));
+
+const configCommands = [
+  configs.calls("configs list", "List published configs", "listCollectorConfigs", {
+    columns: ["id", "name", "config_hash", "size_bytes", "created_at"],
+  }),
+  configs.calls("configs show <config>", "Print a config's YAML", "getCollectorConfig", {
+    print: (file) => file.printConfig,
+  }),
+  configs.runs(
     "configs diff <config> <other>",
     "Print what differs between two configs",
     (file) => file.diffConfigsAction,
-  );
-  commandsOf(() => import("./preview.ts"))(
+  ),
+  commandsFrom(() => import("./preview.ts")).runs(
     "configs preview <config> [query...]",
     "Show what a rollout of a config to every host that the query finds would change",
     (file) => file.previewConfigAction,
-    [all()],
-  );
-  add(
+    { "--all": everyHost },
+  ),
+  configs.calls(
     "configs publish <file>",
     "Check and publish a config; - reads stdin",
-    (file) => file.publishConfigAction,
-    [new Option("--name <name>"), new Option("--dry-run", "check it and store nothing")],
-  );
-  const addOfHosts = commandsOf(() => import("./config-hosts.ts"));
-  addOfHosts(
+    "publishCollectorConfig",
+    {
+      options: { "--name <name>": "", "--dry-run": "check it and store nothing" },
+      prepare: (file) => file.readConfig,
+    },
+  ),
+  configHosts.runs(
     "configs assign <config> [query...]",
     "Assign a config to every host that the query finds",
     (file) => file.assignConfigAction,
-    [all()],
-  );
-  addOfHosts(
+    { "--all": everyHost },
+  ),
+  configHosts.runs(
     "configs rollback [query...]",
     "Give the host of an id, or every host that the query finds, an earlier config",
     (file) => file.rollBackConfigAction,
-    [
-      all(),
-      new Option(
-        "--to <config>",
-        "the last known good one of a host, or the one that was desired before",
-      )
-        .choices(["last-known-good", "previous"])
-        .default("last-known-good"),
-      reason(),
-    ],
-  );
-};
+    {
+      "--all": everyHost,
+      "--to <config>": {
+        says: "the last known good one of a host, or the one that was desired before",
+        choices: ["last-known-good", "previous"],
+        default: "last-known-good",
+      },
+      "--reason <code>": reasonCode,
+    },
+  ),
+];
 
-const declareTelemetry = (commandsOf: CommandsOf): void => {
-  commandsOf(() => import("./telemetry.ts"))(
+const telemetryCommands = [
+  commandsFrom(() => import("./telemetry.ts")).runs(
     "telemetry read <host>",
     "Print the stored telemetry of a host: the newest, or what was received in a range of time",
     (file) => file.readTelemetryAction,
-    [
-      instant("--from <time>", "received from this time on"),
-      instant("--to <time>", "received before this time"),
-      new Option("--kind <kind>", "log_line, otel_log, otel_span, otel_metric, or another one"),
-      new Option("--grep <text>", "lines that contain this text, in any case"),
-      limit("the newest so many envelopes; 100 without --from"),
-      new Option("--follow", "go on with what arrives, until interrupted").conflicts("to"),
-    ],
-    telemetryFormats,
-  );
-};
+    {
+      "--from <time>": instant("received from this time on"),
+      "--to <time>": instant("received before this time"),
+      "--kind <kind>": "log_line, otel_log, otel_span, otel_metric, or another one",
+      "--grep <text>": "lines that contain this text, in any case",
+      "--limit <count>": limit("the newest so many envelopes; 100 without --from"),
+      "--follow": { says: "go on with what arrives, until interrupted", conflicts: "to" },
+    },
+    { formats: telemetryFormats },
+  ),
+];
 
-const declareRecords = (commandsOf: CommandsOf): void => {
-  const add = commandsOf(() => import("./records.ts"));
-  add("audit list", "List audit events, newest first", (file) => file.listAuditAction, [
-    new Option("--action <action>", "such as config.assign"),
-    new Option("--actor <name>", "email, identity or id"),
-    new Option("--target <id>"),
-    instant("--since <time>", "from this time on"),
-    instant("--until <time>", "before this time"),
-    limit("at most so many events; a table has 100 by default"),
-    new Option("--follow", "print new events until interrupted").conflicts(["limit", "until"]),
-  ]);
-  add(
+const records = commandsFrom(() => import("./records.ts"));
+
+const recordCommands = [
+  records.runs("audit list", "List audit events, newest first", (file) => file.listAuditAction, {
+    "--action <action>": "such as config.assign",
+    "--actor <name>": "email, identity or id",
+    "--target <id>": "",
+    "--since <time>": instant("from this time on"),
+    "--until <time>": instant("before this time"),
+    "--limit <count>": limit("at most so many events; a table has 100 by default"),
+    "--follow": { says: "print new events until interrupted", conflicts: ["limit", "until"] },
+  }),
+  calls(
     "audit verify",
     "Show up to which event the audit log's hash chain is verified",
-    (file) => file.verifyAuditAction,
-  );
-  add(
-    "directory status",
-    "Show the last sync with the directory",
-    (file) => file.showDirectoryStatusAction,
-  );
-  commandsOf(() => import("./system.ts"))(
+    "getAuditChain",
+  ),
+  calls("directory status", "Show the last sync with the directory", "directoryStatus"),
+  records.calls(
     "system",
     "Show the state of cores, database, exports and certificates; ends with 1 if a part is not ready",
-    (file) => file.systemAction,
-  );
-};
+    "reportSystem",
+    { print: (file) => file.printSystem },
+  ),
+];
+
+/** Every command, in the order of `--help`. */
+export const adminCommands: readonly DeclaredCommand[] = [
+  ...sessionCommands,
+  ...enrollmentCommands,
+  ...hostCommands,
+  ...inventoryCommands,
+  ...configCommands,
+  ...rolloutCommands,
+  ...watchCommands,
+  ...planCommands,
+  ...telemetryCommands,
+  ...completenessCommands,
+  ...volumeCommands,
+  ...recordCommands,
+];

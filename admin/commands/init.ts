@@ -10,13 +10,13 @@ import {
 } from "../../client/index.ts";
 import { jsonLimits, readForeignJson } from "../../kit/foreign-json.ts";
 import { enrollCommandLine } from "../../proto/enroll-command.ts";
-import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { printRecord } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile, tokenDigest, writeTokenFile } from "../terminal/token-file.ts";
+import type { Action, GlobalOptions } from "./command.ts";
 import { loginAction } from "./session.ts";
 
 interface InitOptions {

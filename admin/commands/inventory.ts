@@ -1,45 +1,17 @@
 import {
-  type ListInventoryResponse,
-  listInventory,
   type PutInventoryData,
   type PutInventoryResponse,
   putInventory,
 } from "../../client/index.ts";
 import { withoutUndefined } from "../../kit/without-undefined.ts";
-import type { InventoryStatus } from "../../proto/fleet-health/vocabulary.ts";
-import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
-import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { columnsOf } from "../terminal/list-rows.ts";
+import { printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readInput } from "../terminal/token-file.ts";
-
-type Item = ListInventoryResponse["items"][number];
-
-const labelsText = (labels: Item["labels"]): string =>
-  Object.entries(labels)
-    .map((pair) => pair.join("="))
-    .join(" ");
-
-const columns: readonly Column<Item>[] = [
-  ...columnsOf<Item>("name", "status", "owner"),
-  { title: "labels", value: ({ labels }) => labelsText(labels) },
-  ...columnsOf<Item>("identity"),
-];
-
-/** `svc-admin inventory list`: the hosts of the inventory and of the fleet, by name. */
-export const listInventoryAction: Action<{ status?: InventoryStatus }> = async (
-  terminal,
-  { status, ...options },
-) => {
-  const client = connect(terminal, options);
-  await printList(terminal, options, columns, listInventory, {
-    client,
-    query: withoutUndefined({ status }),
-  });
-};
+import type { Action, GlobalOptions } from "./command.ts";
 
 interface PutOptions {
   allowEmpty?: boolean;

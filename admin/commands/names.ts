@@ -24,11 +24,12 @@ interface Candidate {
 }
 
 interface Kind {
+  /** The command group that has it, and the word for several. */
   many: string;
   /** The command that lists its ids and names, unless `list` of many. */
   list?: string;
-  /** Finds the records that may have the name; others as well. */
-  find(client: FleetClient, name: string): Promise<Candidate[]>;
+  /** Finds the records that may have the name; others as well. Without it a record has no name. */
+  find?: (client: FleetClient, name: string) => AsyncIterable<Candidate>;
 }
 
 /** Characters that core searches for; a longer name begins with them. */
@@ -39,91 +40,83 @@ const hashNames = (hash: string, name: string): (string | null)[] => [
   /^[0-9a-f]{6,64}$/.test(name) && hash.startsWith(name) ? name : null,
 ];
 
+type AnyList = Parameters<typeof items>[0];
+type ItemOf<List extends AnyList> = NonNullable<Awaited<ReturnType<List>>["data"]>["items"][number];
+
+/** Returns what finds the candidates among the items of a list; `search` says what core looks for. */
+const among = <List extends AnyList>(
+  list: List,
+  search: "q" | undefined,
+  candidateOf: (item: ItemOf<List>, name: string) => Candidate,
+): NonNullable<Kind["find"]> =>
+  async function* (client, name) {
+    const query = { limit: 1000, ...(search && { q: name.slice(0, searchedMax) }) };
+    for await (const item of items(list, { client, query } as never)) yield candidateOf(item, name);
+  };
+
 const kinds = {
   policy: {
     many: "policies",
-    find: (client, name) =>
-      Array.fromAsync(
-        items(listEnrollmentPolicies, {
-          client,
-          query: { q: name.slice(0, searchedMax), limit: 1000 },
-        }),
-        (policy) => ({
-          id: policy.id,
-          names: [policy.name],
-          about: `${policy.name}, ${policy.state}`,
-        }),
-      ),
+    find: among(listEnrollmentPolicies, "q", ({ id, name, state }) => ({
+      id,
+      names: [name],
+      about: `${name}, ${state}`,
+    })),
   },
   token: {
     many: "tokens",
-    find: (client) =>
-      Array.fromAsync(
-        items(listAllBootstrapTokens, { client, query: { limit: 1000 } }),
-        (token) => ({
-          id: token.id,
-          names: [token.token_prefix, token.description],
-          about: `${token.token_prefix} ${token.description ?? ""}, ${token.state}`,
-        }),
-      ),
+    find: among(listAllBootstrapTokens, undefined, ({ id, token_prefix, description, state }) => ({
+      id,
+      names: [token_prefix, description],
+      about: `${token_prefix} ${description ?? ""}, ${state}`,
+    })),
   },
   host: {
     many: "hosts",
     list: "fleet list",
-    find: (client, name) =>
-      Array.fromAsync(
-        items(reportFleetHealth, {
-          client,
-          query: { q: [name.slice(0, searchedMax)], limit: 1000 },
-        }),
-        (host) => ({
-          id: host.identity_id,
-          names: [host.identity, host.device_id],
-          about: `${host.identity}, ${host.state}`,
-        }),
-      ),
+    find: among(reportFleetHealth, "q", ({ identity_id, identity, device_id, state }) => ({
+      id: identity_id,
+      names: [identity, device_id],
+      about: `${identity}, ${state}`,
+    })),
   },
   config: {
     many: "configs",
-    find: (client, name) =>
-      Array.fromAsync(
-        items(listCollectorConfigs, {
-          client,
-          query: { q: name.slice(0, searchedMax), limit: 1000 },
-        }),
-        (config) => ({
-          id: config.id,
-          names: [config.name, ...hashNames(config.config_hash, name)],
-          about: `${config.name ?? ""} ${config.config_hash.slice(0, 12)}, published ${config.created_at}`,
-        }),
-      ),
+    find: among(listCollectorConfigs, "q", ({ id, name, config_hash, created_at }, given) => ({
+      id,
+      names: [name, ...hashNames(config_hash, given)],
+      about: `${name ?? ""} ${config_hash.slice(0, 12)}, published ${created_at}`,
+    })),
   },
   watch: {
     many: "watches",
-    find: (client) =>
-      Array.fromAsync(
-        items(listWatches, { client, query: { limit: 1000 } }),
-        ({ id, name, state }) => ({
-          id,
-          names: [name],
-          about: `${name}, ${state}`,
-        }),
-      ),
+    find: among(listWatches, undefined, ({ id, name, state }) => ({
+      id,
+      names: [name],
+      about: `${name}, ${state}`,
+    })),
   },
   /** Named by its config. */
   rollout: {
     many: "rollouts",
-    find: (client, name) =>
-      Array.fromAsync(
-        items(listRollouts, { client, query: { limit: 1000 } }),
-        ({ id, config, state, created_at: at }) => ({
-          id,
-          names: [config.name, ...hashNames(config.config_hash, name)],
-          about: `${config.name ?? config.config_hash.slice(0, 12)}, ${state}, created ${at}`,
-        }),
-      ),
+    find: among(listRollouts, undefined, ({ id, config, state, created_at }, given) => ({
+      id,
+      names: [config.name, ...hashNames(config.config_hash, given)],
+      about: `${config.name ?? config.config_hash.slice(0, 12)}, ${state}, created ${created_at}`,
+    })),
   },
+  certificate: { many: "certificates", list: "certificates list HOST" },
+  session: { many: "sessions" },
 } as const satisfies Record<string, Kind>;
+
+type KindName = keyof typeof kinds;
+
+/** Whether records of a kind have ids that a command may name. */
+export const isKind = (name: string): name is KindName => name in kinds;
+
+/** Returns the kind of the records of a command group: `session` of `sessions`. */
+export const kindOfGroup = (group: string): string =>
+  Object.entries(kinds).find(([, { many }]) => many === group)?.[0] ?? "";
 
 const candidatesMax = 20;
 
@@ -133,37 +126,21 @@ const candidatesMax = 20;
  */
 export const resolveId = async (
   client: FleetClient,
-  kind: keyof typeof kinds,
+  kind: KindName,
   given: string,
 ): Promise<string> => {
   if (isId(given)) return given;
   const { many, list = `${many} list`, find }: Kind = kinds[kind];
-  const found =
-    given.trim() === ""
-      ? []
-      : (await find(client, given)).filter(({ names }) => names.includes(given));
+  const end = (what: string) => new ActionFailure(exitCodes.usage, what);
+  if (find === undefined)
+    throw end(`${given} is not the id of a ${kind}: svc-admin ${list} shows them`);
+  const candidates = given.trim() === "" ? [] : await Array.fromAsync(find(client, given));
+  const found = candidates.filter(({ names }) => names.includes(given));
   const [only, ...others] = found;
-  if (only !== undefined && others.length === 0) return only.id;
-  if (only === undefined)
-    throw new ActionFailure(
-      exitCodes.usage,
-      `no ${kind} is named ${given}: svc-admin ${list} shows them`,
-    );
+  if (only === undefined) throw end(`no ${kind} is named ${given}: svc-admin ${list} shows them`);
+  if (others.length === 0) return only.id;
   const shown = found.slice(0, candidatesMax).map(({ id, about }) => `  ${id}  ${about}`);
   const rest = found.length > candidatesMax ? [`  and ${found.length - candidatesMax} more`] : [];
-  const candidates = [
-    `${found.length} ${many} are named ${given}: give the id of one`,
-    ...shown,
-    ...rest,
-  ];
-  throw new ActionFailure(exitCodes.usage, candidates.join("\n"));
-};
-
-/** Returns an id of a record that has no name. Ends the command with 2 for other text. */
-export const requireId = (given: string, { one, list }: { one: string; list: string }): string => {
-  if (isId(given)) return given;
-  throw new ActionFailure(
-    exitCodes.usage,
-    `${given} is not the id of a ${one}: svc-admin ${list} shows them`,
-  );
+  const first = `${found.length} ${many} are named ${given}: give the id of one`;
+  throw end([first, ...shown, ...rest].join("\n"));
 };

@@ -5,13 +5,13 @@ import { queriesOf } from "../plan/compare-assignments.ts";
 import { type Definitions, readDefinitions } from "../plan/definitions.ts";
 import { type FleetObjects, readFleetObjects } from "../plan/fleet-objects.ts";
 import type { FieldChange, PlanStep } from "../plan/step.ts";
-import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { describeProblem } from "../terminal/describe-problem.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { type Column, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
+import type { Action, GlobalOptions } from "./command.ts";
 
 interface PlanOptions {
   prune?: boolean;

@@ -1,10 +1,10 @@
 import type { FleetClient } from "../../client/connect.ts";
 import { type PreviewRolloutResponse, previewRollout } from "../../client/index.ts";
-import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { plainLines, printRecord, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
+import type { Action } from "./command.ts";
 import { checkSelection, fleetQueryOf } from "./fleet.ts";
 import { resolveId } from "./names.ts";
 

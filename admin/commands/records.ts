@@ -1,19 +1,23 @@
 import {
-  directoryStatus,
-  getAuditChain,
   items,
   type ListAuditEventsData,
   type ListAuditEventsResponse,
   listAuditEvents,
 } from "../../client/index.ts";
 import { withoutUndefined } from "../../kit/without-undefined.ts";
-import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
-import { printList } from "../terminal/list-rows.ts";
-import { type Column, createRowPrinter, printAnswer } from "../terminal/output.ts";
+import { exitCodes } from "../terminal/exit-codes.ts";
+import { columnsOf, printList } from "../terminal/list-rows.ts";
+import {
+  type Column,
+  createRowPrinter,
+  type OutputOptions,
+  printRows,
+} from "../terminal/output.ts";
+import type { Instant } from "../terminal/parse-option.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import type { Instant } from "./options.ts";
+import type { Action, AnswerOf, GlobalOptions } from "./command.ts";
 
 type Event = ListAuditEventsResponse["items"][number];
 
@@ -108,16 +112,17 @@ const followAudit = async (
   });
 };
 
-/** `svc-admin audit verify`: up to which event the hash chain is verified. */
-export const verifyAuditAction: Action<object> = async (terminal, options) => {
-  await printAnswer(terminal, options, getAuditChain<true>({ client: connect(terminal, options) }));
-};
-
-/** `svc-admin directory status`. */
-export const showDirectoryStatusAction: Action<object> = async (terminal, options) => {
-  await printAnswer(
-    terminal,
-    options,
-    directoryStatus<true>({ client: connect(terminal, options) }),
-  );
+/** Prints the state of core's parts, those that need attention first. Ends with 1 if one is not ready. */
+export const printSystem = async (
+  terminal: Terminal,
+  options: OutputOptions,
+  { parts, state }: AnswerOf<"reportSystem">,
+) => {
+  const columns: Column<(typeof parts)[number]>[] = [
+    ...columnsOf<(typeof parts)[number]>("area", "of"),
+    { title: "part", value: ({ name }) => name },
+    ...columnsOf<(typeof parts)[number]>("state", "since", "detail"),
+  ];
+  await printRows(terminal, options, columns, parts);
+  return state === "not_ready" ? exitCodes.refused : undefined;
 };

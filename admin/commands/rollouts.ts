@@ -1,25 +1,16 @@
 import {
-  abortRollout,
   type CreateRolloutData,
   createRollout,
   type GetRolloutResponse,
   getRollout,
-  type ListRolloutTargetsResponse,
-  listRollouts,
-  listRolloutTargets,
-  pauseRollout,
-  resumeRollout,
-  rollBackRollout,
 } from "../../client/index.ts";
-import { withoutUndefined } from "../../kit/without-undefined.ts";
 import { describeComparison } from "../../proto/fleet-health/comparison.ts";
 import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
 import { endedStates, rolloutConditions } from "../../proto/rollout/vocabulary.ts";
-import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
-import { columnsOf, printList } from "../terminal/list-rows.ts";
+import { columnsOf } from "../terminal/list-rows.ts";
 import {
   type Column,
   createRowPrinter,
@@ -30,13 +21,13 @@ import {
 } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { defaultWaves, type Wave } from "./declare-rollouts.ts";
+import type { Action, GlobalOptions } from "./command.ts";
+import { defaultWaves, type Wave, waveColumn } from "./declare-rollouts.ts";
 import { checkSelection } from "./fleet.ts";
 import { resolveId } from "./names.ts";
 import { describePreview, previewOf } from "./preview.ts";
 
 type Rollout = GetRolloutResponse;
-type Target = ListRolloutTargetsResponse["items"][number];
 type Body = CreateRolloutData["body"];
 
 interface CreateOptions {
@@ -105,42 +96,8 @@ const describeWave = (wave: Wave): string => {
   return wave.soak_seconds === 0 ? size : `${size} then ${writeDuration(wave.soak_seconds)}`;
 };
 
-const rolloutColumns: readonly Column<Rollout>[] = [
-  ...columnsOf<Rollout>("id", "state"),
-  { title: "wave", value: ({ wave, waves }) => `${wave}/${waves.length}` },
-  ...columnsOf<Rollout>("targets", "applied", "failed", "reverted", "reverted_failed", "skipped"),
-  { title: "config", value: ({ config }) => config.name ?? config.config_hash.slice(0, 12) },
-  ...columnsOf<Rollout>("filter", "created_by_name", "created_at"),
-];
-
-interface ListOptions {
-  state?: Rollout["state"][];
-  config?: string;
-  limit?: number;
-}
-
-/** `svc-admin rollouts list`. */
-export const listRolloutsAction: Action<ListOptions> = async (
-  terminal,
-  { state, config, ...options },
-) => {
-  const client = connect(terminal, options);
-  const configId = config === undefined ? undefined : await resolveId(client, "config", config);
-  const query = withoutUndefined({ state, config_id: configId });
-  await printList(terminal, options, rolloutColumns, listRollouts, { client, query });
-};
-
-/** `svc-admin rollouts show`. */
-export const showRolloutAction: Action<object> = async (terminal, options, id = "") => {
-  const client = connect(terminal, options);
-  const { data } = await getRollout<true>({
-    client,
-    path: { id: await resolveId(client, "rollout", id) },
-  });
-  await printRollout(terminal, options, data);
-};
-
-const printRollout = async (
+/** Prints a rollout: in a table also its waves, their comparisons and the evidence of a breach. */
+export const printRollout = async (
   terminal: Terminal,
   options: OutputOptions,
   rollout: Rollout,
@@ -186,27 +143,6 @@ const printRollout = async (
   await printRows(terminal, options, evidence, breach.evidence);
 };
 
-/** `svc-admin rollouts targets`. */
-export const listTargetsAction: Action<{ wave?: number; status?: Target["status"][] }> = async (
-  terminal,
-  { wave, status, ...options },
-  id = "",
-) => {
-  const columns = columnsOf<Target>(
-    "identity_id",
-    "identity",
-    "wave",
-    "status",
-    "reason",
-    "condition",
-    "detail",
-  );
-  const client = connect(terminal, options);
-  const path = { id: await resolveId(client, "rollout", id) };
-  const query = withoutUndefined({ wave, status });
-  await printList(terminal, options, columns, listRolloutTargets, { client, path, query });
-};
-
 /** `svc-admin rollouts watch`: a line for each change, until the rollout ends. */
 export const watchRolloutAction: Action<{ interval: number; stopAtPause?: boolean }> = async (
   terminal,
@@ -216,8 +152,8 @@ export const watchRolloutAction: Action<{ interval: number; stopAtPause?: boolea
 
 const changeColumns: readonly Column<Rollout>[] = [
   { title: "time", value: ({ updated_at }) => updated_at },
-  { title: "state", value: ({ state }) => state },
-  { title: "wave", value: ({ wave, waves }) => `${wave}/${waves.length}` },
+  ...columnsOf<Rollout>("state"),
+  waveColumn,
   ...columnsOf<Rollout>(
     "targets",
     "assigned",
@@ -269,42 +205,3 @@ const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: 
   if (state === "aborted")
     write(`  svc-admin rollouts roll-back ${id} gives its hosts what they had before`);
 };
-
-/** Asks before a change that its hosts notice, and prints the rollout. */
-const control =
-  (
-    change: typeof pauseRollout<true>,
-    question?: (rollout: Rollout) => string,
-  ): Action<{ reason?: string }> =>
-  async (terminal, options, name = "") => {
-    const client = connect(terminal, options);
-    const id = await resolveId(client, "rollout", name);
-    if (question !== undefined) {
-      const { data } = await getRollout<true>({ client, path: { id } });
-      await confirm(terminal, options, question(data));
-    }
-    const body = withoutUndefined({ reason: options.reason });
-    const { data } = await change({ client, path: { id }, body });
-    await printRollout(terminal, options, data);
-  };
-
-const subject = ({ id, config, applied, assigned, failed, targets }: Rollout): string =>
-  `Rollout ${id} of config ${config.config_hash.slice(0, 12)}: ${applied + assigned + failed} of ${targets} hosts have it`;
-
-/** `svc-admin rollouts pause`. */
-export const pauseRolloutAction = control(pauseRollout);
-
-/** `svc-admin rollouts resume`. */
-export const resumeRolloutAction = control(resumeRollout);
-
-/** `svc-admin rollouts abort`. */
-export const abortRolloutAction = control(
-  abortRollout,
-  (rollout) => `${subject(rollout)} and keep it; no other host gets it.`,
-);
-
-/** `svc-admin rollouts roll-back`. */
-export const rollBackRolloutAction = control(
-  rollBackRollout,
-  (rollout) => `${subject(rollout)}; each gets what it had before.`,
-);

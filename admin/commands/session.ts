@@ -1,18 +1,10 @@
-import {
-  type ListOperatorSessionsResponse,
-  listOperatorSessions,
-  revokeOperatorSession,
-  whoami,
-} from "../../client/index.ts";
+import { revokeOperatorSession, whoami } from "../../client/index.ts";
 import { signInByBrowser } from "../sign-in/browser.ts";
 import { signInByDevice } from "../sign-in/device.ts";
 import { signInWorkload } from "../sign-in/workload.ts";
-import type { Action } from "../terminal/command.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
-import { printList } from "../terminal/list-rows.ts";
-import { type Column, printAnswer } from "../terminal/output.ts";
 import { deleteSession, readSession, sessionPath, writeSession } from "../terminal/session-file.ts";
-import { requireId } from "./names.ts";
+import type { Action } from "./command.ts";
 
 /** `svc-admin login`: stores a token of an hour in a file that only the person may read. */
 export const loginAction: Action<{ device?: boolean; workload?: string }> = async (
@@ -60,34 +52,4 @@ export const logoutAction: Action<object> = async (terminal) => {
     terminal.err.write(
       `Signed out here; core did not end the session, which expires within the hour: ${error.detail}\n`,
     );
-};
-
-/** `svc-admin whoami`. */
-export const showWhoamiAction: Action<object> = async (terminal, options) => {
-  await printAnswer(terminal, options, whoami<true>({ client: connect(terminal, options) }));
-};
-
-/** `svc-admin sessions list`. */
-export const showSessionsAction: Action<{ everyone?: boolean }> = async (
-  terminal,
-  { everyone, ...options },
-) => {
-  const client = connect(terminal, options);
-  const query = everyone === true ? { everyone: "true" as const } : {};
-  const columns: Column<ListOperatorSessionsResponse["items"][number]>[] = [
-    { title: "id", value: ({ id }) => id },
-    { title: "person", value: ({ email }) => email },
-    { title: "program", value: ({ client_name }) => client_name },
-    { title: "address", value: ({ remote_addr }) => remote_addr },
-    { title: "state", value: ({ state, current }) => (current ? `${state} (this one)` : state) },
-    { title: "expires", value: ({ expires_at }) => expires_at },
-  ];
-  await printList(terminal, options, columns, listOperatorSessions, { client, query });
-};
-
-/** `svc-admin sessions revoke`. */
-export const revokeOneSessionAction: Action<object> = async (terminal, options, given = "") => {
-  const id = requireId(given, { one: "session", list: "sessions list" });
-  await revokeOperatorSession<true>({ client: connect(terminal, options), path: { id } });
-  terminal.err.write(`Session ${id} is revoked.\n`);
 };

@@ -1,55 +1,46 @@
-import { type SimulateEnrollmentResponse, simulateEnrollment } from "../../client/index.ts";
-import { withoutUndefined } from "../../kit/without-undefined.ts";
-import type { Action } from "../terminal/command.ts";
-import { connect } from "../terminal/connect.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
-import { printRecord, printRows } from "../terminal/output.ts";
+import { type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
+import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile, tokenDigest } from "../terminal/token-file.ts";
-import { resolveId } from "./names.ts";
+import type { AnswerOf } from "./command.ts";
 
 interface SimulateOptions {
-  policy: string;
   deviceId?: string;
-  address: string;
-  platform: string;
-  prefix?: string;
   tokenFile?: string;
   serviceAccountTokenFile?: string;
 }
 
-/** `svc-admin simulate enroll`: ends with 1 where the host would be refused. The token itself stays on this machine: core gets
- * its SHA-256, and the claims of a service account token. */
-export const simulateEnrollAction: Action<SimulateOptions> = async (terminal, options) => {
-  const {
-    policy,
-    deviceId,
-    address,
-    platform,
-    prefix,
-    tokenFile,
-    serviceAccountTokenFile,
-    format,
-  } = options;
+/** Returns what core gets of tokens, which stay on this machine: its SHA-256, and the claims of a service account token. */
+export const readTokens = async (
+  _: Terminal,
+  { deviceId, tokenFile, serviceAccountTokenFile }: SimulateOptions,
+) => {
   if (deviceId === undefined && serviceAccountTokenFile === undefined)
     throw new ActionFailure(
       exitCodes.usage,
       "say which host: --device-id, or --service-account-token-file",
     );
-  const client = connect(terminal, options);
-  const { data } = await simulateEnrollment({
-    client,
-    path: { id: await resolveId(client, "policy", policy) },
-    body: {
-      ...withoutUndefined({ address, platform, device_id: deviceId, identity_prefix: prefix }),
-      ...(tokenFile && { token_sha256: await tokenDigest(readTextFile(tokenFile)) }),
-      ...(serviceAccountTokenFile && (await readClaims(serviceAccountTokenFile))),
-    },
-  });
-  const simulation = data as SimulateEnrollmentResponse;
+  if (tokenFile) return { token_sha256: await tokenDigest(readTextFile(tokenFile)) };
+  return serviceAccountTokenFile ? readClaims(serviceAccountTokenFile) : {};
+};
+
+/** Prints the rules that decide. Ends with 1 where the host would be refused. */
+export const printDecision = async (
+  terminal: Terminal,
+  options: OutputOptions,
+  simulation: AnswerOf<"simulateEnrollment">,
+): Promise<AdminExitCode> => {
   const { allowed, identity, labels, code, rule, detail, checks } = simulation;
-  if (format === "json" || format === "yaml") await printRecord(terminal, options, simulation);
-  else await printRows(terminal, options, columnsOf<Check>("rule", "outcome", "detail"), checks);
+  if (options.format === "json" || options.format === "yaml")
+    await printRecord(terminal, options, simulation);
+  else
+    await printRows(
+      terminal,
+      options,
+      columnsOf<(typeof checks)[number]>("rule", "outcome", "detail"),
+      checks,
+    );
   const host = identity ?? "The token's host";
   const given = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
   terminal.err.write(
@@ -59,8 +50,6 @@ export const simulateEnrollAction: Action<SimulateOptions> = async (terminal, op
   );
   return allowed ? exitCodes.ok : exitCodes.refused;
 };
-
-type Check = SimulateEnrollmentResponse["checks"][number];
 
 /** Reads a service account token or its claims. The digest is that by which core knows the token, which leaves the signature out. */
 const readClaims = async (

@@ -4,14 +4,14 @@ import { type ReadHostEnvelopesData, readHostEnvelopes } from "../../client/inde
 import { FleetError, problemOf } from "../../client/problem.ts";
 import { withoutUndefined } from "../../kit/without-undefined.ts";
 import { DamagedBlockLine, EnvelopeLine } from "../../proto/telemetry/line.ts";
-import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { describeProblem } from "../terminal/describe-problem.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
 import { jsonLine, type telemetryFormats, withoutControls } from "../terminal/output.ts";
+import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
 import type { Terminal } from "../terminal/terminal.ts";
+import type { Action } from "./command.ts";
 import { resolveId } from "./names.ts";
-import { type Instant, textOfInstant } from "./options.ts";
 
 interface TelemetryOptions {
   from?: Instant;

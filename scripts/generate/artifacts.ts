@@ -8,6 +8,7 @@ import { replaceRegion } from "./markdown.ts";
 import { historyFile, renderHistory } from "./migration-history.ts";
 import { renderNumberLists } from "./number-lists.ts";
 import { openApiOf } from "./openapi.ts";
+import { operationsOf } from "./operations.ts";
 import { renderProblemsPage } from "./problems-page.ts";
 import { renderReachedRoutes } from "./reached-routes.ts";
 
@@ -17,11 +18,15 @@ export interface Artifact {
   text: string;
 }
 
-/** Renders `proto/openapi.json`. */
-export const renderOpenApi = (): string => {
+/** Renders `proto/openapi.json`, and what svc-admin reads of it. */
+export const renderOpenApi = (): Artifact[] => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   const title = "Collector fleet management and operator access";
-  return `${JSON.stringify(openApiOf(documentedRoutes(), { title, version, named: namedSchemas }), null, 2)}\n`;
+  const document = openApiOf(documentedRoutes(), { title, version, named: namedSchemas });
+  return [
+    { path: "proto/openapi.json", text: `${JSON.stringify(document, null, 2)}\n` },
+    { path: "admin/commands/operations.json", text: `${JSON.stringify(operationsOf(document))}\n` },
+  ];
 };
 
 const renderConfigurationPage = (path: string): Artifact => {
@@ -41,7 +46,7 @@ const renderSecurityPage = (path: string): Artifact => ({
 /** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */
 export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: historyFile, text: await renderHistory() },
-  { path: "proto/openapi.json", text: renderOpenApi() },
+  ...renderOpenApi(),
   { path: "docs/problems.md", text: renderProblemsPage() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },

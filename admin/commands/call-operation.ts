@@ -1,0 +1,166 @@
+import type { FleetClient } from "../../client/connect.ts";
+import type { pages } from "../../client/pages.ts";
+import { confirm } from "../terminal/confirm.ts";
+import { connect } from "../terminal/connect.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { columnsOf, printList } from "../terminal/list-rows.ts";
+import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { readTextFile } from "../terminal/token-file.ts";
+import {
+  type Action,
+  type Definition,
+  type FieldOption,
+  type GlobalOptions,
+  type Operation,
+  operations,
+  type Subject,
+} from "./command.ts";
+import { isKind, kindOfGroup, resolveId } from "./names.ts";
+
+/** A command that calls an operation: its arguments and options, and the file of its own work. */
+interface Call {
+  operation: Operation;
+  /** The command as it is declared: `watches show <watch>`. */
+  command: string;
+  options: readonly FieldOption[];
+  definition: Definition<unknown, object>;
+  file: unknown;
+}
+
+interface Request {
+  path: Record<string, unknown>;
+  query: Record<string, unknown>;
+  body: Record<string, unknown>;
+}
+
+type List = Parameters<typeof pages>[0];
+
+/** Returns what sends a request of an operation. */
+const sender =
+  (client: FleetClient, { method, url, body }: Operation) =>
+  async (request: Partial<Request>): Promise<{ data: object }> =>
+    client.request({
+      method: method as "GET",
+      url,
+      security: [{ scheme: "bearer", type: "http" }],
+      ...(body && { headers: { "Content-Type": "application/json" } }),
+      ...request,
+    }) as Promise<{ data: object }>;
+
+/** Returns the work of a command that calls an operation: names become ids, the rest goes where the API has it. */
+export const callOperation =
+  (call: Call): Action<object> =>
+  async (terminal, options, ...given) => {
+    const { definition, operation, file } = call;
+    const own = options as unknown as Options;
+    const client = connect(terminal, options);
+    const args = argumentsOf(call.command, given);
+    const { path, query, body } = await requestOf(call, client, own, args);
+    const prepared = definition.prepare?.(file)(terminal, own as never, args as never);
+    Object.assign(body, definition.body, await prepared);
+    const subject = { id: String(path.id), given: given[0] ?? "" };
+    if (definition.asks !== undefined) {
+      const { reads } = definition;
+      const record = reads ? (await sender(client, operations[reads])({ path })).data : {};
+      await confirm(terminal, options, sentenceOf(definition.asks, { ...subject, record }));
+    }
+    const { columns: named = [] } = definition;
+    const columns = (typeof named === "function" ? named(file) : named).flatMap(
+      (each): Column<never>[] =>
+        typeof each === "string" ? columnsOf<Record<string, string>>(each) : [each],
+    );
+    const sent = { path, query, ...(operation.body && { body }) };
+    const send = sender(client, operation);
+    if (operation.answers === "pages")
+      await printList(terminal, own, columns, send as List, sent as never);
+    else {
+      const { data } = await send(sent);
+      const code = await print(terminal, own, { call, columns, data });
+      if (definition.says)
+        terminal.err.write(`${sentenceOf(definition.says, { ...subject, record: data })}\n`);
+      return code ?? undefined;
+    }
+  };
+
+type Options = GlobalOptions & Readonly<Record<string, never>>;
+
+const sentenceOf = <Record>(
+  sentence: string | ((subject: Subject<Record>) => string),
+  subject: Subject<Record>,
+): string => (typeof sentence === "string" ? sentence : sentence(subject));
+
+/** Prints an answer as the API describes it, unless the command has a form of its own for it. */
+const print = (
+  terminal: Terminal,
+  options: Options,
+  {
+    call: { definition, operation, file },
+    columns,
+    data,
+  }: { call: Call; columns: readonly Column<never>[]; data: object },
+) => {
+  if (definition.print) return definition.print(file)(terminal, options as never, data as never);
+  if (operation.answers === "items")
+    return printRows(terminal, options, columns, (data as { items: never[] }).items);
+  return operation.answers === "record" ? printRecord(terminal, options, data) : undefined;
+};
+
+/** Returns the arguments by their names; the words of a query as one text. */
+const argumentsOf = (command: string, given: readonly string[]): Record<string, string> =>
+  Object.fromEntries(
+    [...command.matchAll(/[<[]([a-z]+)(\.*)/g)].map(([, name = "", more], index) => [
+      name,
+      more ? given.slice(index).join(" ") : (given[index] ?? ""),
+    ]),
+  );
+
+const requestOf = async (
+  { operation, command, options }: Call,
+  client: FleetClient,
+  own: Options,
+  args: Readonly<Record<string, string>>,
+): Promise<Request> => {
+  const request: Request = { path: {}, query: {}, body: {} };
+  const places = (["path", "query", "body"] as const).map(
+    (place) => [place, Object.keys(operation[place] ?? {})] as const,
+  );
+  const put = (field: string, value: unknown) => {
+    const [place] = places.find(([, fields]) => fields.includes(field)) ?? [];
+    if (place) request[place][field] = place === "query" && value === true ? "true" : value;
+  };
+  const [group = ""] = command.split(" ");
+  for (const [name, value] of Object.entries(args)) {
+    const kind = name === "id" ? kindOfGroup(group) : name;
+    if (isKind(kind)) put(firstOf(operation), await resolveId(client, kind, value));
+    else put(name === "query" ? "filter" : name, value);
+  }
+  for (const { option, takes, field } of options) {
+    const value: unknown = own[option.attributeName()];
+    const isOfPages = field === "limit" && operation.answers === "pages";
+    if (field && value !== undefined && !isOfPages) put(field, await sentAs(client, takes, value));
+  }
+  return request;
+};
+
+/** The parameter of a path that has the record's id. */
+const firstOf = ({ path = {} }: Operation): string => Object.keys(path)[0] ?? "";
+
+/** Returns the value of an option as the API takes it. */
+const sentAs = (client: FleetClient, takes: string, value: unknown): unknown => {
+  if (isKind(takes)) return resolveId(client, takes, value as string);
+  if (takes === "time") return textOfInstant(value as Instant);
+  return takes === "file" ? readYaml(value as string) : value;
+};
+
+/** Reads a part of the body from a file. Core checks it. */
+const readYaml = async (path: string): Promise<unknown> => {
+  const text = readTextFile(path);
+  const { parse } = await import("../terminal/yaml.ts");
+  try {
+    return parse(text);
+  } catch (cause) {
+    throw new ActionFailure(exitCodes.usage, `${path} is not valid YAML`, { cause });
+  }
+};

@@ -1,0 +1,222 @@
+import { Option } from "commander";
+import type * as api from "../../client/index.ts";
+import type { AdminExitCode } from "../terminal/exit-codes.ts";
+import { type Column, type OutputOptions, usualFormats } from "../terminal/output.ts";
+import { parserOf, severalOf } from "../terminal/parse-option.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import operationsJson from "./operations.json" with { type: "json" };
+
+/** The options that every command takes. */
+export interface GlobalOptions extends OutputOptions {
+  url?: string;
+  yes: boolean;
+}
+
+/** The end of a command: its exit code, 0 by default. */
+type Ended = Promise<AdminExitCode | undefined> | Promise<void>;
+
+/** A command's work: its arguments and options, parsed. */
+export type Action<Options> = (
+  terminal: Terminal,
+  options: Omit<GlobalOptions, keyof Options> & Options,
+  ...args: string[]
+) => Ended;
+
+/** A field of a request, as the API describes it; a text has no type. */
+export interface Field {
+  type?: string;
+  choices?: readonly string[];
+  required?: boolean;
+}
+
+/** An operation of the API (admin/commands/operations.json, generated): the fields of its request by where they stand, and the form of its answer. */
+export interface Operation {
+  method: string;
+  url: string;
+  path?: Readonly<Record<string, Field>>;
+  query?: Readonly<Record<string, Field>>;
+  body?: Readonly<Record<string, Field>>;
+  /** `pages`, `items`, `record`, `text` or `nothing`. */
+  answers: string;
+}
+
+/** The name of an operation of the API. */
+export type OperationName = keyof typeof operationsJson;
+
+/** What an operation answers. */
+export type AnswerOf<Name extends OperationName> =
+  Awaited<ReturnType<(typeof api)[Name]>> extends infer Result
+    ? Result extends { data: infer Data }
+      ? NonNullable<Data>
+      : never
+    : never;
+
+type RowOf<Data> = Data extends { items: readonly (infer Row extends object)[] } ? Row : never;
+
+/** An option that says more than its description: which field of the request it gives, unless its name does, and what commander takes. */
+export interface OptionOf {
+  says?: string;
+  field?: string;
+  default?: string;
+  conflicts?: string | string[];
+  choices?: readonly string[];
+  required?: boolean;
+  parse?: (text: string, before?: never) => unknown;
+}
+
+/** The options of a command, in the order of `--help`: how one is typed, and its description. The API says what a field of it takes. */
+export type OptionsOf = Readonly<Record<string, string | OptionOf>>;
+
+/** The subject of a question or a sentence: the id and the name that the command was given, and the record before it changes. */
+export interface Subject<Record> {
+  id: string;
+  given: string;
+  record: Record;
+}
+
+type Sentence<Record> = string | ((subject: Subject<Record>) => string);
+
+type ColumnsOf<Row> = readonly ((keyof Row & string) | Column<Row>)[];
+
+/** The columns of a list. */
+export type Columns<Name extends OperationName> = ColumnsOf<RowOf<AnswerOf<Name>>>;
+
+/** What a command that calls an operation says beside the operation's description. */
+export interface Definition<Module, Data> {
+  options?: OptionsOf;
+  /** The members of a row, or what is made of it; from the file where that needs more than a start should load. */
+  columns?: ColumnsOf<RowOf<Data>> | ((file: Module) => ColumnsOf<RowOf<Data>>);
+  /** Members of the body that no option gives. */
+  body?: object;
+  /** Returns further members of the body, or throws, before anything is sent. */
+  prepare?: (
+    file: Module,
+  ) => (terminal: Terminal, options: never, args: never) => object | Promise<object>;
+  /** The operation that reads the record for the question. */
+  reads?: OperationName;
+  /** What the command will hit: it is done after a yes. */
+  asks?: Sentence<Data>;
+  /** Prints the answer instead of a table or record. */
+  print?: (file: Module) => (terminal: Terminal, options: never, answer: Data) => Ended;
+  /** What is said to the person after it was done, the record being the answer. */
+  says?: Sentence<Data>;
+}
+
+/** A command as commander takes it. Its work is loaded when it runs, so that `--help` is fast. */
+export interface DeclaredCommand {
+  path: string;
+  summary: string;
+  options: readonly Option[];
+  formats: readonly string[];
+  load(): Promise<Action<object>>;
+}
+
+/** The operations of the API that an operator may call. */
+export const operations: Readonly<Record<OperationName, Operation>> = operationsJson;
+
+/** Returns what declares the commands of a file: those that call an operation of the API, and those with work of their own. */
+export const commandsFrom = <Module = object>(loadFile?: () => Promise<Module>) => ({
+  /** A command that sends its arguments and options to an operation, and prints the answer. */
+  calls: <Name extends OperationName>(
+    path: string,
+    summary: string,
+    name: Name,
+    definition: Definition<Module, AnswerOf<Name>> = {},
+  ): DeclaredCommand => {
+    const operation = operations[name];
+    const options = optionsOf(definition.options ?? {}, operation);
+    return {
+      path,
+      summary,
+      options: options.map(({ option }) => option),
+      formats: usualFormats,
+      load: async () => {
+        const [{ callOperation }, file] = await Promise.all([
+          import("./call-operation.ts"),
+          loadFile?.(),
+        ]);
+        return callOperation({
+          operation,
+          command: path,
+          options,
+          definition: definition as unknown as Definition<unknown, object>,
+          file,
+        });
+      },
+    };
+  },
+  /** A command with work of its own. */
+  runs: <Options>(
+    path: string,
+    summary: string,
+    workOf: (file: Module) => Action<Options>,
+    options: OptionsOf = {},
+    { calls, formats = usualFormats }: { calls?: OperationName; formats?: readonly string[] } = {},
+  ): DeclaredCommand => ({
+    path,
+    summary,
+    options: optionsOf(options, calls && operations[calls]).map(({ option }) => option),
+    formats,
+    load: async () => workOf((await loadFile?.()) as Module) as unknown as Action<object>,
+  }),
+});
+
+/** An option, and the field of the request that it gives. */
+export interface FieldOption {
+  option: Option;
+  /** The value's name in the help. */
+  takes: string;
+  field: string | undefined;
+}
+
+const optionsOf = (options: OptionsOf, operation: Operation | undefined): FieldOption[] => {
+  const fields = { ...operation?.path, ...operation?.query, ...operation?.body };
+  return Object.entries(options).map(([flags, given]) =>
+    optionOf(flags, typeof given === "string" ? { says: given } : given, fields),
+  );
+};
+
+/** What the name of a field may end with where that of its option does not. */
+const endings = ["", "_seconds", "s", "_id", "_code"];
+
+const optionOf = (
+  flags: string,
+  { says = "", field: given, ...own }: OptionOf,
+  fields: Readonly<Record<string, Field>>,
+): FieldOption => {
+  const [, name = "", takes = ""] = /^--(?:no-)?([a-z-]+)(?: <(.+)>)?$/.exec(flags) ?? [];
+  const snake = name.replaceAll("-", "_");
+  const field = given ?? endings.map((ending) => snake + ending).find((each) => each in fields);
+  const { type = "string", choices, required = false } = fields[field ?? ""] ?? {};
+  const isList = type === "array" || (type === "object" && takes === "key=value");
+  const repeats = isList && takes !== "" && !own.choices && !own.parse;
+  const option = new Option(
+    flags,
+    [says, ...(repeats ? ["repeatable"] : [])].join("; ").replace(/^; /, ""),
+  );
+  restrict(option, { ...own, takes, repeats, allowed: choices });
+  if (own.conflicts) option.conflicts(own.conflicts);
+  if (own.required ?? (required && takes !== "")) option.makeOptionMandatory();
+  return { option, takes, field };
+};
+
+/** Says what an option takes: one of a few values, or what its parser accepts. */
+const restrict = (
+  option: Option,
+  {
+    takes,
+    repeats,
+    allowed,
+    choices = allowed,
+    parse: given,
+    default: byDefault,
+  }: OptionOf & { takes: string; repeats: boolean; allowed: readonly string[] | undefined },
+): void => {
+  const isOneOfFew = takes !== "" && choices !== undefined;
+  if (isOneOfFew) option.choices(choices);
+  const usual = isOneOfFew ? undefined : parserOf[takes];
+  const parse = given ?? (repeats && takes !== "key=value" ? severalOf(choices) : usual);
+  if (parse) option.argParser(parse as (text: string) => unknown);
+  if (byDefault !== undefined)
+    option.default(parse ? parse(byDefault) : byDefault, parse && byDefault);
+};
