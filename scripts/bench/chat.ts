@@ -9,16 +9,16 @@ import {
   type SendChat,
   startConversation,
 } from "../lab/chat-client.ts";
-import { type IngestCore, prepareIngestCore } from "../lab/ingest-core.ts";
-import { mintBridgeToken, people, testTenantId } from "../lab/people.ts";
+import { mintBridgeToken, people, seedPeople, testTenantId } from "../lab/people.ts";
 import { quantile } from "../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../postgres/embedded-database.ts";
-import { openFleetDatabase, seedLargeFleet } from "./fleet/large-fleet.ts";
-import { connectSender } from "./ingest/ingest-sender.ts";
+import { seedLargeFleet } from "./fleet/large-fleet.ts";
+import { openStreams } from "./ingest/ingest-sender.ts";
 import { type Bench, readBenchOptions, rounded } from "./support/bench.ts";
+import { type BenchCore, startBenchCore } from "./support/bench-core.ts";
 import { createCorpus, describeCorpus } from "./support/corpus/corpus.ts";
 import { judgeGoals } from "./support/goals.ts";
-import { cpuSecondsOf, memoryOf, startMeter } from "./support/processes.ts";
+import { memoryOf, startMeter } from "./support/processes.ts";
 
 /** A question starts this long after the answer before it: a person reads. */
 const pauseMs = 1_000;
@@ -34,90 +34,61 @@ const warmingRounds = 10;
 export const chatBench: Bench = async (args) => {
   const defaults = { collectors: 100_000, conversations: 50, seconds: 10, rounds: 40 };
   const { collectors, conversations: count, seconds, rounds } = readBenchOptions(args, defaults);
-  const bundled = bundlePrograms();
-  await using database = await openFleetDatabase(systemClock.now());
-  await seedLargeFleet(database, collectors, systemClock);
-  await bundled;
+  await bundlePrograms(undefined, ["svc-server"]);
   const secret = systemEntropy.bytes(32).toHex();
-  const usual = { SVC_AUTH_TOKEN_SECRET: secret, SVC_COLLECTOR_MIN_VERSION: "1.0.0" };
-  const start = (env: Record<string, string>) =>
-    prepareIngestCore(database.url, {
-      env: { ...usual, ...env },
-      program: programPaths["svc-server"],
-    });
-  const without = await idleOf(await start({}));
-  const files = await start({ SVC_INFERENCE_CHAT_MODEL: "mock" });
-  const startedAt = performance.now();
-  const core = await files.start();
-  const readySeconds = rounded((performance.now() - startedAt) / 1000, 2);
-  const pid = core.process.pid ?? 0;
-  try {
-    await systemClock.sleep(idleMs);
-    const idleMb = memoryOf(pid).nowMb;
-    const sendAs = (userId: string): SendChat => {
-      return async (path, init) => {
-        const token = await mintBridgeToken(secret, { sub: userId, now: systemClock.now() });
-        const headers = { ...init?.headers, Authorization: `Bearer ${token}` };
-        return fetch(`http://127.0.0.1:${core.port}/v1/chat${path}`, { ...init, headers });
-      };
+  let userIds: string[] = [];
+  await using core = await startBenchCore({
+    program: programPaths["svc-server"],
+    env: {
+      SVC_AUTH_TOKEN_SECRET: secret,
+      SVC_COLLECTOR_MIN_VERSION: "1.0.0",
+      SVC_INFERENCE_CHAT_MODEL: "mock",
+    },
+    seed: async (database) => {
+      await seedPeople(database.db, systemClock.now());
+      await seedLargeFleet(database, collectors, systemClock);
+      userIds = await insertAuditors(database, count);
+    },
+  });
+  await systemClock.sleep(idleMs);
+  const idleMb = memoryOf(core.pid).nowMb;
+  const sendAs =
+    (userId: string): SendChat =>
+    async (path, init) => {
+      const token = await mintBridgeToken(secret, { sub: userId, now: systemClock.now() });
+      const headers = { ...init?.headers, Authorization: `Bearer ${token}` };
+      return fetch(`http://127.0.0.1:${core.httpPort}/v1/chat${path}`, { ...init, headers });
     };
-    const { answers, floor } = await askAlone(sendAs(people.auditor.userId), rounds);
-    const first = Float64Array.from(answers.map(({ firstTokenMs }) => firstTokenMs));
-    const userIds = await insertAuditors(database, count);
-    const clients = await Promise.all(userIds.map((userId) => startConversation(sendAs(userId))));
-    const load = await measureAcks(
-      { files, port: core.ingestPort, pid, database, seconds },
-      clients,
-    );
-    const figure = rounded(quantile(first, 0.95), 1);
-    const judged = judgeGoals("chat", {
-      first_token_ms: figure,
+  const { answers, floor } = await askAlone(sendAs(people.auditor.userId), rounds);
+  const clients = await Promise.all(userIds.map((userId) => startConversation(sendAs(userId))));
+  const load = await measureAcks(core, clients, seconds);
+  const first = quantilesOf(answers.map(({ firstTokenMs }) => firstTokenMs));
+  return {
+    figure: first.p95,
+    unit: "ms to the first word",
+    floor,
+    ratio: rounded(first.p95 / floor, 1),
+    ...judgeGoals("chat", {
+      first_token_ms: first.p95,
       ack_ratio: load.ratio,
       failed: load.failed,
-    });
-    return {
-      figure,
-      unit: "ms to the first word",
-      floor,
-      ratio: rounded(figure / floor, 1),
-      ...judged,
-      details: {
-        collectors,
-        first_token_ms: {
-          p50: rounded(quantile(first, 0.5), 1),
-          p95: figure,
-          max: rounded(quantile(first, 1), 1),
-        },
-        answer_ms: rounded(
-          quantile(Float64Array.from(answers.map(({ totalMs }) => totalMs)), 0.95),
-          1,
-        ),
-        conversations: { count, ...load },
-        core: {
-          ready_seconds: readySeconds,
-          idle_mb: idleMb,
-          idle_mb_without_chat: without,
-          peak_mb: memoryOf(pid).peakMb,
-        },
-        floor: "creating a conversation: one request that writes one row",
-      },
-    };
-  } finally {
-    core.process.kill("SIGKILL");
-    await files.remove();
-  }
+    }),
+    details: {
+      collectors,
+      first_token_ms: first,
+      answer_ms: quantilesOf(answers.map(({ totalMs }) => totalMs)).p95,
+      conversations: { count, ...load },
+      core: { idle_mb: idleMb, peak_mb: core.peakMb() },
+      floor: "creating a conversation: one request that writes one row",
+    },
+  };
 };
 
 const idleMs = 5_000;
 
-/** Starts a core and returns its memory once it has been idle. */
-const idleOf = async (files: IngestCore): Promise<number> => {
-  const core = await files.start();
-  await systemClock.sleep(idleMs);
-  const { nowMb } = memoryOf(core.process.pid ?? 0);
-  core.process.kill("SIGKILL");
-  await files.remove();
-  return nowMb;
+const quantilesOf = (ms: readonly number[]) => {
+  const at = (share: number) => rounded(quantile(Float64Array.from(ms), share), 1);
+  return { p50: at(0.5), p95: at(0.95), p99: at(0.99), max: at(1) };
 };
 
 /** Asks in conversations of their own, one after the other. */
@@ -134,7 +105,7 @@ const askAlone = async (send: SendChat, rounds: number) => {
     answers.push(answer);
     floors.push(floor);
   }
-  return { answers, floor: rounded(quantile(Float64Array.from(floors), 0.95), 1) };
+  return { answers, floor: quantilesOf(floors).p95 };
 };
 
 /** The mock reports a failed query in its answer. */
@@ -145,58 +116,36 @@ const complete = (answer: ChatAnswer): ChatAnswer => {
 };
 
 /** Measures the acks of a stream that has one frame in flight: alone, with the conversations, and alone again. */
-const measureAcks = async (
-  {
-    files,
-    port,
-    pid,
-    database,
-    seconds,
-  }: { files: IngestCore; port: number; pid: number; database: EmbeddedDatabase; seconds: number },
-  clients: readonly ChatClient[],
-) => {
-  const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
-  const sender = await connectSender({ port, ca: files.caPem, ...(await files.client(hostId)) });
+const measureAcks = async (core: BenchCore, clients: readonly ChatClient[], seconds: number) => {
   const records = await createCorpus({ mix: "mixed" });
-  const stream = await sender.openStream({
-    hostId,
-    envelopesOfFrame: 20,
-    records,
-    framesInFlight: 1,
-  });
+  const load = { streams: 1, records, envelopesOfFrame: 20, framesInFlight: 1 };
+  const { senders, streams } = await openStreams(core, load, 1);
   const measure = async (): Promise<number> => {
     const latencies: number[] = [];
-    stream.run((latency) => latencies.push(latency));
+    for (const stream of streams) stream.run((latency) => latencies.push(latency));
     await systemClock.sleep(seconds * 1_000);
-    await stream.stop();
-    return rounded(quantile(Float64Array.from(latencies), 0.99), 1);
+    await Promise.all(streams.map((stream) => stream.stop()));
+    return quantilesOf(latencies).p99;
   };
   await measure();
-  const alone = [await measure()];
+  const before = await measure();
   const stop = new AbortController();
-  const meter = startMeter(() => ({
-    core: cpuSecondsOf(pid),
-    database: cpuSecondsOf(database.pid),
-  }));
+  const meter = startMeter(core.cpu);
   const asked = askUntil(clients, stop.signal);
   const among = await measure();
   const { cpu } = meter();
   stop.abort();
   const { answers, failed } = await asked;
-  alone.push(await measure());
-  sender.close();
+  const after = await measure();
+  for (const sender of senders) sender.close();
   return {
     corpus: await describeCorpus(records, "mixed"),
-    ack_p99_ms: { before: alone[0], among, after: alone[1] },
-    ratio: rounded((2 * among) / alone.reduce((sum, each) => sum + each), 2),
+    ack_p99_ms: { before, among, after },
+    ratio: rounded((2 * among) / (before + after), 2),
     answered: answers.length,
     failed,
-    first_token_p95_ms: rounded(
-      quantile(Float64Array.from(answers.map(({ firstTokenMs }) => firstTokenMs)), 0.95),
-    ),
-    answer_p95_ms: rounded(
-      quantile(Float64Array.from(answers.map(({ totalMs }) => totalMs)), 0.95),
-    ),
+    first_token_p95_ms: quantilesOf(answers.map(({ firstTokenMs }) => firstTokenMs)).p95,
+    answer_p95_ms: quantilesOf(answers.map(({ totalMs }) => totalMs)).p95,
     cpu_seconds: mapValues(cpu, (used) => rounded(used, 1)),
   };
 };

@@ -1,14 +1,10 @@
-import { createHourColumns } from "../../../functions/store/completeness/hour-columns.ts";
 import { dayMs, hourMs, rfc3339, systemClock } from "../../../kit/clock.ts";
 import { byteOfState } from "../../../proto/completeness/hour-note.ts";
 import { hourStates } from "../../../proto/completeness/hour-state.ts";
-import { createInProcessCore } from "../../lab/in-process-core.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { Samples } from "../support/samples.ts";
-import { openSeededFleet } from "./large-fleet.ts";
-import { openReports } from "./reporting-core.ts";
+import { openReportsLab } from "./reports-lab.ts";
 
 const days = 8;
 
@@ -18,71 +14,52 @@ const days = 8;
  * same hour. `--kept` is a directory that keeps the seeded fleet for the next run. The floor is a bare count of the hosts' days.
  */
 export const completenessBench: Bench = async (args) => {
-  const { collectors, rounds, kept } = readBenchOptions(args, {
-    collectors: 100_000,
-    rounds: 20,
-    kept: "",
-  });
-  const { database, behindMs } = await openSeededFleet(collectors, kept, systemClock);
-  await using _ = database;
-  const clock = { ...systemClock, now: () => systemClock.now() - behindMs };
+  const options = readBenchOptions(args, { collectors: 100_000, rounds: 20, kept: "" });
+  await using resources = new AsyncDisposableStack();
+  const { database, clock, get, samples } = await openReportsLab(options, resources);
   await seedWeek(database, Math.floor(clock.now() / dayMs));
-  const stop = new AbortController();
-  using _columns = { [Symbol.dispose]: () => stop.abort("the bench is over") };
-  const hourColumns = createHourColumns({ db: database.db, clock, stopping: stop.signal });
-  const core = createInProcessCore({ db: database.db, clock, hourColumns });
-  const read = openReports(core);
-  const get = async (path: string): Promise<Record<string, unknown>> => (await read(path)).json();
-  const hosts = await database.sql<
-    { id: string; identity: string }[]
-  >`select i.id, i.identity from collector_identity i
-    order by md5(i.identity) limit ${rounds}`;
-
-  const samples = new Samples();
-  const time = async (name: string, paths: readonly string[]): Promise<void> => {
-    for (const path of paths) await samples.time(name, () => get(path));
-  };
-  const first = await get("completeness");
+  const read = async (path: string): Promise<Record<string, unknown>> => (await get(path)).json();
+  const hosts = await database.sql<{ id: string }[]>`
+    select id from collector_identity order by md5(identity) limit ${options.rounds}`;
+  const strips = hosts.map(({ id }) => `hosts/${id}/completeness`);
+  const first = await read("completeness");
   const yesterday = rfc3339(clock.now() - dayMs);
-  const queries = [
+  const pages = [
     "",
     "?state=short",
     "?state=late&state=core_out",
     "?state=complete",
     `?from=${yesterday}`,
-  ];
-  const pages = [
-    ...queries.map((query) => `completeness${query}`),
-    `completeness?cursor=${first.next_cursor}`,
-  ];
-  const strips = hosts.map(({ id }) => `hosts/${id}/completeness`);
+    `?cursor=${first.next_cursor}`,
+  ].map((query) => `completeness${query}`);
+  const time = async (name: string, paths: readonly string[]): Promise<void> => {
+    for (const path of paths) await samples.time(name, () => read(path));
+  };
   await time("warm-up", strips.slice(0, 5));
-  await time("picture", Array.from({ length: rounds }, () => pages).flat());
+  await time("picture", Array.from({ length: options.rounds }, () => pages).flat());
   for (const path of pages) await time(path.slice(0, 60), [path, path, path]);
   await time("strip", strips);
   await samples.time(
     "floor",
     () => database.sql`select count(*) from completeness_day where incomplete_hours >= 0`,
   );
-  const floorMs = samples.p95("floor");
+  const floor = samples.p95("floor");
   const figures = { picture_ms: samples.p95("picture"), strip_ms: samples.p95("strip") };
-  const judged = judgeGoals("completeness", figures);
+  const p50 = (name: string) => samples.quantile(0.5, name.slice(0, 60));
   return {
     figure: figures.picture_ms,
     unit: "ms",
-    floor: floorMs,
-    ratio: rounded(figures.picture_ms / floorMs, 1),
-    ...judged,
+    floor,
+    ratio: rounded(figures.picture_ms / floor, 1),
+    ...judgeGoals("completeness", figures),
     details: {
       requests: samples.count("picture") + samples.count("strip"),
       hosts_listed: first.hosts_listed,
       picture_ms: {
-        p50: samples.quantile(0.5, "picture"),
-        by_page: Object.fromEntries(
-          pages.map((path) => [path.slice(0, 60), samples.quantile(0.5, path.slice(0, 60))]),
-        ),
+        p50: p50("picture"),
+        by_page: Object.fromEntries(pages.map((path) => [path.slice(0, 60), p50(path)])),
       },
-      strip_ms: { p50: samples.quantile(0.5, "strip") },
+      strip_ms: { p50: p50("strip") },
     },
   };
 };

@@ -8,15 +8,17 @@ import { systemClock } from "../../../kit/clock.ts";
 import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
 import { fleetSorts } from "../../../proto/fleet-health/vocabulary.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
-import { type StatusLoad, startStatusLoad } from "../management/status-load.ts";
+import {
+  type StatusLoad,
+  type StatusLoadFigures,
+  startStatusLoad,
+} from "../management/status-load.ts";
 import { startStatusProcess } from "../management/status-process.ts";
 import { type Bench, collectGarbage, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf } from "../support/processes.ts";
 import { Samples } from "../support/samples.ts";
-import { openSeededFleet } from "./large-fleet.ts";
-import { openReportingCore, openReports } from "./reporting-core.ts";
-import { pastOf } from "./seed-past.ts";
+import { openReportsLab } from "./reports-lab.ts";
 
 const pageRows = 200;
 /** Half of them load the first page, and half the facets. */
@@ -74,7 +76,7 @@ const filters: Readonly<Record<string, FleetFilter>> = {
  * `--days 14` its hosts have a past; `--every 5` measures each fifth page. The floor is a bare page and count of that table, under load.
  */
 export const healthBench: Bench = async (args) => {
-  const defaults = {
+  const options = readBenchOptions(args, {
     collectors: 100_000,
     rounds: 1,
     heartbeats: 1667,
@@ -82,75 +84,104 @@ export const healthBench: Bench = async (args) => {
     beside: "core",
     kept: "",
     days: 0,
-  };
-  const {
-    collectors: count,
-    rounds,
-    heartbeats: perSecond,
-    every,
-    beside,
-    kept,
-    days,
-  } = readBenchOptions(args, defaults);
-  const { database, behindMs } = await openSeededFleet(count, kept, systemClock, pastOf(days));
-  await using _database = database;
-  let aheadMs = 0;
-  const fleetClock = { now: () => systemClock.now() - behindMs };
-  const clock = { ...systemClock, now: () => fleetClock.now() + aheadMs };
-  await using reporting = openReportingCore(database.url, clock);
-  const { core, db, fleetColumns } = reporting;
-  const read = openReports(core);
-  const get = (path: string) => read(`health${path}`);
-
-  const all: [name: string, filter: FleetFilter, page: FleetPageRequest, path: string][] = [];
-  for (const [name, filter] of Object.entries(filters))
-    for (const sort of fleetSorts)
-      for (const order of ["asc", "desc"] as const) {
-        const page = { sort, order, limit: pageRows, after: null };
-        const path = `?${filterToParams(filter)}&sort=${sort}&order=${order}&limit=${pageRows}`;
-        all.push([`${name} by ${sort} ${order}`, filter, page, path]);
-      }
-
-  const pages = all.filter((_, index) => index % every === 0);
-  const atDatabase = new Samples();
-  const atRoute = new Samples();
+  });
+  const { heartbeats: perSecond, rounds } = options;
+  await using resources = new AsyncDisposableStack();
+  const lab = await openReportsLab(options, resources);
+  const { database, behindMs, clock } = lab;
+  const startProcess = () => startStatusProcess({ url: database.url, perSecond, behindMs });
   // Warms the caches of the server and this process; the writers wrote most hosts once by then.
   const load =
-    beside === "process"
-      ? await startStatusProcess({ url: database.url, perSecond, behindMs })
-      : await startStatusLoad(database, { perSecond, clock: fleetClock, now: fleetClock.now() });
+    options.beside === "process"
+      ? await startProcess()
+      : await startStatusLoad(database, { perSecond, clock: fleetClockOf(lab), now: clock.now() });
   const status = await statusCost(database, load);
   const sizeBefore = await fleetMegabytes(database);
-  for (const [, , , path] of pages.filter((_, index) => index % 5 === 0)) await get(path);
+  const pages = await measurePages(lab, options);
+  const operators = await measureOperators(lab);
+  const parts = await measureParts(lab, rounds * 3);
+  // For core it is an hour later, and no host has sent a heartbeat: each has a row.
+  lab.setAhead(3_600_000);
+  const beforeCsv = await load.stop();
+  // In another process, whatever `--beside`: what the writers of statuses hold here would count as memory of the CSV.
+  const otherLoad = await startProcess();
+  const csv = await downloadCsv(() => lab.get("health/export.csv?kind=stale"));
+  const besideCsv = await otherLoad.stop();
+  if (csv.rows !== options.collectors) throw new Error(`the CSV has ${csv.rows} rows`);
+  const heartbeats = beforeCsv.per_second <= besideCsv.per_second ? beforeCsv : besideCsv;
+  return describeHealth({
+    ...pages,
+    ...parts,
+    options,
+    operators,
+    csv,
+    heartbeats,
+    status,
+    sizes: { before: sizeBefore, after: await fleetMegabytes(database) },
+  });
+};
+
+type Lab = Awaited<ReturnType<typeof openReportsLab>>;
+
+/** The clock of the hosts, which stays when core's moves ahead. */
+const fleetClockOf = ({ behindMs }: Lab) => ({ now: () => systemClock.now() - behindMs });
+
+const allPages = () =>
+  Object.entries(filters).flatMap(([name, filter]) =>
+    fleetSorts.flatMap((sort) =>
+      (["asc", "desc"] as const).map((order) => ({
+        name: `${name} by ${sort} ${order}`,
+        filter,
+        page: { sort, order, limit: pageRows, after: null } satisfies FleetPageRequest,
+        path: `health?${filterToParams(filter)}&sort=${sort}&order=${order}&limit=${pageRows}`,
+      })),
+    ),
+  );
+
+/** Measures pages and the ones after them, at the database and through the route. */
+const measurePages = async (
+  { core, db, fleetColumns, get }: Lab,
+  { rounds, every }: { rounds: number; every: number },
+) => {
+  const pages = allPages().filter((_, index) => index % every === 0);
+  const atDatabase = new Samples();
+  const atRoute = new Samples();
+  for (const { path } of pages.filter((_, index) => index % 5 === 0)) await get(path);
   const loopDelay = monitorEventLoopDelay({ resolution: 1 });
   loopDelay.enable();
   for (let round = 0; round < rounds; round++)
-    for (const [name, filter, page, path] of pages) {
+    for (const { name, filter, page, path } of pages) {
       const rules = await readFleetRules(core);
       const find = (after: FleetPageRequest["after"]) =>
         findFleetPage(db, rules, filter, { ...page, after }, { columns: fleetColumns });
+      const read = async (url: string): Promise<{ next_cursor: string | null }> =>
+        (await get(url)).json();
       const { next } = await atDatabase.time(name, () => find(null));
       if (next) await atDatabase.time(`${name}, next`, () => find(next));
-      const body = await atRoute.time(name, async () => (await get(path)).json());
-      const { next_cursor } = body as { next_cursor: string | null };
-      if (next_cursor !== null)
-        await atRoute.time(`${name}, next`, async () =>
-          (await get(`${path}&cursor=${next_cursor}`)).json(),
-        );
+      const { next_cursor: cursor } = await atRoute.time(name, () => read(path));
+      if (cursor !== null)
+        await atRoute.time(`${name}, next`, () => read(`${path}&cursor=${cursor}`));
     }
   loopDelay.disable();
-  const operators = new Samples();
-  for (let round = 0; round < 10; round++)
-    await Promise.all(
-      Array.from({ length: operatorsAtOnce }, async (_, index) => {
-        const path = index % 2 === 0 ? `?sort=severity&limit=${pageRows}` : "/facets";
-        await operators.time(path, async () => (await get(path)).text());
-      }),
-    );
+  return { atDatabase, atRoute, loopDelay };
+};
 
+const measureOperators = async ({ get }: Lab): Promise<Samples> => {
+  const operators = new Samples();
+  const ask = async (_: unknown, index: number) => {
+    const path = index % 2 === 0 ? `health?sort=severity&limit=${pageRows}` : "health/facets";
+    await operators.time(path, async () => (await get(path)).text());
+  };
+  for (let round = 0; round < 10; round++)
+    await Promise.all(Array.from({ length: operatorsAtOnce }, ask));
+  return operators;
+};
+
+/** Measures the summary and the facets of each filter, and bare statements of the same table. */
+const measureParts = async ({ core, db, database, fleetColumns, get }: Lab, rounds: number) => {
   const parts = new Samples();
   const floor = new Samples();
-  for (let round = 0; round < rounds * 3; round++) {
+  for (let round = 0; round < rounds; round++) {
     const rules = await readFleetRules(core);
     await floor.time(
       "page",
@@ -165,22 +196,33 @@ export const healthBench: Bench = async (args) => {
       await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter, fleetColumns));
       await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter, fleetColumns));
       await parts.time(`facets route: ${name}`, async () =>
-        (await get(`/facets?${filterToParams(filter)}`)).text(),
+        (await get(`health/facets?${filterToParams(filter)}`)).text(),
       );
     }
   }
+  return { parts, floor };
+};
 
-  // For core it is an hour later, and no host has sent a heartbeat: each has a row.
-  aheadMs = 3_600_000;
-  const beforeCsv = await load.stop();
-  // In another process, whatever `--beside`: what the writers of statuses hold here would count as memory of the CSV.
-  const otherLoad = await startStatusProcess({ url: database.url, perSecond, behindMs });
-  const csv = await downloadCsv(() => get("/export.csv?kind=stale"));
-  const besideCsv = await otherLoad.stop();
-  const heartbeats = beforeCsv.per_second <= besideCsv.per_second ? beforeCsv : besideCsv;
-  if (csv.rows !== count) throw new Error(`the CSV has ${csv.rows} rows`);
+interface Measured {
+  options: { collectors: number; heartbeats: number; days: number; beside: string };
+  atDatabase: Samples;
+  atRoute: Samples;
+  loopDelay: ReturnType<typeof monitorEventLoopDelay>;
+  operators: Samples;
+  parts: Samples;
+  floor: Samples;
+  csv: Awaited<ReturnType<typeof downloadCsv>>;
+  heartbeats: StatusLoadFigures;
+  status: Awaited<ReturnType<typeof statusCost>>;
+  sizes: { before: number; after: number };
+}
 
+const describeHealth = (measured: Measured) => {
+  const { atDatabase, atRoute, loopDelay, operators, parts, floor } = measured;
+  const { csv, heartbeats, status, sizes } = measured;
+  const { heartbeats: wanted, ...options } = measured.options;
   const figure = atRoute.p95();
+  const floorMs = floor.p95("count");
   const summary = parts.p95("summary: all");
   const facets = parts.p95("facets route: all");
   const judged = judgeGoals("health", {
@@ -191,36 +233,34 @@ export const healthBench: Bench = async (args) => {
     facets_ms: facets,
     csv_s: csv.seconds,
     csv_mb: csv.grown_mb,
-    heartbeats: perSecond > 0 ? heartbeats.per_second / perSecond : null,
+    heartbeats: wanted > 0 ? heartbeats.per_second / wanted : null,
     status_us: status.postgres_us,
     status_wal: status.wal_bytes,
   });
-  const details = {
-    collectors: count,
-    days,
-    requests: atRoute.count(),
-    page_ms_at_database: {
-      p50: atDatabase.quantile(0.5),
-      p95: atDatabase.p95(),
-      slowest: atDatabase.slowest(),
+  const times = (of: Samples) => ({ p50: of.quantile(0.5), p95: of.p95(), slowest: of.slowest() });
+  const delay = (share: number) => rounded(loopDelay.percentile(share) / 1e6, 1);
+  return {
+    figure,
+    unit: "ms",
+    floor: floorMs,
+    ratio: rounded(figure / floorMs, 1),
+    ...judged,
+    details: {
+      ...options,
+      requests: atRoute.count(),
+      page_ms_at_database: times(atDatabase),
+      page_ms_at_route: times(atRoute),
+      loop_delay_ms: { p95: delay(95), p99: delay(99) },
+      operators_at_once_ms: times(operators),
+      summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
+      facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
+      csv,
+      heartbeats: { ...heartbeats, ...status },
+      fleet_mb: sizes,
+      floor: "a bare count over the table that the report reads",
+      floor_page_ms: floor.p95("page"),
     },
-    page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },
-    loop_delay_ms: {
-      p95: rounded(loopDelay.percentile(95) / 1e6, 1),
-      p99: rounded(loopDelay.percentile(99) / 1e6, 1),
-    },
-    operators_at_once_ms: { p50: operators.quantile(0.5), p95: operators.p95() },
-    summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
-    facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
-    csv,
-    heartbeats: { ...heartbeats, beside, ...status },
-    fleet_mb: { before: sizeBefore, after: await fleetMegabytes(database) },
-    floor: "a bare count over the table that the report reads; a bare page of it beside",
-    floor_page_ms: floor.p95("page"),
   };
-  const floorMs = floor.p95("count");
-  const ratio = rounded(figure / floorMs, 1);
-  return { figure, unit: "ms", floor: floorMs, ratio, ...judged, details };
 };
 
 const touchMs = 75_000;

@@ -17,9 +17,8 @@ import { openSeededFleet } from "./large-fleet.ts";
 
 /**
  * Measures the settling and the statement of an hour of `--collectors` hosts, each with an account: CPU of core and PostgreSQL, core's
- * memory over what it
- * had, and the bytes of a line as they are stored. `--kept` is a directory that keeps the seeded fleet for the next run. The floor is the
- * hashing of as many lines.
+ * memory over what it had, and the bytes of a line as they are stored. `--kept` is a directory that keeps the seeded fleet for the next run.
+ * The floor is the hashing of as many lines.
  */
 export const statementBench: Bench = async (args) => {
   const { collectors, kept } = readBenchOptions(args, { collectors: 100_000, kept: "" });
@@ -29,31 +28,24 @@ export const statementBench: Bench = async (args) => {
   const now = seededMs - behindMs;
   const core = createInProcessCore({ db: database.db, clock: { ...systemClock, now: () => now } });
   await addAccounts(database, Math.floor(now / hourMs) * hourMs - hourMs);
-  const logSigner = await createLogSigner(
-    "bench/log",
-    createNodeSigningKey((await createTestKey("ed25519")).pem),
-  );
   const settling = await cpuOf(database, () =>
     settleHours(core, { owner: crypto.randomUUID(), retentionDays: 400 }),
   );
-  collectGarbage();
-  const before = process.memoryUsage().rss;
-  let peak = before;
-  const sampler = setInterval(() => {
-    peak = Math.max(peak, process.memoryUsage().rss);
-  }, 20);
-  const writing = await cpuOf(database, () =>
-    writeStatement({ ...core, codec: zstdCodec, logSigner }, crypto.randomUUID()),
+  const signingKey = createNodeSigningKey((await createTestKey("ed25519")).pem);
+  const logSigner = await createLogSigner("bench/log", signingKey);
+  const writing = await peakOf(() =>
+    cpuOf(database, () =>
+      writeStatement({ ...core, codec: zstdCodec, logSigner }, crypto.randomUUID()),
+    ),
   );
-  clearInterval(sampler);
-  const report = writing.result;
+  const { result: report, core: coreSeconds, postgres, seconds } = writing.result;
   const [sizes] = await database.sql.unsafe<{ stored: string; raw: string }[]>(
     "select sum(length(lines))::text as stored, sum(raw_bytes)::text as raw from completeness_chunk",
   );
   const lines = report?.lines ?? 0;
   const figures = {
-    cpu_s: writing.core + writing.postgres,
-    core_mb: (peak - before) / 2 ** 20,
+    cpu_s: coreSeconds + postgres,
+    core_mb: writing.grownMb,
     line_bytes: Number(sizes?.stored) / lines,
   };
   const judged = judgeGoals("statement", figures);
@@ -67,18 +59,31 @@ export const statementBench: Bench = async (args) => {
     ok: judged.ok && lines > 0.9 * collectors,
     details: {
       report,
-      seconds: rounded(writing.seconds, 1),
+      seconds: rounded(seconds, 1),
       raw_line_bytes: rounded(Number(sizes?.raw) / lines),
       settling: {
         hosts: settling.result?.hosts,
         core_s: rounded(settling.core, 2),
         postgres_s: rounded(settling.postgres, 2),
       },
-      core_s: rounded(writing.core, 2),
-      postgres_s: rounded(writing.postgres, 2),
-      peak_mb: rounded(peak / 2 ** 20),
+      core_s: rounded(coreSeconds, 2),
+      postgres_s: rounded(postgres, 2),
+      peak_mb: rounded(writing.peakMb),
     },
   };
+};
+
+/** Returns by how much this process grew while it worked, and its largest memory. */
+const peakOf = async <Result>(work: () => Promise<Result>) => {
+  collectGarbage();
+  const before = process.memoryUsage().rss;
+  let peak = before;
+  const sampler = setInterval(() => {
+    peak = Math.max(peak, process.memoryUsage().rss);
+  }, 20);
+  const result = await work();
+  clearInterval(sampler);
+  return { result, grownMb: (peak - before) / 2 ** 20, peakMb: peak / 2 ** 20 };
 };
 
 /** Returns what work costs, in seconds of CPU. */

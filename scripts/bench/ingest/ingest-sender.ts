@@ -101,7 +101,7 @@ const openStream = async (
   session: ClientHttp2Session,
   options: StreamOptions,
 ): Promise<SenderStream> => {
-  const { hostId, envelopesOfFrame, framesInFlight } = options;
+  const { hostId } = options;
   const queueId = crypto.getRandomValues(new Uint8Array(16));
   const stream = session.request({
     ":method": "POST",
@@ -133,7 +133,19 @@ const openStream = async (
     frameOf(hostId, queueId, 0, firstSequence - 1, [probe]),
   ];
   stream.write(frameGrpcMessages(messages));
+  const { opened, controls } = createFlow(stream, options, queueId, failed);
+  await Promise.race([opened, failed]);
+  return { ...controls, failed, close: () => stream.close() };
+};
 
+/** Creates what sends the frames of a stream and receives their acks; `opened` resolves with that of the first. */
+const createFlow = (
+  stream: ClientHttp2Stream,
+  options: StreamOptions,
+  queueId: Uint8Array,
+  failed: Promise<never>,
+): { opened: Promise<void>; controls: Omit<SenderStream, "failed" | "close"> } => {
+  const { envelopesOfFrame, framesInFlight } = options;
   const free: ArrayBuffer[] = [];
   const encodeFrame = createFrameEncoder(options, queueId, free);
   const sentFrames: { at: number; memory: ArrayBuffer }[] = [];
@@ -162,17 +174,12 @@ const openStream = async (
     if (running) send();
     else if (sentFrames.length === 0) drained?.();
   };
-  const reader = createGrpcMessageReader(
-    ackBytesMax,
-    unpooled,
-    () => new Error("an ack is too large"),
-  );
+  const tooLarge = () => new Error("an ack is too large");
+  const reader = createGrpcMessageReader(ackBytesMax, unpooled, tooLarge);
   stream.on("data", (chunk: Buffer<ArrayBuffer>) => {
     for (let count = reader.push(chunk).length; count > 0; count--) receive();
   });
-  await Promise.race([opened.promise, failed]);
-
-  return {
+  const controls: Omit<SenderStream, "failed" | "close"> = {
     run(callback) {
       onAck = callback;
       running = true;
@@ -195,9 +202,8 @@ const openStream = async (
         await Promise.race([new Promise<void>((resolve) => (drained = resolve)), failed]);
     },
     acknowledged: () => Math.max(0, received - 2) * envelopesOfFrame,
-    failed,
-    close: () => stream.close(),
   };
+  return { opened: opened.promise, controls };
 };
 
 const frameOf = (

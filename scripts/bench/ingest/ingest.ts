@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { mapValues } from "../../../kit/map-values.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { type Bench, type BenchFigures, readBenchOptions, rounded } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
@@ -10,8 +12,8 @@ import {
 } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
-import { warmFloor } from "../support/warm-floor.ts";
-import { measureUse } from "./database-use.ts";
+import { type WarmFloor, warmFloor } from "../support/warm-floor.ts";
+import { type DatabaseUse, measureUse } from "./database-use.ts";
 import { type Floor, measureCopyLoop, measureInsertLoops } from "./ingest-floors.ts";
 import { openStreams } from "./ingest-sender.ts";
 
@@ -67,61 +69,100 @@ interface Load {
   framesInFlight: number;
 }
 
-const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> => {
-  const { database } = core;
-  const { records, mix } = load;
-  const small = load.envelopesOfFrame === 1;
+const sleepSeconds = (seconds: number) => sleep(seconds * 1000);
+
+/** Returns a warm floor: bare COPYs of the same envelopes, or of frames of one the plain INSERTs of as many loops. */
+const openFloor = ({ database }: BenchCore, load: Load, seconds: number) => {
+  const { records } = load;
+  const loop = { url: database.url, pid: database.pid, seconds, records };
   const rowsOfBatch = load.streams * load.framesInFlight * load.envelopesOfFrame;
+  return load.envelopesOfFrame === 1
+    ? {
+        what: `plain INSERTs of what ${rowsOfBatch} loops wait for`,
+        measure: () => measureInsertLoops({ ...loop, senders: rowsOfBatch }),
+      }
+    : {
+        what: `bare COPY loop, ${rowsOfBatch} rows a transaction`,
+        measure: () => measureCopyLoop({ ...loop, rowsOfBatch }),
+      };
+};
+
+const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> => {
+  const { sql } = core.database;
   const warmUpSeconds = Math.max(3, load.seconds / 6);
-  const loop = { url: database.url, pid: database.pid, seconds: warmUpSeconds, records };
-  const floorAfter = await warmFloor<Floor>(() =>
-    small
-      ? measureInsertLoops({ ...loop, senders: rowsOfBatch })
-      : measureCopyLoop({ ...loop, rowsOfBatch }),
-  );
+  const { what, measure } = openFloor(core, load, warmUpSeconds);
+  const floorAfter = await warmFloor<Floor>(measure);
+  const measured = await measureStreams(core, load, warmUpSeconds);
+  const [row] = await sql<
+    { stored: number }[]
+  >`select sum(envelopes)::int as stored from ingest_block`;
+  if (row?.stored !== measured.sent + load.streams)
+    throw new Error(`${measured.sent} envelopes were acknowledged, ${row?.stored} are stored`);
+  const peakMb = core.peakMb();
+  await sql`truncate ingest_block`;
+  const floor = await floorAfter();
+  return describeThroughput(load, { ...measured, peakMb, floor, what });
+};
+
+const measureStreams = async (core: BenchCore, load: Load, warmUpSeconds: number) => {
+  const { database } = core;
   const { senders, streams } = await openStreams(core, load, load.streams);
   const acknowledged = () => streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   let latencies: number[] = [];
   for (const stream of streams) stream.run((latency) => latencies.push(latency));
-  await new Promise((resolve) => setTimeout(resolve, warmUpSeconds * 1000));
+  await sleepSeconds(warmUpSeconds);
   latencies = [];
   const warmUp = acknowledged();
   const run = async (statement: string) => (await database.sql.unsafe(statement))[0];
   const databaseUse = await measureUse(run, { pid: database.pid, table: "ingest_block" });
   const meter = startMeter(() => ({ core: core.cpu().core, sender: ownCpuSeconds() }));
-  await new Promise((resolve) => setTimeout(resolve, load.seconds * 1000));
+  await sleepSeconds(load.seconds);
   const envelopes = acknowledged() - warmUp;
   const { cpu, seconds } = meter();
-  const { cpu_us: postgresUs, ...bytes } = await databaseUse(envelopes);
+  const use = await databaseUse(envelopes);
+  const samples = Float64Array.from(latencies);
   await Promise.all(streams.map((stream) => stream.stop()));
   const sent = acknowledged();
   for (const sender of senders) sender.close();
-  const [row] = await database.sql<
-    { stored: number }[]
-  >`select sum(envelopes)::int as stored from ingest_block`;
-  if (row?.stored !== sent + streams.length)
-    throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);
-  const peakMb = core.peakMb();
-  await database.sql`truncate ingest_block`;
-  const floor = await floorAfter();
+  return { perSecond: envelopes / seconds, cpu: each(cpu, envelopes), use, samples, sent };
+};
 
-  const perSecond = envelopes / seconds;
+const each = (cpu: { core: number; sender: number }, envelopes: number) =>
+  mapValues(cpu, (seconds) => rounded((seconds * 1e6) / envelopes, 2));
+
+const describeLoad = async ({ records, mix, ...load }: Load) => ({
+  ...load,
+  corpus: await describeCorpus(records, mix),
+});
+
+const describeThroughput = async (
+  load: Load,
+  measured: Awaited<ReturnType<typeof measureStreams>> & {
+    peakMb: number;
+    floor: WarmFloor<Floor>;
+    what: string;
+  },
+): Promise<BenchFigures> => {
+  const { perSecond, cpu, use, samples, sent, peakMb, floor, what } = measured;
+  const { mix } = load;
+  const { cpu_us: postgresUs, ...bytes } = use;
   const ratio = rounded(perSecond / floor.rate, 3);
-  const samples = Float64Array.from(latencies);
-  const p99 = tenths(quantile(samples, 0.99));
-  const coreUs = rounded((cpu.core * 1e6) / envelopes, 2);
-  const bytesOfRows = floor.measured.table_bytes + floor.measured.wal_bytes;
-  const bytesShare = rounded((bytes.table_bytes + bytes.wal_bytes) / bytesOfRows, 3);
-  const common = { ratio, ack_p99_ms: p99, core_mb: peakMb };
-  const judged = small
-    ? judgeGoals("ingest --streams 64 --frame 1", { ratio, per_second: perSecond })
-    : judgeGoals("ingest", {
-        ...common,
-        core_us: coreUs,
-        postgres_us: postgresUs,
-        bytes_spans: mix === "spans" ? bytesShare : null,
-        bytes_lines: mix === "lines" ? bytesShare : null,
-      });
+  const ackMs = (share: number) => tenths(quantile(samples, share));
+  const p99 = ackMs(0.99);
+  const bytesOf = (used: Omit<DatabaseUse, "cpu_us">) => used.table_bytes + used.wal_bytes;
+  const bytesShare = rounded(bytesOf(bytes) / bytesOf(floor.measured), 3);
+  const judged =
+    load.envelopesOfFrame === 1
+      ? judgeGoals("ingest --streams 64 --frame 1", { ratio, per_second: perSecond })
+      : judgeGoals("ingest", {
+          ratio,
+          ack_p99_ms: p99,
+          core_mb: peakMb,
+          core_us: cpu.core,
+          postgres_us: postgresUs,
+          bytes_spans: mix === "spans" ? bytesShare : null,
+          bytes_lines: mix === "lines" ? bytesShare : null,
+        });
   return {
     figure: rounded(perSecond),
     unit: "envelopes/s",
@@ -130,25 +171,14 @@ const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> =>
     ...judged,
     ok: judged.ok && floor.agreed,
     details: {
-      seconds: load.seconds,
-      streams: load.streams,
-      envelopes_of_frame: load.envelopesOfFrame,
-      wire: load.asBlocks ? "blocks" : "frames",
-      frames_in_flight: load.framesInFlight,
-      corpus: await describeCorpus(records, mix),
+      ...(await describeLoad(load)),
       stored: sent,
-      ack_ms: { p50: tenths(quantile(samples, 0.5)), p99, max: tenths(quantile(samples, 1)) },
+      ack_ms: { p50: ackMs(0.5), p99, max: ackMs(1) },
       core_peak_rss_mb: peakMb,
-      cpu_us_each: {
-        core: coreUs,
-        postgres: postgresUs,
-        sender: rounded((cpu.sender * 1e6) / envelopes, 2),
-      },
+      cpu_us_each: { ...cpu, postgres: postgresUs },
       bytes_each: bytes,
       bytes_by_those_of_rows: bytesShare,
-      floor: small
-        ? `plain INSERTs of what ${rowsOfBatch} loops wait for`
-        : `bare COPY loop, ${rowsOfBatch} rows a transaction`,
+      floor: what,
       floors: { ...floor, rate: rounded(floor.rate) },
     },
   };
@@ -167,7 +197,7 @@ const idleStreams = async (core: BenchCore, load: Load): Promise<BenchFigures> =
   const measure = async () => {
     const latencies: number[] = [];
     stream.run((latency) => latencies.push(latency));
-    await new Promise((resolve) => setTimeout(resolve, (load.seconds * 1000) / 2));
+    await sleepSeconds(load.seconds / 2);
     await stream.stop();
     return quantile(Float64Array.from(latencies), 0.99);
   };
@@ -175,7 +205,7 @@ const idleStreams = async (core: BenchCore, load: Load): Promise<BenchFigures> =
   const alone = await measure();
   const before = memoryOf(core.pid).nowMb;
   const idle = await openStreams(core, load, load.streams - 1);
-  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  await sleepSeconds(2);
   const kibEach = ((memoryOf(core.pid).nowMb - before) * 1024) / idle.streams.length;
   const among = await measure();
   for (const sender of [...busy.senders, ...idle.senders]) sender.close();

@@ -6,6 +6,7 @@ import { connectNodeAdapter } from "@connectrpc/connect-node";
 import {
   type Block,
   BlockEncoding,
+  type Envelope,
   EnvelopesSchema,
   IngestService,
 } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
@@ -18,6 +19,11 @@ const envelopesOf = async ({ encoding, data }: Block) =>
   fromBinary(EnvelopesSchema, encoding === BlockEncoding.ZSTD ? await unzstd(data) : data)
     .envelopes;
 
+const count = (received: Received, envelopes: readonly Envelope[]): void => {
+  received.envelopes += envelopes.length;
+  for (const { payload } of envelopes) received.bytes += payload.length;
+};
+
 const routesTo =
   (received: Received): Parameters<typeof connectNodeAdapter>[0]["routes"] =>
   (router) =>
@@ -29,8 +35,7 @@ const routesTo =
           if (message.case !== "frame" && message.case !== "block") continue;
           const envelopes =
             message.case === "frame" ? message.value.envelopes : await envelopesOf(message.value);
-          received.envelopes += envelopes.length;
-          for (const { payload } of envelopes) received.bytes += payload.length;
+          count(received, envelopes);
           const ackedThrough = envelopes.at(-1)?.sequence ?? 0n;
           yield {
             message: {

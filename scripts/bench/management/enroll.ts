@@ -7,18 +7,18 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { mapValues } from "../../../kit/map-values.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { createBenchCsr } from "../host/bench-csr.ts";
-import { type Bench, readBenchOptions, rounded, runOnEach } from "../support/bench.ts";
-import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
-import { judgeGoals } from "../support/goals.ts";
-import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { measureHere, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import {
   benchPrefix,
   benchTtlSeconds,
   createBenchSigner,
   insertBenchPolicy,
   insertBenchTokens,
-} from "./enrolled-hosts.ts";
+} from "../host/enrolled-hosts.ts";
+import { type Bench, readBenchOptions, rounded, runOnEach } from "../support/bench.ts";
+import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
+import { judgeGoals } from "../support/goals.ts";
+import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
+import { measureHere, ownCpuSeconds, startMeter } from "../support/processes.ts";
 
 /** As many as a first minute has. More would compile what a user's first hosts find cold. */
 const warmUp = 600;
@@ -40,28 +40,24 @@ export const enrollBench: Bench = async (args) => {
   );
 
   await using core = await startBenchCore({ program, hasEdge: true });
-  const { database, edgePort, ca } = core;
-  const connections: HttpsSender[] = [];
+  const { database } = core;
+  const connections = await connectEdge(core, inFlight);
   try {
-    while (connections.length < inFlight)
-      connections.push(await connectHttps({ port: edgePort, ca }));
     const now = systemClock.now();
     const policyId = await insertBenchPolicy(database.db, now);
     const load = { core, connections, csrs };
-    const oneTime = await insertBenchTokens(database.db, {
-      policyId,
-      count: hosts + warmUp,
-      maxUses: 1,
-      now,
-    });
+    const once = { policyId, count: hosts + warmUp, maxUses: 1, now };
+    const oneTime = await insertBenchTokens(database.db, once);
     const [shared] = await insertBenchTokens(database.db, { policyId, count: 1, maxUses: 0, now });
-    const of = (count: number, from: number) => ({ from, count });
-    await enrollAll(load, of(warmUp, 0), (index) => oneTime[index]?.raw);
+    const oneTimeOf = (index: number) => oneTime[index]?.raw;
+    const sharedOf = () => shared?.raw;
+    await enrollAll(load, { from: 0, count: warmUp }, oneTimeOf);
     await database.sql`vacuum analyze`;
-    const figures = await enrollAll(load, of(hosts, warmUp), (index) => oneTime[index]?.raw);
+    const figures = await enrollAll(load, { from: warmUp, count: hosts }, oneTimeOf);
     const { cpuUs: floorUs } = await signAll(signer, csrs.slice(0, hosts));
-    await enrollAll(load, of(warmUp, hosts + warmUp), () => shared?.raw);
-    const sharedFigures = await enrollAll(load, of(hosts, hosts + 2 * warmUp), () => shared?.raw);
+    await enrollAll(load, { from: hosts + warmUp, count: warmUp }, sharedOf);
+    const last = { from: hosts + 2 * warmUp, count: hosts };
+    const sharedFigures = await enrollAll(load, last, sharedOf);
     await checkRecorded(database.sql, csrs.length, oneTime.length);
 
     const cpuUs = figures.cpu_us_each.core + figures.cpu_us_each.postgres;
@@ -84,6 +80,12 @@ export const enrollBench: Bench = async (args) => {
   } finally {
     for (const connection of connections) connection.close();
   }
+};
+
+const connectEdge = async ({ edgePort: port, ca }: BenchCore, count: number) => {
+  const connections: HttpsSender[] = [];
+  while (connections.length < count) connections.push(await connectHttps({ port, ca }));
+  return connections;
 };
 
 interface Load {

@@ -1,13 +1,13 @@
 import { systemClock } from "../../../kit/clock.ts";
-import { createTestCsr, createTestKey } from "../../lab/ca/test-pki.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { postEnrollment, signAll } from "../management/enroll.ts";
+import { createBenchCsr } from "../host/bench-csr.ts";
 import {
   benchPrefix,
   createBenchSigner,
   insertBenchPolicy,
   insertBenchTokens,
-} from "../management/enrolled-hosts.ts";
+} from "../host/enrolled-hosts.ts";
+import { postEnrollment, signAll } from "../management/enroll.ts";
 import { runOnEach } from "../support/bench.ts";
 import { startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
@@ -43,19 +43,6 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
     send: (connection, { csr, deviceId }, token) =>
       postEnrollment(connection, deviceId, csr, token),
   });
-  const { signer } = await createBenchSigner();
-  let floorRound = 0;
-  const floor: Side = {
-    name: "check and sign",
-    kind: "floor",
-    guarantees: "no network, no token, nothing stored",
-    measure: async () => {
-      const batch = await requests(floorRound++);
-      const csrs = batch.map(({ csr }) => csr);
-      const signed = await signAll(signer, csrs);
-      return { cpu_us: signed.cpuUs, certificates_per_second: signed.perSecond };
-    },
-  };
   const sides: Side[] = [
     {
       name: "svc-server on PostgreSQL",
@@ -63,19 +50,11 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
       guarantees: "synced before the response, with an audit event",
       measure: issueRounds(requests, ours, warmUp),
     },
-    floor,
+    await openFloor(requests),
   ];
   const program = await peers("step-ca");
-  if (program !== undefined) {
-    const stores = [
-      {
-        name: "step-ca, badger",
-        store: "badger",
-        guarantees: "synced before the response, in a file of one server",
-      },
-      { name: "step-ca, PostgreSQL", store: "postgres", guarantees: "synced before the response" },
-    ] as const;
-    for (const { name, store, guarantees } of stores) {
+  if (program !== undefined)
+    for (const { name, store, guarantees } of stepCaStores) {
       const stepCa = defer(await startStepCa(program, store));
       const issuing = createIssuing({
         connect: () => connectHttps({ port: stepCa.port, ca: stepCa.ca }),
@@ -92,12 +71,38 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
         measure: issueRounds(requests, issuing, warmUp),
       });
     }
-  }
+  return { work: "a certificate for a one-time token", sides };
+};
+
+const stepCaStores = [
+  {
+    name: "step-ca, badger",
+    store: "badger",
+    guarantees: "synced before the response, in a file of one server",
+  },
+  { name: "step-ca, PostgreSQL", store: "postgres", guarantees: "synced before the response" },
+] as const;
+
+const openFloor = async (requests: Requests): Promise<Side> => {
+  const { signer } = await createBenchSigner();
+  let round = 0;
   return {
-    work: "a certificate for a one-time token",
-    sides,
+    name: "check and sign",
+    kind: "floor",
+    guarantees: "no network, no token, nothing stored",
+    measure: async () => {
+      const batch = await requests(round++);
+      const { cpuUs, perSecond: rate } = await signAll(
+        signer,
+        batch.map(({ csr }) => csr),
+      );
+      return { cpu_us: cpuUs, certificates_per_second: rate };
+    },
   };
 };
+
+/** Returns the requests of a round. */
+type Requests = (round: number) => Promise<CertificateRequest[]>;
 
 interface CertificateRequest {
   uri: string;
@@ -106,22 +111,18 @@ interface CertificateRequest {
 }
 
 /** Returns the requests of a round, the same for each side, after those of the warm-up in the first. */
-const createRequests = (count: number, warmUp: number) => {
-  const rounds: Promise<CertificateRequest[]>[] = [];
-  const create = async (round: number) => {
-    const requests: CertificateRequest[] = [];
-    while (requests.length < count + (round === 0 ? warmUp : 0)) {
-      const deviceId = `host-${round}-${requests.length}`;
+const createRequests = (count: number, warmUp: number): Requests => {
+  const rounds: CertificateRequest[][] = [];
+  const create = (round: number) =>
+    Array.from({ length: count + (round === 0 ? warmUp : 0) }, (_, index) => {
+      const deviceId = `host-${round}-${index}`;
       const uri = `${benchPrefix}${deviceId}`;
-      requests.push({
-        uri,
-        deviceId,
-        csr: await createTestCsr({ key: await createTestKey(), uri }),
-      });
-    }
-    return requests;
+      return { uri, deviceId, csr: createBenchCsr(uri) };
+    });
+  return async (round) => {
+    rounds[round] ??= create(round);
+    return rounds[round];
   };
-  return (round: number): Promise<CertificateRequest[]> => (rounds[round] ??= create(round));
 };
 
 interface Issuer {
@@ -165,7 +166,7 @@ const createIssuing = (issuer: Issuer) => {
 
 /** Returns a side's `measure`: the next round's requests, after a warm-up in the first. */
 const issueRounds = (
-  requests: (round: number) => Promise<CertificateRequest[]>,
+  requests: Requests,
   issue: (batch: readonly CertificateRequest[]) => Promise<PeerFigures>,
   warmUp: number,
 ) => {

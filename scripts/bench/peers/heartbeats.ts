@@ -1,8 +1,7 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { systemClock } from "../../../kit/clock.ts";
 import { quantile } from "../../lab/quantile.ts";
-import { type BenchHost, connectHosts, enrollBenchHosts } from "../management/enrolled-hosts.ts";
-import { postHeartbeat, signHeartbeat, verifyAll } from "../management/heartbeat.ts";
+import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
+import { postHeartbeat, signHeartbeat, verifySignatures } from "../host/heartbeats.ts";
 import { runAll, runOnEach } from "../support/bench.ts";
 import { startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
@@ -32,9 +31,8 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
   );
   let senders: HttpsSender[] = [];
   defer({ [Symbol.asyncDispose]: async () => senders.forEach((sender) => void sender.close()) });
-  const sign = () => hosts.map((host) => signHeartbeat(host, systemClock.now()));
   const sendAll = () => {
-    const heartbeats = sign();
+    const heartbeats = hosts.map((host) => signHeartbeat(host));
     const sendEach = () =>
       runAll(hosts.length, inFlight, (index) => postHeartbeat(senders[index], heartbeats[index]));
     return measureReports({ ...core, count: hosts.length, sendEach });
@@ -56,8 +54,7 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
     kind: "floor",
     guarantees: "checks the signatures; no network, nothing stored",
     measure: async () => {
-      const heartbeats = sign();
-      const { cpuUs, perSecond } = await verifyAll(heartbeats);
+      const { cpuUs, perSecond } = await verifySignatures(hostCount);
       return { cpu_us: cpuUs, reports_per_second: perSecond };
     },
   };

@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { CredentialFiles } from "../../lab/ca/pki.ts";
 import { isListening } from "../../ports.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { measureCopyLoop } from "../ingest/ingest-floors.ts";
@@ -122,24 +123,7 @@ const openTelegraf = async (
 ): Promise<Side> => {
   const database = defer(await openEmbeddedDatabase());
   const { folder, edge, port, connect } = await preparePeer("telegraf", defer);
-  const config = `[agent]
-  metric_batch_size = 10000
-  metric_buffer_limit = 5000000
-  flush_interval = "200ms"
-  omit_hostname = true
-[[inputs.http_listener_v2]]
-  service_address = "tcp://127.0.0.1:${port}"
-  paths = ["/telegraf"]
-  http_success_code = 200
-  # By default it closes the connections that wait for their side's turn.
-  read_timeout = "10m"
-  write_timeout = "10m"
-  data_format = "influx"
-  tls_cert = "${edge.certFile}"
-  tls_key = "${edge.keyFile}"
-[[outputs.postgresql]]
-  connection = "${libpqKeywords(database.url)}"
-`;
+  const config = telegrafConfig({ port, edge, database });
   await writeFile(join(folder, "telegraf.conf"), config);
   await database.sql.unsafe(
     "create table log (time timestamp, queue text, kind text, sequence bigint, message text)",
@@ -213,6 +197,33 @@ const openTelegraf = async (
     },
   };
 };
+
+const telegrafConfig = ({
+  port,
+  edge,
+  database,
+}: {
+  port: number;
+  edge: CredentialFiles;
+  database: EmbeddedDatabase;
+}) => `[agent]
+  metric_batch_size = 10000
+  metric_buffer_limit = 5000000
+  flush_interval = "200ms"
+  omit_hostname = true
+[[inputs.http_listener_v2]]
+  service_address = "tcp://127.0.0.1:${port}"
+  paths = ["/telegraf"]
+  http_success_code = 200
+  # By default it closes the connections that wait for their side's turn.
+  read_timeout = "10m"
+  write_timeout = "10m"
+  data_format = "influx"
+  tls_cert = "${edge.certFile}"
+  tls_key = "${edge.keyFile}"
+[[outputs.postgresql]]
+  connection = "${libpqKeywords(database.url)}"
+`;
 
 /** Empties a table and writes a checkpoint, so that every round starts alike. */
 const empty = async ({ sql }: EmbeddedDatabase, table: string): Promise<void> => {

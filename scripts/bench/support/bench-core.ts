@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { bundlePrograms, programPaths } from "../../bundle/bundle-programs.ts";
 import { type IngestCore, prepareIngestCore } from "../../lab/ingest-core.ts";
+import { findPorts } from "../../ports.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 
@@ -8,7 +9,10 @@ import { cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 export interface BenchCore extends AsyncDisposable {
   database: EmbeddedDatabase;
   files: IngestCore;
-  pid: number;
+  /** Of the core that runs now. */
+  readonly pid: number;
+  /** Of plain HTTP, until core is killed. */
+  httpPort: number;
   ingestPort: number;
   /** The port of the TLS edge in front of core, for `localhost`; 0 without one. */
   edgePort: number;
@@ -19,6 +23,8 @@ export interface BenchCore extends AsyncDisposable {
   peakMb(): number;
   /** Kills core with SIGKILL; resolves once it has ended. */
   kill(): Promise<void>;
+  /** Starts it again, with the same ingest listener. */
+  restart(): Promise<void>;
 }
 
 const edgeProgram = new URL("./tls-edge.ts", import.meta.url).pathname;
@@ -37,34 +43,47 @@ export const startBenchCore = async ({
 } = {}): Promise<BenchCore> => {
   await using resources = new AsyncDisposableStack();
   const database = resources.use(await openEmbeddedDatabase());
-  const files = await prepareIngestCore(database.url, program === "" ? { env } : { env, program });
+  const [ingestPort = 0] = await findPorts(1);
+  const files = await prepareIngestCore(database.url, {
+    ingestPort,
+    env,
+    ...(program === "" ? {} : { program }),
+  });
   resources.defer(() => files.remove());
   await seed?.(database, files);
   await database.sql`vacuum analyze`;
-  const core = await files.start();
+  let core = await files.start();
+  let endedSeconds = 0;
   resources.defer(() => void core.process.kill("SIGKILL"));
   const edge = hasEdge
     ? resources.adopt(await startEdge(files, core.port), ({ stop }) => stop())
     : undefined;
-  const pid = core.process.pid ?? 0;
+  const pid = () => core.process.pid ?? 0;
   const owned = resources.move();
   return {
     database,
     files,
-    pid,
-    ingestPort: core.ingestPort,
+    get pid() {
+      return pid();
+    },
+    httpPort: core.port,
+    ingestPort,
     edgePort: Number(edge?.records[0]?.port ?? 0),
     ca: files.caPem,
     cpu: () => ({
-      core: cpuSecondsOf(pid),
+      core: endedSeconds + cpuSecondsOf(pid()),
       postgres: cpuSecondsOf(database.pid),
       edge: edge === undefined ? 0 : cpuSecondsOf(edge.pid),
     }),
-    peakMb: () => memoryOf(pid).peakMb,
+    peakMb: () => memoryOf(pid()).peakMb,
     kill: async () => {
+      endedSeconds += cpuSecondsOf(pid());
       const ended = once(core.process, "exit");
       core.process.kill("SIGKILL");
       await ended;
+    },
+    restart: async () => {
+      core = await files.start();
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

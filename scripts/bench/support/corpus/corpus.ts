@@ -7,9 +7,9 @@ import { constants, gzipSync, zstdCompressSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { FrameSchema } from "../../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createRandom } from "../../../fleet-sim/scenario/random.ts";
+import { createRandom, type Random } from "../../../fleet-sim/scenario/random.ts";
 import { rounded } from "../bench.ts";
-import { createMetricRequests, createSpanRequests } from "./instrumented.ts";
+import { type CorpusRequest, createMetricRequests, createSpanRequests } from "./instrumented.ts";
 import { createLines } from "./lines.ts";
 
 /** Kinds of corpus: `mixed` is a host with all of them. */
@@ -59,10 +59,9 @@ export const createCorpus = async ({
   spansOfRequest?: number;
 }): Promise<CorpusRecord[]> => {
   const random = createRandom("corpus", seed, mix);
-  const lines = createLines(random, startedAt);
+  const nextLine = createLineRecords(random);
   const spans = createSpanRequests(random, startedAt, spansOfRequest);
   const metrics = createMetricRequests(random, startedAt);
-  const offsets = new Map<string, number>();
   const shares = [
     ["lines", 75],
     ["spans", 20],
@@ -71,36 +70,35 @@ export const createCorpus = async ({
   const records: CorpusRecord[] = [];
   while (records.length < count) {
     const part = mix === "mixed" ? random.weighted(shares) : mix;
-    if (part === "lines") {
-      const { path, text, at } = lines.next().value;
-      const offset = offsets.get(path) ?? 0;
-      const payload = Buffer.from(text);
-      offsets.set(path, offset + payload.length + 1);
-      const attributes = { "file.path": path, "file.offset": String(offset) };
-      records.push({
-        kind: "log_line",
-        source: "files",
-        attributes,
-        at,
-        payload,
-        slots: lineSlots(text),
-      });
-      continue;
-    }
-    const request = part === "spans" ? spans.next().value : (await metrics.next()).value;
-    const slots: Slot[] = [];
-    findSlots(request.bytes, 0, part === "spans" ? spanFields : metricFields, slots);
-    const kind = part === "spans" ? "otel_span" : "otel_metric";
-    records.push({
-      kind,
-      source: "otlp",
-      attributes: {},
-      at: request.at,
-      payload: request.bytes,
-      slots,
-    });
+    if (part === "lines") records.push(nextLine());
+    else if (part === "spans") records.push(recordOf("otel_span", spans.next().value, spanFields));
+    else records.push(recordOf("otel_metric", (await metrics.next()).value, metricFields));
   }
   return records;
+};
+
+/** Returns a function that returns the next line as a record, with its place in its file. */
+const createLineRecords = (random: Random): (() => CorpusRecord) => {
+  const lines = createLines(random, startedAt);
+  const offsets = new Map<string, number>();
+  return () => {
+    const { path, text, at } = lines.next().value;
+    const offset = offsets.get(path) ?? 0;
+    const payload = Buffer.from(text);
+    offsets.set(path, offset + payload.length + 1);
+    const attributes = { "file.path": path, "file.offset": String(offset) };
+    return { kind: "log_line", source: "files", attributes, at, payload, slots: lineSlots(text) };
+  };
+};
+
+const recordOf = (
+  kind: CorpusRecord["kind"],
+  { bytes: payload, at }: CorpusRequest,
+  fields: Fields,
+): CorpusRecord => {
+  const slots: Slot[] = [];
+  findSlots(payload, 0, fields, slots);
+  return { kind, source: "otlp", attributes: {}, at, payload, slots };
 };
 
 /** The first time of day, and ids in hexadecimal digits; all texts are ASCII. */

@@ -1,7 +1,9 @@
 import {
   type Attributes,
+  type Context,
   type HrTime,
   ROOT_CONTEXT,
+  type Span,
   SpanKind,
   SpanStatusCode,
   trace,
@@ -90,16 +92,6 @@ const createProgram = (random: Random, service: CorpusService) => {
       },
     ],
   });
-  const records = service.form === "logfmt";
-  const scope = (name: string) =>
-    provider.getTracer(`@opentelemetry/instrumentation-${name}`, version);
-  const tracers = {
-    http: scope("http"),
-    express: scope("express"),
-    pg: scope("pg"),
-    kafkajs: scope("kafkajs"),
-  };
-
   /** Makes the spans of one request, or of one message, that begins `us` microseconds after `startedAt`. */
   const serve = (startedAt: number, us: number): void => {
     const timeOf = (at: number): HrTime => {
@@ -107,141 +99,140 @@ const createProgram = (random: Random, service: CorpusService) => {
       const seconds = Math.floor(startedAt / 1000) + Math.floor(whole / 1e6);
       return [seconds, (whole % 1e6) * 1000 + random.between(0, 999)];
     };
-    const start = (
-      kind: keyof typeof tracers,
-      spanKind: SpanKind,
-      name: string,
-      attributes: Attributes,
-      at: number,
-      context = ROOT_CONTEXT,
-    ) =>
-      tracers[kind].startSpan(name, { kind: spanKind, attributes, startTime: timeOf(at) }, context);
-
-    const remote = {
-      traceId: random.bytes(16).toHex(),
-      spanId: random.bytes(8).toHex(),
-      traceFlags: 1,
-      isRemote: true,
-    };
-    const caller =
-      random.fraction() < 0.6 ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
-    const isMessage = random.fraction() < 0.15;
-    const route = random.pick(service.routes);
-    const method = random.weighted([
-      ["GET", 7],
-      ["POST", 3],
-    ]);
-    const code = status(random);
-    const root = isMessage
-      ? start(
-          "kafkajs",
-          SpanKind.CONSUMER,
-          "process orders.paid",
-          messageAttributes(random, "process"),
-          us,
-          caller,
-        )
-      : start(
-          "http",
-          SpanKind.SERVER,
-          `${method} ${route}`,
-          requestAttributes(random, { method, route, code }),
-          us,
-          caller,
-        );
-    const within = trace.setSpan(ROOT_CONTEXT, root);
-    let at = us + random.between(80, 400);
-    if (!isMessage) {
-      const handler = {
-        "express.name": route,
-        "express.type": "request_handler",
-        "http.route": route,
-      };
-      const span = start(
-        "express",
-        SpanKind.INTERNAL,
-        `request handler - ${route}`,
-        handler,
-        at,
-        within,
-      );
-      span.end(timeOf(at + random.between(2, 30)));
-    }
-    for (let queries = random.between(1, 3); queries > 0; queries--) {
-      const [sql, parameters] = random.pick(statements);
-      const operation = sql.split(" ", 1)[0] ?? "";
-      const values = Array.from({ length: records ? parameters : 0 }, (_, n) => [
-        `db.query.parameter.${n}`,
-        String(random.between(1, 9_999_999)),
-      ]);
-      const database = {
-        "db.system.name": "postgresql",
-        "db.namespace": "shop",
-        "db.query.text": sql,
-        "db.operation.name": operation,
-      };
-      const server = {
-        "server.address": "shop-db.internal",
-        "server.port": 5432,
-        ...Object.fromEntries(values),
-      };
-      const span = start(
-        "pg",
-        SpanKind.CLIENT,
-        `pg.query:${operation} shop`,
-        { ...database, ...server },
-        at,
-        within,
-      );
-      at += random.between(200, 9_000);
-      span.end(timeOf(at));
-    }
-    if (method === "POST" && code < 400) {
-      const attributes = messageAttributes(random, "send");
-      const span = start("kafkajs", SpanKind.PRODUCER, "send orders.paid", attributes, at, within);
-      at += random.between(500, 4_000);
-      span.end(timeOf(at));
-    }
-    if (code >= 500) {
-      const [name, message] = messageOf(random);
-      const lines = Array.from({ length: random.between(4, 9) }, () => {
-        const call = random.pick(frames);
-        return `    at ${call} (/app/dist/${call.split(".", 1)[0]}.js:${random.between(10, 900)}:${random.between(3, 60)})`;
-      });
-      root.recordException(
-        { name, message, stack: `${name}: ${message}\n${lines.join("\n")}` },
-        timeOf(at),
-      );
-      root.setStatus({ code: SpanStatusCode.ERROR, message });
-      root.setAttribute("error.type", name);
-    }
-    root.end(timeOf(at + random.between(50, 900)));
+    const start: StartSpan = (kind, { name, kind: spanKind, attributes }, at, context) =>
+      provider
+        .getTracer(`@opentelemetry/instrumentation-${kind}`, version)
+        .startSpan(name, { kind: spanKind, attributes, startTime: timeOf(at) }, context);
+    serveRequest({ random, service, start, timeOf }, us);
   };
   return { ended, serve };
 };
 
-const requestAttributes = (
-  random: Random,
-  { method, route, code }: { method: string; route: string; code: number },
-): Attributes => ({
-  "http.request.method": method,
-  "url.scheme": "http",
-  "url.path": filledPath(random, route),
-  "http.route": route,
-  "server.address": "shop.example.com",
-  "network.peer.address": `10.0.${random.between(0, 7)}.${random.between(1, 254)}`,
-  "network.peer.port": random.between(1_024, 65_535),
-  "network.protocol.version": "1.1",
-  "user_agent.original": random.pick(userAgents),
-  "http.response.status_code": code,
+/** Starts a span of an instrumentation, `at` microseconds. */
+type StartSpan = (
+  instrumentation: "http" | "express" | "pg" | "kafkajs",
+  span: { name: string; kind: SpanKind; attributes: Attributes },
+  at: number,
+  context: Context,
+) => Span;
+
+interface Serving {
+  random: Random;
+  service: CorpusService;
+  start: StartSpan;
+  timeOf(at: number): HrTime;
+}
+
+const serveRequest = (serving: Serving, us: number): void => {
+  const { random, service, start, timeOf } = serving;
+  const remote = {
+    traceId: random.bytes(16).toHex(),
+    spanId: random.bytes(8).toHex(),
+    traceFlags: 1,
+    isRemote: true,
+  };
+  const caller =
+    random.fraction() < 0.6 ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
+  const isMessage = random.fraction() < 0.15;
+  const route = random.pick(service.routes);
+  const method = random.weighted([
+    ["GET", 7],
+    ["POST", 3],
+  ]);
+  const code = status(random);
+  const root = isMessage
+    ? start("kafkajs", messageSpan(random, SpanKind.CONSUMER, "process"), us, caller)
+    : start("http", requestSpan(random, { method, route, code }), us, caller);
+  const within = trace.setSpan(ROOT_CONTEXT, root);
+  let at = us + random.between(80, 400);
+  if (!isMessage) {
+    const span = start("express", handlerSpan(route), at, within);
+    span.end(timeOf(at + random.between(2, 30)));
+  }
+  for (let queries = random.between(1, 3); queries > 0; queries--) {
+    const span = start("pg", querySpan(random, service), at, within);
+    at += random.between(200, 9_000);
+    span.end(timeOf(at));
+  }
+  if (method === "POST" && code < 400) {
+    const span = start("kafkajs", messageSpan(random, SpanKind.PRODUCER, "send"), at, within);
+    at += random.between(500, 4_000);
+    span.end(timeOf(at));
+  }
+  if (code >= 500) fail(root, random, timeOf(at));
+  root.end(timeOf(at + random.between(50, 900)));
+};
+
+const handlerSpan = (route: string) => ({
+  name: `request handler - ${route}`,
+  kind: SpanKind.INTERNAL,
+  attributes: { "express.name": route, "express.type": "request_handler", "http.route": route },
 });
 
-const messageAttributes = (random: Random, operation: string): Attributes => ({
-  "messaging.system": "kafka",
-  "messaging.destination.name": "orders.paid",
-  "messaging.operation.name": operation,
-  "messaging.destination.partition.id": String(random.between(0, 23)),
-  "messaging.kafka.message.key": uuid(random),
+const querySpan = (random: Random, { form }: CorpusService) => {
+  const [sql, parameters] = random.pick(statements);
+  const operation = sql.split(" ", 1)[0] ?? "";
+  const values = Array.from({ length: form === "logfmt" ? parameters : 0 }, (_, n) => [
+    `db.query.parameter.${n}`,
+    String(random.between(1, 9_999_999)),
+  ]);
+  return {
+    name: `pg.query:${operation} shop`,
+    kind: SpanKind.CLIENT,
+    attributes: {
+      "db.system.name": "postgresql",
+      "db.namespace": "shop",
+      "db.query.text": sql,
+      "db.operation.name": operation,
+      "server.address": "shop-db.internal",
+      "server.port": 5432,
+      ...Object.fromEntries(values),
+    },
+  };
+};
+
+/** Ends a request with an exception and its stack. */
+const fail = (root: Span, random: Random, time: HrTime): void => {
+  const [name, message] = messageOf(random);
+  const lines = Array.from({ length: random.between(4, 9) }, () => {
+    const call = random.pick(frames);
+    return `    at ${call} (/app/dist/${call.split(".", 1)[0]}.js:${random.between(10, 900)}:${random.between(3, 60)})`;
+  });
+  root.recordException({ name, message, stack: `${name}: ${message}\n${lines.join("\n")}` }, time);
+  root.setStatus({ code: SpanStatusCode.ERROR, message });
+  root.setAttribute("error.type", name);
+};
+
+const requestSpan = (
+  random: Random,
+  { method, route, code }: { method: string; route: string; code: number },
+) => ({
+  name: `${method} ${route}`,
+  kind: SpanKind.SERVER,
+  attributes: {
+    "http.request.method": method,
+    "url.scheme": "http",
+    "url.path": filledPath(random, route),
+    "http.route": route,
+    "server.address": "shop.example.com",
+    "network.peer.address": `10.0.${random.between(0, 7)}.${random.between(1, 254)}`,
+    "network.peer.port": random.between(1_024, 65_535),
+    "network.protocol.version": "1.1",
+    "user_agent.original": random.pick(userAgents),
+    "http.response.status_code": code,
+  },
+});
+
+const messageSpan = (random: Random, kind: SpanKind, operation: "process" | "send") => ({
+  name: `${operation} orders.paid`,
+  kind,
+  attributes: {
+    "messaging.system": "kafka",
+    "messaging.destination.name": "orders.paid",
+    "messaging.operation.name": operation,
+    "messaging.destination.partition.id": String(random.between(0, 23)),
+    "messaging.kafka.message.key": uuid(random),
+  },
 });
 
 /** Keeps nothing: the corpus collects when it wants. */

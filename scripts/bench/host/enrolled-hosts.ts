@@ -18,12 +18,11 @@ import type { Database } from "../../../functions/store/database/database.ts";
 import { sha256 } from "../../../kit/bytes.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy, uuidv7 } from "../../../kit/entropy.ts";
-import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCa } from "../../lab/ca/test-pki.ts";
 import type { IngestCore } from "../../lab/ingest-core.ts";
-import type { HostTarget } from "../host/connection.ts";
 import { runAll } from "../support/bench.ts";
 import type { BenchCore } from "../support/bench-core.ts";
+import type { HostTarget } from "./connection.ts";
 
 /** Identities of hosts are this and the device id. */
 export const benchPrefix = "https://fleet.bench/d/";
@@ -33,11 +32,11 @@ export const benchTtlSeconds = 1_814_400;
 /** An enrolled host with its P-256 key. */
 export interface BenchHost {
   identity: string;
+  identityId: string;
   privateKey: KeyObject;
-  publicKey: KeyObject;
-  /** DER. */
-  certificate: Uint8Array<ArrayBuffer>;
-  certificateSha256: string;
+  /** PEM. */
+  certificate: string;
+  fingerprintSha256: string;
 }
 
 /** Creates a local CA. */
@@ -59,15 +58,11 @@ export const createBenchSigner = async (): Promise<
 };
 
 /** Inserts a policy whose limits are not reached: they cost what limits cost. Returns its id. */
-export const insertBenchPolicy = async (
-  db: Database,
-  now: number,
-  name = "bench",
-): Promise<string> => {
+export const insertBenchPolicy = async (db: Database, now: number): Promise<string> => {
   const id = idAt(now);
   await db.insert(enrollmentPolicy).values({
     id,
-    name,
+    name: "bench",
     allowedIdentityPrefixes: [benchPrefix],
     certificateTtlSeconds: benchTtlSeconds,
     allowedPlatforms: ["linux"],
@@ -119,16 +114,25 @@ const rowsPerInsert = 500;
 /** Core limits the handshakes of a remote address. */
 const hostsPerAddress = 50;
 
-/** Returns where the `index`th host connects to core, and as whom. */
-const hostTarget = ({ ingestPort, ca }: BenchCore, host: BenchHost, index: number): HostTarget => ({
-  port: ingestPort,
-  secureContext: createSecureContext({
-    ca,
-    cert: encodePem(host.certificate, "CERTIFICATE"),
-    key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
-  }),
-  localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
+/** Returns the PEM of a host's certificate and key. */
+export const pemOf = ({ certificate: cert, privateKey }: BenchHost) => ({
+  cert,
+  key: privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
 });
+
+/** Returns where the `index`th host connects to core, and as whom. */
+export const hostTarget = (
+  { ingestPort, ca }: Pick<BenchCore, "ingestPort" | "ca">,
+  host: BenchHost,
+  index: number,
+): HostTarget => {
+  const address = 1 + Math.floor(index / hostsPerAddress);
+  return {
+    port: ingestPort,
+    secureContext: createSecureContext({ ca, ...pemOf(host) }),
+    localAddress: `127.${10 + (address >> 16)}.${(address >> 8) & 255}.${address & 255}`,
+  };
+};
 
 /** Connects the hosts, sixteen at a time; returns their connections in the same order. */
 export const connectHosts = async <Connection>(
@@ -162,46 +166,62 @@ export const enrollBenchHosts = async (
   const now = systemClock.now();
   const policyId = await insertBenchPolicy(db, now);
   const [token] = await insertBenchTokens(db, { policyId, count: 1, maxUses: 0, now });
-  const tokenId = token?.id ?? "";
-  const at = new Date(now);
+  const issue = createIssuer(signer, { policyId, tokenId: token?.id ?? "", now });
   const hosts: BenchHost[] = [];
   while (hosts.length < count) {
-    const identities: (typeof collectorIdentity.$inferInsert)[] = [];
-    const certificates: (typeof certificate.$inferInsert)[] = [];
-    for (let rows = Math.min(rowsPerInsert, count - hosts.length); rows > 0; rows--) {
-      const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-      const spki = new Uint8Array(publicKey.export({ format: "der", type: "spki" }));
-      const deviceId = `host-${hosts.length}`;
-      const identity = `${benchPrefix}${deviceId}`;
-      const serial = systemEntropy.bytes(16);
-      const issued = await signer.sign({
-        csrPem: "",
-        spki,
-        identity,
-        ttlSeconds: benchTtlSeconds,
-        serial,
-        now,
-      });
-      const identityId = idAt(now);
-      const collector = { platform: "linux/amd64", collectorVersion: "1.0.0", enrolledAt: at };
-      identities.push({ id: identityId, identity, deviceId, policyId, tokenId, ...collector });
-      const facts = { id: idAt(now), identityId, predecessorId: null, tokenId, issuedAt: now };
-      certificates.push({
-        ...issuedRow(issued, { ...facts, spkiSha256: await sha256(spki) }),
-        firstUsedAt: at,
-      });
-      const der = decodePem(issued.certificatePem, "CERTIFICATE");
-      if (der === undefined) throw new Error("the signer returned no certificate");
-      hosts.push({
-        identity,
-        privateKey,
-        publicKey,
-        certificate: der,
-        certificateSha256: issued.fingerprintSha256,
-      });
-    }
-    await db.insert(collectorIdentity).values(identities);
-    await db.insert(certificate).values(certificates);
+    const numbers = Array.from(
+      { length: Math.min(rowsPerInsert, count - hosts.length) },
+      (_, index) => hosts.length + index,
+    );
+    const issued = await Promise.all(numbers.map(issue));
+    await db.insert(collectorIdentity).values(issued.map(({ identityRow }) => identityRow));
+    await db.insert(certificate).values(issued.map(({ certificateRow }) => certificateRow));
+    hosts.push(...issued.map(({ host }) => host));
   }
   return hosts;
 };
+
+/** Returns a function that issues the certificate of the `index`th host, with the rows of its enrollment. */
+const createIssuer =
+  (signer: Signer, granted: { policyId: string; tokenId: string; now: number }) =>
+  async (index: number) => {
+    const { policyId, tokenId, now } = granted;
+    const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const spki = new Uint8Array(publicKey.export({ format: "der", type: "spki" }));
+    const deviceId = `host-${index}`;
+    const identity = `${benchPrefix}${deviceId}`;
+    const identityId = idAt(now);
+    const issued = await signer.sign({
+      csrPem: "",
+      spki,
+      identity,
+      ttlSeconds: benchTtlSeconds,
+      serial: systemEntropy.bytes(16),
+      now,
+    });
+    const host: BenchHost = {
+      identity,
+      identityId,
+      privateKey,
+      certificate: issued.certificatePem,
+      fingerprintSha256: issued.fingerprintSha256,
+    };
+    const collector = { platform: "linux/amd64", collectorVersion: "1.0.0" };
+    const facts = { id: idAt(now), identityId, predecessorId: null, tokenId, issuedAt: now };
+    return {
+      host,
+      identityRow: {
+        id: identityId,
+        identity,
+        deviceId,
+        policyId,
+        tokenId,
+        ...collector,
+        enrolledAt: new Date(now),
+      },
+      certificateRow: {
+        ...issuedRow(issued, { ...facts, spkiSha256: await sha256(spki) }),
+        firstUsedAt: new Date(now),
+      },
+    };
+  };

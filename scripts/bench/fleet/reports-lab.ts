@@ -6,12 +6,43 @@ import { createHourColumns } from "../../../functions/store/completeness/hour-co
 import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { createFleetColumns } from "../../../functions/store/fleet/columns/fleet-columns.ts";
 import { createPastColumns } from "../../../functions/store/fleet/past/past-columns.ts";
-import type { Clock } from "../../../kit/clock.ts";
+import { type Clock, systemClock } from "../../../kit/clock.ts";
 import { createInProcessCore, openApp } from "../../lab/in-process-core.ts";
 import { mintBridgeToken, people } from "../../lab/people.ts";
+import { Samples } from "../support/samples.ts";
+import { openSeededFleet } from "./large-fleet.ts";
+import { pastOf } from "./seed-past.ts";
+
+/**
+ * Opens a seeded fleet with a past of `days`, and a core in this process that reports it; `clock` is as far behind as the fleet. `kept` is a
+ * directory that keeps the fleet for the next run.
+ */
+export const openReportsLab = async (
+  { collectors, kept, days = 0 }: { collectors: number; kept: string; days?: number },
+  resources: AsyncDisposableStack,
+) => {
+  const seeded = await openSeededFleet(collectors, kept, systemClock, pastOf(days));
+  const { behindMs } = seeded;
+  const database = resources.use(seeded.database);
+  let aheadMs = 0;
+  const clock = { ...systemClock, now: () => systemClock.now() - behindMs + aheadMs };
+  const reporting = resources.use(openReportingCore(database.url, clock));
+  return {
+    ...reporting,
+    database,
+    behindMs,
+    clock,
+    /** Moves the clock of core ahead of the fleet's. */
+    setAhead: (ms: number) => {
+      aheadMs = ms;
+    },
+    get: openReports(reporting.core),
+    samples: new Samples(),
+  };
+};
 
 /** Returns a function that reads what is below `/v1/collector/` as an auditor. It throws for another status than 200. */
-export const openReports = (core: Core): ((path: string) => Promise<Response>) => {
+const openReports = (core: Core): ((path: string) => Promise<Response>) => {
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
   return async (path) => {
