@@ -3,6 +3,7 @@
 import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
 import { type DatabaseServer, queueRow } from "./database.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
+import type { Values } from "./sql-expressions.ts";
 import { endQueueRow, noteForkOf, noteQueue } from "./tables.ts";
 
 /** Makes the function that executes them, and those of exports; it throws for any other. */
@@ -57,6 +58,32 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
         ({ lostRanges }) => void (server.fault.forgetsLostRanges || lostRanges.push(range)),
       );
       return [];
+    }
+    if (text.startsWith("select host_id, encode(queue_id, 'hex') as queue, min(")) {
+      const [stream, end] = params;
+      const behind = server.tables.accounts.filter(
+        (row) =>
+          row.stream === stream &&
+          Number(row.stream_end) > Number(end) &&
+          row.refused === null &&
+          Number(row.accepted) > 0,
+      );
+      const rowOf = (row: Values) =>
+        queueRow({
+          hostId: String(row.host_id),
+          queueHex: Buffer.from(row.queue_id as Uint8Array).toString("hex"),
+        });
+      return [...Map.groupBy(behind, rowOf)].map(([name, rows]) => {
+        const [host_id = "", queue = ""] = name.split("\0");
+        const firsts = rows.map((row) => Number(row.last_sequence) - Number(row.accepted) + 1);
+        const lasts = rows.map((row) => Number(row.last_sequence));
+        return {
+          host_id,
+          queue,
+          first: String(Math.min(...firsts)),
+          last: String(Math.max(...lasts)),
+        };
+      });
     }
     if (text.startsWith('select "cursor" from "ingest_cursor"')) {
       const [hostId, queue] = params as [string, Uint8Array];

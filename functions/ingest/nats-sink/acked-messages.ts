@@ -27,10 +27,11 @@ export interface AckedMessages {
 }
 
 /**
- * A block that is lost below its queue's end, and one that the stream has in the place of an acknowledged message. What is lost at the end of a
- * queue is found when it is opened.
+ * A block that is lost below its queue's end, and one that the stream has in the place of the acknowledged message `seq`. What is lost at the end
+ * of a queue is found when it is opened.
  */
 export interface StreamDifference {
+  seq: number;
   lost: AckedMessage | undefined;
   instead: Pick<AckedMessage, "queue" | "first" | "last"> | undefined;
 }
@@ -67,9 +68,7 @@ export const createAckedMessages = (
     const next = await streams.getMessage(stream, query);
     return Number(next?.header.get("Nats-Expected-Last-Subject-Sequence") || 0) >= seq;
   };
-  const compare = async (
-    message: AckedMessage,
-  ): Promise<(StreamDifference & { seq: number }) | undefined> => {
+  const compare = async (message: AckedMessage): Promise<StreamDifference | undefined> => {
     const { seq, first } = message;
     const found: StoredMsg | null = await streams.getMessage(stream, { seq });
     const fact = (name: string): string => found?.header.get(name) ?? "";
@@ -116,7 +115,7 @@ export const createAckedMessages = (
       const left = [...kept.values()]
         .filter(({ seq }) => seq >= from && seq <= through)
         .sort((a, b) => a.seq - b.seq);
-      const differing: (StreamDifference & { seq: number })[] = [];
+      const differing: StreamDifference[] = [];
       while (left.length > 0) {
         const found = await Promise.all(left.splice(0, requestsMax).map(compare));
         differing.push(...found.filter((difference) => difference !== undefined));

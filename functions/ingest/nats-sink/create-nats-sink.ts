@@ -138,7 +138,18 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     },
   });
   const mutex = createKeyedMutex();
-  const losses = createLossReports({ ...needs, acked });
+  const losses = createLossReports({
+    ...needs,
+    acked,
+    cursorOf: (queue) =>
+      mutex.run(viewKey(queue), async () => {
+        const view = await streams.load(queue);
+        await streams.findChains(view);
+        return view.cursor;
+      }),
+  });
+  // It may have gone back while no core ran.
+  void losses.compare(found[0], true);
   const counts = createStoredCounts({
     connect: needs.connectCommitter,
     clock,

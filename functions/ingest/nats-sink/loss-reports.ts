@@ -1,7 +1,7 @@
 import type { StreamInfo } from "@nats-io/jetstream";
 import type { Database } from "../../store/database/database.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
-import { addGap, addLostRange } from "../../store/ingest/gaps.ts";
+import { addGap, addLostRange, findRangesBehind } from "../../store/ingest/gaps.ts";
 import {
   createQueueEventRecorder,
   createRecordedLosses,
@@ -38,7 +38,10 @@ export interface LossReports {
     lost: Loss | undefined,
     options: { others?: readonly QueueEvent[]; storedThrough?: bigint },
   ): Promise<void>;
-  /** Compares what was acknowledged with what the stream has, see `AckedMessages`, and records the differences; one comparison runs at a time. */
+  /**
+   * Compares what was acknowledged with what the stream has, see `AckedMessages`, and records the differences; one comparison runs at a time. Where
+   * the stream has gone back, what it lost is taken off accounts, also of hosts that never come back to say so.
+   */
   compare(info: StreamInfo, mayDiffer: boolean): Promise<void>;
 }
 
@@ -54,11 +57,14 @@ export const createLossReports = ({
   db,
   observe,
   acked,
+  cursorOf,
   ...needs
 }: QueueEventNeeds & {
   db: Database;
   observe: LossObserver;
   acked: AckedMessages;
+  /** Returns the cursor of a queue as the stream has it now. */
+  cursorOf(queue: QueueName): Promise<bigint>;
 }): LossReports => {
   const { clock, log } = needs;
   const recordEvents = createQueueEventRecorder(needs);
@@ -102,6 +108,16 @@ export const createLossReports = ({
     }
   };
 
+  /** Takes off accounts what a stream lost that ended with a message. */
+  const takeOff = async ({ config, created }: StreamInfo, end: number): Promise<void> => {
+    const place = { stream: `${config.name} ${created}`, sequence: BigInt(end) };
+    for (const { from, through, ...queue } of await findRangesBehind(db, place)) {
+      const cursor = await cursorOf(queue);
+      const lost = withoutStored({ from, through, isPlausible: true }, cursor);
+      if (lost) await addLostRange(db, queue, lost, new Date(clock.now()));
+    }
+  };
+
   return {
     record,
     async recordOnce(queue, lost, { others = [], storedThrough = 0n }) {
@@ -115,9 +131,14 @@ export const createLossReports = ({
       isComparing = true;
       try {
         const isDoubted = wasDoubted;
-        for (const difference of await acked.findDifferences(info, isDoubted)) add(difference);
-        if (isDoubted) wasDoubted = false;
+        const differences = await acked.findDifferences(info, isDoubted);
+        for (const difference of differences) add(difference);
         await recordWaiting();
+        // Others may have been stored since.
+        const ends = differences.filter(({ lost }) => lost === undefined).map(({ seq }) => seq - 1);
+        if (isDoubted || ends.length > 0)
+          await takeOff(info, Math.min(...ends, info.state.last_seq));
+        if (isDoubted) wasDoubted = false;
       } catch (err) {
         log.warn(
           { err },

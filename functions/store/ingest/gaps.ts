@@ -3,6 +3,7 @@ import { ingestLostRange } from "../../../drizzle/schema/account.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { collectorHealth } from "../../../drizzle/schema/health.ts";
 import { ingestGap } from "../../../drizzle/schema/ingest.ts";
+import type { StreamPlace } from "../../../proto/completeness/hour-state.ts";
 import type { LostRange } from "../../../proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
 import type { QueueName } from "./cursors.ts";
@@ -64,4 +65,26 @@ export const addLostRange = async (
         recordedAt: sql`excluded.recorded_at`,
       },
     });
+};
+
+/** Finds the queues of which accounts have ranges that end behind a message of a stream, and the sequences of these accounts. */
+export const findRangesBehind = async (
+  db: Executor,
+  { stream, sequence }: StreamPlace,
+): Promise<(QueueName & LostRange)[]> => {
+  const rows = await db.execute<{
+    host_id: string;
+    queue: string;
+    first: string;
+    last: string;
+  }>(sql`
+    select host_id, encode(queue_id, 'hex') as queue, min(last_sequence - accepted + 1)::text as first, max(last_sequence)::text as last
+    from ingest_account where stream = ${stream} and stream_end > ${String(sequence)}::bigint and refused is null and accepted > 0
+    group by host_id, queue_id`);
+  return rows.map(({ host_id: hostId, queue, first, last }) => ({
+    hostId,
+    queueId: Uint8Array.fromHex(queue),
+    from: BigInt(first),
+    through: BigInt(last),
+  }));
 };
