@@ -6,7 +6,7 @@ import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
 import { type FleetFilter, filterToParams } from "../../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { layOutExpiry } from "../../ui/app/fleet/charts/expiry-layout.ts";
+import { layOutExpiry } from "../../ui/app/fleet/charts/layouts.ts";
 import { createTestCore } from "../support/core.ts";
 import { figuresOf, seededFilter } from "../support/fleet-figures.ts";
 

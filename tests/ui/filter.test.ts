@@ -6,7 +6,7 @@ import { terms } from "../../proto/fleet-health/query-language/terms.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
-import { questions } from "../../ui/app/fleet/query-language/questions.ts";
+import { questions } from "../../ui/app/fleet/query-language/suggest.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, browser } = await startWebInBrowser({ clock: systemClock });

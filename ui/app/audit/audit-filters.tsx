@@ -1,12 +1,12 @@
 import { createSignal, For, Show } from "solid-js";
 import { auditActions } from "../../../proto/audit-actions.ts";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
-import { Chips } from "../design/chips.tsx";
-import { Icon } from "../design/icon.tsx";
+import { Icon } from "../design/parts.tsx";
+import { Chips } from "../design/records.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { type AuditView, auditPath, changeView, instantOf, minuteIn } from "./audit-view.ts";
-import { changeActions } from "./event-sentences.ts";
+import { changeActions } from "./event-view.ts";
 
 const hour = 3600;
 

@@ -1,8 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { auditActions } from "../../../proto/audit-actions.ts";
 import type { AuditEventView, RecordNames } from "../../../proto/audit-event.ts";
-import { changeActions, eventSentences } from "./event-sentences.ts";
-import { actorPiece, eventFacts, sentencePieces } from "./event-view.ts";
+import {
+  actorPiece,
+  changeActions,
+  eventFacts,
+  eventSentences,
+  sentencePieces,
+} from "./event-view.ts";
 
 const hostId = "01920000-0000-7000-8000-000000000001";
 const configId = "01920000-0000-7000-8000-000000000002";

@@ -2,8 +2,8 @@ import { type Accessor, createSignal, For } from "solid-js";
 import type { ChatEvent } from "../../../proto/chat/events.ts";
 import { plainText } from "../format/format.ts";
 import type { ConversationObserver, ShownMessage } from "./conversation.ts";
+import { outcomeOf } from "./message.tsx";
 import { sentencesAfter } from "./sentences.ts";
-import { outcomeOf } from "./tool-call.tsx";
 
 /** What a screen reader announces of an answer, newest last. */
 export interface Announcer extends Omit<ConversationObserver, "created"> {

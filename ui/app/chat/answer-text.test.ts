@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { textPieces } from "./answer-text.ts";
+import { textPieces } from "./answer-parts.ts";
 
 const linksOf = (text: string): (string | undefined)[] =>
   textPieces(text).flatMap(({ href }) => (href === undefined ? [] : [href]));

@@ -1,7 +1,7 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createRenderEffect, ErrorBoundary, lazy, Show, Suspense } from "solid-js";
 import { askKey, createShortcuts } from "../browser/shortcuts.ts";
-import { PartFailed } from "../design/load-failure.tsx";
+import { PartFailed } from "../design/report-parts.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 
 // Loaded on demand: no page needs it until somebody asks.

@@ -1,8 +1,8 @@
 import { createEffect, createMemo, createSignal, Index, type JSX, on, Show } from "solid-js";
 import { ChatStatus } from "../../../proto/chat/session.ts";
 import type { ApiClient } from "../api/api-client.ts";
-import { Icon } from "../design/icon.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Icon } from "../design/parts.tsx";
+import { LoadFailure } from "../design/report-parts.tsx";
 import { plainText } from "../format/format.ts";
 import { Announcements } from "./announcer.tsx";
 import { Composer } from "./composer.tsx";

@@ -1,8 +1,15 @@
 import canonicalize from "canonicalize";
-import type { Receipt, ReceiptFile, ReceiptKey } from "../../../proto/chat/receipt.ts";
+import { createEffect, createSignal, on } from "solid-js";
+import {
+  type Receipt,
+  ReceiptFile,
+  type ReceiptKey,
+  ReceiptKeys,
+} from "../../../proto/chat/receipt.ts";
 import { messageText } from "../../../proto/chat/session.ts";
 import { type ReceiptFaultKind, verifyReceipts } from "../../../proto/chat/verify-receipts.ts";
-import type { ShownMessage } from "./conversation.ts";
+import { type ApiClient, ApiProblem } from "../api/api-client.ts";
+import { type Conversation, type ShownMessage, sessionsPath } from "./conversation.ts";
 
 /** What the receipts of an answer prove. */
 export type ReceiptStatus =
@@ -37,7 +44,7 @@ const faults: Readonly<Record<ReceiptFaultKind, string>> = {
 };
 
 /** Returns whether this browser can check signatures. */
-export const canVerify = async (): Promise<boolean> => {
+const canVerify = async (): Promise<boolean> => {
   try {
     await crypto.subtle.importKey(
       "raw",
@@ -56,7 +63,7 @@ export const canVerify = async (): Promise<boolean> => {
  * Returns what the receipts prove of each answer, by message id: the chain must verify with `keys` up to the end of the answer's turn, cover
  * exactly the question, tool calls and text that `messages` show, and still contain every receipt in `seen`, which arrived earlier.
  */
-export const checkAnswers = async (
+const checkAnswers = async (
   file: ReceiptFile,
   {
     keys,
@@ -142,4 +149,47 @@ const differenceOf = (
   );
   const signedResults = payloads("tool_result").map(({ call_id, result }) => [call_id, result]);
   return same(signedResults, results) ? undefined : "a result";
+};
+
+/** Returns the receipt status of each answer. Loads and verifies the conversation's receipts again whenever an answer has ended. */
+export const createReceiptStatuses = (
+  api: ApiClient,
+  conversation: Conversation,
+): ((message: ShownMessage) => ReceiptStatus) => {
+  const [statuses, setStatuses] = createSignal<ReadonlyMap<string, ReceiptStatus>>(new Map());
+  const [fallback, setFallback] = createSignal<ReceiptStatus>({ kind: "checking" });
+  let run = 0;
+
+  const check = async (): Promise<void> => {
+    const id = conversation.id();
+    run += 1;
+    const mine = run;
+    if (!(await canVerify())) {
+      setFallback({ kind: "unsupported" });
+      return;
+    }
+    try {
+      const [file, { keys }] = await Promise.all([
+        api.get(`${sessionsPath}/${id}/receipts`, ReceiptFile),
+        api.get("/api/core/chat/receipt-keys", ReceiptKeys),
+      ]);
+      const messages = conversation.messages();
+      const seen = conversation.receipts();
+      const checked = await checkAnswers(file, { keys, messages, seen });
+      if (mine === run) setStatuses(checked);
+    } catch (problem) {
+      if (!(problem instanceof ApiProblem)) throw problem;
+      if (mine === run) setFallback({ kind: "unavailable", reason: problem.message });
+    }
+  };
+  const ended = () =>
+    conversation
+      .messages()
+      .filter(({ role, status, id }) => role === "assistant" && status !== "answering" && id !== "")
+      .map(({ id, status }) => `${id} ${status}`)
+      .join();
+  createEffect(
+    on(ended, (answers) => answers !== "" && conversation.id() !== undefined && void check()),
+  );
+  return ({ id }) => statuses().get(id) ?? fallback();
 };

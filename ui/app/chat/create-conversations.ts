@@ -1,9 +1,8 @@
 import { type Accessor, createMemo, getOwner, runWithOwner } from "solid-js";
 import type { ApiClient } from "../api/api-client.ts";
 import { type Announcer, createAnnouncer } from "./announcer.tsx";
-import type { ReceiptStatus } from "./check-answers.ts";
+import { createReceiptStatuses, type ReceiptStatus } from "./check-answers.ts";
 import { type Conversation, createConversationView, type ShownMessage } from "./conversation.ts";
-import { createReceiptStatuses } from "./create-receipt-statuses.ts";
 
 /** A conversation with what the panel shows of it. */
 export interface OpenConversation extends Conversation {

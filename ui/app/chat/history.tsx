@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { ChatSession, titleLengthMax } from "../../../proto/chat/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createMoment } from "../browser/moment.ts";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { LoadFailure } from "../design/report-parts.tsx";
 import { formatAgo, formatCountOf, formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { sessionsPath } from "./conversation.ts";

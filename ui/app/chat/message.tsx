@@ -1,14 +1,256 @@
 import { For, Index, Match, Show, Switch } from "solid-js";
 import { messageText } from "../../../proto/chat/session.ts";
+import type { ToolName, ToolResult } from "../../../proto/chat/tools.ts";
 import type { ApiProblem } from "../api/api-client.ts";
-import { Icon } from "../design/icon.tsx";
-import { plainText } from "../format/format.ts";
-import { type ShownPart, shownParts } from "./answer-parts.ts";
-import { textPieces } from "./answer-text.ts";
+import { CopyButton, Icon, type ShapeName } from "../design/parts.tsx";
+import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { type ShownPart, shownParts, textPieces } from "./answer-parts.ts";
 import type { ReceiptStatus } from "./check-answers.ts";
 import type { ShownMessage } from "./conversation.ts";
-import { ReceiptBadge } from "./receipt-badge.tsx";
-import { ToolCall } from "./tool-call.tsx";
+
+const marks: Readonly<
+  Record<ReceiptStatus["kind"] | "ephemeral", readonly [icon: ShapeName, word: string]>
+> = {
+  checking: ["info", "Checking receipt"],
+  unsupported: ["info", "Cannot verify here"],
+  unavailable: ["info", "Receipt not loaded"],
+  unverified: ["warning", "Unverified"],
+  verified: ["check", "Verified"],
+  ephemeral: ["info", "Ephemeral key"],
+};
+
+/** Whether an answer is as core signed it, as icon and word; opens to explain what that proves and how to check it elsewhere. */
+const ReceiptBadge = (props: { status: ReceiptStatus }) => {
+  const verified = () => (props.status.kind === "verified" ? props.status : undefined);
+  const tone = () => (verified()?.ephemeral ? "ephemeral" : props.status.kind);
+  const reason = () =>
+    props.status.kind === "unverified" || props.status.kind === "unavailable"
+      ? props.status.reason
+      : undefined;
+  return (
+    <details class="receipt" data-status={tone()}>
+      <summary>
+        <Icon name={marks[tone()][0]} />
+        {marks[tone()][1]}
+        <span class="visually-hidden">: the receipt of this answer</span>
+      </summary>
+      <div class="receipt-facts">
+        <Switch>
+          <Match when={verified()}>
+            {(proof) => (
+              <>
+                <p>
+                  <Show
+                    when={proof().ephemeral}
+                    fallback="This browser checked the signatures: question, queries, results and answer are as core signed them."
+                  >
+                    This browser checked the signatures. Core made the key at its start and keeps it
+                    in memory only, so nobody but this core vouches for it.
+                  </Show>
+                </p>
+                <dl>
+                  <dt>Receipts</dt>
+                  <dd>
+                    {formatCount(proof().first)} to {formatCount(proof().last)} of this conversation
+                  </dd>
+                  <dt>Key</dt>
+                  <dd>
+                    <code>{proof().keyIds.join(", ")}</code>
+                  </dd>
+                  <dt>SHA-256 of the answer</dt>
+                  <dd class="copied">
+                    <code>{proof().sha256}</code>
+                    <CopyButton text={proof().sha256} what="hash" />
+                  </dd>
+                </dl>
+              </>
+            )}
+          </Match>
+          <Match when={props.status.kind === "unverified"}>
+            <p>Do not rely on this answer: {reason()}.</p>
+          </Match>
+          <Match when={props.status.kind === "unavailable"}>
+            <p>
+              The receipts could not be loaded: {reason()}. Open the conversation again to retry.
+            </p>
+          </Match>
+          <Match when={props.status.kind === "unsupported"}>
+            <p>
+              This browser cannot check Ed25519 signatures, or the page was not loaded over https.
+            </p>
+          </Match>
+        </Switch>
+        <p>
+          To check it elsewhere, download the conversation and run{" "}
+          <code>svc-server verify-receipts FILE</code>. It needs no network.
+        </p>
+      </div>
+    </details>
+  );
+};
+
+const rowsShown = 20;
+
+const names: Readonly<Record<ToolName, string>> = {
+  query_sql: "Query",
+  list_tables: "List of tables",
+  describe_table: "Description of a table",
+};
+
+/** Returns the outcome of a call in few words: `12 rows`, `failed`. */
+export const outcomeOf = (result: ToolResult): string => {
+  if (result.kind === "error") return "failed";
+  if (result.kind === "relations") return formatCountOf(result.relations.length, "table");
+  if (result.kind === "relation") return formatCountOf(result.columns.length, "column");
+  return `${formatCountOf(result.row_count, "row")}${result.truncated ? ", cut off" : ""}`;
+};
+
+/** A tool call of an answer, closed at first: its SQL, and the first rows of its result. */
+const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; answering: boolean }) => {
+  const statement = () => {
+    const { statement, name } = props.call.input;
+    return String(statement ?? name ?? "");
+  };
+  const result = <Kind extends ToolResult["kind"]>(kind: Kind) => {
+    const { result } = props.call;
+    return result?.kind === kind ? (result as Extract<ToolResult, { kind: Kind }>) : undefined;
+  };
+  return (
+    <details class="tool-call">
+      <summary>
+        <Icon name={props.call.name === "query_sql" ? "search" : "columns"} />
+        <span>{names[props.call.name]}</span>
+        <span class="tool-outcome">
+          {props.call.result
+            ? outcomeOf(props.call.result)
+            : props.answering
+              ? "running"
+              : "no result"}
+        </span>
+      </summary>
+      <div class="tool-body">
+        <Show when={statement()}>
+          {(text) => (
+            <div class="copied">
+              <figure class="tool-sql" tabindex="0" aria-label="Statement">
+                <code>{plainText(text())}</code>
+              </figure>
+              <CopyButton text={text()} what="statement" />
+            </div>
+          )}
+        </Show>
+        <Switch>
+          <Match when={result("error")}>
+            {(error) => <p class="tool-note">{plainText(error().message)}</p>}
+          </Match>
+          <Match when={result("rows")}>{(rows) => <Rows result={rows()} />}</Match>
+          <Match when={result("relations")}>
+            {(relations) => (
+              <Facts
+                facts={relations().relations.map(({ name, description }) => ({
+                  name,
+                  type: "",
+                  description,
+                }))}
+                label="Tables"
+              />
+            )}
+          </Match>
+          <Match when={result("relation")}>
+            {(relation) => (
+              <Facts
+                facts={relation().columns}
+                label={`Columns of ${plainText(relation().name)}`}
+              />
+            )}
+          </Match>
+        </Switch>
+      </div>
+    </details>
+  );
+};
+
+/** The first rows of a result, in a figure that scrolls sideways: a region of each call would be a landmark of the same name. */
+const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
+  const more = () => props.result.row_count - Math.min(rowsShown, props.result.rows.length);
+  return (
+    <>
+      <Show when={props.result.rows.length > 0} fallback={<p class="tool-note">No rows.</p>}>
+        <figure class="tool-table" tabindex="0" aria-label="Rows">
+          <table>
+            <thead>
+              <tr>
+                <For each={props.result.columns}>
+                  {({ name }, column) => (
+                    <th
+                      scope="col"
+                      data-number={
+                        typeof props.result.rows[0]?.[column()] === "number" ? "" : undefined
+                      }
+                    >
+                      {plainText(name)}
+                    </th>
+                  )}
+                </For>
+              </tr>
+            </thead>
+            <tbody>
+              <For each={props.result.rows.slice(0, rowsShown)}>
+                {(row) => (
+                  <tr>
+                    <For each={row}>
+                      {(value) => (
+                        <td data-number={typeof value === "number" ? "" : undefined}>
+                          <Show
+                            when={value !== null}
+                            fallback={<span class="tool-note">null</span>}
+                          >
+                            <bdi>
+                              {plainText(
+                                typeof value === "object" ? JSON.stringify(value) : String(value),
+                              )}
+                            </bdi>
+                          </Show>
+                        </td>
+                      )}
+                    </For>
+                  </tr>
+                )}
+              </For>
+            </tbody>
+          </table>
+        </figure>
+      </Show>
+      <Show when={more() > 0 || props.result.truncated}>
+        <p class="tool-note">
+          <Show when={more() > 0}>{formatCount(more())} more in the download. </Show>
+          <Show when={props.result.truncated}>The result was cut off at a limit.</Show>
+        </p>
+      </Show>
+    </>
+  );
+};
+
+/** Names with their descriptions. */
+const Facts = (props: {
+  facts: readonly { name: string; type: string; description: string }[];
+  label: string;
+}) => (
+  <figure class="tool-table" tabindex="0" aria-label={props.label}>
+    <dl class="tool-facts">
+      <For each={props.facts}>
+        {({ name, type, description }) => (
+          <>
+            <dt>
+              <code>{plainText(name)}</code> <span class="tool-note">{plainText(type)}</span>
+            </dt>
+            <dd>{plainText(description)}</dd>
+          </>
+        )}
+      </For>
+    </dl>
+  </figure>
+);
 
 /** A question. */
 export const QuestionMessage = (props: { message: ShownMessage }) => (

@@ -1,12 +1,9 @@
 import { For, Show } from "solid-js";
 import { FleetCompleteness, type HostStrip } from "../../../proto/completeness/report.ts";
-import { Chips } from "../design/chips.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { RecordList } from "../design/record-list.tsx";
-import type { RecordColumn } from "../design/record-table.tsx";
+import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
+import { Loaded } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { createAddressPage } from "../shell/address-page.ts";
-import { PageHead } from "../shell/page-head.tsx";
+import { createAddressPage, PageHead } from "../shell/page.tsx";
 import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
 import { HourMark } from "./hour-mark.tsx";
 import { dayHourText, hourStateWords, shortageText, shownStates } from "./hour-view.ts";

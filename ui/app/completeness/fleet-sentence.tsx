@@ -1,7 +1,7 @@
 import { Show } from "solid-js";
 import * as v from "valibot";
 import { shortRecords } from "../../../proto/completeness/short-records.ts";
-import { createReport } from "../api/create-report.ts";
+import { createReport } from "../api/live-report.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { incompleteText } from "./incomplete-text.ts";
 

@@ -1,11 +1,11 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, For, Index, Show } from "solid-js";
 import { HostCompleteness, type HostHourView } from "../../../proto/completeness/report.ts";
-import { createReport } from "../api/create-report.ts";
+import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { Loaded } from "../design/loaded.tsx";
+import { Loaded } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, formatDuration } from "../format/format.ts";
-import { Time } from "../shell/time.tsx";
+import { Time } from "../shell/page.tsx";
 import { HourMark, HourShape } from "./hour-mark.tsx";
 import {
   accountLines,

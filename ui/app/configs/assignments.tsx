@@ -5,14 +5,12 @@ import {
   type ConfigAssignment,
 } from "../../../proto/fleet-health/config-report.ts";
 import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
-import { createReport } from "../api/create-report.ts";
+import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { Chips } from "../design/chips.tsx";
-import { RecordList } from "../design/record-list.tsx";
-import type { RecordColumn } from "../design/record-table.tsx";
+import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { Time, TimeCell } from "../shell/time.tsx";
+import { Time, TimeCell } from "../shell/page.tsx";
 
 const pageRows = 25;
 

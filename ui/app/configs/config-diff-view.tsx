@@ -1,7 +1,7 @@
 import { createMemo, For, Show } from "solid-js";
 import { ConfigDetail } from "../../../proto/fleet-health/config-report.ts";
-import { createReport } from "../api/create-report.ts";
-import { Loaded } from "../design/loaded.tsx";
+import { createReport } from "../api/live-report.tsx";
+import { Loaded } from "../design/report-parts.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { diffOf } from "./config-diff.ts";
 import { CompareChoice } from "./config-text.tsx";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { diffOf } from "./config-diff.ts";
-import { linesOf } from "./text-lines.ts";
+import { linesOf } from "./progress-view.ts";
 
 describe("the diff of two configs", () => {
   it("has the lines of both, in order, and numbers them as they stand in each", () => {

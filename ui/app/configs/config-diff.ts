@@ -1,5 +1,5 @@
 import { diffLines } from "diff";
-import { linesOf } from "./text-lines.ts";
+import { linesOf } from "./progress-view.ts";
 
 /** A line of a diff, or a run of unchanged lines that is left out. */
 export type DiffLine =

@@ -1,13 +1,12 @@
 import { useNavigate } from "@solidjs/router";
 import { createSignal, For, Show } from "solid-js";
 import { ConfigList } from "../../../proto/fleet-health/config-report.ts";
-import { createReport } from "../api/create-report.ts";
-import { CopyButton } from "../design/copy-button.tsx";
-import { Loaded } from "../design/loaded.tsx";
+import { createReport } from "../api/live-report.tsx";
+import { CopyButton } from "../design/parts.tsx";
+import { Loaded } from "../design/report-parts.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { configName } from "./progress-view.ts";
-import { linesOf } from "./text-lines.ts";
+import { configName, linesOf } from "./progress-view.ts";
 
 /** The published text with line numbers, a button that copies it as it is, and the choice of a config to compare it with. */
 export const ConfigText = (props: { yaml: string; configId: string }) => (

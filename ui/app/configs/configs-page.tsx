@@ -5,16 +5,12 @@ import {
   type ListedConfig,
   UnstoredConfigs,
 } from "../../../proto/fleet-health/config-report.ts";
-import { createReport } from "../api/create-report.ts";
-import { OldNotice } from "../design/freshness.tsx";
-import { Icon } from "../design/icon.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { RecordList } from "../design/record-list.tsx";
-import type { RecordColumn } from "../design/record-table.tsx";
+import { createReport } from "../api/live-report.tsx";
+import { Icon } from "../design/parts.tsx";
+import { type RecordColumn, RecordList } from "../design/records.tsx";
+import { Loaded, OldNotice } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { createAddressPage } from "../shell/address-page.ts";
-import { PageHead } from "../shell/page-head.tsx";
-import { TimeCell } from "../shell/time.tsx";
+import { createAddressPage, PageHead, TimeCell } from "../shell/page.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
 import { configName, runningPath } from "./progress-view.ts";
 import "../design/page.css";

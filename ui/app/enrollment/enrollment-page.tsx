@@ -1,25 +1,100 @@
 import { useLocation } from "@solidjs/router";
-import { createMemo, createSignal, Show } from "solid-js";
+import { createMemo, createSignal, For, Show } from "solid-js";
 import { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
-import { createReport } from "../api/create-report.ts";
-import { Chips } from "../design/chips.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
-import { formatKnown } from "../format/format.ts";
-import { PageHead } from "../shell/page-head.tsx";
+import { createReport } from "../api/live-report.tsx";
+import { Icon } from "../design/parts.tsx";
+import { Chips, type RecordColumn, RecordTable } from "../design/records.tsx";
+import { LoadFailure } from "../design/report-parts.tsx";
+import { formatCount, formatCountOf, formatKnown, plainText } from "../format/format.ts";
+import { RefusedHosts } from "../host/host-events.tsx";
+import { PageHead, TimeCell } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import {
+  type CountedReason,
   parseEnrollmentView,
   policiesPath,
   policyWords,
+  reasonWords,
+  refusalEventsPath,
+  refusalReasons,
   tokenStatesShown,
   tokensPath,
   tokenWords,
 } from "./enrollment-view.ts";
-import { Policies } from "./policies.tsx";
-import { Refusals } from "./refusals.tsx";
-import { Tokens } from "./tokens.tsx";
+import { Policies, Tokens } from "./lists.tsx";
 import "../design/page.css";
 import "./enrollment.css";
+
+/** The enrollments that core rejected in the last day, by reason and policy, each with its audit events. */
+const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
+  const columns: readonly RecordColumn<CountedReason>[] = [
+    { name: "Reason", cell: ({ reason }) => reasonWords(reason) },
+    {
+      name: "Refused",
+      isNumber: true,
+      cell: ({ refused }) => formatCount(refused),
+    },
+    {
+      name: "Audit events",
+      isNumber: true,
+      cell: ({ reason, events }) => (
+        <a href={refusalEventsPath(props.report, { reason })}>{formatCount(events)}</a>
+      ),
+    },
+    {
+      name: "By policy",
+      cell: ({ reason, policies }) => (
+        <ul class="inline-list">
+          <For each={policies}>
+            {(group) => (
+              <li>
+                <Show
+                  when={group.policy_id}
+                  fallback={
+                    <span class="quiet">
+                      {formatCountOf(group.events, "event")} without a policy
+                    </span>
+                  }
+                >
+                  {(id) => (
+                    <a href={refusalEventsPath(props.report, { reason, policyId: id() })}>
+                      {plainText(group.policy_name ?? "")}: {formatCountOf(group.events, "event")}
+                    </a>
+                  )}
+                </Show>
+              </li>
+            )}
+          </For>
+        </ul>
+      ),
+    },
+    {
+      name: "Last",
+      cell: ({ lastAt, lastAddress }) => (
+        <TimeCell at={lastAt} asOf={props.asOf} second={lastAddress} />
+      ),
+    },
+  ];
+  const reasons = () => refusalReasons(props.report.refusals);
+  return (
+    <section class="enrollment-part" aria-labelledby="refusals">
+      <h2 id="refusals">Refused in the last day</h2>
+      <Show when={reasons().length > 0} fallback={<p class="quiet">No enrollment was refused.</p>}>
+        <div class="page-tools">
+          <p class="quiet">
+            Repeated refusals of a host or address share one audit event a minute, which has no
+            policy. No event has the token.
+          </p>
+          <a class="button" href="/api/core/collector/enrollment/refusals.csv" download="">
+            <Icon name="export" /> CSV of the refusals
+          </a>
+        </div>
+        <RecordTable label="Refusals by reason" columns={columns} rows={reasons()} />
+        <RefusedHosts />
+      </Show>
+    </section>
+  );
+};
 
 /** `/enrollment`: which tokens enroll hosts now, under which policies, and what was rejected in the last day. */
 export const EnrollmentPage = () => {

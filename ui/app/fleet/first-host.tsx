@@ -1,10 +1,9 @@
 import { For, Match, Show, Switch } from "solid-js";
 import { enrollCommandLine } from "../../../proto/enroll-command.ts";
 import { Setup, type SetupStep } from "../../../proto/operator/setup.ts";
-import { createReport } from "../api/create-report.ts";
-import { CopyButton } from "../design/copy-button.tsx";
-import { Icon } from "../design/icon.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { createReport } from "../api/live-report.tsx";
+import { CopyButton, Icon } from "../design/parts.tsx";
+import { LoadFailure } from "../design/report-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import "./first-host.css";
 

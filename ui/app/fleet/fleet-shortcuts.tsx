@@ -1,6 +1,6 @@
 import { createSignal, createUniqueId, lazy, Show } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
-import { LazyPart } from "../design/load-failure.tsx";
+import { LazyPart } from "../design/report-parts.tsx";
 
 const ShortcutList = lazy(async () => ({
   default: (await import("./shortcut-list.tsx")).ShortcutList,

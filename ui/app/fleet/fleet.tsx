@@ -3,21 +3,18 @@ import { createMemo, createSignal, lazy, Match, Show, Switch } from "solid-js";
 import { FleetFacets } from "../../../proto/fleet-health/facets.ts";
 import { narrowFilter } from "../../../proto/fleet-health/narrow-filter.ts";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
-import { createReport } from "../api/create-report.ts";
+import { createReport } from "../api/live-report.tsx";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { FleetSentence } from "../completeness/fleet-sentence.tsx";
-import { Icon } from "../design/icon.tsx";
-import { LazyPart } from "../design/load-failure.tsx";
+import { Icon } from "../design/parts.tsx";
+import { LazyPart } from "../design/report-parts.tsx";
 import { InventoryLine } from "../inventory/inventory-line.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
-import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
-import { FactorsMenu } from "./factors/factors-menu.tsx";
+import { typicalRenewalSeconds } from "./charts/layouts.ts";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
-import { HistoryPart } from "./history/history-menu.tsx";
-import { FleetAge } from "./history/past-mark.tsx";
+import { FactorsMenu, FleetAge, HistoryPart, QuestionMenus } from "./menus.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
-import { QuestionMenus } from "./question-menus.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { fleetValues, hostsInStates } from "./summary/summary-view.ts";
 import { createRows } from "./table/create-rows.ts";
@@ -25,8 +22,8 @@ import { FleetTable } from "./table/fleet-table.tsx";
 import { createTablePreferences } from "./table/table-preferences.ts";
 import { ExportMenu, Pager, PreferencesMenu, WatchLink } from "./table/table-tools.tsx";
 import { createListHistory } from "./view/create-list-history.ts";
-import type { FleetView } from "./view/view-state.ts";
 import {
+  type FleetView,
   facetsPath,
   parseView,
   reportPath,

@@ -1,6 +1,6 @@
 import { ErrorBoundary, lazy, Match, Show, Suspense, Switch } from "solid-js";
 import type { ApiProblem } from "../api/api-client.ts";
-import { LoadFailure, PartFailed } from "../design/load-failure.tsx";
+import { LoadFailure, PartFailed } from "../design/report-parts.tsx";
 import {
   defaultView,
   type FleetView,

@@ -3,7 +3,7 @@ import { Dynamic } from "solid-js/web";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
 import type { OutageView } from "../../../proto/fleet-health/outage.ts";
 import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
-import { createReport } from "../api/create-report.ts";
+import { createReport } from "../api/live-report.tsx";
 import {
   type AuditView,
   auditExportPath,
@@ -12,9 +12,9 @@ import {
   eventsPath,
 } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";
-import { Icon } from "../design/icon.tsx";
-import { ListPager } from "../design/list-pager.tsx";
-import { Loaded } from "../design/loaded.tsx";
+import { Icon } from "../design/parts.tsx";
+import { ListPager } from "../design/records.tsx";
+import { Loaded } from "../design/report-parts.tsx";
 import { type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";

@@ -1,24 +1,199 @@
 import { useLocation, useNavigate, useParams } from "@solidjs/router";
 import { createMemo, createResource, createSignal, For, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
-import { type ApiClient, ApiProblem } from "../api/api-client.ts";
-import { createReport } from "../api/create-report.ts";
+import { CertificatePage, type CertificateView } from "../../../proto/operator/certificate.ts";
+import { HostDiagView } from "../../../proto/operator/host-diag.ts";
+import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
+import { createReport } from "../api/live-report.tsx";
 import { HostHours } from "../completeness/host-hours.tsx";
-import { CopyButton } from "../design/copy-button.tsx";
-import { StateMark } from "../design/icon.tsx";
-import { LabelLinks } from "../design/label-links.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { CopyButton, StateMark } from "../design/parts.tsx";
+import { LabelLinks, type RecordColumn, RecordTable } from "../design/records.tsx";
+import { Loaded, LoadFailure } from "../design/report-parts.tsx";
 import { Detail } from "../fleet/drawer/detail.tsx";
-import { plainText } from "../format/format.ts";
+import { formatUntil, plainText, shortened } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
 import { usePageContext } from "../session/page-context.tsx";
-import { PageHead } from "../shell/page-head.tsx";
+import { PageHead, Time, TimeCell } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
-import { Certificates } from "./certificates.tsx";
-import { Diagnostics } from "./diagnostics.tsx";
 import { HostEvents, RefusedHosts } from "./host-events.tsx";
 import "../design/page.css";
 import "./host.css";
+
+/** The certificates of a host, newest first: serial number, fingerprint, dates, status and successor. */
+const Certificates = (props: { id: string }) => {
+  const report = createReport({
+    schema: CertificatePage,
+    path: createMemo(() => `/api/core/collector/identities/${props.id}/certificates?limit=100`),
+    intervalMs: 60_000,
+  });
+  const page = report.current;
+  const successorOf = ({ id }: CertificateView) =>
+    page()?.items.find((other) => other.predecessor_id === id);
+  const columns: readonly RecordColumn<CertificateView>[] = [
+    {
+      name: "Serial",
+      cell: ({ serial_number: serial }) => <Copied text={serial} what="serial number" />,
+    },
+    {
+      name: "SHA-256",
+      cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" />,
+    },
+    {
+      name: "Status",
+      cell: (certificate) => <Status certificate={certificate} asOf={report.asOf()} />,
+    },
+    { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} asOf={report.asOf()} /> },
+    {
+      name: "First used",
+      cell: ({ first_used_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="never" />,
+    },
+    {
+      name: "Expires",
+      cell: ({ not_after: at }) => (
+        <>
+          <Time at={at} asOf={report.asOf()} />{" "}
+          <span class="quiet">{formatUntil(at, report.asOf())}</span>
+        </>
+      ),
+    },
+    {
+      name: "Successor",
+      cell: (certificate) => (
+        <Show when={successorOf(certificate)} fallback={<span class="quiet">none</span>}>
+          {(successor) => (
+            <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>
+          )}
+        </Show>
+      ),
+    },
+  ];
+  return (
+    <section class="page-section" id="certificates" aria-labelledby="certificates-title">
+      <h3 id="certificates-title">Certificates</h3>
+      <Loaded report={report} what="certificates" value={page()}>
+        {(known) => (
+          <>
+            <RecordTable
+              label="Certificates, newest first"
+              columns={columns}
+              rows={known().items}
+            />
+            <Show when={known().next_cursor !== null}>
+              <p class="quiet">The newest 100 certificates. The API lists all of them.</p>
+            </Show>
+          </>
+        )}
+      </Loaded>
+    </section>
+  );
+};
+
+const Copied = (props: { text: string; what: string }) => (
+  <span class="copied">
+    <code title={props.text}>{shortened(props.text)}</code>
+    <CopyButton text={props.text} what={props.what} />
+  </span>
+);
+
+const Status = (props: { certificate: CertificateView; asOf: number }) => {
+  const since = () => props.certificate.revoked_at ?? props.certificate.replaced_at;
+  return (
+    <>
+      {props.certificate.status}
+      <Show when={since()}>
+        {(at) => (
+          <span class="quiet">
+            {" "}
+            since <Time at={at()} asOf={props.asOf} />
+          </span>
+        )}
+      </Show>
+    </>
+  );
+};
+
+const refusals: Readonly<Record<NonNullable<HostDiagView["refusal"]>, string>> = {
+  forbidden: "The host's own config forbids it: management.remote_diag is false.",
+  too_large: "The host's diagnostics are over the limit: run svc-collector diag on the host.",
+};
+
+/** Requests the diagnostics of a host, waits for them and links to them; for admins. */
+const Diagnostics = (props: { id: string }) => {
+  const { api } = usePageContext();
+  const [asked, setAsked] = createSignal<HostDiagView>();
+  const [problem, setProblem] = createSignal<ApiProblem>();
+  const path = () => `/api/core/collector/hosts/${props.id}/diags`;
+  const request = async (): Promise<void> => {
+    setProblem(undefined);
+    try {
+      const response = await api.send(path(), { method: "POST" });
+      setAsked(parseAnswer(HostDiagView, await response.json(), response));
+    } catch (error) {
+      if (!(error instanceof ApiProblem)) throw error;
+      setProblem(error);
+    }
+  };
+  return (
+    <section class="page-section" aria-labelledby="host-diagnostics">
+      <h3 id="host-diagnostics">Diagnostics</h3>
+      <p class="quiet">
+        What svc-collector diag prints on the host: no keys, tokens or telemetry. Nothing changes
+        there.
+      </p>
+      <p>
+        <button class="button" type="button" onClick={() => void request()}>
+          Fetch diagnostics
+        </button>
+      </p>
+      <div role="status">
+        <Show when={problem()}>{(known) => <p>{known().message}</p>}</Show>
+        <Show when={asked()} keyed>
+          {(diag) => <Answer path={`${path()}/${diag.id}`} />}
+        </Show>
+      </div>
+    </section>
+  );
+};
+
+const Answer = (props: { path: string }) => {
+  const isAnswered = (): boolean => (report.current()?.state ?? "pending") !== "pending";
+  const report = createReport({
+    schema: HostDiagView,
+    path: createMemo(() => props.path),
+    intervalMs: 1_000,
+    paused: isAnswered,
+    // An answer does not grow old.
+    showsAge: true,
+  });
+  return (
+    <Show when={report.current()}>
+      {(diag) => (
+        <Switch>
+          <Match when={diag().state === "pending"}>
+            <p>
+              Waiting for the host, until <Time at={diag().answer_by} asOf={report.asOf()} /> at
+              most.
+            </p>
+          </Match>
+          <Match when={diag().state === "received"}>
+            <p>
+              <a href={`${props.path}/bundle`} download="">
+                Download the diagnostics
+              </a>{" "}
+              <span class="quiet">
+                kept until <Time at={diag().expires_at} asOf={report.asOf()} />
+              </span>
+            </p>
+          </Match>
+          <Match when={diag().refusal}>{(refusal) => <p>{refusals[refusal()]}</p>}</Match>
+          <Match when={diag().state === "unanswered"}>
+            <p>The host did not answer in time. Its last heartbeat is shown above.</p>
+          </Match>
+        </Switch>
+      )}
+    </Show>
+  );
+};
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 

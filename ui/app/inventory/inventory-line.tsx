@@ -1,6 +1,6 @@
 import { For, Show } from "solid-js";
 import * as v from "valibot";
-import { createReport } from "../api/create-report.ts";
+import { createReport } from "../api/live-report.tsx";
 import { formatCountOf } from "../format/format.ts";
 
 /** What the line needs of the report. */

@@ -1,12 +1,9 @@
 import { Show } from "solid-js";
 import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
 import { type InventoryItem, InventoryReport } from "../../../proto/inventory/inventory.ts";
-import { Chips } from "../design/chips.tsx";
-import { RecordList } from "../design/record-list.tsx";
-import type { RecordColumn } from "../design/record-table.tsx";
+import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
 import { formatKnown, plainText } from "../format/format.ts";
-import { createAddressPage } from "../shell/address-page.ts";
-import { PageHead } from "../shell/page-head.tsx";
+import { createAddressPage, PageHead } from "../shell/page.tsx";
 import "../design/page.css";
 
 /** The statuses in words, those that need somebody first. */

@@ -1,6 +1,6 @@
 import { Show } from "solid-js";
 import type { RolloutState, TargetStatus } from "../../../proto/rollout/vocabulary.ts";
-import { Icon } from "../design/icon.tsx";
+import { Icon } from "../design/parts.tsx";
 import { StackedBar } from "../design/stacked-bar.tsx";
 import { formatCount } from "../format/format.ts";
 import {

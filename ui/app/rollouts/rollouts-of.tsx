@@ -1,10 +1,9 @@
 import { createMemo, For, Show } from "solid-js";
 import { RolloutList } from "../../../proto/rollout/rollout.ts";
-import { createReport } from "../api/create-report.ts";
-import { OldNotice } from "../design/freshness.tsx";
-import { Loaded } from "../design/loaded.tsx";
+import { createReport } from "../api/live-report.tsx";
+import { Loaded, OldNotice } from "../design/report-parts.tsx";
 import { plainText } from "../format/format.ts";
-import { Time } from "../shell/time.tsx";
+import { Time } from "../shell/page.tsx";
 import { RolloutStateMark, TargetFigure } from "./rollout-parts.tsx";
 import { filterWords } from "./rollout-view.ts";
 import "./rollouts.css";

@@ -5,13 +5,11 @@ import {
   RolloutTargetPage,
 } from "../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
-import { createReport } from "../api/create-report.ts";
+import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { Chips } from "../design/chips.tsx";
-import { RecordList } from "../design/record-list.tsx";
-import type { RecordColumn } from "../design/record-table.tsx";
+import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { Time, TimeCell } from "../shell/time.tsx";
+import { Time, TimeCell } from "../shell/page.tsx";
 import {
   conditionWords,
   statusWords,

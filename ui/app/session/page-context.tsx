@@ -10,8 +10,7 @@ import {
 } from "solid-js";
 import { Session } from "../../../proto/operator/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
-
-import { ShownReportsProvider } from "../api/shown-reports.tsx";
+import { ShownReportsProvider } from "../api/live-report.tsx";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
 import { claimTab } from "../browser/stored-text.ts";

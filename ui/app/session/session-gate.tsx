@@ -1,9 +1,60 @@
-import { type JSX, Match, Switch } from "solid-js";
+import { useLocation } from "@solidjs/router";
+import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
 import type { Scope } from "../../../proto/operator/scopes.ts";
-import { useShownReports } from "../api/shown-reports.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { useShownReports } from "../api/live-report.tsx";
+import { Icon } from "../design/parts.tsx";
+import { causeOf, LoadFailure } from "../design/report-parts.tsx";
+import { formatDuration } from "../format/format.ts";
 import { usePageContext } from "./page-context.tsx";
-import { SignInAgain } from "./session-end.tsx";
+
+/** The end of a session is announced this long before. */
+const announceSeconds = 300;
+
+/** A link that signs in again in this tab, and returns to this view with its query. */
+const SignInAgain = () => {
+  const location = useLocation();
+  const path = () =>
+    `/api/auth/login?${new URLSearchParams({ return_to: location.pathname + location.search })}`;
+  return (
+    <a class="button button-primary" href={path()} rel="external">
+      Sign in again
+    </a>
+  );
+};
+
+/** Announces the end of the session five minutes before, and reports it once it has come, over a page that keeps what it shows. */
+export const SessionEnd = () => {
+  const { state, session, secondsLeft } = usePageContext();
+  const [later, setLater] = createSignal(false);
+  const endsSoon = () => (secondsLeft() ?? Number.POSITIVE_INFINITY) <= announceSeconds;
+  return (
+    <Switch>
+      <Match when={state().status === "ended" && session()}>
+        <div class="banner" role="alert">
+          <Icon name="warning" />
+          <span>
+            Your session has ended: what this page shows is old. Text that you typed is kept.
+          </span>
+          <SignInAgain />
+        </div>
+      </Match>
+      <Match when={endsSoon() && !later()}>
+        <div class="banner">
+          <Icon name="info" />
+          <span>
+            <span role="status">Your session ends soon</span>, in{" "}
+            {formatDuration(secondsLeft() ?? 0)}. Sign in again to continue in this view; text that
+            you typed is kept.
+          </span>
+          <SignInAgain />
+          <button class="button" type="button" onClick={() => setLater(true)}>
+            Later
+          </button>
+        </div>
+      </Match>
+    </Switch>
+  );
+};
 
 /** Shows its content once the session is known, marked as old after its end; without a session, a link that signs in and returns. */
 export const SessionGate = (props: { children: JSX.Element }) => {
@@ -64,5 +115,25 @@ export const RequiresScope = (props: { scope: Scope; children: JSX.Element }) =>
         </section>
       </Match>
     </Switch>
+  );
+};
+
+/** Reports over the page that something on it is old, unless that part says so itself. */
+export const OldData = () => {
+  const reports = useShownReports();
+  const { state } = usePageContext();
+  return (
+    // After the session's end, its own banner says so.
+    <Show when={state().status !== "ended" && reports.old()}>
+      {(report) => (
+        <p class="banner">
+          <Icon name="warning" />
+          <span>
+            <span role="status">{causeOf(report())}This page shows old data.</span> Updated{" "}
+            {formatDuration(report().ageSeconds() ?? 0)} ago.
+          </span>
+        </p>
+      )}
+    </Show>
   );
 };

@@ -1,6 +1,6 @@
 import { type Component, lazy } from "solid-js";
 import { Dynamic } from "solid-js/web";
-import { LazyPart } from "../design/load-failure.tsx";
+import { LazyPart } from "../design/report-parts.tsx";
 import { RequiresScope } from "../session/session-gate.tsx";
 import { createPageTitle } from "./page-title.ts";
 

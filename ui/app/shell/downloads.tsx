@@ -1,7 +1,7 @@
 import { createSignal, For, Match, onCleanup, Switch } from "solid-js";
 import { ApiProblem } from "../api/api-client.ts";
 import { type DownloadedFile, downloadFile } from "../api/download.ts";
-import { Icon } from "../design/icon.tsx";
+import { Icon } from "../design/parts.tsx";
 import { formatBytes } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 

@@ -3,14 +3,29 @@ import { createSignal, For, type JSX, Show } from "solid-js";
 import { claimTab } from "../browser/stored-text.ts";
 import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
 import { Ask } from "../chat/ask.tsx";
-import { Icon } from "../design/icon.tsx";
-import { OldData } from "../session/old-data.tsx";
+import { Icon } from "../design/parts.tsx";
+import { zoneName } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { SessionEnd } from "../session/session-end.tsx";
-import { SessionGate } from "../session/session-gate.tsx";
+import { OldData, SessionEnd, SessionGate } from "../session/session-gate.tsx";
 import { Downloads } from "./downloads.tsx";
 import { createPageTitle, productName } from "./page-title.ts";
-import { TimeZoneSwitch } from "./time-zone-switch.tsx";
+
+/** A button that switches absolute times between UTC and the time of this machine. The choice applies at once and is stored. */
+const TimeZoneSwitch = () => {
+  const { times, coreNow } = usePageContext();
+  const other = () => (times.zone() === "utc" ? "local" : "utc");
+  return (
+    <button
+      class="button time-zone-switch"
+      type="button"
+      title={other() === "local" ? `Show local time (${zoneName(coreNow(), "local")})` : "Show UTC"}
+      onClick={() => times.choose(other())}
+    >
+      <span class="visually-hidden">Times in </span>
+      {times.zone() === "utc" ? "UTC" : "Local"}
+    </button>
+  );
+};
 
 /** The entries of the navigation that need scope `audit`. A page below one of them, such as a host, marks it as current too. */
 const auditPages: readonly { path: string; name: string; below: string; isWide?: true }[] = [

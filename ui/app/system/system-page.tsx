@@ -1,14 +1,13 @@
 import { createSignal, For, Show } from "solid-js";
 import { filterToParams } from "../../../proto/fleet-health/filter.ts";
 import { type PartState, type SystemPart, SystemReport } from "../../../proto/system/report.ts";
-import { createReport } from "../api/create-report.ts";
-import { Icon } from "../design/icon.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { createReport } from "../api/live-report.tsx";
+import { Icon } from "../design/parts.tsx";
+import { type RecordColumn, RecordTable } from "../design/records.tsx";
+import { Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { PageHead } from "../shell/page-head.tsx";
+import { PageHead, Time } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
-import { Time } from "../shell/time.tsx";
 import "../design/page.css";
 import "./system.css";
 

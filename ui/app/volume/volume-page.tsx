@@ -2,10 +2,9 @@ import { createMemo, For, Show } from "solid-js";
 import * as v from "valibot";
 import { type Budget, BudgetList } from "../../../proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
-import { createReport } from "../api/create-report.ts";
-import { Chips } from "../design/chips.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { createReport } from "../api/live-report.tsx";
+import { Chips, type RecordColumn, RecordTable } from "../design/records.tsx";
+import { Loaded } from "../design/report-parts.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
 import {
   formatBytes,
@@ -16,8 +15,7 @@ import {
   plainText,
 } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { createAddressPage } from "../shell/address-page.ts";
-import { PageHead } from "../shell/page-head.tsx";
+import { createAddressPage, PageHead } from "../shell/page.tsx";
 import "../design/page.css";
 import "./volume-page.css";
 

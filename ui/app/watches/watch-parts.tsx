@@ -1,9 +1,9 @@
 import { Show } from "solid-js";
 import type { WatchState } from "../../../proto/watch/vocabulary.ts";
 import type { Watch } from "../../../proto/watch/watch.ts";
-import { Icon } from "../design/icon.tsx";
+import { Icon } from "../design/parts.tsx";
 import { plainText } from "../format/format.ts";
-import { Time } from "../shell/time.tsx";
+import { Time } from "../shell/page.tsx";
 import { stateMarks } from "./watch-view.ts";
 import "./watches.css";
 

@@ -1,14 +1,10 @@
 import { Show } from "solid-js";
 import { type WatchState, watchStates } from "../../../proto/watch/vocabulary.ts";
 import { type Watch, WatchList } from "../../../proto/watch/watch.ts";
-import { Chips } from "../design/chips.tsx";
-import { RecordList } from "../design/record-list.tsx";
-import type { RecordColumn } from "../design/record-table.tsx";
+import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { createAddressPage } from "../shell/address-page.ts";
-import { PageHead } from "../shell/page-head.tsx";
-import { Time } from "../shell/time.tsx";
+import { createAddressPage, PageHead, Time } from "../shell/page.tsx";
 import { WatchSilence, WatchStateMark } from "./watch-parts.tsx";
 import { hostsPath, hostWords, stateMarks, thresholdWords } from "./watch-view.ts";
 import "../design/page.css";

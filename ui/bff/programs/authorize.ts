@@ -3,11 +3,9 @@ import * as v from "valibot";
 import { parseForm } from "../../../kit/form.ts";
 import type { CoreClient } from "../core-client.ts";
 import type { PageLinks } from "../page-frame.ts";
-import { queryOf, readForm } from "../read-request.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, queryOf, readForm, type WebContext } from "../request.ts";
 import { authorizePath } from "../sign-in/fresh-sign-in.ts";
-import type { AskPerson, ConsentQuestion } from "./ask-person.ts";
-import { callCore } from "./call-core.ts";
+import { type AskPerson, type ConsentQuestion, callCore } from "./ask-person.ts";
 import { consentPage, outcomePage } from "./consent-pages.ts";
 import type { SealedCodes } from "./sealed-codes.ts";
 

@@ -9,11 +9,9 @@ import { serialiseFilter } from "../../../proto/fleet-health/query-language/seri
 import type { CoreClient } from "../core-client.ts";
 import type { PageLinks } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
-import type { AskPerson, PersonOfPage } from "../programs/ask-person.ts";
-import { callCore } from "../programs/call-core.ts";
+import { type AskPerson, callCore, type PersonOfPage } from "../programs/ask-person.ts";
 import { outcomePage } from "../programs/consent-pages.ts";
-import { queryOf, readForm } from "../read-request.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, queryOf, readForm, type WebContext } from "../request.ts";
 import {
   changeWatchPage,
   changeWatchPath,

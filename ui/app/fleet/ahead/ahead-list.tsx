@@ -1,6 +1,6 @@
 import { For, type JSX, Show } from "solid-js";
 import { FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
-import { createReport } from "../../api/create-report.ts";
+import { createReport } from "../../api/live-report.tsx";
 import {
   formatBytes,
   formatCountOf,

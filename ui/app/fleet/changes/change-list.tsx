@@ -5,7 +5,7 @@ import {
   type FleetChange,
   FleetChangeList,
 } from "../../../../proto/fleet-health/changes.ts";
-import { createReport } from "../../api/create-report.ts";
+import { createReport } from "../../api/live-report.tsx";
 import { formatCountOf, formatTimestamp, plainName } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { defaultView, viewPath, withFilter } from "../view/view-state.ts";

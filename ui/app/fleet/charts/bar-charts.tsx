@@ -1,9 +1,17 @@
 import { createUniqueId, Index, type JSX, Show } from "solid-js";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { formatCount, formatTiny } from "../../format/format.ts";
-import { type Bar, barBase, chartHeight, linkedBars, type Tick } from "./bars.ts";
+import {
+  type Bar,
+  barBase,
+  chartHeight,
+  linkedBars,
+  type Tick,
+  type VersionRow,
+  versionBars,
+  versionRowHeight,
+} from "./layouts.ts";
 import { createRoving, type Roving } from "./roving.ts";
-import { type VersionRow, versionBars, versionRowHeight } from "./version-layout.ts";
 
 /** Returns the address of the view with its filter narrowed to that of a bar; undefined where no host can match both. */
 type HrefOf = (figure: FleetFilter) => string | undefined;

@@ -5,11 +5,18 @@ import {
   type FleetFacets,
   heartbeatAgeBounds,
 } from "../../../../proto/fleet-health/facets.ts";
-import { type Bar, barBase, barHeightMax, barHeights, linkedBars } from "./bars.ts";
-import { layOutExpiry, typicalRenewalSeconds } from "./expiry-layout.ts";
-import { layOutHeartbeats } from "./heartbeat-layout.ts";
+import {
+  type Bar,
+  barBase,
+  barHeightMax,
+  barHeights,
+  layOutExpiry,
+  layOutHeartbeats,
+  layOutVersions,
+  linkedBars,
+  typicalRenewalSeconds,
+} from "./layouts.ts";
 import { nextStop } from "./roving.ts";
-import { layOutVersions } from "./version-layout.ts";
 
 const at = Date.parse("2026-11-20T16:45:00.000Z");
 const day = 86_400;

@@ -16,10 +16,7 @@ import { readStoredText, storeText } from "../../browser/stored-text.ts";
 import { whenIdle } from "../../browser/when-idle.ts";
 import { formatCount } from "../../format/format.ts";
 import { ColumnChart, VersionChart } from "./bar-charts.tsx";
-import { type Bar, barBase } from "./bars.ts";
-import { layOutExpiry } from "./expiry-layout.ts";
-import { layOutHeartbeats } from "./heartbeat-layout.ts";
-import { layOutVersions } from "./version-layout.ts";
+import { type Bar, barBase, layOutExpiry, layOutHeartbeats, layOutVersions } from "./layouts.ts";
 
 const storageKey = "charts";
 

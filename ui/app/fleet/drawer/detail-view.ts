@@ -21,6 +21,7 @@ import {
   plainText,
   type TimeZone,
 } from "../../format/format.ts";
+import { holdText } from "../table/row-view.ts";
 
 const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">, string>> = {
   revoked: "Revocation is final. To bring the host back, enroll it under a new device id.",
@@ -38,7 +39,7 @@ const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">
 };
 
 /** The parts of a host's detail that decide how it can enroll again. */
-export type AdvisedHost = Pick<FleetHealthDetail, "policy"> & {
+type AdvisedHost = Pick<FleetHealthDetail, "policy"> & {
   item: Pick<FleetHealthRow, "certificate">;
 };
 
@@ -86,7 +87,7 @@ const timestampView = (relative: string, at: string, zone: TimeZone): TimestampV
 });
 
 /** A config hash in full; `same` names an earlier hash that it equals. */
-export interface HashLine {
+interface HashLine {
   label: string;
   hash: string | null;
   same: string | undefined;
@@ -110,10 +111,10 @@ export const hashLines = (config: FleetHealthRow["config"]): HashLine[] => {
 };
 
 /** A name and its value. */
-export type Fact = readonly [name: string, value: string];
+type Fact = readonly [name: string, value: string];
 
 /** A fact of an event, with the page of what it names. */
-export type HistoryFact = readonly [name: string, value: string, href?: string];
+type HistoryFact = readonly [name: string, value: string, href?: string];
 
 /** Returns the queue's figures from the last heartbeat; none without one. */
 export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => {
@@ -286,4 +287,47 @@ export const historyFacts = ({
         ],
       ),
   ];
+};
+
+/**
+ * Returns what an operator must know about the forwarding of a host, beside its state, which does not depend on it: that it stopped or
+ * never began, or that its budget holds it, what waits in the queue, and the collector's own error. Undefined while it forwards, and for a
+ * host that sends nothing.
+ */
+export const forwardingNote = (
+  {
+    forwarding,
+    last_envelope_at,
+    queue,
+    forwarder,
+    hold,
+  }: Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "forwarder" | "hold">,
+  now: number,
+  zone: TimeZone = "utc",
+): string | undefined => {
+  const waiting =
+    queue.bytes === null || queue.bytes === 0
+      ? "the queue is empty"
+      : `${formatBytes(queue.bytes)} queued`;
+  if (hold !== undefined)
+    return `No fault: it is ${holdText(hold, { now, zone })}, and sends what it keeps then; ${waiting}.`;
+  if (isForwardingWell({ forwarding })) return undefined;
+  const what =
+    forwarding === "never" || last_envelope_at === null
+      ? "Never forwarded"
+      : `Stopped forwarding: last envelope ${formatAgo(last_envelope_at, now)}`;
+  return `${what}; ${waiting}; ${forwarderText(forwarder)}.`;
+};
+
+/** Whether a host forwards, or has nothing to forward. */
+export const isForwardingWell = ({ forwarding }: Pick<FleetHealthRow, "forwarding">): boolean =>
+  forwarding !== "stopped" && forwarding !== "never";
+
+/** Returns the collector's own report of its connection to core, in words. That core holds it by its budget is no error. */
+export const forwarderText = (forwarder: FleetHealthRow["forwarder"]): string => {
+  if (forwarder === null) return "not reported";
+  if (forwarder.last_error?.startsWith("budget_exceeded:")) return "held by its budget";
+  const error =
+    forwarder.last_error === null ? "" : `, last error: ${plainText(forwarder.last_error)}`;
+  return `${forwarder.connected ? "connected to core" : "not connected to core"}${error}`;
 };

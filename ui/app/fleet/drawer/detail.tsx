@@ -4,9 +4,8 @@ import type {
   FleetHistoryEvent,
 } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { CopyButton } from "../../design/copy-button.tsx";
-import { StateMark } from "../../design/icon.tsx";
-import { LabelLinks } from "../../design/label-links.tsx";
+import { CopyButton, StateMark } from "../../design/parts.tsx";
+import { LabelLinks } from "../../design/records.tsx";
 import { evidenceParts } from "../../format/evidence.ts";
 import { formatCount, formatCountOf, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
@@ -17,15 +16,17 @@ import {
   adviceOn,
   dueView,
   eventTitle,
+  forwarderText,
+  forwardingNote,
   hashLines,
   historyFacts,
+  isForwardingWell,
   pastView,
   processFacts,
   queueFacts,
   signalView,
   type TimestampView,
 } from "./detail-view.ts";
-import { forwarderText, forwardingNote, isForwardingWell } from "./forwarding-note.ts";
 
 /**
  * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so

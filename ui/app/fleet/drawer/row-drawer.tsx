@@ -1,11 +1,9 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
-import { createReport } from "../../api/create-report.ts";
-import { CopyButton } from "../../design/copy-button.tsx";
-import { OldNotice } from "../../design/freshness.tsx";
-import { Icon, StateMark } from "../../design/icon.tsx";
-import { LoadFailure } from "../../design/load-failure.tsx";
+import { createReport } from "../../api/live-report.tsx";
+import { CopyButton, Icon, StateMark } from "../../design/parts.tsx";
+import { LoadFailure, OldNotice } from "../../design/report-parts.tsx";
 import { formatTimestamp, plainName } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { hostPath } from "../view/view-state.ts";

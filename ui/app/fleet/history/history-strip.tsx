@@ -6,7 +6,7 @@ import {
   type TimelineSpan,
   timelineSpans,
 } from "../../../../proto/fleet-health/timeline.ts";
-import { createReport } from "../../api/create-report.ts";
+import { createReport } from "../../api/live-report.tsx";
 import { formatCountOf, formatTimestamp } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "../view/view-state.ts";

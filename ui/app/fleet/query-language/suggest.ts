@@ -11,7 +11,19 @@ import {
   fleetConditions,
   fleetStates,
 } from "../../../../proto/fleet-health/vocabulary.ts";
-import { questions } from "./questions.ts";
+
+/** Queries that answer what operators ask every day, complete as they are. The list of an empty bar begins with them. */
+export const questions: readonly { word: string; meaning: string }[] = [
+  { word: "forwarding:stopped", meaning: "which hosts stopped forwarding" },
+  {
+    word: "drift:drifted,on_last_known_good",
+    meaning: "which run another config than the desired one",
+  },
+  { word: "expires:weekend", meaning: "which certificates expire this weekend" },
+  { word: "condition:queue_at_risk", meaning: "who is losing data, or is about to" },
+  { word: "auth:failing", meaning: "who keeps failing authentication" },
+  { word: "changed<1h", meaning: "which hosts changed in the last hour" },
+];
 
 /** The values that the fleet has, with their counts; parts are missing while they load. */
 export interface FleetValues {
@@ -40,7 +52,7 @@ export interface Suggestion {
 }
 
 /** Suggestions for the word from `from` to `to` in the query; both are equal where a new word begins. */
-export interface Suggestions {
+interface Suggestions {
   from: number;
   to: number;
   items: readonly Suggestion[];

@@ -1,7 +1,66 @@
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { ExportLags } from "./export-lags.tsx";
+import { For, Show } from "solid-js";
+import type { ExportLagView, FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import { Icon } from "../../design/parts.tsx";
+import { formatCountOf, formatDuration } from "../../format/format.ts";
 import { Outages } from "./outages.tsx";
-import { RetentionPaused } from "./retention-paused.tsx";
+
+/** An export that is less behind is at work. */
+const behindSeconds = 60;
+
+/** Says what is wrong with an export; empty for one that needs nobody. */
+const wordsOf = (lag: ExportLagView): string => {
+  const isBehind = lag.lag_seconds > behindSeconds;
+  return [
+    isBehind &&
+      `${formatDuration(lag.lag_seconds)} behind, ${formatCountOf(lag.lag_envelopes, "envelope")}`,
+    lag.unaccounted_envelopes &&
+      `${formatCountOf(lag.unaccounted_envelopes, "envelope")} passed over`,
+    isBehind && !lag.running && "no process exports",
+    lag.dead_letters > 0 && formatCountOf(lag.dead_letters, "dead letter"),
+    isBehind && lag.last_error,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+};
+
+/** One box with a line for each export that needs somebody; nothing without one. */
+const ExportLags = (props: { exports: readonly ExportLagView[] | undefined }) => {
+  const troubled = () => props.exports?.filter(wordsOf) ?? [];
+  return (
+    <Show when={troubled().length > 0}>
+      <div class="banner export-lags" role="status">
+        <Icon name="warning" />
+        <ul>
+          <For each={troubled()}>
+            {(lag) => (
+              <li>
+                <b>Export {lag.name}</b>: {wordsOf(lag)}
+              </li>
+            )}
+          </For>
+        </ul>
+      </div>
+    </Show>
+  );
+};
+
+/** Warns that the database's clock jumped and that no stored day is dropped meanwhile; nothing otherwise. Times are in UTC. */
+const RetentionPaused = (props: { pause: FleetHealthReport["retention_paused"] }) => (
+  <Show when={props.pause}>
+    {(pause) => (
+      <div class="banner retention-paused" role="status">
+        <Icon name="warning" />
+        <p>
+          <b>The database's clock jumped</b> from {minute(pause().jumped_from)} to{" "}
+          {minute(pause().jumped_to)}. Stored days are kept until {minute(pause().until)}. Correct
+          the clock; if it is right, run <code>svc-server confirm-clock</code>.
+        </p>
+      </div>
+    )}
+  </Show>
+);
+
+const minute = (time: string): string => `${time.slice(0, 16).replace("T", " ")} UTC`;
 
 /** What the report says of core itself. Loaded when there is something, which is seldom. */
 export const Notices = (props: { report: FleetHealthReport }) => (

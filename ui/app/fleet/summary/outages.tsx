@@ -1,6 +1,6 @@
 import { type JSX, Show } from "solid-js";
 import type { OutageView } from "../../../../proto/fleet-health/outage.ts";
-import { Icon } from "../../design/icon.tsx";
+import { Icon } from "../../design/parts.tsx";
 import {
   formatCountOf,
   formatDuration,

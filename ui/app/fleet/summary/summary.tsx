@@ -9,8 +9,8 @@ import {
   type FleetState,
   fleetStates,
 } from "../../../../proto/fleet-health/vocabulary.ts";
-import { Icon, StateMark } from "../../design/icon.tsx";
-import { LazyPart } from "../../design/load-failure.tsx";
+import { Icon, StateMark } from "../../design/parts.tsx";
+import { LazyPart } from "../../design/report-parts.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
 import {

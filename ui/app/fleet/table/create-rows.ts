@@ -9,7 +9,7 @@ import {
 } from "solid-js";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import type { LiveReport } from "../../api/create-report.ts";
+import type { LiveReport } from "../../api/live-report.tsx";
 import { timeFrame, whenIdle } from "../../browser/when-idle.ts";
 import type { TimeZone } from "../../format/format.ts";
 import { keepOrder, type RowView, rowView } from "./row-view.ts";
@@ -21,7 +21,7 @@ export interface LiveRow {
 }
 
 /** The rows of a page of the report. */
-export interface PageRows {
+interface PageRows {
   /** The rows of the newest answer; undefined before the first. After another query they are added a few at a time. */
   rows: Accessor<readonly LiveRow[] | undefined>;
   /** Shows the next answer in its own order, which an operator who refreshes expects. */
@@ -126,4 +126,43 @@ const keepingFocus = (change: () => void): void => {
   change();
   if (focused instanceof HTMLElement && focused !== document.activeElement && focused.isConnected)
     focused.focus({ preventScroll: true });
+};
+
+/** How long no row has been added before those off the screen are drawn, and how many at a time. */
+const quietMs = 3000;
+const rowsAtOnce = 8;
+
+/**
+ * Draws the rows of a table that are off the screen once it has been quiet, a few at a time, until the caller is disposed. Until then the
+ * browser skips them (`content-visibility`), so that the page responds before rows that nobody sees are drawn. Afterwards it does not:
+ * Chromium hides skipped rows from assistive technology.
+ */
+export const drawAhead = (body: HTMLTableSectionElement): void => {
+  let cancel: () => void = () => {};
+  const draw = () => {
+    const skipped = [...body.querySelectorAll<HTMLElement>("tr:not([data-drawn])")].slice(
+      0,
+      rowsAtOnce,
+    );
+    if (skipped.length === 0) return;
+    const finish = timeFrame();
+    for (const row of skipped) row.dataset.drawn = "";
+    cancel = finish(() => {
+      cancel = whenIdle(draw);
+    });
+  };
+  const wait = () => {
+    cancel();
+    const timer = setTimeout(() => {
+      cancel = whenIdle(draw);
+    }, quietMs);
+    cancel = () => clearTimeout(timer);
+  };
+  const observer = new MutationObserver(wait);
+  observer.observe(body, { childList: true });
+  wait();
+  onCleanup(() => {
+    observer.disconnect();
+    cancel();
+  });
 };

@@ -1,6 +1,6 @@
 import { createMemo, Index, Show } from "solid-js";
 import { HostVolume, type VolumeKind } from "../../../../proto/fleet-health/volume.ts";
-import { createReport } from "../../api/create-report.ts";
+import { createReport } from "../../api/live-report.tsx";
 import { Sparkline } from "../../design/sparkline.tsx";
 import { formatCount, formatTimestamp } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";

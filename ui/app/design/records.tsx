@@ -1,0 +1,258 @@
+import { For, Index, type JSX, Show } from "solid-js";
+import { filterToParams } from "../../../proto/fleet-health/filter.ts";
+import type { LiveReport } from "../api/live-report.tsx";
+import { formatCountOf, plainText } from "../format/format.ts";
+import { Icon } from "./parts.tsx";
+import { Loaded, OldNotice } from "./report-parts.tsx";
+import "./record-table.css";
+import "./label-links.css";
+
+/** The words for the rows of a list, and their order. */
+interface ListRows {
+  /** What a row is: `event`. */
+  noun: string;
+  /** What several rows are, unless an `s` makes it so. */
+  nouns?: string;
+  /** Newest first unless given. */
+  order?: ListOrder;
+}
+
+interface PageOfList extends ListRows {
+  /** Rows of this page. */
+  rows: number;
+  /** Whether this is not the first page. */
+  isContinued: boolean;
+  /** The next page; undefined on the last. */
+  nextPath: string | undefined;
+}
+
+/** The order of a list: the newest row first, or from a first one to a last one. */
+type ListOrder = "newest first" | "first to last";
+
+const words: Readonly<
+  Record<ListOrder, { next: string; first: string; nextButton: string; end: string }>
+> = {
+  "newest first": { next: "older", first: "Newest", nextButton: "Older", end: ", to the first" },
+  "first to last": { next: "further", first: "First", nextButton: "Next", end: ", to the last" },
+};
+
+const wordsOf = ({ order = "newest first" }: Pick<PageOfList, "order">) => words[order];
+
+const countText = (page: PageOfList): string => {
+  const { rows, isContinued, noun, nouns = `${noun}s` } = page;
+  const next = isContinued ? `${wordsOf(page).next} ` : "";
+  return formatCountOf(rows, next + noun, next + nouns);
+};
+
+const endText = (page: PageOfList): string => {
+  const { rows, isContinued, nextPath } = page;
+  if (nextPath !== undefined) return `, and ${wordsOf(page).next} ones`;
+  if (isContinued) return wordsOf(page).end;
+  return rows > 1 ? ", all of them" : "";
+};
+
+/** The number of rows of a page of a list whose total nobody counts, and links to the first and the next page. */
+export const ListPager = (props: PageOfList & { label: string; firstPath: string }) => (
+  <nav class="pager" aria-label={props.label}>
+    <span>
+      {countText(props)}
+      {endText(props)}
+    </span>
+    <Show when={props.isContinued}>
+      <a class="button" href={props.firstPath}>
+        <Icon name="previous" /> {wordsOf(props).first}
+      </a>
+    </Show>
+    <Show when={props.nextPath}>
+      {(path) => (
+        <a class="button" href={path()}>
+          {wordsOf(props).nextButton} <Icon name="next" />
+        </a>
+      )}
+    </Show>
+  </nav>
+);
+
+/** A column of a table of records. */
+export interface RecordColumn<Row> {
+  name: string;
+  cell: (row: Row) => JSX.Element;
+  /** Its numbers are aligned at their end. */
+  isNumber?: boolean;
+}
+
+/**
+ * A table of one page of records. On a narrow screen each row is a block whose cells carry their column's name, so nothing scrolls
+ * sideways; explicit roles keep it a table for assistive technology.
+ */
+export const RecordTable = <Row,>(props: {
+  label: string;
+  columns: readonly RecordColumn<Row>[];
+  rows: readonly Row[];
+  /** Marks rows that failed or need attention. */
+  isFailed?: (row: Row) => boolean;
+}) => (
+  // biome-ignore-start lint/a11y/noRedundantRoles: a table that is not laid out as one loses its roles
+  <table class="record-table" role="table" aria-label={props.label}>
+    <thead role="rowgroup">
+      <tr role="row">
+        <For each={props.columns}>
+          {(column) => (
+            <th role="columnheader" scope="col" data-number={column.isNumber ? "" : undefined}>
+              {column.name}
+            </th>
+          )}
+        </For>
+      </tr>
+    </thead>
+    <tbody role="rowgroup">
+      <For each={props.rows}>
+        {(row) => (
+          <tr role="row" data-failed={props.isFailed?.(row) ? "" : undefined}>
+            <For each={props.columns}>
+              {(column) => (
+                <td
+                  role="cell"
+                  data-name={column.name}
+                  data-number={column.isNumber ? "" : undefined}
+                >
+                  <div>{column.cell(row)}</div>
+                </td>
+              )}
+            </For>
+          </tr>
+        )}
+      </For>
+    </tbody>
+  </table>
+  // biome-ignore-end lint/a11y/noRedundantRoles: see above
+);
+
+/** A page of this many rows has its pager below the table as well. */
+const rowsInView = 20;
+
+/** A list that core returns page by page: pager and downloads, then the table, or what stands in its place without a row. */
+export const RecordList = <Row,>(
+  props: ListRows & {
+    report: LiveReport<{ items: Row[]; next_cursor: string | null }>;
+    /** Of the table: what it lists, in which order. */
+    label: string;
+    columns: readonly RecordColumn<Row>[];
+    isFailed?: (row: Row) => boolean;
+    /** Whether this is not the first page. */
+    isContinued: boolean;
+    /** The address of the page that begins at a cursor, of the first page without one. */
+    pathOf: (cursor?: string) => string;
+    downloads?: readonly { path: string; words: string }[];
+    /** The address without a filter. */
+    allPath: string;
+    /** Shown without a row. */
+    empty: JSX.Element;
+    /** The list is a part of a page, whose head shows the age of another report, and says itself when it is old. */
+    part?: { paused: boolean };
+  },
+) => {
+  const page = () => props.report.answer()?.value;
+  const nouns = () => props.nouns ?? `${props.noun}s`;
+  const pager = (label: string) => (
+    <Show when={page()}>
+      {(known) => (
+        <ListPager
+          {...props}
+          label={label}
+          rows={known().items.length}
+          firstPath={props.pathOf()}
+          nextPath={
+            known().next_cursor === null
+              ? undefined
+              : props.pathOf(known().next_cursor ?? undefined)
+          }
+        />
+      )}
+    </Show>
+  );
+  return (
+    <>
+      <Show when={props.part}>
+        {(part) => (
+          <OldNotice report={props.report} what={`These ${nouns()} are`} paused={part().paused} />
+        )}
+      </Show>
+      <div class="page-tools">
+        {pager(`Pages of ${nouns()}`)}
+        <div class="page-tools-end">
+          <For each={props.downloads}>
+            {({ path, words }) => (
+              <a class="button" href={path} download="">
+                <Icon name="export" /> {words}
+              </a>
+            )}
+          </For>
+        </div>
+      </div>
+      <Loaded
+        report={props.report}
+        what={nouns()}
+        heading={props.part === undefined}
+        instead={{ href: props.allPath, words: `Show all ${nouns()}` }}
+        value={page()}
+      >
+        {(known) => (
+          <Show when={known().items.length > 0} fallback={props.empty}>
+            <div class="shown" data-shown={props.report.phase()}>
+              <RecordTable {...props} rows={known().items} />
+              <Show when={known().items.length > rowsInView}>
+                {pager(`Pages of ${nouns()}, below`)}
+              </Show>
+            </div>
+          </Show>
+        )}
+      </Loaded>
+    </>
+  );
+};
+
+/** A choice of what a page shows, as a link. */
+interface Chip {
+  words: JSX.Element;
+  path: string;
+  isChosen: boolean;
+  title?: string;
+}
+
+/** Choices beside each other, of which the present one is marked. */
+export const Chips = (props: { label: string; chips: readonly Chip[]; children?: JSX.Element }) => (
+  <nav class="chips" aria-label={props.label}>
+    <Index each={props.chips}>
+      {(chip) => (
+        <a
+          class="button"
+          href={chip().path}
+          title={chip().title}
+          aria-current={chip().isChosen ? "true" : undefined}
+        >
+          {chip().words}
+        </a>
+      )}
+    </Index>
+    {props.children}
+  </nav>
+);
+
+/** Labels, each a link to the hosts that have it. */
+export const LabelLinks = (props: { labels: Readonly<Record<string, string>> }) => (
+  <ul class="label-links" aria-label="Labels">
+    <Index each={Object.entries(props.labels)}>
+      {(label) => (
+        <li>
+          <a
+            href={`/fleet?${filterToParams({ label: [`${label()[0]}:${label()[1]}`] })}`}
+            title="Hosts with this label"
+          >
+            {plainText(label()[0])}: {plainText(label()[1])}
+          </a>
+        </li>
+      )}
+    </Index>
+  </ul>
+);

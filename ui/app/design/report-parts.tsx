@@ -1,0 +1,183 @@
+import { type Accessor, ErrorBoundary, type JSX, Match, Show, Suspense, Switch } from "solid-js";
+import type { ApiProblem } from "../api/api-client.ts";
+import type { LiveReport } from "../api/live-report.tsx";
+import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
+import { Icon } from "./parts.tsx";
+
+/** Returns why a report is old, as a sentence with a space at its end. */
+export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = false): string => {
+  const { problem } = state();
+  if (problem) return `${problem.message}. `;
+  return paused ? "Paused. " : "No answer yet. ";
+};
+
+/** Reports that a part of a page is old: why, and since when; nothing while it is not. */
+export const OldNotice = (props: {
+  report: LiveReport<unknown>;
+  what: string;
+  paused?: boolean;
+}) => (
+  <Show when={props.report.phase() === "stale"}>
+    <p class="banner" role="status">
+      <Icon name="warning" />
+      <span>
+        {causeOf(props.report, props.paused === true)}
+        {props.what} old: updated {formatDuration(props.report.ageSeconds() ?? 0)} ago.
+      </span>
+    </p>
+  </Show>
+);
+
+/**
+ * The age of a report, with buttons to pause and to refresh. Once the report is old, whatever the cause, this line becomes the banner
+ * that says so, with the cause if it is known. Its height stays, so that nothing below moves.
+ */
+export const Freshness = (props: {
+  report: LiveReport<unknown>;
+  paused: boolean;
+  zone: TimeZone;
+  onPause: () => void;
+  onRefresh: () => void;
+  /** Further controls. */
+  children?: JSX.Element;
+}) => {
+  const { phase, ageSeconds } = props.report;
+  const age = () => formatDuration(ageSeconds() ?? 0);
+  return (
+    <div class="freshness" data-stale={phase() === "stale" ? "" : undefined}>
+      <Show when={phase() === "stale"}>
+        <Icon name="warning" />
+      </Show>
+      <p>
+        <span role="status">
+          <Switch fallback={phase() === "loading" || phase() === "changing" ? "Loading" : ""}>
+            <Match when={phase() === "stale"}>
+              {causeOf(props.report, props.paused)}These rows are old.{" "}
+            </Match>
+            <Match when={props.paused}>Paused. </Match>
+          </Switch>
+        </span>
+        <Show when={phase() !== "changing" && props.report.asOf()}>
+          {(at) => (
+            <time datetime={new Date(at()).toISOString()} title={formatTimestamp(at(), props.zone)}>
+              {/* One text: the end of a text beside others moves with each second, which is a layout shift. */}
+              {`Updated ${age()} ago`}
+            </time>
+          )}
+        </Show>
+      </p>
+      <button
+        class="button button-icon"
+        type="button"
+        aria-pressed={props.paused}
+        onClick={() => props.onPause()}
+      >
+        <Icon name={props.paused ? "play" : "pause"} />
+        <span class="visually-hidden">Pause updates</span>
+      </button>
+      <button
+        class="button button-icon"
+        type="button"
+        title="Refresh (r)"
+        onClick={() => props.onRefresh()}
+      >
+        <Icon name="refresh" />
+        <span class="visually-hidden">Refresh</span>
+      </button>
+      {props.children}
+    </div>
+  );
+};
+
+/** Replaces content that could not be loaded: what failed, why, the id of the request, and a button that tries again. */
+export const LoadFailure = (props: {
+  title: JSX.Element;
+  problem: ApiProblem;
+  onRetry: () => void;
+  /** More to do than to try again. */
+  children?: JSX.Element;
+}) => (
+  <section class="notice" role="alert">
+    {props.title}
+    <p>
+      {props.problem.message}.
+      <Show when={props.problem.requestId}>
+        {(id) => (
+          <>
+            {" "}
+            Request <code>{id()}</code>
+          </>
+        )}
+      </Show>
+    </p>
+    <button class="button" type="button" onClick={() => props.onRetry()}>
+      Try again
+    </button>
+    {props.children}
+  </section>
+);
+
+/** Reports that a part of the page could not be loaded: an open page outlives an update of the server, which has other files. */
+export const PartFailed = (props: { what: string }) => (
+  <div class="banner part-failed" role="alert">
+    <Icon name="warning" /> {props.what} could not be loaded. The server may have a newer version of
+    this page.
+    <button class="button" type="button" onClick={() => location.reload()}>
+      Reload
+    </button>
+  </div>
+);
+
+/** Shows a part whose script is loaded on demand: nothing until it is there, and what failed if it cannot be loaded. */
+export const LazyPart = (props: { what: string; children: JSX.Element }) => (
+  <ErrorBoundary fallback={<PartFailed what={props.what} />}>
+    <Suspense>{props.children}</Suspense>
+  </ErrorBoundary>
+);
+
+/** Shows a report's value once it is there; until then that it is loading, or why it could not be loaded, with a button that tries again. */
+export const Loaded = <Value extends object>(props: {
+  report: LiveReport<unknown>;
+  value: Value | undefined;
+  /** Completes "The … could not be loaded". */
+  what: string;
+  /** Said instead if core has no such thing: it answers 404, or 422 to an id that is none. */
+  missing?: string;
+  /** The value is the page's main content, so the failure gets a heading. */
+  heading?: boolean;
+  /** A link beside the button that tries again, to something that can be loaded. */
+  instead?: { href: string; words: string };
+  children: (value: Accessor<Value>) => JSX.Element;
+}) => (
+  <Switch fallback={<p class="page-loading">Loading</p>}>
+    <Match when={props.report.phase() === "failed" && props.report.state().problem}>
+      {(problem) => {
+        const title = () =>
+          (notFound.has(problem().status ?? 0) && props.missing) ||
+          `The ${props.what} could not be loaded`;
+        return (
+          <LoadFailure
+            title={
+              <Show when={props.heading} fallback={<p>{title()}.</p>}>
+                <h2>{title()}</h2>
+              </Show>
+            }
+            problem={problem()}
+            onRetry={props.report.refresh}
+          >
+            <Show when={props.instead}>
+              {(link) => (
+                <a class="button" href={link().href}>
+                  {link().words}
+                </a>
+              )}
+            </Show>
+          </LoadFailure>
+        );
+      }}
+    </Match>
+    <Match when={props.value}>{(value) => props.children(value)}</Match>
+  </Switch>
+);
+
+const notFound: ReadonlySet<number> = new Set([404, 422]);
