@@ -1,4 +1,5 @@
-import { Route, Router } from "@solidjs/router";
+import { Router } from "@solidjs/router";
+import type { Component } from "solid-js";
 import { render } from "solid-js/web";
 import { createApiClient, fetchAhead } from "./api/api-client.ts";
 import { FleetPage } from "./fleet/fleet-page.tsx";
@@ -15,61 +16,54 @@ const pathsAhead = (): string[] => [
     : []),
 ];
 
+/** The pages for operators with scope `audit` that are loaded on demand: path, title until then, and the page. */
+const auditPages: readonly (readonly [
+  path: string,
+  title: string,
+  load: () => Promise<Component>,
+])[] = [
+  ["/hosts/:host", "Host", async () => (await import("./host/host-page.tsx")).HostPage],
+  [
+    "/completeness",
+    "Completeness",
+    async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
+  ],
+  [
+    "/inventory",
+    "Inventory",
+    async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
+  ],
+  ["/volume", "Volume", async () => (await import("./volume/volume-page.tsx")).VolumePage],
+  ["/audit", "Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage],
+  ["/configs", "Configs", async () => (await import("./configs/configs-page.tsx")).ConfigsPage],
+  ["/configs/:id", "Config", async () => (await import("./configs/config-page.tsx")).ConfigPage],
+  [
+    "/rollouts",
+    "Rollouts",
+    async () => (await import("./rollouts/rollouts-page.tsx")).RolloutsPage,
+  ],
+  [
+    "/rollouts/:id",
+    "Rollout",
+    async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage,
+  ],
+  [
+    "/enrollment",
+    "Enrollment",
+    async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
+  ],
+  ["/watches", "Watches", async () => (await import("./watches/watches-page.tsx")).WatchesPage],
+  ["/watches/:id", "Watch", async () => (await import("./watches/watch-page.tsx")).WatchPage],
+  ["/system", "System", async () => (await import("./system/system-page.tsx")).SystemPage],
+];
+
 // Created once: a component made inside the JSX would be another one at each access.
-const HomeRoute = lazyRoute(async () => (await import("./home/home-page.tsx")).HomePage);
-const FleetRoute = auditRoute("Fleet", FleetPage);
-const HostRoute = lazyAuditRoute(
-  "Host",
-  async () => (await import("./host/host-page.tsx")).HostPage,
-);
-const AuditRoute = lazyAuditRoute(
-  "Audit",
-  async () => (await import("./audit/audit-page.tsx")).AuditPage,
-);
-const ConfigsRoute = lazyAuditRoute(
-  "Configs",
-  async () => (await import("./configs/configs-page.tsx")).ConfigsPage,
-);
-const ConfigRoute = lazyAuditRoute(
-  "Config",
-  async () => (await import("./configs/config-page.tsx")).ConfigPage,
-);
-const RolloutsRoute = lazyAuditRoute(
-  "Rollouts",
-  async () => (await import("./rollouts/rollouts-page.tsx")).RolloutsPage,
-);
-const RolloutRoute = lazyAuditRoute(
-  "Rollout",
-  async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage,
-);
-const CompletenessRoute = lazyAuditRoute(
-  "Completeness",
-  async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
-);
-const InventoryRoute = lazyAuditRoute(
-  "Inventory",
-  async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
-);
-const VolumeRoute = lazyAuditRoute(
-  "Volume",
-  async () => (await import("./volume/volume-page.tsx")).VolumePage,
-);
-const SystemRoute = lazyAuditRoute(
-  "System",
-  async () => (await import("./system/system-page.tsx")).SystemPage,
-);
-const WatchesRoute = lazyAuditRoute(
-  "Watches",
-  async () => (await import("./watches/watches-page.tsx")).WatchesPage,
-);
-const WatchRoute = lazyAuditRoute(
-  "Watch",
-  async () => (await import("./watches/watch-page.tsx")).WatchPage,
-);
-const EnrollmentRoute = lazyAuditRoute(
-  "Enrollment",
-  async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
-);
+const routes = [
+  { path: "/", component: lazyRoute(async () => (await import("./home/home-page.tsx")).HomePage) },
+  { path: "/fleet", component: auditRoute("Fleet", FleetPage) },
+  ...auditPages.map(([path, title, load]) => ({ path, component: lazyAuditRoute(title, load) })),
+  { path: "*", component: NoSuchPage },
+];
 
 const App = () => {
   // Not in the JSX, where each access would create another client.
@@ -78,24 +72,7 @@ const App = () => {
   });
   return (
     <PageContextProvider api={api}>
-      <Router root={Shell}>
-        <Route path="/" component={HomeRoute} />
-        <Route path="/fleet" component={FleetRoute} />
-        <Route path="/hosts/:host" component={HostRoute} />
-        <Route path="/completeness" component={CompletenessRoute} />
-        <Route path="/inventory" component={InventoryRoute} />
-        <Route path="/volume" component={VolumeRoute} />
-        <Route path="/audit" component={AuditRoute} />
-        <Route path="/configs" component={ConfigsRoute} />
-        <Route path="/configs/:id" component={ConfigRoute} />
-        <Route path="/rollouts" component={RolloutsRoute} />
-        <Route path="/rollouts/:id" component={RolloutRoute} />
-        <Route path="/enrollment" component={EnrollmentRoute} />
-        <Route path="/watches" component={WatchesRoute} />
-        <Route path="/watches/:id" component={WatchRoute} />
-        <Route path="/system" component={SystemRoute} />
-        <Route path="*" component={NoSuchPage} />
-      </Router>
+      <Router root={Shell}>{routes}</Router>
     </PageContextProvider>
   );
 };

@@ -1,6 +1,7 @@
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
-import { bodyMediaTypeOf, readRequestBody, type WebContext } from "./request.ts";
+import { bodyMediaTypeOf, readRequestBody } from "./read-request.ts";
+import type { WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 

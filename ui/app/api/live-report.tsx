@@ -60,6 +60,22 @@ export const useShownReports = (): ShownReports => {
   return reports;
 };
 
+/** What the parts of a page take from what is around them. */
+interface PageUpdates {
+  /** The operator has suspended the updates of the page. */
+  paused: Accessor<boolean>;
+  /** Core's time of the report around, in milliseconds; 0 without one. */
+  asOf: Accessor<number>;
+}
+
+const UpdatesContext = createContext<PageUpdates>({ paused: () => false, asOf: () => 0 });
+
+/** Tells the parts below it whether they are paused, and to which time they count ages. */
+export const UpdatesProvider = UpdatesContext.Provider;
+
+/** Returns whether the page is paused, and the time of the report around. */
+export const useUpdates = (): PageUpdates => useContext(UpdatesContext);
+
 /** A report that keeps itself up to date. */
 export interface LiveReport<Value> {
   state: Accessor<ReportState<Value>>;
@@ -79,7 +95,7 @@ export interface LiveReport<Value> {
 /** Longer than any request takes while the machine is awake. */
 const requestMsMax = 12_000;
 
-interface LiveReportOptions<Schema extends v.GenericSchema> {
+export interface LiveReportOptions<Schema extends v.GenericSchema> {
   schema: Schema;
   /** The path of the report. A new path is requested at once and aborts the request in flight; undefined requests nothing. */
   path: Accessor<string | undefined>;

@@ -1,11 +1,13 @@
 import { createSignal, For, Show } from "solid-js";
 import { auditActions } from "../../../proto/audit-actions.ts";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
+import type { Query } from "../browser/with-query.ts";
 import { Icon } from "../design/parts.tsx";
 import { Chips } from "../design/records.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { type AuditView, auditPath, changeView, instantOf, minuteIn } from "./audit-view.ts";
+import { type AddressList, capitalised } from "../shell/page.tsx";
+import { instantOf, minuteIn } from "./audit-view.ts";
 import { changeActions } from "./event-view.ts";
 
 const hour = 3600;
@@ -15,7 +17,7 @@ const ranges = [
   { seconds: 24 * hour, name: "24 h" },
   { seconds: 7 * 24 * hour, name: "7 d" },
   { seconds: 30 * 24 * hour, name: "30 d" },
-  { seconds: undefined, name: "All time" },
+  { seconds: null, name: "All time" },
 ] as const;
 
 /** Sets of actions that answer a question. */
@@ -35,169 +37,74 @@ const actionSets = [
 ] as const;
 
 const textFields = [
-  { name: "Actor", hint: "Email or identity", part: "actor" },
-  { name: "Not by", hint: "Email or identity", part: "notActor" },
-  { name: "Target", hint: "Host, serial, config, policy", part: "target" },
-  { name: "Reason", hint: "token_expired", part: "reason" },
-  { name: "Text", hint: "Reason or details", part: "text" },
+  { name: "Actor", hint: "Email or identity", parameter: "actor" },
+  { name: "Not by", hint: "Email or identity", parameter: "not_actor" },
+  { name: "Target", hint: "Host, serial, config, policy", parameter: "target" },
+  { name: "Reason", hint: "token_expired", parameter: "reason" },
+  { name: "Text", hint: "Reason or details", parameter: "q" },
 ] as const;
 
-const isSame = (some: readonly string[], others: readonly string[]) =>
-  some.length === others.length && some.every((action) => others.includes(action));
+const timeFields = [
+  { name: "From", parameter: "since" },
+  { name: "Until", parameter: "until" },
+] as const;
+
+/** The parameters with a field. */
+const fieldParameters = [
+  "not_action",
+  "outcome",
+  ...[...textFields, ...timeFields].map(({ parameter }) => parameter),
+];
+
+interface FilterProps {
+  list: AddressList;
+  onChange: (change: Query) => void;
+}
 
 /** The filters of the audit log: ranges and sets of actions as links, the rest as fields that apply on Enter or a choice. */
-export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditView) => void }) => {
-  const change = (part: Parameters<typeof changeView>[1]) =>
-    props.onChange(changeView(props.view, part));
-  const isRange = (seconds: number | undefined) =>
-    props.view.withinSeconds === seconds &&
-    props.view.since === undefined &&
-    props.view.until === undefined;
-  const without = () => props.view.notActions ?? [];
-  const others = (shown: string) => {
-    const left = without().filter((action) => action !== shown);
-    return left.length === 0 ? undefined : left;
-  };
+export const AuditFilters = (props: FilterProps) => {
   // Decided once: a field that is being typed in does not vanish.
   const isWide = matchMedia("(min-width: 721px)").matches;
-  const hasFields = () => {
-    const { notActions, actor, notActor, target, reason, text, outcome, since, until } = props.view;
-    return [notActions, actor, notActor, target, reason, text, outcome, since, until].some(
-      (part) => part !== undefined,
-    );
-  };
-  const isFiltered = () =>
-    Object.keys(changeView(props.view, {})).length > 1 || props.view.actions.length > 0;
+  const hasFields = () => fieldParameters.some((name) => props.list.params().has(name));
   return (
     <section class="panel audit-filters" aria-label="Filters">
       <div class="audit-sets">
         <Chips
           label="Time range"
-          chips={ranges.map(({ seconds, name }) => ({
-            words: name,
-            path: auditPath(
-              changeView(props.view, {
-                withinSeconds: seconds,
-                since: undefined,
-                until: undefined,
-              }),
-            ),
-            isChosen: isRange(seconds),
-          }))}
+          chips={ranges.map(({ seconds, name }) =>
+            props.list.chip(name, { within_seconds: seconds, since: null, until: null }),
+          )}
         />
         <Chips
           label="Sets of actions"
-          chips={actionSets.map(({ name, actions }) => ({
-            words: name,
-            path: auditPath(changeView(props.view, { actions })),
-            isChosen: isSame(actions, props.view.actions),
-          }))}
+          chips={actionSets.map(({ name, actions }) => props.list.chip(name, { action: actions }))}
         />
       </div>
-      <Show when={without().length > 0}>
-        <ul class="chips" aria-label="Actions that are left out">
-          <For each={without()}>
-            {(action) => (
-              <li>
-                <a
-                  class="button"
-                  href={auditPath(changeView(props.view, { notActions: others(action) }))}
-                >
-                  <Icon name="close" /> <span class="visually-hidden">Show again: </span>
-                  {plainText(action)}
-                </a>
-              </li>
-            )}
-          </For>
-        </ul>
-      </Show>
+      <LeftOut {...props} />
       <details open={hasFields() || isWide}>
         <summary>More filters</summary>
         <div class="audit-fields">
-          <label>
-            Action
-            <select
-              class="input"
-              onChange={({ currentTarget: { value } }) =>
-                value === "*" || change({ actions: value === "" ? [] : [value] })
-              }
-            >
-              <option value="" selected={props.view.actions.length === 0}>
-                Any
-              </option>
-              <Show when={props.view.actions.length > 1}>
-                <option value="*" selected>
-                  {props.view.actions.length} actions
-                </option>
-              </Show>
-              <For each={[...new Set([...auditActions, ...props.view.actions])]}>
-                {(action) => (
-                  <option
-                    value={action}
-                    selected={props.view.actions.length === 1 && props.view.actions[0] === action}
-                  >
-                    {action}
-                  </option>
-                )}
-              </For>
-            </select>
-          </label>
-          <label>
-            Leave out
-            <select
-              class="input"
-              onChange={({ currentTarget: { value } }) =>
-                change({ notActions: value === "" ? undefined : [...without(), value] })
-              }
-            >
-              <option value="" selected>
-                {without().length === 0 ? "None" : "Show all actions again"}
-              </option>
-              <For each={auditActions.filter((action) => !without().includes(action))}>
-                {(action) => <option value={action}>{action}</option>}
-              </For>
-            </select>
-          </label>
-          <label>
-            Outcome
-            <select
-              class="input"
-              onChange={({ currentTarget: { value } }) =>
-                change({ outcome: auditOutcomes.find((outcome) => outcome === value) })
-              }
-            >
-              <option value="" selected={props.view.outcome === undefined}>
-                Any
-              </option>
-              <option value="success" selected={props.view.outcome === "success"}>
-                Success
-              </option>
-              <option value="failure" selected={props.view.outcome === "failure"}>
-                Failure
-              </option>
-            </select>
-          </label>
+          <ActionChoices {...props} />
           <For each={textFields}>
-            {({ name, hint, part }) => (
+            {({ name, hint, parameter }) => (
               <TextField
                 name={name}
                 hint={hint}
-                value={props.view[part]}
-                onChange={(text) => change({ [part]: text })}
+                value={props.list.params().get(parameter) ?? ""}
+                onChange={(text) => props.onChange({ [parameter]: text || null })}
               />
             )}
           </For>
-          <TimestampField
-            name="From"
-            value={props.view.since}
-            onChange={(since) => change({ since, withinSeconds: undefined })}
-          />
-          <TimestampField
-            name="Until"
-            value={props.view.until}
-            onChange={(until) => change({ until, withinSeconds: undefined })}
-          />
-          <Show when={isFiltered()}>
+          <For each={timeFields}>
+            {({ name, parameter }) => (
+              <TimestampField
+                name={name}
+                value={props.list.params().get(parameter)}
+                onChange={(at) => props.onChange({ [parameter]: at, within_seconds: null })}
+              />
+            )}
+          </For>
+          <Show when={props.list.filter().size > 0}>
             <a class="button audit-clear" href="/audit">
               Clear all filters
             </a>
@@ -208,11 +115,102 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
   );
 };
 
+/** The actions that are left out, each as a link that shows it again. */
+const LeftOut = (props: FilterProps) => {
+  const without = () => props.list.params().getAll("not_action");
+  return (
+    <Show when={without().length > 0}>
+      <ul class="chips" aria-label="Actions that are left out">
+        <For each={without()}>
+          {(action) => (
+            <li>
+              <a
+                class="button"
+                href={props.list.pathOf({
+                  not_action: without().filter((other) => other !== action),
+                })}
+              >
+                <Icon name="close" /> <span class="visually-hidden">Show again: </span>
+                {plainText(action)}
+              </a>
+            </li>
+          )}
+        </For>
+      </ul>
+    </Show>
+  );
+};
+
+/** A choice, and its words if they differ. */
+type Choice = readonly [value: string, words?: string];
+
+/** The chosen actions, those that are left out, and the outcome. */
+const ActionChoices = (props: FilterProps) => {
+  const actions = () => props.list.params().getAll("action");
+  const without = () => props.list.params().getAll("not_action");
+  return (
+    <>
+      <ChoiceField
+        name="Action"
+        choices={[
+          ["", "Any"],
+          ...(actions().length > 1 ? [["*", `${actions().length} actions`] as const] : []),
+          ...[...new Set([...auditActions, ...actions()])].map((action): Choice => [action]),
+        ]}
+        chosen={actions().length > 1 ? "*" : (actions()[0] ?? "")}
+        onChange={(action) => action === "*" || props.onChange({ action: action || null })}
+      />
+      <ChoiceField
+        name="Leave out"
+        choices={[
+          ["", without().length === 0 ? "None" : "Show all actions again"],
+          ...auditActions
+            .filter((action) => !without().includes(action))
+            .map((action): Choice => [action]),
+        ]}
+        chosen=""
+        onChange={(action) =>
+          props.onChange({ not_action: action === "" ? null : [...without(), action] })
+        }
+      />
+      <ChoiceField
+        name="Outcome"
+        choices={[
+          ["", "Any"],
+          ...auditOutcomes.map((outcome): Choice => [outcome, capitalised(outcome)]),
+        ]}
+        chosen={props.list.params().get("outcome") ?? ""}
+        onChange={(outcome) => props.onChange({ outcome: outcome || null })}
+      />
+    </>
+  );
+};
+
+const ChoiceField = (props: {
+  name: string;
+  choices: readonly Choice[];
+  chosen: string;
+  onChange: (value: string) => void;
+}) => (
+  <label>
+    {props.name}
+    <select class="input" onChange={({ currentTarget }) => props.onChange(currentTarget.value)}>
+      <For each={props.choices}>
+        {([value, words = value]) => (
+          <option value={value} selected={value === props.chosen}>
+            {words}
+          </option>
+        )}
+      </For>
+    </select>
+  </label>
+);
+
 const TextField = (props: {
   name: string;
   hint: string;
-  value: string | undefined;
-  onChange: (value: string | undefined) => void;
+  value: string;
+  onChange: (value: string) => void;
 }) => (
   <label>
     {props.name}
@@ -222,10 +220,8 @@ const TextField = (props: {
       maxlength="256"
       placeholder={props.hint}
       autocomplete="off"
-      value={props.value ?? ""}
-      onChange={({ currentTarget: { value } }) =>
-        props.onChange(value.trim() === "" ? undefined : value.trim())
-      }
+      value={props.value}
+      onChange={({ currentTarget }) => props.onChange(currentTarget.value.trim())}
     />
   </label>
 );
@@ -233,8 +229,8 @@ const TextField = (props: {
 /** Minutes in the zone of the page. */
 const TimestampField = (props: {
   name: string;
-  value: string | undefined;
-  onChange: (value: string | undefined) => void;
+  value: string | null;
+  onChange: (value: string | null) => void;
 }) => {
   const { times } = usePageContext();
   const [text, setText] = createSignal<string>();

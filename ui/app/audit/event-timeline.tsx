@@ -21,7 +21,7 @@ export const EventActor = (props: { event: AuditEventView; names: RecordNames })
   <>
     <Piece piece={actorPiece(props.event, props.names)} />
     <Show when={props.event.actor.type === "collector"}>
-      <span class="event-quiet"> (host)</span>
+      <span class="quiet"> (host)</span>
     </Show>
   </>
 );
@@ -39,7 +39,7 @@ export const EventWhat = (props: { event: AuditEventView; names: RecordNames }) 
     </p>
     <Show when={props.event.reason_code ?? props.event.reason}>
       <p>
-        <span class="event-quiet">Reason: </span>
+        <span class="quiet">Reason: </span>
         <Show when={props.event.reason_code}>{(code) => <code>{code()}</code>}</Show>
         <Show when={props.event.reason_code !== null && props.event.reason !== null}>, </Show>
         {props.event.reason}
@@ -73,7 +73,6 @@ export const EventWhat = (props: { event: AuditEventView; names: RecordNames }) 
 export const EventTimeline = (props: {
   entries: readonly TimelineEntry<AuditEventView>[];
   names: RecordNames;
-  asOf: number;
   noteOf?: (event: AuditEventView, index: number) => string | undefined;
 }) => (
   <ol class="timeline">
@@ -82,8 +81,7 @@ export const EventTimeline = (props: {
         event ? (
           <li data-failed={event.outcome === "failure" ? "" : undefined}>
             <p class="quiet">
-              <Time at={event.occurred_at} asOf={props.asOf} /> ·{" "}
-              <EventActor event={event} names={props.names} />
+              <Time at={event.occurred_at} /> · <EventActor event={event} names={props.names} />
             </p>
             <EventWhat event={event} names={props.names} />
             <Show when={props.noteOf?.(event, index())}>
@@ -91,7 +89,7 @@ export const EventTimeline = (props: {
             </Show>
           </li>
         ) : (
-          <OutageEntry outage={outage} at={<Time at={outage.began_at} asOf={props.asOf} />} />
+          <OutageEntry outage={outage} at={<Time at={outage.began_at} />} />
         )
       }
     </For>

@@ -1,3 +1,21 @@
+/** Parameters of an address: a value, several values, or nothing, which leaves a parameter out. */
+export type Query = Readonly<
+  Record<string, string | number | readonly string[] | null | undefined>
+>;
+
+/** Returns parameters with some of them changed. */
+export const changedParams = (params: URLSearchParams, change: Query): URLSearchParams => {
+  const next = new URLSearchParams(params);
+  for (const [name, value] of Object.entries(change)) {
+    next.delete(name);
+    for (const one of [value ?? []].flat()) next.append(name, String(one));
+  }
+  return next;
+};
+
 /** Returns an address with a query, unless that is empty. */
-export const withQuery = (path: string, query: URLSearchParams): string =>
-  query.size === 0 ? path : `${path}?${query}`;
+export const withQuery = (path: string, query: URLSearchParams | Query): string => {
+  const params =
+    query instanceof URLSearchParams ? query : changedParams(new URLSearchParams(), query);
+  return params.size === 0 ? path : `${path}?${params}`;
+};

@@ -1,11 +1,11 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, createRenderEffect, ErrorBoundary, lazy, Show, Suspense } from "solid-js";
+import { createMemo, createRenderEffect, Show } from "solid-js";
 import { askKey, createShortcuts } from "../browser/shortcuts.ts";
-import { PartFailed } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/report-parts.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 
 // Loaded on demand: no page needs it until somebody asks.
-const ChatPanel = lazy(async () => ({ default: (await import("./chat-panel.tsx")).ChatPanel }));
+const ChatPanel = lazyPart("The panel", async () => (await import("./chat-panel.tsx")).ChatPanel);
 
 /** The button and the key that open chat, and the panel, whose conversation is in the address. Nothing where chat cannot be used. */
 export const Ask = () => {
@@ -42,13 +42,9 @@ export const Ask = () => {
       >
         Ask
       </button>
-      <ErrorBoundary fallback={<PartFailed what="The panel" />}>
-        <Suspense>
-          <Show when={wasOpen()}>
-            <ChatPanel open={isOpen()} onClosed={() => button.focus()} />
-          </Show>
-        </Suspense>
-      </ErrorBoundary>
+      <Show when={wasOpen()}>
+        <ChatPanel open={isOpen()} onClosed={() => button.focus()} />
+      </Show>
     </Show>
   );
 };

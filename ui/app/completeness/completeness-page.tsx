@@ -1,18 +1,14 @@
 import { For, Show } from "solid-js";
 import { FleetCompleteness, type HostStrip } from "../../../proto/completeness/report.ts";
 import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
-import { Loaded } from "../design/report-parts.tsx";
+import { Loaded, Notice } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { createAddressPage, PageHead } from "../shell/page.tsx";
+import { type AddressList, createListPage, Page } from "../shell/page.tsx";
 import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
 import { HourMark } from "./hour-mark.tsx";
 import { dayHourText, hourStateWords, shortageText, shownStates } from "./hour-view.ts";
 import { incompleteText } from "./incomplete-text.ts";
-import "../design/page.css";
 import "./completeness.css";
-
-const pageRows = 50;
-const path = "/completeness";
 
 const ranges = [
   { words: "24 hours", from: "24h" },
@@ -20,155 +16,166 @@ const ranges = [
   { words: "30 days", from: "30d" },
 ] as const;
 
+/** Returns the address of the hosts of a span. */
+type HrefOf = (from: string, to: string) => string;
+
 /** `/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
 export const CompletenessPage = () => {
-  const { report, params, pathOf, csvPath, list, head } = createAddressPage({
+  const { page, report, exportPath, ...address } = createListPage({
     title: "Completeness",
     path: "/completeness",
     source: "/api/core/collector/completeness",
     schema: FleetCompleteness,
     intervalMs: 60_000,
-    limit: pageRows,
+    limit: 50,
   });
-  const state = () => params().get("state");
-  const isOneHour = () => params().has("to");
-  const columns: readonly RecordColumn<HostStrip>[] = [
-    {
-      name: "Host",
-      cell: (host) => (
-        <Show
-          when={host.identity_id}
-          fallback={<span class="quiet">{plainText(host.host_id)}</span>}
-        >
-          {(id) => (
-            <a href={`/hosts/${id()}#completeness`}>{plainText(host.device_id ?? host.host_id)}</a>
-          )}
-        </Show>
-      ),
-    },
-    { name: "Hours", isNumber: true, cell: ({ hours }) => formatCount(hours) },
-    {
-      name: "Worst hour",
-      cell: (host) => (
-        <Show when={host.worst} fallback={<span class="quiet">none</span>}>
-          {(hour) => (
-            <div class="worst-hour">
-              <HourMark state={hour().state} />
-              <Show when={host.identity_id} fallback={<span>{dayHourText(hour().from)}</span>}>
-                {(id) => (
-                  <a href={`/hosts/${id()}?hour=${hour().from}#completeness`}>
-                    {dayHourText(hour().from)}
-                  </a>
-                )}
-              </Show>
-              <Show when={hour().shortages.length > 0}>
-                <span class="hour-shortages">{hour().shortages.map(shortageText).join(", ")}</span>
-              </Show>
-            </div>
-          )}
-        </Show>
-      ),
-    },
-    {
-      name: "Hours of the range, oldest first",
-      cell: (host) => (
-        <HoursStrip host={host} range={report.answer()?.value} label={runsText(host)} />
-      ),
-    },
-  ];
+  const state = () => address.params().get("state");
   return (
-    <div class="page completeness">
-      <PageHead {...head()} />
+    <Page of={page} class="completeness">
       <Loaded
         report={report}
         what="hours"
         heading
         value={report.answer()?.value}
-        instead={{ href: path, words: "Show the last 7 days" }}
+        instead={{ href: "/completeness", words: "Show the last 7 days" }}
       >
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
-            <p class="completeness-headline">{headlineOf(known(), state())}</p>
-            <Chips
-              label="Time"
-              chips={ranges.map(({ words, from }) => ({
-                words,
-                path: pathOf({ from, to: null }),
-                isChosen: !isOneHour() && params().get("from") === from,
-              }))}
-            >
-              <Show when={isOneHour()}>
-                <span class="button" aria-current="true">
-                  {dayHourText(known().from)} to {dayHourText(known().to)} UTC
-                </span>
-              </Show>
-            </Chips>
+            <p class="headline">{headlineOf(known(), state())}</p>
+            <TimeChips report={known()} list={{ ...address, exportPath }} />
             <Show
               when={known().hours.length > 0}
               fallback={
-                <section class="notice">
-                  <h2>No hour is settled yet</h2>
+                <Notice title="No hour is settled yet">
                   <p>Core settles each hour 15 minutes after its end.</p>
-                </section>
+                </Notice>
               }
             >
-              <FleetPicture report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
-              <Chips
-                label="Hosts with hours in a state"
-                chips={[
-                  {
-                    words: "Incomplete",
-                    path: pathOf({ state: null }),
-                    isChosen: state() === null,
-                  },
-                  ...shownStates
-                    .filter((one) =>
-                      known().hours.some(
-                        ({ hosts }) => one !== "undecided" && (hosts[one] ?? 0) > 0,
-                      ),
-                    )
-                    .map((one) => ({
-                      words: <HourMark state={one} />,
-                      path: pathOf({ state: one }),
-                      isChosen: state() === one,
-                      title: hourStateWords[one][1],
-                    })),
-                ]}
-              />
-              <HourTable report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
+              <Hours report={known()} list={{ ...address, exportPath }} />
             </Show>
           </div>
         )}
       </Loaded>
-      <Show when={params().get("host")}>
+      <Show when={address.params().get("host")}>
         {(host) => (
           <p>
             Hours of <code>{plainText(host())}</code>.{" "}
-            <a href={pathOf({ host: null })}>Show all hosts</a>
+            <a href={address.pathOf({ host: null })}>Show all hosts</a>
           </p>
         )}
       </Show>
       <Show when={report.phase() !== "failed" && report.answer()?.value.hours.length}>
         <RecordList
-          {...list()}
+          {...address.list()}
+          report={report}
           label="Hosts, those with the most such hours first"
-          columns={columns}
+          columns={columnsOf(() => report.answer()?.value)}
           isFailed={({ worst }) => worst?.state === "short"}
           noun="host"
-          downloads={[{ path: csvPath(), words: "CSV" }]}
+          downloads={[{ path: exportPath(), words: "CSV" }]}
           empty={
-            <section class="notice">
-              <h2>
-                {state() === null ? "No host has an incomplete hour" : "No host has such an hour"}
-              </h2>
+            <Notice
+              title={
+                state() === null ? "No host has an incomplete hour" : "No host has such an hour"
+              }
+            >
               <p>No host has an hour in this state in the time that you chose.</p>
-            </section>
+            </Notice>
           }
         />
       </Show>
-    </div>
+    </Page>
   );
 };
+
+interface ReportProps {
+  report: FleetCompleteness;
+  list: AddressList;
+}
+
+/** The spans of time to choose from, and the hour that is chosen. */
+const TimeChips = (props: ReportProps) => (
+  <Chips
+    label="Time"
+    chips={ranges.map(({ words, from }) => props.list.chip(words, { from, to: null }))}
+  >
+    <Show when={props.list.params().has("to")}>
+      <span class="button" aria-current="true">
+        {dayHourText(props.report.from)} to {dayHourText(props.report.to)} UTC
+      </span>
+    </Show>
+  </Chips>
+);
+
+/** The hosts by state in each hour, as a picture and as figures, and the states to choose from. */
+const Hours = (props: ReportProps) => {
+  const hrefOf: HrefOf = (from, to) => props.list.pathOf({ from, to });
+  const present = () =>
+    shownStates.filter((one) =>
+      props.report.hours.some(({ hosts }) => one !== "undecided" && (hosts[one] ?? 0) > 0),
+    );
+  return (
+    <>
+      <FleetPicture report={props.report} hrefOf={hrefOf} />
+      <Chips
+        label="Hosts with hours in a state"
+        chips={[
+          props.list.chip("Incomplete", { state: null }),
+          ...present().map((state) => ({
+            ...props.list.chip(<HourMark state={state} />, { state }),
+            title: hourStateWords[state][1],
+          })),
+        ]}
+      />
+      <HourTable report={props.report} hrefOf={hrefOf} />
+    </>
+  );
+};
+
+const columnsOf = (
+  rangeOf: () => FleetCompleteness | undefined,
+): readonly RecordColumn<HostStrip>[] => [
+  {
+    name: "Host",
+    cell: (host) => (
+      <Show when={host.identity_id} fallback={<span class="quiet">{plainText(host.host_id)}</span>}>
+        {(id) => (
+          <a href={`/hosts/${id()}#completeness`}>{plainText(host.device_id ?? host.host_id)}</a>
+        )}
+      </Show>
+    ),
+  },
+  { name: "Hours", isNumber: true, cell: ({ hours }) => formatCount(hours) },
+  {
+    name: "Worst hour",
+    cell: (host) => (
+      <Show when={host.worst} fallback={<span class="quiet">none</span>}>
+        {(hour) => <WorstHour hostId={host.identity_id} hour={hour()} />}
+      </Show>
+    ),
+  },
+  {
+    name: "Hours of the range, oldest first",
+    cell: (host) => <HoursStrip host={host} range={rangeOf()} label={runsText(host)} />,
+  },
+];
+
+/** The worst hour of a host, as a link to its account. */
+const WorstHour = (props: { hostId: string | null; hour: NonNullable<HostStrip["worst"]> }) => (
+  <div class="worst-hour">
+    <HourMark state={props.hour.state} />
+    <Show when={props.hostId} fallback={<span>{dayHourText(props.hour.from)}</span>}>
+      {(id) => (
+        <a href={`/hosts/${id()}?hour=${props.hour.from}#completeness`}>
+          {dayHourText(props.hour.from)}
+        </a>
+      )}
+    </Show>
+    <Show when={props.hour.shortages.length > 0}>
+      <span class="hour-shortages">{props.hour.shortages.map(shortageText).join(", ")}</span>
+    </Show>
+  </div>
+);
 
 const headlineOf = (report: FleetCompleteness, state: string | null): string => {
   if (report.settled_until === null) return "No hour of this time is settled.";
@@ -184,10 +191,7 @@ const runsText = ({ runs }: HostStrip): string =>
   `${runs.map(({ state, hours }) => `${formatCountOf(hours, "hour")} ${hourStateWords[state ?? "undecided"][0].toLowerCase()}`).join(", ")}`;
 
 /** The figures of the picture; each hour links to its hosts. */
-const HourTable = (props: {
-  report: FleetCompleteness;
-  hrefOf: (from: string, to: string) => string;
-}) => (
+const HourTable = (props: { report: FleetCompleteness; hrefOf: HrefOf }) => (
   <details>
     <summary>Figures of each hour</summary>
     <ul class="hours-list">

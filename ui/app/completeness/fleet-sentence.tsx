@@ -1,7 +1,7 @@
 import { Show } from "solid-js";
 import * as v from "valibot";
 import { shortRecords } from "../../../proto/completeness/short-records.ts";
-import { createReport } from "../api/live-report.tsx";
+import { createReport, useUpdates } from "../api/live-report.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { incompleteText } from "./incomplete-text.ts";
 
@@ -27,12 +27,12 @@ const FleetHours = v.object({
 });
 
 /** The completeness of the last 24 hours in one sentence, with the host that is short of most; nothing until an hour is settled. */
-export const FleetSentence = (props: { paused: boolean }) => {
+export const FleetSentence = () => {
   const report = createReport({
     schema: FleetHours,
     path: () => "/api/core/collector/completeness?from=24h&limit=1",
     intervalMs: 60_000,
-    paused: () => props.paused,
+    paused: useUpdates().paused,
     showsAge: true,
   });
   const known = () => {

@@ -153,9 +153,7 @@ export const HostHours = (props: { id: string }) => {
                   when={open()}
                   fallback={<p class="quiet">Choose a square to see the account of its hour.</p>}
                 >
-                  {(hour) => (
-                    <HourAccount host={known().host_id} hour={hour()} asOf={report.asOf()} />
-                  )}
+                  {(hour) => <HourAccount host={known().host_id} hour={hour()} />}
                 </Show>
               </div>
             </div>
@@ -189,7 +187,7 @@ const daysOf = (
   });
 
 /** What was produced, stored and delivered in an hour, the differences, and the accounts that say so. */
-const HourAccount = (props: { host: string; hour: HostHourView; asOf: number }) => {
+const HourAccount = (props: { host: string; hour: HostHourView }) => {
   const state = () => shownState(props.hour.state);
   return (
     <section
@@ -270,7 +268,7 @@ const HourAccount = (props: { host: string; hour: HostHourView; asOf: number }) 
                         ? "no collector ran"
                         : "no record"
                       : `sequences ${account.first_sequence} to ${account.last_sequence}`}
-                    , received <Time at={account.received_at} asOf={props.asOf} />
+                    , received <Time at={account.received_at} />
                     <Show when={account.refused}>{(refused) => <b> refused: {refused()}</b>}</Show>
                   </li>
                 )}

@@ -15,7 +15,7 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
     // A published text never changes.
     intervalMs: 600_000,
   });
-  const other = () => report.current();
+  const other = report.current;
   const lines = createMemo(() => {
     const before = other();
     return before === undefined ? undefined : diffOf(before.yaml, props.config.yaml);
@@ -23,7 +23,7 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
   const counted = (kind: "added" | "removed") =>
     (lines() ?? []).filter((line) => line.kind === kind).length;
   return (
-    <section class="config-panel" aria-labelledby="diff">
+    <section class="page-part" aria-labelledby="diff">
       <div class="page-tools">
         <h2 id="diff">
           Changes

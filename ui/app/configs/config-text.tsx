@@ -2,6 +2,7 @@ import { useNavigate } from "@solidjs/router";
 import { createSignal, For, Show } from "solid-js";
 import { ConfigList } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
+import { withQuery } from "../browser/with-query.ts";
 import { CopyButton } from "../design/parts.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
@@ -10,7 +11,7 @@ import { configName, linesOf } from "./progress-view.ts";
 
 /** The published text with line numbers, a button that copies it as it is, and the choice of a config to compare it with. */
 export const ConfigText = (props: { yaml: string; configId: string }) => (
-  <section class="config-panel" aria-labelledby="text">
+  <section class="page-part" aria-labelledby="text">
     <div class="page-tools">
       <h2 id="text">
         Text <CopyButton text={props.yaml} what="the text" />
@@ -48,7 +49,7 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
         event.preventDefault();
         const other = String(new FormData(event.currentTarget).get("compare") ?? "");
         if (other !== "")
-          navigate(`/configs/${props.configId}?${new URLSearchParams({ compare: other })}`, {
+          navigate(withQuery(`/configs/${props.configId}`, { compare: other }), {
             scroll: false,
           });
       }}

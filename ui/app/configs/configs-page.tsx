@@ -5,149 +5,134 @@ import {
   type ListedConfig,
   UnstoredConfigs,
 } from "../../../proto/fleet-health/config-report.ts";
-import { createReport } from "../api/live-report.tsx";
+import { createReport, useUpdates } from "../api/live-report.tsx";
+import { withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/parts.tsx";
-import { type RecordColumn, RecordList } from "../design/records.tsx";
-import { Loaded, OldNotice } from "../design/report-parts.tsx";
+import { type RecordColumn, RecordLink, RecordList } from "../design/records.tsx";
+import { Loaded, Notice, OldNotice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { createAddressPage, PageHead, TimeCell } from "../shell/page.tsx";
+import { capitalised, createListPage, Page, TimeCell } from "../shell/page.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
 import { configName, runningPath } from "./progress-view.ts";
-import "../design/page.css";
+import { SearchForm } from "./search-form.tsx";
 
-const pageRows = 100;
 const refreshIntervalMs = 15_000;
+
+const columns: readonly RecordColumn<ListedConfig>[] = [
+  {
+    name: "Config",
+    cell: (config) => (
+      <>
+        <RecordLink href={`/configs/${config.id}`}>{plainText(configName(config))}</RecordLink>
+        <Show when={config.name !== null}>
+          <span class="second-line mono" title={config.config_hash}>
+            {config.config_hash.slice(0, 12)}
+          </span>
+        </Show>
+      </>
+    ),
+  },
+  {
+    name: "Published",
+    cell: ({ created_at: at, created_by_email: email, created_by: by }) => (
+      <TimeCell at={at} second={email ?? by} />
+    ),
+  },
+  {
+    name: "Progress",
+    cell: (config) => (
+      <>
+        <Show when={config.hosts.desired > 0}>
+          <ProgressBar hosts={config.hosts} />
+        </Show>
+        <ProgressSentence hosts={config.hosts} hash={config.config_hash} />
+      </>
+    ),
+  },
+  ...(["desired", "running", "drifted", "failed", "silent"] as const).map(
+    (figure): RecordColumn<ListedConfig> => ({
+      name: capitalised(figure),
+      isNumber: true,
+      cell: (config) => (
+        <HostFigure
+          config={config}
+          figure={figure}
+          of={`hosts ${figure}, ${plainText(configName(config))}`}
+        />
+      ),
+    }),
+  ),
+];
 
 /** `/configs`: the published configs, newest first, and how far the hosts of each are. */
 export const ConfigsPage = () => {
   const navigate = useNavigate();
-  const { report, params, csvPath, paused, list, head } = createAddressPage({
+  const { page, report, params, exportPath, list } = createListPage({
     title: "Configs",
     path: "/configs",
     source: "/api/core/collector/configs",
     schema: ConfigRows,
     intervalMs: refreshIntervalMs,
-    limit: pageRows,
+    limit: 100,
   });
   const text = () => params().get("q") ?? "";
-  const columns: readonly RecordColumn<ListedConfig>[] = [
-    {
-      name: "Config",
-      cell: (config) => (
-        <>
-          <a class="config-name" href={`/configs/${config.id}`}>
-            {plainText(configName(config))}
-          </a>
-          <Show when={config.name !== null}>
-            <span class="second-line mono" title={config.config_hash}>
-              {config.config_hash.slice(0, 12)}
-            </span>
-          </Show>
-        </>
-      ),
-    },
-    {
-      name: "Published",
-      cell: (config) => (
-        <TimeCell
-          at={config.created_at}
-          asOf={report.asOf()}
-          second={config.created_by_email ?? config.created_by}
-        />
-      ),
-    },
-    {
-      name: "Progress",
-      cell: (config) => (
-        <>
-          <Show when={config.hosts.desired > 0}>
-            <ProgressBar hosts={config.hosts} />
-          </Show>
-          <ProgressSentence hosts={config.hosts} hash={config.config_hash} />
-        </>
-      ),
-    },
-    ...(["desired", "running", "drifted", "failed", "silent"] as const).map(
-      (figure): RecordColumn<ListedConfig> => ({
-        name: `${figure.charAt(0).toUpperCase()}${figure.slice(1)}`,
-        isNumber: true,
-        cell: (config) => (
-          <HostFigure
-            hosts={config.hosts}
-            figure={figure}
-            hash={config.config_hash}
-            of={`hosts ${figure}, ${plainText(configName(config))}`}
-          />
-        ),
-      }),
-    ),
-  ];
   return (
-    <div class="page">
-      <PageHead {...head()} />
-      <form
-        class="search-form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          const wanted = String(new FormData(event.currentTarget).get("q") ?? "").trim();
-          navigate(wanted === "" ? "/configs" : `/configs?${new URLSearchParams({ q: wanted })}`);
-        }}
-      >
-        <input
-          class="input"
-          type="search"
-          name="q"
-          value={text()}
-          maxlength="120"
-          aria-label="Name, or the beginning of a hash"
-          placeholder="Name, or the beginning of a hash"
-          autocomplete="off"
-        />
-        <button class="button" type="submit">
-          <Icon name="search" /> Find
-        </button>
-      </form>
+    <Page of={page}>
+      <SearchForm
+        name="q"
+        value={text()}
+        maxlength={120}
+        label="Name, or the beginning of a hash"
+        placeholder="Name, or the beginning of a hash"
+        button={
+          <>
+            <Icon name="search" /> Find
+          </>
+        }
+        onSearch={(q) => navigate(withQuery("/configs", { q: q || null }))}
+      />
       <RecordList
         {...list()}
+        report={report}
         label="Configs, newest first"
         columns={columns}
         noun="config"
-        downloads={[{ path: csvPath(), words: "CSV" }]}
+        downloads={[{ path: exportPath(), words: "CSV" }]}
         empty={
-          <section class="notice">
-            <h2>{text() === "" ? "No config has been published" : "No config matches"}</h2>
-            <p>
-              {text() === ""
-                ? "An administrator publishes configs through the API. Hosts may still run configs of their own, below."
-                : "Search for a part of the name, or for the first characters of the hash."}
-            </p>
-            <Show when={text() !== ""}>
-              <a class="button" href="/configs">
-                Show all configs
-              </a>
-            </Show>
-          </section>
+          <Show
+            when={text()}
+            fallback={
+              <Notice title="No config has been published">
+                <p>
+                  An administrator publishes configs through the API. Hosts may still run configs of
+                  their own, below.
+                </p>
+              </Notice>
+            }
+          >
+            <Notice title="No config matches" href="/configs" link="Show all configs">
+              <p>Search for a part of the name, or for the first characters of the hash.</p>
+            </Notice>
+          </Show>
         }
       />
-      <Unstored paused={paused()} />
-    </div>
+      <Unstored />
+    </Page>
   );
 };
 
 /** The hashes that hosts run and nobody published. */
-const Unstored = (props: { paused: boolean }) => {
+const Unstored = () => {
   const report = createReport({
     schema: UnstoredConfigs,
     path: () => "/api/core/collector/configs/unstored",
     intervalMs: refreshIntervalMs,
-    paused: () => props.paused,
+    paused: useUpdates().paused,
   });
-  const found = () => report.answer()?.value;
   return (
-    <section class="panel config-panel" aria-labelledby="unstored">
-      <h2 id="unstored">Running, never published</h2>
-      <OldNotice report={report} what="These hashes are" paused={props.paused} />
-      <Loaded report={report} what="hashes" value={found()}>
+    <Section class="panel" id="unstored" title="Running, never published">
+      <OldNotice report={report} what="These hashes are" pauses />
+      <Loaded report={report} what="hashes" value={report.answer()?.value}>
         {(known) => (
           <Show
             when={known().hashes > 0}
@@ -178,6 +163,6 @@ const Unstored = (props: { paused: boolean }) => {
           </Show>
         )}
       </Loaded>
-    </section>
+    </Section>
   );
 };

@@ -1,16 +1,18 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, For, Show } from "solid-js";
+import { createMemo, For, type JSX, Show } from "solid-js";
 import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
 import { RolloutPreview } from "../../../proto/rollout/rollout.ts";
 import { createReport } from "../api/live-report.tsx";
 import { deviceOf } from "../audit/event-view.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { CopyButton, Icon } from "../design/parts.tsx";
-import { Loaded, OldNotice } from "../design/report-parts.tsx";
+import { Loaded, OldNotice, Section } from "../design/report-parts.tsx";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { targetReasonWords } from "../rollouts/rollout-view.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { configName } from "./progress-view.ts";
+import { SearchForm } from "./search-form.tsx";
 import "../rollouts/rollouts.css";
 
 /** The preview of a rollout: asks for a query of hosts, and shows which of them would change and which could not. */
@@ -27,36 +29,26 @@ export const Preview = (props: { configId: string }) => {
       const filter = query();
       return filter === undefined || faults().length > 0
         ? undefined
-        : `/api/core/collector/configs/${encodeURIComponent(props.configId)}/preview?${new URLSearchParams({ filter })}`;
+        : withQuery(`/api/core/collector/configs/${encodeURIComponent(props.configId)}/preview`, {
+            filter,
+          });
     }),
     intervalMs: 60_000,
   });
   return (
-    <section class="panel rollout-part preview" aria-labelledby="preview">
-      <h2 id="preview">What would a rollout change?</h2>
-      <form
-        class="search-form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          const preview = String(new FormData(event.currentTarget).get("preview") ?? "").trim();
-          navigate(`/configs/${props.configId}?${new URLSearchParams({ preview })}#preview`);
-        }}
-      >
-        <input
-          class="input"
-          type="search"
-          name="preview"
-          value={query() ?? ""}
-          maxlength="4096"
-          aria-label="Hosts, as a query of the fleet page; empty for every host"
-          placeholder="platform:linux label.env:prod"
-          autocomplete="off"
-          spellcheck={false}
-        />
-        <button class="button" type="submit">
-          Preview
-        </button>
-      </form>
+    <Section class="panel preview" id="preview" title="What would a rollout change?">
+      <SearchForm
+        name="preview"
+        value={query() ?? ""}
+        maxlength={4096}
+        label="Hosts, as a query of the fleet page; empty for every host"
+        placeholder="platform:linux label.env:prod"
+        spellcheck={false}
+        button="Preview"
+        onSearch={(preview) =>
+          navigate(`${withQuery(`/configs/${props.configId}`, { preview })}#preview`)
+        }
+      />
       <p class="quiet">
         A query as on the fleet page, with times in UTC; empty for every host. A preview changes
         nothing.
@@ -72,141 +64,36 @@ export const Preview = (props: { configId: string }) => {
           {(known) => <Result preview={known()} />}
         </Loaded>
       </Show>
-    </section>
+    </Section>
   );
 };
 
-const fleetPath = (filter: string, now: number): string =>
-  viewPath({ ...defaultView, filter: parseQuery(filter, new Date(now)).filter });
+interface PreviewProps {
+  preview: RolloutPreview;
+}
 
-const Result = (props: { preview: RolloutPreview }) => {
-  const { coreNow } = usePageContext();
-  /** The hash leaves out comments and formatting: collectors read the same from both. */
-  const isEqual = (before: { config_hash: string }) =>
-    before.config_hash === props.preview.config.config_hash;
-  const equal = () =>
-    props.preview.from.reduce(
-      (sum, { config, hosts }) => sum + (config && isEqual(config) ? hosts : 0),
-      0,
-    );
+/** What a rollout would change, why it would be refused, and the command that begins it. */
+const Result = (props: PreviewProps) => {
   const command = () =>
     `svc-admin rollouts create ${props.preview.config.id}${words(props.preview.filter)}`;
   return (
     <>
-      <p>
-        <Show when={props.preview.hosts > 0} fallback="The query matches no host.">
-          Of{" "}
-          <a href={fleetPath(props.preview.filter, coreNow())}>
-            {formatCountOf(props.preview.hosts, "host")}
-          </a>
-          , <strong>{formatCount(props.preview.will_change - equal())} would change</strong>
-          <Show when={equal() > 0}>
-            , {formatCount(equal())} would get other comments or formatting and nothing that
-            collectors read
-          </Show>
-          , {formatCount(props.preview.unchanged)} {props.preview.unchanged === 1 ? "has" : "have"}{" "}
-          it assigned already, and {formatCount(props.preview.skipped)} would be skipped.
-        </Show>
-      </p>
-      <Show when={props.preview.in_other_rollouts.length > 0}>
-        <p class="preview-warning">
-          <Icon name="warning" />
-          <span>
-            A rollout to these hosts would be refused, because another one has some of them:{" "}
-            <For each={props.preview.in_other_rollouts}>
-              {({ rollout_id: id, hosts }, index) => (
-                <>
-                  {index() === 0 ? "" : ", "}
-                  {formatCountOf(hosts, "host")} in <a href={`/rollouts/${id}`}>{id.slice(-12)}</a>
-                </>
-              )}
-            </For>
-            .
-          </span>
-        </p>
-      </Show>
-      <Show when={props.preview.unparsable.length > 0}>
-        <p class="preview-warning">
-          <Icon name="warning" />
-          <span>These versions have rejected the config:</span>
-        </p>
-        <ul>
-          <For each={props.preview.unparsable}>
-            {({ version, hosts, errors }) => (
-              <li>
-                <code>{plainText(version)}</code>, {formatCountOf(hosts, "host")}:{" "}
-                {plainText(errors.join("; "))}
-              </li>
-            )}
-          </For>
-        </ul>
-      </Show>
+      <Counts preview={props.preview} />
+      <Warnings preview={props.preview} />
       <Show when={props.preview.from.length > 0}>
         <h3>What they have now</h3>
         <ul class="preview-from">
           <For each={props.preview.from}>
-            {({ config, hosts, diff }) => (
+            {(before) => (
               <li>
-                {formatCountOf(hosts, "host")}:{" "}
-                <Show when={config} fallback="no config assigned by core">
-                  {(before) => (
-                    <>
-                      <a href={`/configs/${before().id}`}>{plainText(configName(before()))}</a>{" "}
-                      <code title={before().config_hash}>{before().config_hash.slice(0, 6)}</code>
-                      {isEqual(before()) ? ", only comments or formatting differ" : ""}
-                      <Show
-                        when={diff}
-                        fallback={
-                          <>
-                            ,{" "}
-                            <a href={`/configs/${props.preview.config.id}?compare=${before().id}`}>
-                              compare
-                            </a>
-                          </>
-                        }
-                      >
-                        {(text) => (
-                          <details>
-                            <summary>
-                              Changes
-                              <span class="visually-hidden">
-                                {" "}
-                                from {plainText(configName(before()))}
-                              </span>
-                            </summary>
-                            <Patch text={text()} />
-                          </details>
-                        )}
-                      </Show>
-                    </>
-                  )}
-                </Show>
+                {formatCountOf(before.hosts, "host")}:{" "}
+                <Before preview={props.preview} before={before} />
               </li>
             )}
           </For>
         </ul>
       </Show>
-      <Show when={props.preview.refused.length > 0}>
-        <details>
-          <summary>
-            {props.preview.skipped > props.preview.refused.length
-              ? `The first ${formatCount(props.preview.refused.length)} of ${formatCount(props.preview.skipped)} hosts that would be skipped`
-              : `${formatCountOf(props.preview.skipped, "host")} that would be skipped`}
-          </summary>
-          <ul>
-            <For each={props.preview.refused}>
-              {({ identity_id: id, identity, reason }) => (
-                <li>
-                  <a href={`/hosts/${id}`} title={plainText(identity)}>
-                    {plainText(deviceOf(identity))}
-                  </a>
-                  : {targetReasonWords[reason]}
-                </li>
-              )}
-            </For>
-          </ul>
-        </details>
-      </Show>
+      <Skipped preview={props.preview} />
       <Show when={props.preview.will_change > 0}>
         <p class="command-line">
           <code>{command()}</code>
@@ -217,20 +104,148 @@ const Result = (props: { preview: RolloutPreview }) => {
   );
 };
 
+/** The hash leaves out comments and formatting: collectors read the same from both. */
+const isEqual = (preview: RolloutPreview, before: { config_hash: string } | null): boolean =>
+  before?.config_hash === preview.config.config_hash;
+
+/** How many hosts would change, and how many would not. */
+const Counts = (props: PreviewProps) => {
+  const { coreNow } = usePageContext();
+  const fleetPath = () => {
+    const { filter } = parseQuery(props.preview.filter, new Date(coreNow()));
+    return viewPath({ ...defaultView, filter });
+  };
+  const equal = () =>
+    props.preview.from.reduce(
+      (sum, { config, hosts }) => sum + (isEqual(props.preview, config) ? hosts : 0),
+      0,
+    );
+  return (
+    <p>
+      <Show when={props.preview.hosts > 0} fallback="The query matches no host.">
+        Of <a href={fleetPath()}>{formatCountOf(props.preview.hosts, "host")}</a>,{" "}
+        <strong>{formatCount(props.preview.will_change - equal())} would change</strong>
+        <Show when={equal() > 0}>
+          , {formatCount(equal())} would get other comments or formatting and nothing that
+          collectors read
+        </Show>
+        , {formatCount(props.preview.unchanged)} {props.preview.unchanged === 1 ? "has" : "have"} it
+        assigned already, and {formatCount(props.preview.skipped)} would be skipped.
+      </Show>
+    </p>
+  );
+};
+
+const Warning = (props: { children: JSX.Element }) => (
+  <p class="preview-warning">
+    <Icon name="warning" />
+    <span>{props.children}</span>
+  </p>
+);
+
+/** Why a rollout would be refused, or hosts would not apply the config. */
+const Warnings = (props: PreviewProps) => (
+  <>
+    <Show when={props.preview.in_other_rollouts.length > 0}>
+      <Warning>
+        A rollout to these hosts would be refused, because another one has some of them:{" "}
+        <For each={props.preview.in_other_rollouts}>
+          {({ rollout_id: id, hosts }, index) => (
+            <>
+              {index() === 0 ? "" : ", "}
+              {formatCountOf(hosts, "host")} in <a href={`/rollouts/${id}`}>{id.slice(-12)}</a>
+            </>
+          )}
+        </For>
+        .
+      </Warning>
+    </Show>
+    <Show when={props.preview.unparsable.length > 0}>
+      <Warning>These versions have rejected the config:</Warning>
+      <ul>
+        <For each={props.preview.unparsable}>
+          {({ version, hosts, errors }) => (
+            <li>
+              <code>{plainText(version)}</code>, {formatCountOf(hosts, "host")}:{" "}
+              {plainText(errors.join("; "))}
+            </li>
+          )}
+        </For>
+      </ul>
+    </Show>
+  </>
+);
+
+/** A config that hosts have now, and what the rollout would change of it. */
+const Before = (props: PreviewProps & { before: RolloutPreview["from"][number] }) => (
+  <Show when={props.before.config} fallback="no config assigned by core">
+    {(config) => (
+      <>
+        <a href={`/configs/${config().id}`}>{plainText(configName(config()))}</a>{" "}
+        <code title={config().config_hash}>{config().config_hash.slice(0, 6)}</code>
+        {isEqual(props.preview, config()) ? ", only comments or formatting differ" : ""}
+        <Show
+          when={props.before.diff}
+          fallback={
+            <>
+              ,{" "}
+              <a href={withQuery(`/configs/${props.preview.config.id}`, { compare: config().id })}>
+                compare
+              </a>
+            </>
+          }
+        >
+          {(text) => (
+            <details>
+              <summary>
+                Changes
+                <span class="visually-hidden"> from {plainText(configName(config()))}</span>
+              </summary>
+              <Patch text={text()} />
+            </details>
+          )}
+        </Show>
+      </>
+    )}
+  </Show>
+);
+
+/** The first of the hosts that would be skipped, and why. */
+const Skipped = (props: PreviewProps) => (
+  <Show when={props.preview.refused.length > 0}>
+    <details>
+      <summary>
+        {props.preview.skipped > props.preview.refused.length
+          ? `The first ${formatCount(props.preview.refused.length)} of ${formatCount(props.preview.skipped)} hosts that would be skipped`
+          : `${formatCountOf(props.preview.skipped, "host")} that would be skipped`}
+      </summary>
+      <ul>
+        <For each={props.preview.refused}>
+          {({ identity_id: id, identity, reason }) => (
+            <li>
+              <a href={`/hosts/${id}`} title={plainText(identity)}>
+                {plainText(deviceOf(identity))}
+              </a>
+              : {targetReasonWords[reason]}
+            </li>
+          )}
+        </For>
+      </ul>
+    </details>
+  </Show>
+);
+
 /** Returns a query as a word of a POSIX shell that is no option. */
 const words = (query: string): string =>
   query.trim() === ""
     ? " --all"
     : `${query.startsWith("-") ? " --" : ""} '${query.replaceAll("'", `'\\''`)}'`;
 
-const kindOf = (line: string): "added" | "removed" | "skipped" | "same" =>
-  line.startsWith("+")
-    ? "added"
-    : line.startsWith("-")
-      ? "removed"
-      : line.startsWith("@@")
-        ? "skipped"
-        : "same";
+const kinds: Readonly<Record<string, "added" | "removed" | "skipped">> = {
+  "+": "added",
+  "-": "removed",
+  "@": "skipped",
+};
 
 /** A unified diff, without the names of its files. */
 const Patch = (props: { text: string }) => (
@@ -242,7 +257,7 @@ const Patch = (props: { text: string }) => (
           .trimEnd()
           .split("\n")}
       >
-        {(line) => <li data-kind={kindOf(line)}>{plainText(line)}</li>}
+        {(line) => <li data-kind={kinds[line.charAt(0)] ?? "same"}>{plainText(line)}</li>}
       </For>
     </ol>
   </section>

@@ -1,5 +1,6 @@
 import { Show } from "solid-js";
 import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
+import { CountLink } from "../design/records.tsx";
 import { StackedBar } from "../design/stacked-bar.tsx";
 import { formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -22,19 +23,17 @@ export const ProgressBar = (props: { hosts: ProgressHosts }) => (
   />
 );
 
-/** A figure of a config as a link to its hosts; zero is plain text. */
+/** A figure of a config as a link to its hosts. */
 export const HostFigure = (props: {
-  hosts: ProgressHosts;
+  config: { hosts: ProgressHosts; config_hash: string };
   figure: Exclude<ProgressFigure, "left">;
-  hash: string;
   of: string;
 }) => (
-  <Show when={props.hosts[props.figure] > 0} fallback={<span class="quiet">0</span>}>
-    <a href={figurePath(props.figure, props.hash)}>
-      {formatCount(props.hosts[props.figure])}
-      <span class="visually-hidden"> {props.of}</span>
-    </a>
-  </Show>
+  <CountLink
+    count={props.config.hosts[props.figure]}
+    href={figurePath(props.figure, props.config.config_hash)}
+    of={props.of}
+  />
 );
 
 /** Whether all hosts run the config, with the hosts that are left as a link. */

@@ -1,7 +1,7 @@
 import { For, Index, type JSX, Show } from "solid-js";
 import { filterToParams } from "../../../proto/fleet-health/filter.ts";
 import type { LiveReport } from "../api/live-report.tsx";
-import { formatCountOf, plainText } from "../format/format.ts";
+import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { Icon } from "./parts.tsx";
 import { Loaded, OldNotice } from "./report-parts.tsx";
 import "./record-table.css";
@@ -149,7 +149,7 @@ export const RecordList = <Row,>(
     /** Shown without a row. */
     empty: JSX.Element;
     /** The list is a part of a page, whose head shows the age of another report, and says itself when it is old. */
-    part?: { paused: boolean };
+    isPart?: boolean;
   },
 ) => {
   const page = () => props.report.answer()?.value;
@@ -173,10 +173,8 @@ export const RecordList = <Row,>(
   );
   return (
     <>
-      <Show when={props.part}>
-        {(part) => (
-          <OldNotice report={props.report} what={`These ${nouns()} are`} paused={part().paused} />
-        )}
+      <Show when={props.isPart}>
+        <OldNotice report={props.report} what={`These ${nouns()} are`} pauses />
       </Show>
       <div class="page-tools">
         {pager(`Pages of ${nouns()}`)}
@@ -193,7 +191,7 @@ export const RecordList = <Row,>(
       <Loaded
         report={props.report}
         what={nouns()}
-        heading={props.part === undefined}
+        heading={!props.isPart}
         instead={{ href: props.allPath, words: `Show all ${nouns()}` }}
         value={page()}
       >
@@ -213,7 +211,7 @@ export const RecordList = <Row,>(
 };
 
 /** A choice of what a page shows, as a link. */
-interface Chip {
+export interface Chip {
   words: JSX.Element;
   path: string;
   isChosen: boolean;
@@ -255,4 +253,45 @@ export const LabelLinks = (props: { labels: Readonly<Record<string, string>> }) 
       )}
     </Index>
   </ul>
+);
+
+/** A count as a link to exactly what it counts; zero is plain text. */
+export const CountLink = (props: {
+  count: number;
+  href: string;
+  /** What is counted, for whoever hears the link alone. */
+  of?: string;
+}) => (
+  <Show when={props.count > 0} fallback={<span class="quiet">0</span>}>
+    <a href={props.href}>
+      {formatCount(props.count)}
+      <Show when={props.of}>
+        <span class="visually-hidden"> {props.of}</span>
+      </Show>
+    </a>
+  </Show>
+);
+
+/** A value, with a second line below it. */
+export const TwoLines = (props: { second: JSX.Element; children: JSX.Element }) => (
+  <>
+    {props.children}
+    <Show when={props.second}>
+      <span class="second-line">{props.second}</span>
+    </Show>
+  </>
+);
+
+/** The name of a record as a link to its page. */
+export const RecordLink = (props: { href: string; children: JSX.Element }) => (
+  <a class="record-name" href={props.href}>
+    {props.children}
+  </a>
+);
+
+/** A host as a link to its page, with its identity. */
+export const HostCell = (props: { id: string; device: string; identity: string }) => (
+  <TwoLines second={plainText(props.identity)}>
+    <RecordLink href={`/hosts/${props.id}`}>{plainText(props.device)}</RecordLink>
+  </TwoLines>
 );

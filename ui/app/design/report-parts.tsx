@@ -1,7 +1,19 @@
-import { type Accessor, ErrorBoundary, type JSX, Match, Show, Suspense, Switch } from "solid-js";
+import {
+  type Accessor,
+  type Component,
+  ErrorBoundary,
+  type JSX,
+  lazy,
+  Match,
+  Show,
+  Suspense,
+  Switch,
+} from "solid-js";
+import { Dynamic } from "solid-js/web";
 import type { ApiProblem } from "../api/api-client.ts";
-import type { LiveReport } from "../api/live-report.tsx";
-import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
+import { type LiveReport, UpdatesProvider, useUpdates } from "../api/live-report.tsx";
+import { formatDuration, formatTimestamp } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
 import { Icon } from "./parts.tsx";
 
 /** Returns why a report is old, as a sentence with a space at its end. */
@@ -15,18 +27,22 @@ export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = 
 export const OldNotice = (props: {
   report: LiveReport<unknown>;
   what: string;
-  paused?: boolean;
-}) => (
-  <Show when={props.report.phase() === "stale"}>
-    <p class="banner" role="status">
-      <Icon name="warning" />
-      <span>
-        {causeOf(props.report, props.paused === true)}
-        {props.what} old: updated {formatDuration(props.report.ageSeconds() ?? 0)} ago.
-      </span>
-    </p>
-  </Show>
-);
+  /** Its updates are suspended with those of the page. */
+  pauses?: boolean;
+}) => {
+  const { paused } = useUpdates();
+  return (
+    <Show when={props.report.phase() === "stale"}>
+      <p class="banner" role="status">
+        <Icon name="warning" />
+        <span>
+          {causeOf(props.report, props.pauses && paused())}
+          {props.what} old: updated {formatDuration(props.report.ageSeconds() ?? 0)} ago.
+        </span>
+      </p>
+    </Show>
+  );
+};
 
 /**
  * The age of a report, with buttons to pause and to refresh. Once the report is old, whatever the cause, this line becomes the banner
@@ -35,13 +51,13 @@ export const OldNotice = (props: {
 export const Freshness = (props: {
   report: LiveReport<unknown>;
   paused: boolean;
-  zone: TimeZone;
   onPause: () => void;
   onRefresh: () => void;
   /** Further controls. */
   children?: JSX.Element;
 }) => {
   const { phase, ageSeconds } = props.report;
+  const { times } = usePageContext();
   const age = () => formatDuration(ageSeconds() ?? 0);
   return (
     <div class="freshness" data-stale={phase() === "stale" ? "" : undefined}>
@@ -59,7 +75,10 @@ export const Freshness = (props: {
         </span>
         <Show when={phase() !== "changing" && props.report.asOf()}>
           {(at) => (
-            <time datetime={new Date(at()).toISOString()} title={formatTimestamp(at(), props.zone)}>
+            <time
+              datetime={new Date(at()).toISOString()}
+              title={formatTimestamp(at(), times.zone())}
+            >
               {/* One text: the end of a text beside others moves with each second, which is a layout shift. */}
               {`Updated ${age()} ago`}
             </time>
@@ -118,7 +137,7 @@ export const LoadFailure = (props: {
 );
 
 /** Reports that a part of the page could not be loaded: an open page outlives an update of the server, which has other files. */
-export const PartFailed = (props: { what: string }) => (
+const PartFailed = (props: { what: string }) => (
   <div class="banner part-failed" role="alert">
     <Icon name="warning" /> {props.what} could not be loaded. The server may have a newer version of
     this page.
@@ -128,10 +147,28 @@ export const PartFailed = (props: { what: string }) => (
   </div>
 );
 
-/** Shows a part whose script is loaded on demand: nothing until it is there, and what failed if it cannot be loaded. */
-export const LazyPart = (props: { what: string; children: JSX.Element }) => (
+/** Returns a part whose script is loaded on demand: `Loading` until it is there, and what failed if it cannot be loaded. */
+export const lazyPart = <Props extends object>(
+  what: string,
+  load: () => Promise<Component<Props>>,
+  Loading: Component = () => undefined,
+): Component<Props> => {
+  const Part: Component<Props> = lazy(async () => ({ default: await load() }));
+  return (props) => (
+    <PartBoundary what={what} loading={<Loading />}>
+      <Part {...props} />
+    </PartBoundary>
+  );
+};
+
+/** Shows what failed if a part below it cannot be loaded. */
+export const PartBoundary = (props: {
+  what: string;
+  loading?: JSX.Element;
+  children: JSX.Element;
+}) => (
   <ErrorBoundary fallback={<PartFailed what={props.what} />}>
-    <Suspense>{props.children}</Suspense>
+    <Suspense fallback={props.loading}>{props.children}</Suspense>
   </ErrorBoundary>
 );
 
@@ -148,36 +185,111 @@ export const Loaded = <Value extends object>(props: {
   /** A link beside the button that tries again, to something that can be loaded. */
   instead?: { href: string; words: string };
   children: (value: Accessor<Value>) => JSX.Element;
-}) => (
-  <Switch fallback={<p class="page-loading">Loading</p>}>
-    <Match when={props.report.phase() === "failed" && props.report.state().problem}>
-      {(problem) => {
-        const title = () =>
-          (notFound.has(problem().status ?? 0) && props.missing) ||
-          `The ${props.what} could not be loaded`;
-        return (
-          <LoadFailure
-            title={
-              <Show when={props.heading} fallback={<p>{title()}.</p>}>
-                <h2>{title()}</h2>
-              </Show>
-            }
-            problem={problem()}
-            onRetry={props.report.refresh}
-          >
-            <Show when={props.instead}>
-              {(link) => (
-                <a class="button" href={link().href}>
-                  {link().words}
-                </a>
-              )}
-            </Show>
-          </LoadFailure>
-        );
-      }}
-    </Match>
-    <Match when={props.value}>{(value) => props.children(value)}</Match>
-  </Switch>
-);
+}) => {
+  const { paused } = useUpdates();
+  return (
+    <UpdatesProvider value={{ paused, asOf: props.report.asOf }}>
+      <Switch fallback={<p class="page-loading">Loading</p>}>
+        <Match when={props.report.phase() === "failed" && props.report.state().problem}>
+          {(problem) => {
+            const title = () =>
+              (notFound.has(problem().status ?? 0) && props.missing) ||
+              `The ${props.what} could not be loaded`;
+            return (
+              <LoadFailure
+                title={
+                  <Show when={props.heading} fallback={<p>{title()}.</p>}>
+                    <h2>{title()}</h2>
+                  </Show>
+                }
+                problem={problem()}
+                onRetry={props.report.refresh}
+              >
+                <Show when={props.instead}>
+                  {(link) => (
+                    <a class="button" href={link().href}>
+                      {link().words}
+                    </a>
+                  )}
+                </Show>
+              </LoadFailure>
+            );
+          }}
+        </Match>
+        <Match when={props.value}>{(value) => props.children(value)}</Match>
+      </Switch>
+    </UpdatesProvider>
+  );
+};
 
 const notFound: ReadonlySet<number> = new Set([404, 422]);
+
+/** Stands in the place of content: what there is to know, and a link to what can be done. */
+export const Notice = (props: {
+  title: JSX.Element;
+  level?: "h1";
+  /** It reports a fault. */
+  isFault?: boolean;
+  href?: string;
+  /** The words of the link. */
+  link?: string;
+  children?: JSX.Element;
+}) => (
+  <section class="notice" role={props.isFault ? "alert" : undefined}>
+    <Dynamic component={props.level ?? "h2"}>{props.title}</Dynamic>
+    {props.children}
+    <Show when={props.href}>
+      {(href) => (
+        <a class="button" href={href()}>
+          {props.link}
+        </a>
+      )}
+    </Show>
+  </section>
+);
+
+/** Says that a link has a filter that is not known: rows under another filter would be taken for those that its sender meant. */
+export const UnknownFilter = (props: {
+  title: string;
+  level?: "h1";
+  parameter: string | undefined;
+  /** What is not shown: `hosts`. */
+  what: string;
+  href: string;
+}) => (
+  <Notice
+    title={props.title}
+    {...(props.level && { level: props.level })}
+    isFault
+    href={props.href}
+    link={`Show all ${props.what}`}
+  >
+    <p>
+      This link has a filter that the page does not understand: <code>{props.parameter}</code>. No{" "}
+      {props.what} are shown, because others than those it meant could appear.
+    </p>
+  </Notice>
+);
+
+/** A part of a page under a heading that names it. */
+export const Section = (props: {
+  id: string;
+  title: JSX.Element;
+  class?: string;
+  /** Links beside the heading. */
+  tools?: JSX.Element;
+  children: JSX.Element;
+}) => {
+  const heading = () => <h2 id={props.id}>{props.title}</h2>;
+  return (
+    <section class={`page-part ${props.class ?? ""}`} aria-labelledby={props.id}>
+      <Show when={props.tools} fallback={heading()}>
+        <div class="page-tools">
+          {heading()}
+          <div class="page-tools-end">{props.tools}</div>
+        </div>
+      </Show>
+      {props.children}
+    </section>
+  );
+};

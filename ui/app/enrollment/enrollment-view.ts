@@ -4,6 +4,7 @@ import type {
   RefusalGroup,
   TokenState,
 } from "../../../proto/operator/enrollment.ts";
+import { auditPath } from "../audit/audit-view.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { formatCount, formatDuration } from "../format/format.ts";
 
@@ -31,63 +32,24 @@ export const policyWords: Readonly<Record<PolicyState, string>> = {
   frozen: "Frozen",
 };
 
-/** The parameters of the address for the two lists of the page. */
-const tokenParameters = ["state", "policy_id"] as const;
-const policyParameters = ["policy", "q"] as const;
+/** The parameters of the address for each list of the page, by their names in the API. */
+export const listParameters = {
+  tokens: { state: "state", policy_id: "policy_id", cursor: "cursor" },
+  policies: { state: "policy", q: "q", cursor: "policy_cursor" },
+} as const;
 
-/** The state of `/enrollment` that its address holds. */
-export interface EnrollmentView {
-  /** The filter of the tokens, as the API's parameters. */
-  tokens: URLSearchParams;
-  /** The filter of the policies, as the API's parameters. */
-  policies: URLSearchParams;
-  tokenCursor: string | undefined;
-  policyCursor: string | undefined;
-  /** A parameter that the page does not understand. */
-  unknown: string | undefined;
-}
-
-/** Parses the view of an address. */
-export const parseEnrollmentView = (search: string): EnrollmentView => {
-  const params = new URLSearchParams(search);
-  const known = new Set<string>([
-    ...tokenParameters,
-    ...policyParameters,
-    "cursor",
-    "policy_cursor",
+/** Returns the first parameter of an address that the page does not understand. */
+export const unknownParameter = (search: string): string | undefined => {
+  const known: readonly string[] = [
     "chat",
-  ]);
-  const tokens = new URLSearchParams(
-    tokenParameters.flatMap((name) =>
-      params.getAll(name).map((value): [string, string] => [name, value]),
-    ),
-  );
-  const policies = new URLSearchParams();
-  const state = params.get("policy");
-  const text = params.get("q");
-  if (state !== null) policies.set("state", state);
-  if (text !== null) policies.set("q", text);
-  return {
-    tokens,
-    policies,
-    tokenCursor: params.get("cursor") ?? undefined,
-    policyCursor: params.get("policy_cursor") ?? undefined,
-    unknown: [...params.keys()].find((name) => !known.has(name)),
-  };
+    ...Object.values(listParameters).flatMap((names) => Object.values(names)),
+  ];
+  return [...new URLSearchParams(search).keys()].find((name) => !known.includes(name));
 };
 
-/** Returns the address of the page under another filter of its tokens. */
-export const tokensPath = (
-  filter: { state?: TokenState; policy_id?: string; cursor?: string } = {},
-): string => pathOf(filter, "tokens");
-
-/** Returns the address of the page under another filter of its policies. */
-export const policiesPath = (
-  filter: { policy?: PolicyState; q?: string; policy_cursor?: string } = {},
-): string => pathOf(filter, "policies");
-
-const pathOf = (filter: Readonly<Record<string, string>>, section: string): string =>
-  `${withQuery("/enrollment", new URLSearchParams(filter))}#${section}`;
+/** Returns the address of the tokens of a policy, in a state if it is given. */
+export const tokensPath = (filter: { state?: TokenState; policy_id: string }): string =>
+  `${withQuery("/enrollment", filter)}#tokens`;
 
 /** Returns how many of its limit are used: `3 of 20`, or `3, no limit`. */
 export const usesOf = (used: number, max: number): string =>
@@ -101,12 +63,12 @@ export const enrolledPath = ({
   id,
   created_at: since,
 }: Pick<ListedPolicy, "id" | "created_at">): string =>
-  `/audit?${new URLSearchParams({
+  auditPath({
     action: "collector.enroll",
     outcome: "success",
     since,
     q: `"policy_id": "${id}", "reenrolled": false`,
-  })}`;
+  });
 
 /** Returns what a policy allows, in words. */
 export const policyRules = (policy: ListedPolicy): string[] => [
@@ -159,14 +121,14 @@ export const refusalEventsPath = (
   { since, generated_at: until }: { since: string; generated_at: string },
   { reason, policyId }: { reason: string; policyId?: string },
 ): string =>
-  `/audit?${new URLSearchParams({
+  auditPath({
     action: "collector.enroll",
     outcome: "failure",
     reason,
     since,
     until,
-    ...(policyId === undefined ? {} : { q: policyId }),
-  })}`;
+    q: policyId,
+  });
 
 /** Returns a reason's code in words. */
 export const reasonWords = (reason: string): string =>

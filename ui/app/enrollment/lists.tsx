@@ -1,18 +1,19 @@
-import { createMemo, For, Show } from "solid-js";
+import { For, Show } from "solid-js";
 import {
+  type EnrollmentReport,
   type ListedPolicy,
   type ListedToken,
   PolicyPage,
   TokenPage,
 } from "../../../proto/operator/enrollment.ts";
-import { createReport } from "../api/live-report.tsx";
-import { withQuery } from "../browser/with-query.ts";
-import { LabelLinks, type RecordColumn, RecordList } from "../design/records.tsx";
-import { formatCount, formatUntil, plainText } from "../format/format.ts";
-import { Time, TimeCell } from "../shell/page.tsx";
+import { createReport, useUpdates } from "../api/live-report.tsx";
+import { auditPath } from "../audit/audit-view.ts";
+import { Chips, LabelLinks, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
+import { formatCount, formatKnown, formatUntil, plainText } from "../format/format.ts";
+import { createAddressList, Time, TimeCell } from "../shell/page.tsx";
 import {
-  type EnrollmentView,
   enrolledPath,
+  listParameters,
   policyRules,
   policyWords,
   tokenStatesShown,
@@ -22,270 +23,241 @@ import {
 } from "./enrollment-view.ts";
 
 const pageRows = 50;
-const listPath = "/api/core/collector/tokens";
+const refreshIntervalMs = 15_000;
 
-/** The tokens of all policies under the filter of the address, newest first. */
-export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
-  const report = createReport({
-    schema: TokenPage,
-    path: createMemo(() => {
-      const { tokens, tokenCursor } = props.view;
-      const params = new URLSearchParams([...tokens, ["limit", String(pageRows)]]);
-      if (tokenCursor !== undefined) params.set("cursor", tokenCursor);
-      return `${listPath}?${params}`;
-    }),
-    intervalMs: 15_000,
-    paused: () => props.paused,
-  });
-  const pathOf = (cursor?: string) => {
-    const params = new URLSearchParams(props.view.tokens);
-    if (cursor !== undefined) params.set("cursor", cursor);
-    return `${withQuery("/enrollment", params)}#tokens`;
-  };
-  const columns: readonly RecordColumn<ListedToken>[] = [
-    {
-      name: "Token",
-      cell: (token) => (
-        <>
-          <code>{token.token_prefix}…</code>
-          <Show when={token.description}>
-            {(text) => <span class="second-line">{plainText(text())}</span>}
-          </Show>
-        </>
-      ),
-    },
-    {
-      name: "State",
-      cell: (token) => (
-        <span class="token-state" data-state={token.state}>
-          {tokenWords[token.state]}
-        </span>
-      ),
-    },
-    {
-      name: "Policy",
-      cell: (token) => (
-        <a href={tokensPath({ policy_id: token.policy_id })}>{plainText(token.policy_name)}</a>
-      ),
-    },
-    {
-      name: "Uses",
-      isNumber: true,
-      cell: (token) => (
-        <Show
-          when={token.use_count > 0}
-          fallback={<span class="quiet">{usesOf(0, token.max_uses)}</span>}
-        >
-          <a href={usesPath(token)}>{usesOf(token.use_count, token.max_uses)}</a>
-        </Show>
-      ),
-    },
-    {
-      name: "Expires",
-      cell: (token) => (
-        <TimeCell
-          at={token.expires_at}
-          asOf={report.asOf()}
-          second={`${Date.parse(token.expires_at) <= report.asOf() ? "expired " : ""}${formatUntil(token.expires_at, report.asOf())}`}
-        />
-      ),
-    },
-    {
-      name: "Last use",
-      cell: ({ last_used_at: at, last_used_address: address }) => (
-        <TimeCell at={at} asOf={report.asOf()} none="never" second={address} />
-      ),
-    },
-    {
-      name: "Created",
-      cell: (token) => (
-        <TimeCell
-          at={token.created_at}
-          asOf={report.asOf()}
-          second={token.created_by_email ?? token.created_by}
-        />
-      ),
-    },
-    {
-      name: "Refusals",
-      cell: (token) => (
-        <a
-          href={`/audit?${new URLSearchParams({ action: "collector.enroll", outcome: "failure", target: token.id })}`}
-        >
-          in the audit log
-          <span class="visually-hidden">: refusals of the token {token.token_prefix}</span>
-        </a>
-      ),
-    },
-  ];
-  const isFiltered = () => props.view.tokens.size > 0;
+/** How many of its limit are used, as a link to the audit events; without any, plain text. */
+const Uses = (props: { used: number; max: number; href: string }) => (
+  <Show when={props.used > 0} fallback={<span class="quiet">{usesOf(0, props.max)}</span>}>
+    <a href={props.href}>{usesOf(props.used, props.max)}</a>
+  </Show>
+);
+
+/** When a record was created, and by whom. */
+const Created = (props: { of: ListedToken | ListedPolicy }) => (
+  <TimeCell at={props.of.created_at} second={props.of.created_by_email ?? props.of.created_by} />
+);
+
+/** When a token expires, or that it has. */
+const Expiry = (props: { at: string }) => {
+  const { asOf } = useUpdates();
   return (
-    <RecordList
-      report={report}
-      part={props}
-      label="Bootstrap tokens, newest first"
-      columns={columns}
-      noun="token"
-      isContinued={props.view.tokenCursor !== undefined}
-      pathOf={pathOf}
-      allPath="/enrollment"
-      downloads={[
-        {
-          path: withQuery(`${listPath}/export.csv`, props.view.tokens),
-          words: "CSV of the tokens",
-        },
-      ]}
-      empty={
-        <p class="quiet">
-          <Show when={!isFiltered()} fallback="No token matches.">
-            No token has been created. An administrator creates one with{" "}
-            <code>svc-admin tokens create</code>.
-          </Show>
-        </p>
-      }
+    <TimeCell
+      at={props.at}
+      second={`${Date.parse(props.at) <= asOf() ? "expired " : ""}${formatUntil(props.at, asOf())}`}
     />
   );
 };
 
+const tokenColumns: readonly RecordColumn<ListedToken>[] = [
+  {
+    name: "Token",
+    cell: (token) => (
+      <TwoLines second={token.description && plainText(token.description)}>
+        <code>{token.token_prefix}…</code>
+      </TwoLines>
+    ),
+  },
+  {
+    name: "State",
+    cell: ({ state }) => (
+      <span class="token-state" data-state={state}>
+        {tokenWords[state]}
+      </span>
+    ),
+  },
+  {
+    name: "Policy",
+    cell: (token) => (
+      <a href={tokensPath({ policy_id: token.policy_id })}>{plainText(token.policy_name)}</a>
+    ),
+  },
+  {
+    name: "Uses",
+    isNumber: true,
+    cell: (token) => <Uses used={token.use_count} max={token.max_uses} href={usesPath(token)} />,
+  },
+  { name: "Expires", cell: (token) => <Expiry at={token.expires_at} /> },
+  {
+    name: "Last use",
+    cell: ({ last_used_at: at, last_used_address: address }) => (
+      <TimeCell at={at} none="never" second={address} />
+    ),
+  },
+  { name: "Created", cell: (token) => <Created of={token} /> },
+  {
+    name: "Refusals",
+    cell: (token) => (
+      <a href={auditPath({ action: "collector.enroll", outcome: "failure", target: token.id })}>
+        in the audit log
+        <span class="visually-hidden">: refusals of the token {token.token_prefix}</span>
+      </a>
+    ),
+  },
+];
+
 /** The enrollments that used a token, which their events name in their details. */
 const usesPath = ({ id, created_at: since }: ListedToken): string =>
-  `/audit?${new URLSearchParams({ action: "collector.enroll", outcome: "success", since, q: id })}`;
+  auditPath({ action: "collector.enroll", outcome: "success", since, q: id });
 
-const policyListPath = "/api/core/collector/enrollment-policies";
+/** The tokens of all policies under the filter of the address, newest first. */
+export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }) => {
+  const { filter, chip, sourcePath, exportPath, list } = createAddressList(() => ({
+    path: "/enrollment",
+    source: "/api/core/collector/tokens",
+    limit: pageRows,
+    anchor: "tokens",
+    names: listParameters.tokens,
+  }));
+  const report = createReport({
+    schema: TokenPage,
+    path: sourcePath,
+    intervalMs: refreshIntervalMs,
+    paused: useUpdates().paused,
+  });
+  return (
+    <>
+      <Chips
+        label="Tokens by state"
+        chips={[
+          chip("All", { state: null, policy_id: null }),
+          ...tokenStatesShown.map((state) =>
+            chip(`${tokenWords[state]} ${formatKnown(props.counts?.[state])}`, {
+              state,
+              policy_id: null,
+            }),
+          ),
+        ]}
+      />
+      <RecordList
+        {...list()}
+        report={report}
+        isPart
+        label="Bootstrap tokens, newest first"
+        columns={tokenColumns}
+        noun="token"
+        downloads={[{ path: exportPath(), words: "CSV of the tokens" }]}
+        empty={
+          <p class="quiet">
+            <Show when={filter().size === 0} fallback="No token matches.">
+              No token has been created. An administrator creates one with{" "}
+              <code>svc-admin tokens create</code>.
+            </Show>
+          </p>
+        }
+      />
+    </>
+  );
+};
+
+const policyColumns: readonly RecordColumn<ListedPolicy>[] = [
+  {
+    name: "Policy",
+    cell: (policy) => (
+      <>
+        <TwoLines second={policy.description && plainText(policy.description)}>
+          <strong>{plainText(policy.name)}</strong>
+        </TwoLines>
+        <Show when={Object.keys(policy.labels).length > 0}>
+          <LabelLinks labels={policy.labels} />
+        </Show>
+      </>
+    ),
+  },
+  {
+    name: "State",
+    cell: ({ state, frozen_at: at }) => (
+      <TwoLines second={at && <Time at={at} />}>
+        <span class="token-state" data-state={state}>
+          {policyWords[state]}
+        </span>
+      </TwoLines>
+    ),
+  },
+  {
+    name: "Allows",
+    cell: (policy) => (
+      <ul>
+        <For each={policyRules(policy)}>{(rule) => <li>{plainText(rule)}</li>}</For>
+      </ul>
+    ),
+  },
+  {
+    name: "Enrolled",
+    isNumber: true,
+    cell: (policy) => (
+      <Uses
+        used={policy.enrollment_count}
+        max={policy.max_enrollments}
+        href={enrolledPath(policy)}
+      />
+    ),
+  },
+  {
+    name: "Tokens",
+    cell: (policy) => (
+      <ul class="inline-list">
+        <For
+          each={tokenStatesShown.filter((state) => policy.tokens[state] > 0)}
+          fallback={<li class="quiet">none</li>}
+        >
+          {(state) => (
+            <li>
+              <a href={tokensPath({ policy_id: policy.id, state })}>
+                {formatCount(policy.tokens[state])} {tokenWords[state].toLowerCase()}
+              </a>
+            </li>
+          )}
+        </For>
+      </ul>
+    ),
+  },
+  { name: "Created", cell: (policy) => <Created of={policy} /> },
+];
 
 /** The policies under the filter of the address, newest first, with their tokens by state. */
-export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
+export const Policies = (props: { counts: EnrollmentReport["policies"] | undefined }) => {
+  const { filter, chip, sourcePath, exportPath, list } = createAddressList(() => ({
+    path: "/enrollment",
+    source: "/api/core/collector/enrollment-policies",
+    limit: pageRows,
+    anchor: "policies",
+    names: listParameters.policies,
+  }));
   const report = createReport({
     schema: PolicyPage,
-    path: createMemo(() => {
-      const { policies, policyCursor } = props.view;
-      const params = new URLSearchParams([...policies, ["limit", String(pageRows)]]);
-      if (policyCursor !== undefined) params.set("cursor", policyCursor);
-      return `${policyListPath}?${params}`;
-    }),
-    intervalMs: 15_000,
-    paused: () => props.paused,
+    path: sourcePath,
+    intervalMs: refreshIntervalMs,
+    paused: useUpdates().paused,
   });
-  const pathOf = (cursor?: string) => {
-    const { policies } = props.view;
-    const params = new URLSearchParams();
-    const state = policies.get("state");
-    const text = policies.get("q");
-    if (state !== null) params.set("policy", state);
-    if (text !== null) params.set("q", text);
-    if (cursor !== undefined) params.set("policy_cursor", cursor);
-    return `${withQuery("/enrollment", params)}#policies`;
-  };
-  const columns: readonly RecordColumn<ListedPolicy>[] = [
-    {
-      name: "Policy",
-      cell: (policy) => (
-        <>
-          <strong>{plainText(policy.name)}</strong>
-          <Show when={policy.description}>
-            {(text) => <span class="second-line">{plainText(text())}</span>}
-          </Show>
-          <Show when={Object.keys(policy.labels).length > 0}>
-            <LabelLinks labels={policy.labels} />
-          </Show>
-        </>
-      ),
-    },
-    {
-      name: "State",
-      cell: (policy) => (
-        <>
-          <span class="token-state" data-state={policy.state}>
-            {policyWords[policy.state]}
-          </span>
-          <Show when={policy.frozen_at}>
-            {(at) => (
-              <span class="second-line">
-                <Time at={at()} asOf={report.asOf()} />
-              </span>
-            )}
-          </Show>
-        </>
-      ),
-    },
-    {
-      name: "Allows",
-      cell: (policy) => (
-        <ul>
-          <For each={policyRules(policy)}>{(rule) => <li>{plainText(rule)}</li>}</For>
-        </ul>
-      ),
-    },
-    {
-      name: "Enrolled",
-      isNumber: true,
-      cell: (policy) => (
-        <Show
-          when={policy.enrollment_count > 0}
-          fallback={<span class="quiet">{usesOf(0, policy.max_enrollments)}</span>}
-        >
-          <a href={enrolledPath(policy)}>
-            {usesOf(policy.enrollment_count, policy.max_enrollments)}
-          </a>
-        </Show>
-      ),
-    },
-    {
-      name: "Tokens",
-      cell: (policy) => (
-        <ul class="inline-list">
-          <For
-            each={tokenStatesShown.filter((state) => policy.tokens[state] > 0)}
-            fallback={<li class="quiet">none</li>}
-          >
-            {(state) => (
-              <li>
-                <a href={tokensPath({ policy_id: policy.id, state })}>
-                  {formatCount(policy.tokens[state])} {tokenWords[state].toLowerCase()}
-                </a>
-              </li>
-            )}
-          </For>
-        </ul>
-      ),
-    },
-    {
-      name: "Created",
-      cell: (policy) => (
-        <TimeCell
-          at={policy.created_at}
-          asOf={report.asOf()}
-          second={policy.created_by_email ?? policy.created_by}
-        />
-      ),
-    },
-  ];
-  const isFiltered = () => props.view.policies.size > 0;
   return (
-    <RecordList
-      report={report}
-      part={props}
-      label="Enrollment policies, newest first"
-      columns={columns}
-      noun="policy"
-      nouns="policies"
-      isContinued={props.view.policyCursor !== undefined}
-      pathOf={pathOf}
-      allPath="/enrollment"
-      downloads={[
-        {
-          path: `${policyListPath}/export.csv${isFiltered() ? `?${props.view.policies}` : ""}`,
-          words: "CSV of the policies",
-        },
-      ]}
-      empty={
-        <p class="quiet">
-          <Show when={!isFiltered()} fallback="No policy matches.">
-            No policy has been created. An administrator creates one with{" "}
-            <code>svc-admin policies create</code>.
-          </Show>
-        </p>
-      }
-    />
+    <>
+      <Chips
+        label="Policies by state"
+        chips={[
+          chip("All", { state: null, q: null }),
+          ...(["active", "frozen"] as const).map((state) =>
+            chip(`${policyWords[state]} ${formatKnown(props.counts?.[state])}`, { state, q: null }),
+          ),
+        ]}
+      />
+      <RecordList
+        {...list()}
+        report={report}
+        isPart
+        label="Enrollment policies, newest first"
+        columns={policyColumns}
+        noun="policy"
+        nouns="policies"
+        downloads={[{ path: exportPath(), words: "CSV of the policies" }]}
+        empty={
+          <p class="quiet">
+            <Show when={filter().size === 0} fallback="No policy matches.">
+              No policy has been created. An administrator creates one with{" "}
+              <code>svc-admin policies create</code>.
+            </Show>
+          </p>
+        }
+      />
+    </>
   );
 };

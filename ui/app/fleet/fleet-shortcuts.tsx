@@ -1,10 +1,11 @@
-import { createSignal, createUniqueId, lazy, Show } from "solid-js";
+import { createSignal, createUniqueId, Show } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
-import { LazyPart } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/report-parts.tsx";
 
-const ShortcutList = lazy(async () => ({
-  default: (await import("./shortcut-list.tsx")).ShortcutList,
-}));
+const ShortcutList = lazyPart(
+  "The help",
+  async () => (await import("./shortcut-list.tsx")).ShortcutList,
+);
 
 /** The actions behind the keys of `/fleet`. */
 export interface FleetActions {
@@ -95,9 +96,7 @@ export const ShortcutHelp = (props: {
           Use single-key shortcuts
         </label>
         <Show when={opened()}>
-          <LazyPart what="The help">
-            <ShortcutList shortcuts={props.shortcuts} />
-          </LazyPart>
+          <ShortcutList shortcuts={props.shortcuts} />
         </Show>
         <form method="dialog">
           <button class="button" type="submit">

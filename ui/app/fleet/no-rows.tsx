@@ -1,6 +1,6 @@
-import { ErrorBoundary, lazy, Match, Show, Suspense, Switch } from "solid-js";
+import { Match, Show, Switch } from "solid-js";
 import type { ApiProblem } from "../api/api-client.ts";
-import { LoadFailure, PartFailed } from "../design/report-parts.tsx";
+import { LoadFailure, lazyPart, Notice } from "../design/report-parts.tsx";
 import {
   defaultView,
   type FleetView,
@@ -11,22 +11,28 @@ import {
 } from "./view/view-state.ts";
 
 // Loaded on demand: a fleet is without hosts for one day.
-const FirstHost = lazy(async () => ({ default: (await import("./first-host.tsx")).FirstHost }));
+const FirstHost = lazyPart(
+  "The first steps",
+  async () => (await import("./first-host.tsx")).FirstHost,
+);
 
 /** Replaces the table: why there are no rows, and the next step. */
 export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: () => void }) => (
   <div class="no-rows">
-    <Switch>
+    <Switch fallback={<NoHosts view={props.view} />}>
       <Match when={props.problem?.status === 403}>
-        <section class="notice" role="alert">
-          <h2>
-            This report needs the scope <code>audit</code>
-          </h2>
+        <Notice
+          title={
+            <>
+              This report needs the scope <code>audit</code>
+            </>
+          }
+          isFault
+          href="/"
+          link="Show your scopes"
+        >
           <p>Your scopes have changed since this page was loaded.</p>
-          <a class="button" href="/">
-            Show your scopes
-          </a>
-        </section>
+        </Notice>
       </Match>
       <Match when={props.problem}>
         {(problem) => (
@@ -46,39 +52,36 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
           </LoadFailure>
         )}
       </Match>
-      <Match when={props.view.cursor !== undefined}>
-        <section class="notice">
-          <h2>This page is now empty</h2>
-          <p>Its hosts have moved to another page, or no longer match the filters.</p>
-          <a class="button" href={viewPath(withPage(props.view))}>
-            First page
-          </a>
-        </section>
-      </Match>
-      <Match when={Object.keys(props.view.filter).length > 0}>
-        <section class="notice">
-          <h2>No host matches</h2>
-          <p>Remove a filter above, or clear them all.</p>
-          <a class="button" href={viewPath(withFilter(props.view, {}))}>
-            Clear all filters
-          </a>
-        </section>
-      </Match>
-      <Match when={props.view.at}>
-        <section class="notice">
-          <h2>No host was enrolled then</h2>
-          <a class="button" href={viewPath(withTime(props.view))}>
-            Back to now
-          </a>
-        </section>
-      </Match>
-      <Match when={true}>
-        <ErrorBoundary fallback={<PartFailed what="The first steps" />}>
-          <Suspense>
-            <FirstHost />
-          </Suspense>
-        </ErrorBoundary>
-      </Match>
     </Switch>
   </div>
+);
+
+const NoHosts = (props: { view: FleetView }) => (
+  <Switch fallback={<FirstHost />}>
+    <Match when={props.view.cursor !== undefined}>
+      <Notice
+        title="This page is now empty"
+        href={viewPath(withPage(props.view))}
+        link="First page"
+      >
+        <p>Its hosts have moved to another page, or no longer match the filters.</p>
+      </Notice>
+    </Match>
+    <Match when={Object.keys(props.view.filter).length > 0}>
+      <Notice
+        title="No host matches"
+        href={viewPath(withFilter(props.view, {}))}
+        link="Clear all filters"
+      >
+        <p>Remove a filter above, or clear them all.</p>
+      </Notice>
+    </Match>
+    <Match when={props.view.at}>
+      <Notice
+        title="No host was enrolled then"
+        href={viewPath(withTime(props.view))}
+        link="Back to now"
+      />
+    </Match>
+  </Switch>
 );

@@ -4,14 +4,9 @@ import { AuditEventPage } from "../../../proto/audit-event.ts";
 import type { OutageView } from "../../../proto/fleet-health/outage.ts";
 import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/live-report.tsx";
-import {
-  type AuditView,
-  auditExportPath,
-  auditPath,
-  changeView,
-  eventsPath,
-} from "../audit/audit-view.ts";
+import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";
+import { type Query, withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/parts.tsx";
 import { ListPager } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";
@@ -19,17 +14,18 @@ import { type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 
+/** The kinds of events of a host: their filter, and what is said without any. */
 const kinds = {
-  all: {},
-  config: { actions: ["config.assign", "config.clear", "config.rollback"] },
-  failure: { outcome: "failure" },
-} as const satisfies Record<string, Partial<AuditView>>;
+  all: { filter: {}, none: "No events recorded." },
+  config: {
+    filter: { action: ["config.assign", "config.clear", "config.rollback"] },
+    none: "No config was ever assigned.",
+  },
+  failure: { filter: { outcome: "failure" }, none: "No failure recorded." },
+} as const satisfies Record<string, { filter: Query; none: string }>;
 
-const none = {
-  all: "No events recorded.",
-  config: "No config was ever assigned.",
-  failure: "No failure recorded.",
-} as const;
+/** Events of a kind that are not shown page by page. */
+const eventsMax = 5;
 
 /** What came of the newest assignment, by the config that the host reports. */
 const outcomes: Readonly<Record<Drift, string>> = {
@@ -46,11 +42,7 @@ export const RefusedHosts = (props: { name?: string }) => (
   <HostEvents
     title="Refused enrollments"
     kind="failure"
-    of={{
-      actions: ["collector.enroll"],
-      withinSeconds: 86_400,
-      ...(props.name && { text: props.name }),
-    }}
+    of={{ action: "collector.enroll", within_seconds: 86_400, q: props.name || null }}
   />
 );
 
@@ -58,7 +50,7 @@ export const RefusedHosts = (props: { name?: string }) => (
 export const HostEvents = (props: {
   id?: string;
   /** Of other hosts: nothing is shown without events. */
-  of?: Partial<AuditView>;
+  of?: Query;
   title: string;
   kind: keyof typeof kinds;
   cursor?: string | undefined;
@@ -68,24 +60,16 @@ export const HostEvents = (props: {
   outages?: readonly OutageView[] | undefined;
 }) => {
   const { times } = usePageContext();
-  const view = (): AuditView => ({
-    actions: [],
-    ...kinds[props.kind],
-    ...(props.id && { target: props.id }),
-    ...props.of,
-    ...(props.cursor === undefined ? {} : { cursor: props.cursor }),
-  });
+  const filter = (): Query => ({ ...kinds[props.kind].filter, target: props.id, ...props.of });
   const report = createReport({
     schema: AuditEventPage,
-    path: createMemo(() => eventsPath(view())),
+    path: createMemo(() => eventsPath({ ...filter(), cursor: props.cursor })),
     intervalMs: 30_000,
   });
-  const page = report.current;
-  const hostPath = (cursor?: string | null) =>
-    `/hosts/${props.id}${cursor ? `?${new URLSearchParams({ cursor })}` : ""}`;
+  const items = () => report.current()?.items ?? [];
   const outcomeOf = (index: number, action: string): string | undefined => {
     if (props.kind !== "config" || action === "config.clear") return undefined;
-    const next = page()?.items[index - 1];
+    const next = items()[index - 1];
     if (next !== undefined) return `Until ${formatTimestamp(next.occurred_at, times.zone())}.`;
     return props.drift && outcomes[props.drift];
   };
@@ -96,61 +80,71 @@ export const HostEvents = (props: {
           isFirst: props.cursor === undefined,
           isLast: next_cursor === null,
         })
-      : items.slice(0, 5).map((event): TimelineEntry<(typeof items)[number]> => ({ event }));
+      : items
+          .slice(0, eventsMax)
+          .map((event): TimelineEntry<(typeof items)[number]> => ({ event }));
   const titleId = () => `host-events-${props.kind}`;
   return (
-    <Show when={!props.of || page()?.items.length}>
+    <Show when={!props.of || items().length}>
       <section class="page-section" aria-labelledby={titleId()}>
         <div class="page-tools">
           <Dynamic component={props.of ? "h2" : "h3"} id={titleId()}>
             {props.title}
           </Dynamic>
           <div class="page-tools-end">
-            <a href={auditPath(changeView(view(), {}))}>Show in audit</a>
+            <a href={auditPath(filter())}>Show in audit</a>
             <Show when={!props.of}>
-              <a href={auditExportPath("csv", view())} download="">
+              <a href={auditExportPath("csv", filter())} download="">
                 <Icon name="export" /> CSV
               </a>
             </Show>
           </div>
         </div>
-        <Loaded report={report} what="events" value={page()}>
+        <Loaded report={report} what="events" value={report.current()}>
           {(known) => (
             <Show
               when={entriesOf(known()).length > 0}
-              fallback={<p class="quiet">{none[props.kind]}</p>}
+              fallback={<p class="quiet">{kinds[props.kind].none}</p>}
             >
               <EventTimeline
                 entries={entriesOf(known())}
                 names={known().names}
-                asOf={report.asOf()}
                 noteOf={({ action }, index) => outcomeOf(index, action)}
               />
               <Show
                 when={props.kind === "all"}
                 fallback={
-                  <Show when={known().items.length > 5}>
-                    <a href={auditPath(changeView(view(), {}))}>Older ones</a>
+                  <Show when={items().length > eventsMax}>
+                    <a href={auditPath(filter())}>Older ones</a>
                   </Show>
                 }
               >
-                <Show when={known().items.length > 0}>
-                  <ListPager
-                    label="Pages of the timeline"
-                    rows={known().items.length}
-                    isContinued={props.cursor !== undefined}
-                    firstPath={hostPath()}
-                    nextPath={
-                      known().next_cursor === null ? undefined : hostPath(known().next_cursor)
-                    }
-                    noun="event"
-                  />
-                </Show>
+                <TimelinePager id={props.id} cursor={props.cursor} page={known()} />
               </Show>
             </Show>
           )}
         </Loaded>
       </section>
+    </Show>
+  );
+};
+
+const TimelinePager = (props: {
+  id: string | undefined;
+  cursor: string | undefined;
+  page: AuditEventPage;
+}) => {
+  const pathOf = (cursor?: string) => withQuery(`/hosts/${props.id}`, { cursor });
+  return (
+    <Show when={props.page.items.length > 0}>
+      <ListPager
+        label="Pages of the timeline"
+        rows={props.page.items.length}
+        isContinued={props.cursor !== undefined}
+        firstPath={pathOf()}
+        nextPath={props.page.next_cursor === null ? undefined : pathOf(props.page.next_cursor)}
+        noun="event"
+      />
     </Show>
   );
 };

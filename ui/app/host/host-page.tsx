@@ -4,20 +4,218 @@ import { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-healt
 import { CertificatePage, type CertificateView } from "../../../proto/operator/certificate.ts";
 import { HostDiagView } from "../../../proto/operator/host-diag.ts";
 import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
-import { createReport } from "../api/live-report.tsx";
+import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { HostHours } from "../completeness/host-hours.tsx";
 import { CopyButton, StateMark } from "../design/parts.tsx";
 import { LabelLinks, type RecordColumn, RecordTable } from "../design/records.tsx";
-import { Loaded, LoadFailure } from "../design/report-parts.tsx";
-import { Detail } from "../fleet/drawer/detail.tsx";
+import { Loaded, LoadFailure, Notice } from "../design/report-parts.tsx";
+import { Detail, HostName } from "../fleet/drawer/detail.tsx";
 import { formatUntil, plainText, shortened } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
 import { usePageContext } from "../session/page-context.tsx";
-import { PageHead, Time, TimeCell } from "../shell/page.tsx";
+import { createPage, PageHead, Time, TimeCell } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { HostEvents, RefusedHosts } from "./host-events.tsx";
-import "../design/page.css";
 import "./host.css";
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** `/hosts/{host}`: one host by its id. An identity or a device id leads to the host of that name. */
+export const HostPage = () => {
+  const params = useParams<{ host: string }>();
+  const name = createMemo(() => decoded(params.host));
+  return (
+    <Show when={uuid.test(name())} fallback={<HostByName name={name()} />}>
+      <Host id={name().toLowerCase()} />
+    </Show>
+  );
+};
+
+const decoded = (segment: string): string => {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+};
+
+const Host = (props: { id: string }) => {
+  const page = createPage({
+    title: (known) => plainText(known?.item.device_id ?? "Host"),
+    schema: FleetHealthDetail,
+    path: createMemo(() => `/api/core/collector/health/${props.id}`),
+    intervalMs: 10_000,
+  });
+  const { report, paused } = page;
+  return (
+    <Switch fallback={<Loading />}>
+      <Match when={report.current()}>
+        {(known) => (
+          <UpdatesProvider value={{ paused, asOf: report.asOf }}>
+            <div class="page host">
+              <header class="host-head">
+                <PageHead of={page} />
+                <p class="host-state">
+                  <StateMark state={known().item.state} />
+                  <a href={`/fleet?id=${props.id}`}>Show it in the fleet</a>
+                </p>
+                <HostName host={known().item} spelled={plainText} />
+                <Show when={Object.keys(known().item.labels).length > 0}>
+                  <LabelLinks labels={known().item.labels} />
+                </Show>
+              </header>
+              <div class="shown" data-shown={report.phase()}>
+                <HostParts id={props.id} detail={known()} />
+              </div>
+            </div>
+          </UpdatesProvider>
+        )}
+      </Match>
+      <Match when={report.state().problem?.status === 404}>
+        <NoSuchHost />
+      </Match>
+      <Match when={report.state().problem}>
+        {(problem) => <HostFailure problem={problem()} onRetry={report.refresh} />}
+      </Match>
+    </Switch>
+  );
+};
+
+/** What is known about a host: its hours, its state beside its history, its certificates. */
+const HostParts = (props: { id: string; detail: FleetHealthDetail }) => {
+  const { session } = usePageContext();
+  return (
+    <>
+      <HostHours id={props.id} />
+      <div class="host-columns">
+        <div class="host-column">
+          <h2 class="visually-hidden">State</h2>
+          <Detail detail={props.detail} withoutTimeline />
+        </div>
+        <History id={props.id} detail={props.detail} />
+      </div>
+      <Certificates id={props.id} />
+      <Show when={session()?.scopes.includes("admin")}>
+        <Diagnostics id={props.id} />
+      </Show>
+    </>
+  );
+};
+
+const History = (props: { id: string; detail: FleetHealthDetail }) => {
+  const location = useLocation();
+  const cursor = () => new URLSearchParams(location.search).get("cursor") ?? undefined;
+  return (
+    <div class="host-column">
+      <h2 class="visually-hidden">History</h2>
+      <HostEvents
+        id={props.id}
+        title="Config history"
+        kind="config"
+        drift={props.detail.item.config.drift}
+      />
+      <section class="page-section" aria-labelledby="host-rollouts">
+        <h3 id="host-rollouts">Rollouts</h3>
+        <RolloutsOf
+          of="identity_id"
+          id={props.id}
+          what="this host"
+          none="No rollout has had this host as a target."
+        />
+      </section>
+      <HostEvents id={props.id} title="Failures" kind="failure" />
+      <HostEvents
+        id={props.id}
+        title="Timeline"
+        kind="all"
+        cursor={cursor()}
+        outages={props.detail.outages}
+      />
+    </div>
+  );
+};
+
+const HostFailure = (props: { problem: ApiProblem; onRetry: () => void }) => (
+  <LoadFailure
+    title={<h1>The host could not be loaded</h1>}
+    problem={props.problem}
+    onRetry={props.onRetry}
+  />
+);
+
+const NoSuchHost = () => (
+  <Notice title="No such host" level="h1" isFault href="/fleet" link="Show the fleet">
+    <p>No host has this id, identity or device id. The link may belong to another deployment.</p>
+  </Notice>
+);
+
+/** Finds hosts by their identity, else by their device id, which several may share. */
+const findHosts = async (api: ApiClient, name: string): Promise<FleetHealthReport["items"]> => {
+  for (const parameter of ["identity", "device"]) {
+    try {
+      const query = new URLSearchParams({ [parameter]: name, limit: "20" });
+      const { items } = await api.get(`/api/core/collector/health?${query}`, FleetHealthReport);
+      if (items.length > 0) return items;
+    } catch (error) {
+      // Too long for a device id.
+      if (!(error instanceof ApiProblem) || error.status !== 422) throw error;
+    }
+  }
+  return [];
+};
+
+const HostByName = (props: { name: string }) => {
+  const { api } = usePageContext();
+  const navigate = useNavigate();
+  createPageTitle(() => "Host");
+  const [hosts, { refetch }] = createResource(
+    () => props.name,
+    async (name) => {
+      try {
+        const found = await findHosts(api, name);
+        const [only] = found;
+        if (found.length === 1 && only !== undefined)
+          navigate(`/hosts/${only.identity_id}`, { replace: true });
+        return { found };
+      } catch (problem) {
+        if (problem instanceof ApiProblem) return { problem };
+        throw problem;
+      }
+    },
+  );
+  return (
+    <Switch fallback={<Loading />}>
+      <Match when={hosts()?.problem}>
+        {(problem) => <HostFailure problem={problem()} onRetry={() => void refetch()} />}
+      </Match>
+      <Match when={hosts()?.found?.length === 0}>
+        <div class="page">
+          <NoSuchHost />
+          <RefusedHosts name={props.name} />
+        </div>
+      </Match>
+      <Match when={(hosts()?.found?.length ?? 0) > 1}>
+        <Notice title={`Several hosts have the device id ${plainText(props.name)}`} level="h1">
+          <ul>
+            <For each={hosts()?.found}>
+              {(host) => (
+                <li>
+                  <a href={`/hosts/${host.identity_id}`}>{plainText(host.identity)}</a>
+                </li>
+              )}
+            </For>
+          </ul>
+        </Notice>
+      </Match>
+    </Switch>
+  );
+};
+
+const Loading = () => (
+  <p class="page-loading" role="status">
+    Loading
+  </p>
+);
 
 /** The certificates of a host, newest first: serial number, fingerprint, dates, status and successor. */
 const Certificates = (props: { id: string }) => {
@@ -26,51 +224,14 @@ const Certificates = (props: { id: string }) => {
     path: createMemo(() => `/api/core/collector/identities/${props.id}/certificates?limit=100`),
     intervalMs: 60_000,
   });
-  const page = report.current;
-  const successorOf = ({ id }: CertificateView) =>
-    page()?.items.find((other) => other.predecessor_id === id);
-  const columns: readonly RecordColumn<CertificateView>[] = [
-    {
-      name: "Serial",
-      cell: ({ serial_number: serial }) => <Copied text={serial} what="serial number" />,
-    },
-    {
-      name: "SHA-256",
-      cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" />,
-    },
-    {
-      name: "Status",
-      cell: (certificate) => <Status certificate={certificate} asOf={report.asOf()} />,
-    },
-    { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} asOf={report.asOf()} /> },
-    {
-      name: "First used",
-      cell: ({ first_used_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="never" />,
-    },
-    {
-      name: "Expires",
-      cell: ({ not_after: at }) => (
-        <>
-          <Time at={at} asOf={report.asOf()} />{" "}
-          <span class="quiet">{formatUntil(at, report.asOf())}</span>
-        </>
-      ),
-    },
-    {
-      name: "Successor",
-      cell: (certificate) => (
-        <Show when={successorOf(certificate)} fallback={<span class="quiet">none</span>}>
-          {(successor) => (
-            <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>
-          )}
-        </Show>
-      ),
-    },
-  ];
+  const columns = certificateColumns(
+    ({ id }) => report.current()?.items.find((other) => other.predecessor_id === id),
+    report.asOf,
+  );
   return (
     <section class="page-section" id="certificates" aria-labelledby="certificates-title">
       <h3 id="certificates-title">Certificates</h3>
-      <Loaded report={report} what="certificates" value={page()}>
+      <Loaded report={report} what="certificates" value={report.current()}>
         {(known) => (
           <>
             <RecordTable
@@ -88,6 +249,41 @@ const Certificates = (props: { id: string }) => {
   );
 };
 
+const certificateColumns = (
+  successorOf: (certificate: CertificateView) => CertificateView | undefined,
+  asOf: () => number,
+): readonly RecordColumn<CertificateView>[] => [
+  {
+    name: "Serial",
+    cell: ({ serial_number: serial }) => <Copied text={serial} what="serial number" />,
+  },
+  {
+    name: "SHA-256",
+    cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" />,
+  },
+  { name: "Status", cell: (certificate) => <Status certificate={certificate} /> },
+  { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} /> },
+  { name: "First used", cell: ({ first_used_at: at }) => <TimeCell at={at} none="never" /> },
+  {
+    name: "Expires",
+    cell: ({ not_after: at }) => (
+      <>
+        <Time at={at} /> <span class="quiet">{formatUntil(at, asOf())}</span>
+      </>
+    ),
+  },
+  {
+    name: "Successor",
+    cell: (certificate) => (
+      <Show when={successorOf(certificate)} fallback={<span class="quiet">none</span>}>
+        {(successor) => (
+          <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>
+        )}
+      </Show>
+    ),
+  },
+];
+
 const Copied = (props: { text: string; what: string }) => (
   <span class="copied">
     <code title={props.text}>{shortened(props.text)}</code>
@@ -95,22 +291,19 @@ const Copied = (props: { text: string; what: string }) => (
   </span>
 );
 
-const Status = (props: { certificate: CertificateView; asOf: number }) => {
-  const since = () => props.certificate.revoked_at ?? props.certificate.replaced_at;
-  return (
-    <>
-      {props.certificate.status}
-      <Show when={since()}>
-        {(at) => (
-          <span class="quiet">
-            {" "}
-            since <Time at={at()} asOf={props.asOf} />
-          </span>
-        )}
-      </Show>
-    </>
-  );
-};
+const Status = (props: { certificate: CertificateView }) => (
+  <>
+    {props.certificate.status}
+    <Show when={props.certificate.revoked_at ?? props.certificate.replaced_at}>
+      {(at) => (
+        <span class="quiet">
+          {" "}
+          since <Time at={at()} />
+        </span>
+      )}
+    </Show>
+  </>
+);
 
 const refusals: Readonly<Record<NonNullable<HostDiagView["refusal"]>, string>> = {
   forbidden: "The host's own config forbids it: management.remote_diag is false.",
@@ -166,242 +359,32 @@ const Answer = (props: { path: string }) => {
     showsAge: true,
   });
   return (
-    <Show when={report.current()}>
-      {(diag) => (
-        <Switch>
-          <Match when={diag().state === "pending"}>
-            <p>
-              Waiting for the host, until <Time at={diag().answer_by} asOf={report.asOf()} /> at
-              most.
-            </p>
-          </Match>
-          <Match when={diag().state === "received"}>
-            <p>
-              <a href={`${props.path}/bundle`} download="">
-                Download the diagnostics
-              </a>{" "}
-              <span class="quiet">
-                kept until <Time at={diag().expires_at} asOf={report.asOf()} />
-              </span>
-            </p>
-          </Match>
-          <Match when={diag().refusal}>{(refusal) => <p>{refusals[refusal()]}</p>}</Match>
-          <Match when={diag().state === "unanswered"}>
-            <p>The host did not answer in time. Its last heartbeat is shown above.</p>
-          </Match>
-        </Switch>
-      )}
-    </Show>
-  );
-};
-
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
-/** `/hosts/{host}`: one host by its id. An identity or a device id leads to the host of that name. */
-export const HostPage = () => {
-  const params = useParams<{ host: string }>();
-  const name = createMemo(() => decoded(params.host));
-  return (
-    <Show when={uuid.test(name())} fallback={<HostByName name={name()} />}>
-      <Host id={name().toLowerCase()} />
-    </Show>
-  );
-};
-
-const decoded = (segment: string): string => {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return segment;
-  }
-};
-
-const Host = (props: { id: string }) => {
-  const { session } = usePageContext();
-  const [paused, setPaused] = createSignal(false);
-  const location = useLocation();
-  const cursor = () => new URLSearchParams(location.search).get("cursor") ?? undefined;
-  const report = createReport({
-    schema: FleetHealthDetail,
-    path: createMemo(() => `/api/core/collector/health/${props.id}`),
-    intervalMs: 10_000,
-    paused,
-  });
-  const detail = report.current;
-  createPageTitle(() => plainText(detail()?.item.device_id ?? "Host"));
-  return (
-    <Switch fallback={<Loading />}>
-      <Match when={detail()}>
-        {(known) => (
-          <div class="page host">
-            <header class="host-head">
-              <PageHead
-                title={plainText(known().item.device_id)}
-                report={report}
-                paused={paused()}
-                onPause={setPaused}
-              />
-              <p class="host-state">
-                <StateMark state={known().item.state} />
-                <a href={`/fleet?id=${props.id}`}>Show it in the fleet</a>
+    <UpdatesProvider value={{ paused: isAnswered, asOf: report.asOf }}>
+      <Show when={report.current()}>
+        {(diag) => (
+          <Switch>
+            <Match when={diag().state === "pending"}>
+              <p>
+                Waiting for the host, until <Time at={diag().answer_by} /> at most.
               </p>
-              <p class="copied">
-                <code class="drawer-hash">{plainText(known().item.identity)}</code>
-                <CopyButton text={known().item.identity} what="identity" />
+            </Match>
+            <Match when={diag().state === "received"}>
+              <p>
+                <a href={`${props.path}/bundle`} download="">
+                  Download the diagnostics
+                </a>{" "}
+                <span class="quiet">
+                  kept until <Time at={diag().expires_at} />
+                </span>
               </p>
-              <p class="quiet">
-                <Show when={known().item.hostname}>
-                  {(hostname) => (
-                    <>
-                      <bdi>{plainText(hostname())}</bdi> ·{" "}
-                    </>
-                  )}
-                </Show>
-                {plainText(known().item.platform)} · collector {plainText(known().item.version)}
-              </p>
-              <Show when={Object.keys(known().item.labels).length > 0}>
-                <LabelLinks labels={known().item.labels} />
-              </Show>
-            </header>
-            <div class="shown" data-shown={report.phase()}>
-              <HostHours id={props.id} />
-              <div class="host-columns">
-                <div class="host-column">
-                  <h2 class="visually-hidden">State</h2>
-                  <Detail detail={known()} withoutTimeline />
-                </div>
-                <div class="host-column">
-                  <h2 class="visually-hidden">History</h2>
-                  <HostEvents
-                    id={props.id}
-                    title="Config history"
-                    kind="config"
-                    drift={known().item.config.drift}
-                  />
-                  <section class="page-section" aria-labelledby="host-rollouts">
-                    <h3 id="host-rollouts">Rollouts</h3>
-                    <RolloutsOf
-                      of="identity_id"
-                      id={props.id}
-                      what="this host"
-                      none="No rollout has had this host as a target."
-                    />
-                  </section>
-                  <HostEvents id={props.id} title="Failures" kind="failure" />
-                  <HostEvents
-                    id={props.id}
-                    title="Timeline"
-                    kind="all"
-                    cursor={cursor()}
-                    outages={known().outages}
-                  />
-                </div>
-              </div>
-              <Certificates id={props.id} />
-              <Show when={session()?.scopes.includes("admin")}>
-                <Diagnostics id={props.id} />
-              </Show>
-            </div>
-          </div>
+            </Match>
+            <Match when={diag().refusal}>{(refusal) => <p>{refusals[refusal()]}</p>}</Match>
+            <Match when={diag().state === "unanswered"}>
+              <p>The host did not answer in time. Its last heartbeat is shown above.</p>
+            </Match>
+          </Switch>
         )}
-      </Match>
-      <Match when={report.state().problem?.status === 404}>
-        <NoSuchHost />
-      </Match>
-      <Match when={report.state().problem}>
-        {(problem) => (
-          <LoadFailure
-            title={<h1>The host could not be loaded</h1>}
-            problem={problem()}
-            onRetry={report.refresh}
-          />
-        )}
-      </Match>
-    </Switch>
+      </Show>
+    </UpdatesProvider>
   );
 };
-
-const NoSuchHost = () => (
-  <section class="notice" role="alert">
-    <h1>No such host</h1>
-    <p>No host has this id, identity or device id. The link may belong to another deployment.</p>
-    <a class="button" href="/fleet">
-      Show the fleet
-    </a>
-  </section>
-);
-
-/** Finds hosts by their identity, else by their device id, which several may share. */
-const findHosts = async (api: ApiClient, name: string): Promise<FleetHealthReport["items"]> => {
-  for (const parameter of ["identity", "device"]) {
-    try {
-      const query = new URLSearchParams({ [parameter]: name, limit: "20" });
-      const { items } = await api.get(`/api/core/collector/health?${query}`, FleetHealthReport);
-      if (items.length > 0) return items;
-    } catch (error) {
-      // Too long for a device id.
-      if (!(error instanceof ApiProblem) || error.status !== 422) throw error;
-    }
-  }
-  return [];
-};
-
-const HostByName = (props: { name: string }) => {
-  const { api } = usePageContext();
-  const navigate = useNavigate();
-  createPageTitle(() => "Host");
-  const [hosts, { refetch }] = createResource(
-    () => props.name,
-    async (name) => {
-      try {
-        const found = await findHosts(api, name);
-        const [only] = found;
-        if (found.length === 1 && only !== undefined)
-          navigate(`/hosts/${only.identity_id}`, { replace: true });
-        return { found };
-      } catch (problem) {
-        if (problem instanceof ApiProblem) return { problem };
-        throw problem;
-      }
-    },
-  );
-  return (
-    <Switch fallback={<Loading />}>
-      <Match when={hosts()?.problem}>
-        {(problem) => (
-          <LoadFailure
-            title={<h1>The host could not be loaded</h1>}
-            problem={problem()}
-            onRetry={() => void refetch()}
-          />
-        )}
-      </Match>
-      <Match when={hosts()?.found?.length === 0}>
-        <div class="page">
-          <NoSuchHost />
-          <RefusedHosts name={props.name} />
-        </div>
-      </Match>
-      <Match when={(hosts()?.found?.length ?? 0) > 1}>
-        <section class="notice">
-          <h1>Several hosts have the device id {plainText(props.name)}</h1>
-          <ul>
-            <For each={hosts()?.found}>
-              {(host) => (
-                <li>
-                  <a href={`/hosts/${host.identity_id}`}>{plainText(host.identity)}</a>
-                </li>
-              )}
-            </For>
-          </ul>
-        </section>
-      </Match>
-    </Switch>
-  );
-};
-
-const Loading = () => (
-  <p class="page-loading" role="status">
-    Loading
-  </p>
-);

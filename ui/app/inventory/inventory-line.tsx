@@ -1,6 +1,6 @@
 import { For, Show } from "solid-js";
 import * as v from "valibot";
-import { createReport } from "../api/live-report.tsx";
+import { createReport, useUpdates } from "../api/live-report.tsx";
 import { formatCountOf } from "../format/format.ts";
 
 /** What the line needs of the report. */
@@ -16,12 +16,12 @@ const Counts = v.object({
 });
 
 /** Where the inventory and the fleet differ, in one line whose numbers link to the hosts; nothing without an inventory. */
-export const InventoryLine = (props: { paused: boolean }) => {
+export const InventoryLine = () => {
   const report = createReport({
     schema: Counts,
     path: () => "/api/core/collector/inventory?limit=1",
     intervalMs: 60_000,
-    paused: () => props.paused,
+    paused: useUpdates().paused,
     showsAge: true,
   });
   const counts = () => (report.phase() === "fresh" ? report.answer()?.value.counts : undefined);

@@ -2,9 +2,9 @@ import { Show } from "solid-js";
 import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
 import { type InventoryItem, InventoryReport } from "../../../proto/inventory/inventory.ts";
 import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
+import { Notice } from "../design/report-parts.tsx";
 import { formatKnown, plainText } from "../format/format.ts";
-import { createAddressPage, PageHead } from "../shell/page.tsx";
-import "../design/page.css";
+import { createListPage, Page } from "../shell/page.tsx";
 
 /** The statuses in words, those that need somebody first. */
 const statusWords: Readonly<Record<InventoryStatus, string>> = {
@@ -40,56 +40,51 @@ const columns: readonly RecordColumn<InventoryItem>[] = [
 
 /** `/inventory`: the hosts that are expected and never enrolled, not expected, or gone and still sending; and the others. */
 export const InventoryPage = () => {
-  const { report, params, pathOf, list, head } = createAddressPage({
+  const { page, report, chip, list } = createListPage({
     title: "Inventory",
     path: "/inventory",
     source: "/api/core/collector/inventory",
     schema: InventoryReport,
     intervalMs: 60_000,
   });
-  const status = () => params().get("status");
-  const counts = () => report.answer()?.value.counts;
+  const known = () => report.answer()?.value;
   return (
-    <div class="page">
-      <PageHead {...head()} />
+    <Page of={page}>
       <Chips
         label="Hosts by status"
         chips={[
-          { words: "All", path: pathOf({ status: null }), isChosen: status() === null },
-          ...statuses.map((one) => ({
-            words: `${statusWords[one]} ${formatKnown(counts()?.[one])}`,
-            path: pathOf({ status: one }),
-            isChosen: status() === one,
-          })),
+          chip("All", { status: null }),
+          ...statuses.map((status) =>
+            chip(`${statusWords[status]} ${formatKnown(known()?.counts?.[status])}`, { status }),
+          ),
         ]}
       />
       <RecordList
         {...list()}
+        report={report}
         label="Hosts of the inventory and the fleet, by name"
         columns={columns}
-        isFailed={({ status: one }) => one !== "expected"}
+        isFailed={({ status }) => status !== "expected"}
         noun="host"
         order="first to last"
         empty={
           <Show
-            when={report.answer()?.value.updated_at}
+            when={known()?.updated_at}
             fallback={
-              <section class="notice">
-                <h2>There is no inventory</h2>
+              <Notice title="There is no inventory">
                 <p>
                   An admin puts it with <code>svc-admin inventory put hosts.csv</code>. Until then
                   no host is expected, and none is unexpected.
                 </p>
-              </section>
+              </Notice>
             }
           >
-            <section class="notice">
-              <h2>No host has this status</h2>
+            <Notice title="No host has this status">
               <p>The inventory and the fleet agree here.</p>
-            </section>
+            </Notice>
           </Show>
         }
       />
-    </div>
+    </Page>
   );
 };

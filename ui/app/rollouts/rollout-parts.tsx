@@ -1,10 +1,14 @@
 import { Show } from "solid-js";
+import type { Rollout } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState, TargetStatus } from "../../../proto/rollout/vocabulary.ts";
 import { Icon } from "../design/parts.tsx";
+import { CountLink } from "../design/records.tsx";
 import { StackedBar } from "../design/stacked-bar.tsx";
-import { formatCount } from "../format/format.ts";
+import { formatCount, plainText } from "../format/format.ts";
 import {
   barStatuses,
+  configOf,
+  filterWords,
   rolloutStateShapes,
   stateWords,
   statusWords,
@@ -13,11 +17,11 @@ import {
 import "./rollouts.css";
 
 /** How many targets have each status. */
-export type TargetTotals = Readonly<Record<TargetStatus | "targets", number>>;
+type TargetTotals = Readonly<Record<TargetStatus | "targets", number>>;
 
 /** A state as shape and word. */
 export const RolloutStateMark = (props: { state: RolloutState }) => (
-  <span class="rollout-state" data-rollout-state={props.state}>
+  <span class="record-state" data-rollout-state={props.state}>
     <Icon name={rolloutStateShapes[props.state]} /> {stateWords[props.state]}
   </span>
 );
@@ -39,27 +43,57 @@ export const TargetBar = (props: { counts: TargetTotals }) => {
   );
 };
 
-/** A count of targets as a link to exactly them; zero is plain text. */
+/** A count of targets as a link to exactly them. */
 export const TargetFigure = (props: {
   rolloutId: string;
   counts: TargetTotals;
   figure: keyof TargetTotals;
   wave?: number;
-  /** What is counted, for whoever hears the link alone. */
   of: string;
-}) => {
-  const count = () => props.counts[props.figure];
-  const path = () =>
-    targetsPath(props.rolloutId, {
+}) => (
+  <CountLink
+    count={props.counts[props.figure]}
+    href={targetsPath(props.rolloutId, {
       wave: props.wave,
       status: props.figure === "targets" ? undefined : props.figure,
-    });
-  return (
-    <Show when={count() > 0} fallback={<span class="quiet">0</span>}>
-      <a href={path()}>
-        {formatCount(count())}
-        <span class="visually-hidden"> {props.of}</span>
-      </a>
+    })}
+    of={props.of}
+  />
+);
+
+/** A figure of all targets of a rollout. */
+export const RolloutFigure = (props: {
+  rollout: Rollout;
+  figure: keyof TargetTotals;
+  of: string;
+}) => (
+  <TargetFigure
+    rolloutId={props.rollout.id}
+    counts={props.rollout}
+    figure={props.figure}
+    of={props.of}
+  />
+);
+
+/** How many of its hosts have applied a rollout. */
+export const AppliedFigures = (props: { rollout: Rollout }) => (
+  <>
+    <RolloutFigure rollout={props.rollout} figure="applied" of="hosts applied it" /> of{" "}
+    <RolloutFigure rollout={props.rollout} figure="targets" of="hosts in all" /> applied
+  </>
+);
+
+/** The config of a rollout as a link to the rollout, and its hosts; `children` is read with the link. */
+export const RolloutLink = (props: { rollout: Rollout; note?: string }) => (
+  <a class="record-name" href={`/rollouts/${props.rollout.id}`}>
+    {configOf(props.rollout)}
+    <Show when={props.note}>
+      <span class="visually-hidden">{props.note}</span>
     </Show>
-  );
-};
+  </a>
+);
+
+/** The filter of a rollout. */
+export const RolloutFilter = (props: { rollout: Rollout }) => (
+  <code>{plainText(filterWords(props.rollout.filter))}</code>
+);

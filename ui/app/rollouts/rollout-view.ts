@@ -15,8 +15,13 @@ import {
   formatCountOf,
   formatDuration,
   formatTimestamp,
+  plainText,
   type TimeZone,
 } from "../format/format.ts";
+
+/** Returns the name of the config of a rollout. */
+export const configOf = ({ config }: Pick<Rollout, "config">): string =>
+  plainText(config.name ?? config.config_hash.slice(0, 12));
 
 /** The states in words. */
 export const stateWords: Readonly<Record<RolloutState, string>> = {
@@ -100,16 +105,7 @@ export interface TargetsView {
 
 /** Returns the address of the targets of a rollout under a filter. */
 export const targetsPath = (rolloutId: string, view: TargetsView = {}): string =>
-  `${withQuery(`/rollouts/${rolloutId}`, targetsParams(view))}#targets`;
-
-/** Returns the parameters of a filter of targets, as the API takes them. */
-export const targetsParams = ({ wave, status, cursor }: TargetsView): URLSearchParams => {
-  const params = new URLSearchParams();
-  if (wave !== undefined) params.set("wave", String(wave));
-  if (status !== undefined) params.set("status", status);
-  if (cursor !== undefined) params.set("cursor", cursor);
-  return params;
-};
+  `${withQuery(`/rollouts/${rolloutId}`, { ...view })}#targets`;
 
 /** Parses the filter of an address, or names the first parameter that the page does not know. */
 export const parseTargetsView = (search: string): TargetsView | { parameter: string } => {

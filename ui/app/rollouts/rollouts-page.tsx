@@ -1,16 +1,20 @@
-import { Show } from "solid-js";
+import { For, Show } from "solid-js";
 import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
 import { type Rollout, RolloutList } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
-import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
+import { Chips, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
+import { Notice } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { createAddressPage, PageHead, TimeCell } from "../shell/page.tsx";
-import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
-import { filterWords, openStates, stoppedBy } from "./rollout-view.ts";
-import "../design/page.css";
-import "./rollouts.css";
-
-const pageRows = 50;
+import { createListPage, Page, TimeCell } from "../shell/page.tsx";
+import {
+  AppliedFigures,
+  RolloutFigure,
+  RolloutFilter,
+  RolloutLink,
+  RolloutStateMark,
+  TargetBar,
+} from "./rollout-parts.tsx";
+import { openStates, stoppedBy } from "./rollout-view.ts";
 
 const choices: readonly { words: string; states: readonly RolloutState[] }[] = [
   { words: "All", states: [] },
@@ -21,141 +25,102 @@ const choices: readonly { words: string; states: readonly RolloutState[] }[] = [
   { words: "Completed", states: ["completed"] },
 ];
 
+const columns: readonly RecordColumn<Rollout>[] = [
+  {
+    name: "Config",
+    cell: (rollout) => (
+      <>
+        <RolloutLink rollout={rollout} />
+        <span class="second-line">
+          to <RolloutFilter rollout={rollout} />
+        </span>
+      </>
+    ),
+  },
+  {
+    name: "State",
+    cell: (rollout) => (
+      <TwoLines second={comparedWords(rollout)}>
+        <TwoLines second={rollout.reason && stoppedBy(rollout.reason)}>
+          <RolloutStateMark state={rollout.state} />
+        </TwoLines>
+      </TwoLines>
+    ),
+  },
+  {
+    name: "Wave",
+    cell: ({ wave, waves }) => <span class="rollout-wave">{`${wave} of ${waves.length}`}</span>,
+  },
+  {
+    name: "Progress",
+    cell: (rollout) => (
+      <>
+        <TargetBar counts={rollout} />
+        <AppliedFigures rollout={rollout} />
+      </>
+    ),
+  },
+  {
+    name: "Failed",
+    isNumber: true,
+    cell: (rollout) => (
+      <Show
+        when={rollout.reverted_failed}
+        fallback={<RolloutFigure rollout={rollout} figure="failed" of="hosts failed" />}
+      >
+        {(reverted) => (
+          <TwoLines second={`${formatCount(reverted())} of them reverted`}>
+            {formatCount(rollout.failed + reverted())}
+          </TwoLines>
+        )}
+      </Show>
+    ),
+  },
+  {
+    name: "Started",
+    cell: ({ created_at: at, created_by_name: by }) => <TimeCell at={at} second={plainText(by)} />,
+  },
+  { name: "Ended", cell: ({ ended_at: at }) => <TimeCell at={at} none="not yet" /> },
+];
+
+/** The filters of other pages' links: what they show, and the record that they name. */
+const foreignFilters = [
+  { name: "config_id", words: "Rollouts of", path: "/configs/", record: "one config" },
+  { name: "identity_id", words: "Rollouts that include", path: "/hosts/", record: "one host" },
+] as const;
+
 /** `/rollouts`: the rollouts, newest first, and how far each one is. */
 export const RolloutsPage = () => {
-  const { report, params, pathOf, list, head } = createAddressPage({
+  const { page, report, params, chip, list } = createListPage({
     title: "Rollouts",
     path: "/rollouts",
     source: "/api/core/collector/rollouts",
     schema: RolloutList,
     intervalMs: 10_000,
-    limit: pageRows,
+    limit: 50,
   });
-  const configId = () => params().get("config_id");
-  const isFiltered = () =>
-    params().has("state") || params().has("config_id") || params().has("identity_id");
-  const isChosen = (states: readonly RolloutState[]) => {
-    const given = params().getAll("state");
-    return given.length === states.length && states.every((state) => given.includes(state));
-  };
-  const columns: readonly RecordColumn<Rollout>[] = [
-    {
-      name: "Config",
-      cell: (rollout) => (
-        <>
-          <a class="rollout-name" href={`/rollouts/${rollout.id}`}>
-            {plainText(rollout.config.name ?? rollout.config.config_hash.slice(0, 12))}
-          </a>
-          <span class="second-line">
-            to <code>{plainText(filterWords(rollout.filter))}</code>
-          </span>
-        </>
-      ),
-    },
-    {
-      name: "State",
-      cell: (rollout) => (
-        <>
-          <RolloutStateMark state={rollout.state} />
-          <Show when={rollout.reason}>
-            {(reason) => <span class="second-line">{stoppedBy(reason())}</span>}
-          </Show>
-          <Show when={comparedWords(rollout)}>
-            {(words) => <span class="second-line">{words()}</span>}
-          </Show>
-        </>
-      ),
-    },
-    {
-      name: "Wave",
-      cell: ({ wave, waves }) => <span class="rollout-wave">{`${wave} of ${waves.length}`}</span>,
-    },
-    {
-      name: "Progress",
-      cell: (rollout) => (
-        <>
-          <TargetBar counts={rollout} />
-          <TargetFigure
-            rolloutId={rollout.id}
-            counts={rollout}
-            figure="applied"
-            of="hosts applied it"
-          />{" "}
-          of{" "}
-          <TargetFigure
-            rolloutId={rollout.id}
-            counts={rollout}
-            figure="targets"
-            of="hosts in all"
-          />{" "}
-          applied
-        </>
-      ),
-    },
-    {
-      name: "Failed",
-      isNumber: true,
-      cell: (rollout) => (
-        <Show
-          when={rollout.reverted_failed}
-          fallback={
-            <TargetFigure
-              rolloutId={rollout.id}
-              counts={rollout}
-              figure="failed"
-              of="hosts failed"
-            />
-          }
-        >
-          {(reverted) => (
-            <>
-              {formatCount(rollout.failed + reverted())}
-              <span class="second-line">{formatCount(reverted())} of them reverted</span>
-            </>
-          )}
-        </Show>
-      ),
-    },
-    {
-      name: "Started",
-      cell: ({ created_at: at, created_by_name: by }) => (
-        <TimeCell at={at} asOf={report.asOf()} second={plainText(by)} />
-      ),
-    },
-    {
-      name: "Ended",
-      cell: ({ ended_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="not yet" />,
-    },
-  ];
+  const isFiltered = () => ["state", "config_id", "identity_id"].some((name) => params().has(name));
   return (
-    <div class="page">
-      <PageHead {...head()} />
+    <Page of={page}>
       <Chips
         label="Rollouts by state"
-        chips={choices.map(({ words, states }) => ({
-          words,
-          path: pathOf({ state: states }),
-          isChosen: isChosen(states),
-        }))}
+        chips={choices.map(({ words, states }) => chip(words, { state: states }))}
       />
-      <Show when={configId()}>
-        {(id) => (
-          <p>
-            Rollouts of <a href={`/configs/${id()}`}>one config</a>.{" "}
-            <a href="/rollouts">Show all rollouts</a>
-          </p>
+      <For each={foreignFilters}>
+        {({ name, words, path, record }) => (
+          <Show when={params().get(name)}>
+            {(id) => (
+              <p>
+                {words} <a href={path + id()}>{record}</a>.{" "}
+                <a href="/rollouts">Show all rollouts</a>
+              </p>
+            )}
+          </Show>
         )}
-      </Show>
-      <Show when={params().get("identity_id")}>
-        {(id) => (
-          <p>
-            Rollouts that include <a href={`/hosts/${id()}`}>one host</a>.{" "}
-            <a href="/rollouts">Show all rollouts</a>
-          </p>
-        )}
-      </Show>
+      </For>
       <RecordList
         {...list()}
+        report={report}
         label="Rollouts, newest first"
         columns={columns}
         isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}
@@ -164,25 +129,19 @@ export const RolloutsPage = () => {
           <Show
             when={isFiltered()}
             fallback={
-              <section class="notice">
-                <h2>No config has been rolled out in waves</h2>
+              <Notice title="No config has been rolled out in waves">
                 <p>
                   An administrator starts a rollout with <code>svc-admin rollouts create</code>. The
                   page of a <a href="/configs">config</a> shows before which hosts would change.
                 </p>
-              </section>
+              </Notice>
             }
           >
-            <section class="notice">
-              <h2>No rollout matches</h2>
-              <a class="button" href="/rollouts">
-                Show all rollouts
-              </a>
-            </section>
+            <Notice title="No rollout matches" href="/rollouts" link="Show all rollouts" />
           </Show>
         }
       />
-    </div>
+    </Page>
   );
 };
 

@@ -1,8 +1,10 @@
-import { type Component, lazy } from "solid-js";
+import type { Component } from "solid-js";
 import { Dynamic } from "solid-js/web";
-import { LazyPart } from "../design/report-parts.tsx";
+import { lazyPart, PartBoundary } from "../design/report-parts.tsx";
 import { RequiresScope } from "../session/session-gate.tsx";
 import { createPageTitle } from "./page-title.ts";
+
+const what = "The page";
 
 /**
  * Returns the component of a route for operators with scope `audit`; others see which scope is missing. The page sets a title of its own
@@ -13,29 +15,18 @@ export const auditRoute = (title: string, Page: Component): Component => {
     createPageTitle(() => title);
     return (
       <RequiresScope scope="audit">
-        <LoadedPage page={Page} />
+        <PartBoundary what={what}>
+          <Dynamic component={Page} />
+        </PartBoundary>
       </RequiresScope>
     );
   };
   return Route;
 };
 
-/** Shows a page once its script is there, or that it cannot be loaded. */
-const LoadedPage = (props: { page: Component }) => (
-  <LazyPart what="The page">
-    <Dynamic component={props.page} />
-  </LazyPart>
-);
-
 /** Returns the component of a route for everyone, with a page that is loaded on demand. */
-export const lazyRoute = (load: () => Promise<Component>): Component => {
-  const Page = lazy(async () => ({ default: await load() }));
-  return () => <LoadedPage page={Page} />;
-};
+export const lazyRoute = (load: () => Promise<Component>): Component => lazyPart(what, load);
 
 /** Returns `auditRoute` of a page that is loaded on demand. */
 export const lazyAuditRoute = (title: string, load: () => Promise<Component>): Component =>
-  auditRoute(
-    title,
-    lazy(async () => ({ default: await load() })),
-  );
+  auditRoute(title, lazyRoute(load));

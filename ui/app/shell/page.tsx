@@ -1,140 +1,232 @@
-import { useLocation } from "@solidjs/router";
+import { useLocation, useParams } from "@solidjs/router";
 import { type Accessor, createMemo, createSignal, type JSX, Show } from "solid-js";
 import type * as v from "valibot";
-import { createReport, type LiveReport } from "../api/live-report.tsx";
-import { withQuery } from "../browser/with-query.ts";
-import { Freshness } from "../design/report-parts.tsx";
+import {
+  createReport,
+  type LiveReport,
+  type LiveReportOptions,
+  UpdatesProvider,
+  useUpdates,
+} from "../api/live-report.tsx";
+import { changedParams, type Query, withQuery } from "../browser/with-query.ts";
+import type { Chip } from "../design/records.tsx";
+import { Freshness, Loaded } from "../design/report-parts.tsx";
 import { formatAgo, formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "./page-title.ts";
+import "../design/page.css";
+
+/** A page that shows one report. */
+interface ReportPage<Value> {
+  title: Accessor<string>;
+  report: LiveReport<Value>;
+  paused: Accessor<boolean>;
+  setPaused(paused: boolean): void;
+}
+
+/** Creates the state of a page: its report, whether it is paused, and its title, which may need the report's value. */
+export const createPage = <Schema extends v.GenericSchema>({
+  title,
+  ...options
+}: Pick<LiveReportOptions<Schema>, "schema" | "path" | "intervalMs"> & {
+  title: (known: v.InferOutput<Schema> | undefined) => string;
+}): ReportPage<v.InferOutput<Schema>> => {
+  const [paused, setPaused] = createSignal(false);
+  const report = createReport({ ...options, paused });
+  const named = () => title(report.answer()?.value);
+  createPageTitle(named);
+  return { title: named, report, paused, setPaused };
+};
 
 /** The head of a page: its title, and the age of its report with buttons to pause and to refresh. */
 export const PageHead = (props: {
-  title: string;
-  report: LiveReport<unknown>;
-  paused: boolean;
-  onPause: (paused: boolean) => void;
+  of: ReportPage<unknown>;
   /** Stands between title and age. */
   children?: JSX.Element;
-}) => {
-  const { times } = usePageContext();
-  return (
-    <div class="page-head">
-      <h1>{props.title}</h1>
+}) => (
+  <div class="page-head">
+    <h1>{props.of.title()}</h1>
+    {props.children}
+    <Freshness
+      report={props.of.report}
+      paused={props.of.paused()}
+      onPause={() => props.of.setPaused(!props.of.paused())}
+      onRefresh={props.of.report.refresh}
+    />
+  </div>
+);
+
+/** The frame of a page: its head, then its parts below each other, which follow its report. */
+export const Page = (props: {
+  of: ReportPage<unknown>;
+  class?: string;
+  head?: JSX.Element;
+  children: JSX.Element;
+}) => (
+  <UpdatesProvider value={{ paused: props.of.paused, asOf: props.of.report.asOf }}>
+    <div class={`page ${props.class ?? ""}`}>
+      <PageHead of={props.of}>{props.head}</PageHead>
       {props.children}
-      <Freshness
-        report={props.report}
-        paused={props.paused}
-        zone={times.zone()}
-        onPause={() => props.onPause(!props.paused)}
-        onRefresh={props.report.refresh}
-      />
     </div>
+  </UpdatesProvider>
+);
+
+/** The page of one record by the id in its address: its parts once it is loaded, or that there is none. */
+export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
+  /** What it is: `rollout`. */
+  noun: string;
+  /** The page of all of them. */
+  allPath: string;
+  schema: Schema;
+  intervalMs: number;
+  titleOf: (record: v.InferOutput<Schema>) => string;
+  children: (
+    record: Accessor<v.InferOutput<Schema>>,
+    report: LiveReport<v.InferOutput<Schema>>,
+  ) => JSX.Element;
+}) => {
+  const { noun, allPath, schema, intervalMs, titleOf } = props;
+  const route = useParams<{ id: string }>();
+  const page = createPage({
+    title: (known) => (known ? titleOf(known) : capitalised(noun)),
+    schema,
+    path: createMemo(() => `/api/core/collector${allPath}/${encodeURIComponent(route.id)}`),
+    intervalMs,
+  });
+  return (
+    <Page of={page}>
+      <Loaded
+        report={page.report}
+        what={noun}
+        heading
+        missing={`No such ${noun}`}
+        instead={{ href: allPath, words: `Show all ${allPath.slice(1)}` }}
+        value={page.report.answer()?.value}
+      >
+        {(known) => props.children(known, page.report)}
+      </Loaded>
+    </Page>
   );
 };
 
-/** A parameter's new value or values; nothing removes it. */
-type AddressChange = Readonly<Record<string, string | readonly string[] | null | undefined>>;
+/** Returns words with a capital letter at their beginning. */
+export const capitalised = (words: string): string =>
+  `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 
-/** A page whose address holds the parameters of its report. */
-interface AddressPage<Value> {
-  report: LiveReport<Value>;
+/** A list whose address holds the parameters of its report. */
+export interface AddressList {
+  /** The parameters of the list, by their names in the API. */
   params: Accessor<URLSearchParams>;
-  /** The page's address with parameters changed, on the first page of its list unless the change has a `cursor`. */
-  pathOf(change: AddressChange): string;
-  /** What core exports as CSV under these parameters: all pages. */
-  csvPath(): string;
-  paused: Accessor<boolean>;
+  /** The parameters without the page. */
+  filter: Accessor<URLSearchParams>;
+  /** The address with parameters changed, on the first page of the list unless the change has a `cursor`. */
+  pathOf(change: Query): string;
+  /** A choice that changes parameters; it is chosen while the address has them. */
+  chip(words: JSX.Element, change: Query): Chip;
+  /** What core answers with the rows of the address. */
+  sourcePath: Accessor<string>;
+  /** What core exports under the filter, as CSV unless given: all pages. */
+  exportPath(file?: string): string;
   /** The properties of its `RecordList` that the address holds. */
-  list(): {
-    report: LiveReport<Value>;
-    isContinued: boolean;
-    pathOf: (cursor?: string) => string;
-    allPath: string;
-  };
-  /** The properties of its `PageHead`. */
-  head(): {
-    title: string;
-    report: LiveReport<Value>;
-    paused: boolean;
-    onPause: (paused: boolean) => void;
-  };
+  list(): { isContinued: boolean; pathOf: (cursor?: string) => string; allPath: string };
 }
 
-/**
- * Creates the state of a page at `path` that shows what core answers at `source`. The address holds the API's own parameters, so that core
- * rejects the ones that it does not know.
- */
-export const createAddressPage = <Schema extends v.GenericSchema>(page: {
-  title: string;
+interface AddressListOptions {
+  /** The page of the list, and what core answers it. */
   path: string;
   source: string;
-  schema: Schema;
-  intervalMs: number;
   /** Rows of a page; core's own default without it. */
   limit?: number;
-}): AddressPage<v.InferOutput<Schema>> => {
-  const { title, path, source, schema, intervalMs, limit } = page;
+  /** The id of the list in a page with others. */
+  anchor?: string;
+  /** The parameters of other parts of such a page; all others are of the list, so that core rejects unknown ones. */
+  foreign?: readonly string[];
+  /** The parameters of the list by their names in the API, where those of the address differ or other lists have the rest. */
+  names?: Readonly<Record<string, string>>;
+}
+
+const isSame = (some: readonly string[], others: readonly string[]): boolean =>
+  some.length === others.length && some.every((one) => others.includes(one));
+
+/** Creates a list that shows what core answers under the parameters of the address, which are the API's own. */
+export const createAddressList = (options: Accessor<AddressListOptions>): AddressList => {
   const location = useLocation();
-  const [paused, setPaused] = createSignal(false);
-  createPageTitle(() => title);
   const params = createMemo(() => {
     const given = new URLSearchParams(location.search);
-    given.delete("chat");
-    return given;
-  });
-  const asked = createMemo(() => {
-    const query = new URLSearchParams(params());
-    if (limit !== undefined) query.append("limit", String(limit));
-    return withQuery(source, query);
-  });
-  const report = createReport({ schema, path: asked, intervalMs, paused });
-  const changed = (change: AddressChange) => {
-    const next = new URLSearchParams(params());
-    for (const [name, value] of Object.entries({ cursor: null, ...change })) {
-      next.delete(name);
-      for (const one of [value ?? []].flat()) next.append(name, one);
+    const { names, foreign = [] } = options();
+    if (names === undefined) {
+      for (const name of ["chat", ...foreign]) given.delete(name);
+      return given;
     }
-    return next;
+    return new URLSearchParams(
+      Object.entries(names).flatMap(([name, own]) =>
+        given.getAll(own).map((value): [string, string] => [name, value]),
+      ),
+    );
+  });
+  const filter = createMemo(() => changedParams(params(), { cursor: null }));
+  const pathOf = (change: Query) => {
+    const { path, anchor, names } = options();
+    const own = [...changedParams(filter(), change)].map(([name, value]) => [
+      names?.[name] ?? name,
+      value,
+    ]);
+    return withQuery(path, new URLSearchParams(own)) + (anchor === undefined ? "" : `#${anchor}`);
   };
-  const pathOf = (change: AddressChange) => withQuery(path, changed(change));
   return {
-    report,
     params,
-    paused,
+    filter,
     pathOf,
+    chip: (words, change) => ({
+      words,
+      path: pathOf(change),
+      isChosen: Object.keys(change).every((name) =>
+        isSame(params().getAll(name), changedParams(new URLSearchParams(), change).getAll(name)),
+      ),
+    }),
+    sourcePath: createMemo(() => {
+      const { source, limit } = options();
+      return withQuery(source, limit === undefined ? params() : changedParams(params(), { limit }));
+    }),
+    exportPath: (file = "export.csv") => withQuery(`${options().source}/${file}`, filter()),
     list: () => ({
-      report,
       isContinued: params().has("cursor"),
-      allPath: path,
+      allPath: options().path,
       pathOf: (cursor) => pathOf({ cursor }),
     }),
-    csvPath: () => withQuery(`${source}/export.csv`, changed({})),
-    head: () => ({ title, report, paused: paused(), onPause: setPaused }),
   };
 };
 
-/** A timestamp, absolute and in the chosen zone, with its age at `asOf` on hover. */
-export const Time = (props: { at: string; asOf: number }) => {
+/** Creates the state of a page that shows one list of its address. */
+export const createListPage = <Schema extends v.GenericSchema>({
+  title,
+  schema,
+  intervalMs,
+  ...options
+}: { title: string } & AddressListOptions &
+  Pick<LiveReportOptions<Schema>, "schema" | "intervalMs">) => {
+  const address = createAddressList(() => options);
+  const page = createPage({ title: () => title, schema, path: address.sourcePath, intervalMs });
+  return { ...address, page, report: page.report };
+};
+
+/** A timestamp, absolute and in the chosen zone, with its age at the time of the report around on hover. */
+export const Time = (props: { at: string }) => {
   const { times } = usePageContext();
+  const { asOf } = useUpdates();
   return (
-    <time datetime={props.at} title={formatAgo(props.at, props.asOf)}>
+    <time datetime={props.at} title={formatAgo(props.at, asOf())}>
       {formatTimestamp(props.at, times.zone())}
     </time>
   );
 };
 
 /** A timestamp with a second line below it, such as who did it; the words of `none` where nothing has happened. */
-export const TimeCell = (props: {
-  at: string | null;
-  asOf: number;
-  none?: string;
-  second?: JSX.Element;
-}) => (
+export const TimeCell = (props: { at: string | null; none?: string; second?: JSX.Element }) => (
   <Show when={props.at} fallback={<span class="quiet">{props.none}</span>}>
     {(at) => (
       <>
-        <Time at={at()} asOf={props.asOf} />
+        <Time at={at()} />
         <Show when={props.second}>
           <span class="second-line">{props.second}</span>
         </Show>

@@ -1,78 +1,66 @@
-import { createSignal, For, Show } from "solid-js";
+import { For, Show } from "solid-js";
 import { filterToParams } from "../../../proto/fleet-health/filter.ts";
 import { type PartState, type SystemPart, SystemReport } from "../../../proto/system/report.ts";
-import { createReport } from "../api/live-report.tsx";
 import { Icon } from "../design/parts.tsx";
 import { type RecordColumn, RecordTable } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { PageHead, Time } from "../shell/page.tsx";
-import { createPageTitle } from "../shell/page-title.ts";
-import "../design/page.css";
+import { createPage, Page, Time, TimeCell } from "../shell/page.tsx";
 import "./system.css";
-
-const path = "/api/core/system";
 
 type Core = SystemReport["cores"][number];
 
+const partColumns: readonly RecordColumn<SystemPart>[] = [
+  { name: "Part", cell: (part) => plainText(nameOf(part)) },
+  { name: "State", cell: ({ state }) => <PartMark state={state} /> },
+  { name: "Since", cell: ({ since }) => <TimeCell at={since} none="not recorded" /> },
+  {
+    name: "Detail",
+    cell: ({ detail }) => <span class="system-detail">{plainText(detail)}</span>,
+  },
+];
+
+const coreColumns: readonly RecordColumn<Core>[] = [
+  { name: "Machine", cell: ({ machine }) => plainText(machine) },
+  { name: "State", cell: ({ state }) => <PartMark state={coreStates[state]} words={state} /> },
+  { name: "Version", cell: ({ version }) => plainText(version) },
+  { name: "Started", cell: ({ started_at: at }) => <Time at={at} /> },
+  { name: "Last report", cell: ({ reported_at: at }) => <Time at={at} /> },
+  {
+    name: "Streams of hosts",
+    isNumber: true,
+    cell: ({ streams }) =>
+      streams === null ? <span class="quiet">none</span> : formatCount(streams),
+  },
+  {
+    name: "Hosts",
+    isNumber: true,
+    cell: ({ machine, hosts }) => (
+      <Show when={hosts > 0} fallback="0">
+        <a href={`/fleet?${filterToParams({ core: [machine], heartbeat: ["recent"] })}`}>
+          {formatCount(hosts)}
+        </a>
+      </Show>
+    ),
+  },
+  {
+    name: "Clock ahead",
+    isNumber: true,
+    cell: ({ clock_ahead_seconds: ahead }) => `${ahead.toFixed(1)} s`,
+  },
+];
+
 /** `/system`: the state of cores, database, exports and certificates, those that need attention first. */
 export const SystemPage = () => {
-  const [paused, setPaused] = createSignal(false);
-  createPageTitle(() => "System");
-  const report = createReport({
+  const page = createPage({
+    title: () => "System",
     schema: SystemReport,
-    path: () => path,
+    path: () => "/api/core/system",
     intervalMs: 10_000,
-    paused,
   });
-  const partColumns: readonly RecordColumn<SystemPart>[] = [
-    { name: "Part", cell: (part) => plainText(nameOf(part)) },
-    { name: "State", cell: ({ state }) => <PartMark state={state} /> },
-    {
-      name: "Since",
-      cell: ({ since }) => (
-        <Show when={since} fallback={<span class="quiet">not recorded</span>}>
-          {(at) => <Time at={at()} asOf={report.asOf()} />}
-        </Show>
-      ),
-    },
-    {
-      name: "Detail",
-      cell: ({ detail }) => <span class="system-detail">{plainText(detail)}</span>,
-    },
-  ];
-  const coreColumns: readonly RecordColumn<Core>[] = [
-    { name: "Machine", cell: ({ machine }) => plainText(machine) },
-    { name: "State", cell: ({ state }) => <PartMark state={coreStates[state]} words={state} /> },
-    { name: "Version", cell: ({ version }) => plainText(version) },
-    { name: "Started", cell: ({ started_at: at }) => <Time at={at} asOf={report.asOf()} /> },
-    { name: "Last report", cell: ({ reported_at: at }) => <Time at={at} asOf={report.asOf()} /> },
-    {
-      name: "Streams of hosts",
-      isNumber: true,
-      cell: ({ streams }) =>
-        streams === null ? <span class="quiet">none</span> : formatCount(streams),
-    },
-    {
-      name: "Hosts",
-      isNumber: true,
-      cell: ({ machine, hosts }) => (
-        <Show when={hosts > 0} fallback="0">
-          <a href={`/fleet?${filterToParams({ core: [machine], heartbeat: ["recent"] })}`}>
-            {formatCount(hosts)}
-          </a>
-        </Show>
-      ),
-    },
-    {
-      name: "Clock ahead",
-      isNumber: true,
-      cell: ({ clock_ahead_seconds: ahead }) => `${ahead.toFixed(1)} s`,
-    },
-  ];
+  const { report } = page;
   return (
-    <div class="page system">
-      <PageHead title="System" report={report} paused={paused()} onPause={setPaused} />
+    <Page of={page} class="system">
       <Loaded report={report} what="state of the system" heading value={report.answer()?.value}>
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
@@ -93,33 +81,38 @@ export const SystemPage = () => {
               isFailed={({ state }) => state === "silent"}
             />
             <h2>Database</h2>
-            <ul class="system-facts">
+            <ul class="fact-lines">
               <For each={databaseFacts(known())}>{(fact) => <li>{fact}</li>}</For>
             </ul>
             <h2>Outages of the last week</h2>
-            <Show
-              when={known().outages.length > 0}
-              fallback={<p class="quiet">None: a core could always receive.</p>}
-            >
-              <ul class="system-facts">
-                <For each={known().outages.toReversed()}>
-                  {(outage) => (
-                    <li>
-                      <Time at={outage.began_at} asOf={report.asOf()} /> to{" "}
-                      <Show when={outage.ended_at} fallback="now">
-                        {(at) => <Time at={at()} asOf={report.asOf()} />}
-                      </Show>
-                    </li>
-                  )}
-                </For>
-              </ul>
-            </Show>
+            <LastOutages outages={known().outages} />
           </div>
         )}
       </Loaded>
-    </div>
+    </Page>
   );
 };
+
+/** When no core could receive, newest first. */
+const LastOutages = (props: { outages: SystemReport["outages"] }) => (
+  <Show
+    when={props.outages.length > 0}
+    fallback={<p class="quiet">None: a core could always receive.</p>}
+  >
+    <ul class="fact-lines">
+      <For each={props.outages.toReversed()}>
+        {(outage) => (
+          <li>
+            <Time at={outage.began_at} /> to{" "}
+            <Show when={outage.ended_at} fallback="now">
+              {(at) => <Time at={at()} />}
+            </Show>
+          </li>
+        )}
+      </For>
+    </ul>
+  </Show>
+);
 
 const stateWords: Readonly<Record<PartState, string>> = {
   not_ready: "not ready",

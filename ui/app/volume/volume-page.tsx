@@ -4,7 +4,7 @@ import { type Budget, BudgetList } from "../../../proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Chips, type RecordColumn, RecordTable } from "../design/records.tsx";
-import { Loaded } from "../design/report-parts.tsx";
+import { Loaded, Notice } from "../design/report-parts.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
 import {
   formatBytes,
@@ -15,11 +15,8 @@ import {
   plainText,
 } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { createAddressPage, PageHead } from "../shell/page.tsx";
-import "../design/page.css";
+import { createListPage, Page } from "../shell/page.tsx";
 import "./volume-page.css";
-
-const path = "/volume";
 
 const splits = [
   { words: "By host", by: null },
@@ -41,41 +38,80 @@ type Item = VolumeReport["items"][number];
 
 /** `/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
 export const VolumePage = () => {
-  const { times } = usePageContext();
-  const { report, params, pathOf, paused, head } = createAddressPage({
+  const { page, report, params, chip } = createListPage({
     title: "Volume",
     path: "/volume",
     source: "/api/core/collector/volume",
     schema: VolumeReport,
     intervalMs: 60_000,
   });
-  const by = () => params().get("by");
-  const label = () => (by()?.startsWith("label:") ? by()?.slice("label:".length) : undefined);
+  const label = () => /^label:(.*)$/s.exec(params().get("by") ?? "")?.[1];
   const facets = createReport({
     schema: LabelKeys,
     path: () => "/api/core/collector/health/facets",
     intervalMs: 600_000,
-    paused,
+    paused: page.paused,
   });
   const budgets = createReport({
     schema: BudgetList,
     path: () => "/api/core/collector/budgets",
     intervalMs: 60_000,
-    paused,
+    paused: page.paused,
   });
   /** The label of the address first, whether the fleet has it or not. */
   const labelKeys = createMemo(() => {
     const known = facets.answer()?.value.labels.map(({ key }) => key) ?? [];
-    return [...new Set([...(label() === undefined ? [] : [label() as string]), ...known])].slice(
-      0,
-      labelsShown,
-    );
+    return [...new Set([label() ?? [], known].flat())].slice(0, labelsShown);
   });
   const nameOf = () =>
-    label() ?? { host: "Host", kind: "Kind", source: "Kind and source" }[by() ?? "host"] ?? "Part";
-  const barsOf = ({ series, step_seconds: step }: VolumeReport) =>
-    series.map(({ from, envelopes, payload_bytes: bytes }) => {
-      const at = formatTimestamp(from, step < 86_400 ? times.zone() : "utc");
+    label() ??
+    { host: "Host", kind: "Kind", source: "Kind and source" }[params().get("by") ?? "host"] ??
+    "Part";
+  return (
+    <Page of={page} class="volume-page">
+      <Chips
+        label="Split by"
+        chips={[
+          ...splits.map(({ words, by }) => chip(words, { by })),
+          ...labelKeys().map((key) => chip(`By label ${key}`, { by: `label:${key}` })),
+        ]}
+      />
+      <Chips
+        label="Time"
+        chips={ranges.map(({ words, from }) => chip(words, { from, to: null }))}
+      />
+      <Loaded
+        report={report}
+        what="volume"
+        heading
+        value={report.answer()?.value}
+        instead={{ href: "/volume", words: "Show the last 24 hours by host" }}
+      >
+        {(known) => (
+          <div class="shown page" data-shown={report.phase()}>
+            <p>{headlineOf(known())}</p>
+            <Series report={known()} />
+            <Show when={known().by === "source"}>
+              <p class="quiet">
+                By the hosts' own accounts, of the days of their clocks: what they accepted, not
+                what is stored.
+              </p>
+            </Show>
+            <Parts name={nameOf()} report={known()} />
+          </div>
+        )}
+      </Loaded>
+      <Budgets items={budgets.answer()?.value.items ?? []} />
+    </Page>
+  );
+};
+
+/** The bytes over time, as bars and as figures. */
+const Series = (props: { report: VolumeReport }) => {
+  const { times } = usePageContext();
+  const bars = () =>
+    props.report.series.map(({ from, envelopes, payload_bytes: bytes }) => {
+      const at = formatTimestamp(from, props.report.step_seconds < 86_400 ? times.zone() : "utc");
       const words =
         envelopes === 0
           ? "nothing"
@@ -83,89 +119,48 @@ export const VolumePage = () => {
       return { value: bytes, name: `From ${at}: ${words}` };
     });
   return (
-    <div class="page volume-page">
-      <PageHead {...head()} />
-      <Chips
-        label="Split by"
-        chips={[
-          ...splits.map(({ words, by: split }) => ({
-            words,
-            path: pathOf({ by: split }),
-            isChosen: by() === split,
-          })),
-          ...labelKeys().map((key) => ({
-            words: `By label ${key}`,
-            path: pathOf({ by: `label:${key}` }),
-            isChosen: label() === key,
-          })),
-        ]}
-      />
-      <Chips
-        label="Time"
-        chips={ranges.map(({ words, from }) => ({
-          words,
-          path: pathOf({ from, to: null }),
-          isChosen: params().get("from") === from && !params().has("to"),
-        }))}
-      />
-      <Loaded
-        report={report}
-        what="volume"
-        heading
-        value={report.answer()?.value}
-        instead={{ href: path, words: "Show the last 24 hours by host" }}
-      >
-        {(known) => (
-          <div class="shown page" data-shown={report.phase()}>
-            <p class="volume-headline">{headlineOf(known())}</p>
-            <figure class="volume-series" aria-label="Bytes over time">
-              <Sparkline bars={barsOf(known())} />
-              <figcaption>
-                <span>{formatTimestamp(known().from, times.zone())}</span>
-                <span>{formatTimestamp(known().to, times.zone())}</span>
-              </figcaption>
-            </figure>
-            <details>
-              <summary>Figures</summary>
-              <ul>
-                <For each={barsOf(known()).toReversed()}>{({ name }) => <li>{name}</li>}</For>
-              </ul>
-            </details>
-            <Show when={known().by === "source"}>
-              <p class="quiet">
-                By the hosts' own accounts, of the days of their clocks: what they accepted, not
-                what is stored.
-              </p>
-            </Show>
-            <Show
-              when={known().items.length > 0}
-              fallback={
-                <section class="notice">
-                  <h2>Nothing was sent</h2>
-                  <p>Core stored nothing of this in the time that you chose.</p>
-                </section>
-              }
-            >
-              <RecordTable
-                label="Those with the most bytes first"
-                columns={columnsOf(nameOf(), known())}
-                rows={known().items}
-                isFailed={({ day }) => day !== undefined && isUnusual(day)}
-              />
-              <Show when={known().parts > known().items.length}>
-                <p class="quiet">
-                  The first {formatCount(known().items.length)} of {formatCount(known().parts)}.{" "}
-                  <code>svc-admin volume --limit 1000</code> lists more.
-                </p>
-              </Show>
-            </Show>
-          </div>
-        )}
-      </Loaded>
-      <Budgets items={budgets.answer()?.value.items ?? []} />
-    </div>
+    <>
+      <figure class="volume-series" aria-label="Bytes over time">
+        <Sparkline bars={bars()} />
+        <figcaption>
+          <span>{formatTimestamp(props.report.from, times.zone())}</span>
+          <span>{formatTimestamp(props.report.to, times.zone())}</span>
+        </figcaption>
+      </figure>
+      <details>
+        <summary>Figures</summary>
+        <ul>
+          <For each={bars().toReversed()}>{({ name }) => <li>{name}</li>}</For>
+        </ul>
+      </details>
+    </>
   );
 };
+
+/** The parts with the most bytes. */
+const Parts = (props: { name: string; report: VolumeReport }) => (
+  <Show
+    when={props.report.items.length > 0}
+    fallback={
+      <Notice title="Nothing was sent">
+        <p>Core stored nothing of this in the time that you chose.</p>
+      </Notice>
+    }
+  >
+    <RecordTable
+      label="Those with the most bytes first"
+      columns={columnsOf(props.name, props.report)}
+      rows={props.report.items}
+      isFailed={({ day }) => day !== undefined && isUnusual(day)}
+    />
+    <Show when={props.report.parts > props.report.items.length}>
+      <p class="quiet">
+        The first {formatCount(props.report.items.length)} of {formatCount(props.report.parts)}.{" "}
+        <code>svc-admin volume --limit 1000</code> lists more.
+      </p>
+    </Show>
+  </Show>
+);
 
 /** How much core stores of each host in an hour, and how many hosts each budget holds; nothing without one. */
 const Budgets = (props: { items: readonly Budget[] }) => (

@@ -7,7 +7,8 @@ import { inventoryBytesMax } from "../../../proto/inventory/inventory.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
 import type { RefusalLimit } from "../limit-address.ts";
 import { WebProblem } from "../problems.ts";
-import { type Handler, readRequestBody, type WebContext } from "../request.ts";
+import { readRequestBody } from "../read-request.ts";
+import type { Handler, WebContext } from "../request.ts";
 
 /** Returns null if core accepts the caller of a request with a body, which has not been read; else core's refusal. */
 type AdmitBody = (

@@ -3,7 +3,8 @@ import { addressKey } from "../../../kit/address.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import type { CoreClient } from "../core-client.ts";
 import { codeLimit, createLimit, tokenLimit } from "../limit-address.ts";
-import { type Handler, readForm, type WebContext } from "../request.ts";
+import { readForm } from "../read-request.ts";
+import type { Handler, WebContext } from "../request.ts";
 import { devicePath } from "../sign-in/fresh-sign-in.ts";
 import type { SealedCodes } from "./sealed-codes.ts";
 

@@ -11,7 +11,8 @@ import type { PageLinks } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
 import { type AskPerson, callCore, type PersonOfPage } from "../programs/ask-person.ts";
 import { outcomePage } from "../programs/consent-pages.ts";
-import { type Handler, queryOf, readForm, type WebContext } from "../request.ts";
+import { queryOf, readForm } from "../read-request.ts";
+import type { Handler, WebContext } from "../request.ts";
 import {
   changeWatchPage,
   changeWatchPath,

@@ -28,6 +28,26 @@ import {
   type TimestampView,
 } from "./detail-view.ts";
 
+/** The identity of a host to copy, its hostname, platform and version. */
+export const HostName = (props: { host: FleetHealthRow; spelled: (text: string) => string }) => (
+  <>
+    <p class="copied">
+      <code class="drawer-hash">{props.spelled(props.host.identity)}</code>
+      <CopyButton text={props.host.identity} what="identity" />
+    </p>
+    <p class="quiet">
+      <Show when={props.host.hostname}>
+        {(hostname) => (
+          <>
+            <bdi>{props.spelled(hostname())}</bdi> ·{" "}
+          </>
+        )}
+      </Show>
+      {props.spelled(props.host.platform)} · collector {props.spelled(props.host.version)}
+    </p>
+  </>
+);
+
 /**
  * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
  * that focus and selection stay.

@@ -1,13 +1,13 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
-import { createReport } from "../../api/live-report.tsx";
-import { CopyButton, Icon, StateMark } from "../../design/parts.tsx";
+import { createReport, useUpdates } from "../../api/live-report.tsx";
+import { Icon, StateMark } from "../../design/parts.tsx";
 import { LoadFailure, OldNotice } from "../../design/report-parts.tsx";
 import { formatTimestamp, plainName } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { hostPath } from "../view/view-state.ts";
-import { Detail } from "./detail.tsx";
+import { Detail, HostName } from "./detail.tsx";
 
 const detailIntervalMs = 10_000;
 /** The past does not change. */
@@ -27,7 +27,6 @@ export const RowDrawer = (props: {
   id: string | undefined;
   /** The past time that is shown. */
   at: string | undefined;
-  paused: boolean;
   onClose: () => void;
   returnFocus: () => HTMLElement | null | undefined;
 }) => {
@@ -36,7 +35,7 @@ export const RowDrawer = (props: {
     schema: FleetHealthDetail,
     path: createMemo(() => (props.id === undefined ? undefined : hostPath(props.id, props))),
     intervalMs: () => (props.at === undefined ? detailIntervalMs : pastIntervalMs),
-    paused: () => props.paused,
+    paused: useUpdates().paused,
     showsAge: true,
   });
   /** The detail of the wanted collector; never that of the previous one. */
@@ -73,21 +72,7 @@ export const RowDrawer = (props: {
                   <>
                     <StateMark state={known().item.state} />
                     <Dialog.Title as="h2">{plainName(known().item.device_id)}</Dialog.Title>
-                    <p class="copied">
-                      <code class="drawer-hash">{plainName(known().item.identity)}</code>
-                      <CopyButton text={known().item.identity} what="identity" />
-                    </p>
-                    <p class="quiet">
-                      <Show when={known().item.hostname}>
-                        {(hostname) => (
-                          <>
-                            <bdi>{plainName(hostname())}</bdi> ·{" "}
-                          </>
-                        )}
-                      </Show>
-                      {plainName(known().item.platform)} · collector{" "}
-                      {plainName(known().item.version)}
-                    </p>
+                    <HostName host={known().item} spelled={plainName} />
                     <Show when={known().at}>
                       {(at) => (
                         <p class="banner">The past, at {formatTimestamp(at(), times.zone())}</p>
@@ -112,7 +97,7 @@ export const RowDrawer = (props: {
               <Icon name="close" />
             </Dialog.CloseButton>
           </header>
-          <OldNotice report={report} what="The details below are" paused={props.paused} />
+          <OldNotice report={report} what="The details below are" pauses />
           <Switch>
             <Match when={detail()}>
               {(known) => (

@@ -6,7 +6,7 @@ import {
   type TimelineSpan,
   timelineSpans,
 } from "../../../../proto/fleet-health/timeline.ts";
-import { createReport } from "../../api/live-report.tsx";
+import { createReport, useUpdates } from "../../api/live-report.tsx";
 import { formatCountOf, formatTimestamp } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "../view/view-state.ts";
@@ -17,7 +17,7 @@ const spanNames: Readonly<Record<TimelineSpan, string>> = { "24h": "24 h", "30d"
 const refreshMs = 60_000;
 
 /** The hosts that were not healthy over the last day or month, and a slider that shows the page as it was at a time of it. */
-export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
+export const HistoryStrip = (props: { view: FleetView }) => {
   const { times } = usePageContext();
   const navigate = useNavigate();
   const [span, setSpan] = createSignal<TimelineSpan>("24h");
@@ -25,7 +25,7 @@ export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
     schema: FleetTimelineView,
     path: createMemo(() => `/api/core/collector/health/timeline?span=${span()}`),
     intervalMs: refreshMs,
-    paused: () => props.paused,
+    paused: useUpdates().paused,
     showsAge: true,
   });
   const known = () => report.answer()?.value;

@@ -65,7 +65,7 @@ const minute = (time: string): string => `${time.slice(0, 16).replace("T", " ")}
 /** What the report says of core itself. Loaded when there is something, which is seldom. */
 export const Notices = (props: { report: FleetHealthReport }) => (
   <div class="fleet-notices">
-    <Outages outages={props.report.outages} asOf={Date.parse(props.report.generated_at)} />
+    <Outages outages={props.report.outages} />
     <RetentionPaused pause={props.report.retention_paused} />
     <ExportLags exports={props.report.exports} />
   </div>

@@ -1,5 +1,6 @@
 import { type JSX, Show } from "solid-js";
 import type { OutageView } from "../../../../proto/fleet-health/outage.ts";
+import { useUpdates } from "../../api/live-report.tsx";
 import { Icon } from "../../design/parts.tsx";
 import {
   formatCountOf,
@@ -33,14 +34,15 @@ const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): 
 };
 
 /** Names the outages of core of the last day; nothing without one. */
-export const Outages = (props: { outages: readonly OutageView[] | undefined; asOf: number }) => {
+export const Outages = (props: { outages: readonly OutageView[] | undefined }) => {
   const { times } = usePageContext();
+  const { asOf } = useUpdates();
   /** The silence of hosts counts again. */
   const isOver = () => {
     const countedFrom = props.outages?.at(-1)?.counted_from;
-    return countedFrom != null && Date.parse(countedFrom) <= props.asOf;
+    return countedFrom != null && Date.parse(countedFrom) <= asOf();
   };
-  const words = () => wordsOf(props.outages ?? [], props.asOf, times.zone());
+  const words = () => wordsOf(props.outages ?? [], asOf(), times.zone());
   return (
     <Show when={words()}>
       <p class="core-outages" classList={{ banner: !isOver() }} role="status">

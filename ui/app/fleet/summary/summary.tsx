@@ -1,4 +1,4 @@
-import { createMemo, createSignal, For, type JSX, lazy, Show } from "solid-js";
+import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import { changeFilter, type FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import type {
   FleetSummaryView,
@@ -10,7 +10,7 @@ import {
   fleetStates,
 } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon, StateMark } from "../../design/parts.tsx";
-import { LazyPart } from "../../design/report-parts.tsx";
+import { lazyPart } from "../../design/report-parts.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
 import {
@@ -22,9 +22,10 @@ import {
   toggleState,
 } from "./summary-view.ts";
 
-const StateRuleList = lazy(async () => ({
-  default: (await import("./state-rule-list.tsx")).StateRuleList,
-}));
+const StateRuleList = lazyPart(
+  "What the states mean",
+  async () => (await import("./state-rule-list.tsx")).StateRuleList,
+);
 
 interface SummaryProps {
   /** Undefined while it loads. */
@@ -218,11 +219,7 @@ export const StateLegend = (props: { thresholds: FleetThresholdsView | undefined
         onBeforeToggle={() => setOpened(true)}
       >
         <Show when={opened() && props.thresholds}>
-          {(thresholds) => (
-            <LazyPart what="What the states mean">
-              <StateRuleList thresholds={thresholds()} />
-            </LazyPart>
-          )}
+          {(thresholds) => <StateRuleList thresholds={thresholds()} />}
         </Show>
       </section>
     </>

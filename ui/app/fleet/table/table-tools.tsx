@@ -1,10 +1,10 @@
-import { createSignal, For, lazy, Show } from "solid-js";
+import { createSignal, For, Show } from "solid-js";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import { exportFilters } from "../../../../proto/fleet-health/filter.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import { type ExportKind, exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon } from "../../design/parts.tsx";
-import { LazyPart } from "../../design/report-parts.tsx";
+import { lazyPart } from "../../design/report-parts.tsx";
 import { formatCount, formatCountOf } from "../../format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
 import {
@@ -18,9 +18,10 @@ import {
 } from "../view/view-state.ts";
 import type { TablePreferences } from "./table-preferences.ts";
 
-const PreferenceFields = lazy(async () => ({
-  default: (await import("./preference-fields.tsx")).PreferenceFields,
-}));
+const PreferenceFields = lazyPart(
+  "The menu",
+  async () => (await import("./preference-fields.tsx")).PreferenceFields,
+);
 
 /** The range of rows on this page, and links to the pages before and after. */
 export const Pager = (props: {
@@ -172,9 +173,7 @@ export const PreferencesMenu = (props: PreferencesProps) => {
         onBeforeToggle={() => setOpened(true)}
       >
         <Show when={opened()}>
-          <LazyPart what="The menu">
-            <PreferenceFields {...props} />
-          </LazyPart>
+          <PreferenceFields {...props} />
         </Show>
       </div>
     </>
