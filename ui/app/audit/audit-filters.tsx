@@ -1,7 +1,7 @@
 import { createSignal, For, Show } from "solid-js";
 import { auditActions } from "../../../proto/audit-actions.ts";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
-import type { Query } from "../browser/with-query.ts";
+import type { QueryParams } from "../browser/with-query.ts";
 import { Icon } from "../design/parts.tsx";
 import { Chips } from "../design/records.tsx";
 import { plainText } from "../format/format.ts";
@@ -58,7 +58,7 @@ const fieldParameters = [
 
 interface FilterProps {
   list: AddressList;
-  onChange: (change: Query) => void;
+  onChange: (change: QueryParams) => void;
 }
 
 /** The filters of the audit log: ranges and sets of actions as links, the rest as fields that apply on Enter or a choice. */

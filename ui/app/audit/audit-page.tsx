@@ -7,7 +7,7 @@ import { type RecordColumn, RecordList } from "../design/records.tsx";
 import { Notice, UnknownFilter } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { createListPage, Page, Time } from "../shell/page.tsx";
+import { createListPage, PageFrame, Time } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { AuditFilters } from "./audit-filters.tsx";
 import { auditFault, auditPageRows, eventsSource } from "./audit-view.ts";
@@ -54,7 +54,7 @@ const AuditEvents = () => {
     { name: "Chain", cell: (event) => <Place event={event} />, isNumber: true },
   ];
   return (
-    <Page of={page} class="audit" head={<ChainStatus />}>
+    <PageFrame of={page} class="audit" head={<ChainStatus />}>
       <AuditFilters
         list={{ ...address, exportPath }}
         onChange={(change) => navigate(address.pathOf(change), { scroll: false })}
@@ -94,7 +94,7 @@ const AuditEvents = () => {
           </Show>
         }
       />
-    </Page>
+    </PageFrame>
   );
 };
 

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
-import { type Query, withQuery } from "../browser/with-query.ts";
+import { type QueryParams, withQuery } from "../browser/with-query.ts";
 import { formatTimestamp, type TimeZone } from "../format/format.ts";
 
 const Text = v.pipe(v.string(), v.minLength(1), v.maxLength(2048));
@@ -33,7 +33,7 @@ export const auditFault = (search: string): string | undefined => {
 };
 
 /** Returns the address of events, by the parameters of the API. */
-export const auditPath = (filter: Query): string => withQuery("/audit", filter);
+export const auditPath = (filter: QueryParams): string => withQuery("/audit", filter);
 
 /** Where the API has the events. */
 export const eventsSource = "/api/core/audit-events";
@@ -42,11 +42,11 @@ export const eventsSource = "/api/core/audit-events";
 export const auditPageRows = 100;
 
 /** Returns the API path of a page of events. */
-export const eventsPath = (filter: Query): string =>
+export const eventsPath = (filter: QueryParams): string =>
   withQuery(eventsSource, { ...filter, limit: auditPageRows });
 
 /** Returns the API path of an export of all events. */
-export const auditExportPath = (format: "csv" | "jsonl", filter: Query): string =>
+export const auditExportPath = (format: "csv" | "jsonl", filter: QueryParams): string =>
   withQuery(`${eventsSource}/export.${format}`, { ...filter, cursor: null });
 
 /** Returns a time as the field of a minute has it, `2026-11-22T16:45` in the zone; empty without one. */

@@ -3,7 +3,7 @@ import { FleetCompleteness, type HostStrip } from "../../../proto/completeness/r
 import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
 import { Loaded, Notice } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { type AddressList, createListPage, Page } from "../shell/page.tsx";
+import { type AddressList, createListPage, PageFrame } from "../shell/page.tsx";
 import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
 import { HourMark } from "./hour-mark.tsx";
 import { dayHourText, hourStateWords, shortageText, shownStates } from "./hour-view.ts";
@@ -31,7 +31,7 @@ export const CompletenessPage = () => {
   });
   const state = () => address.params().get("state");
   return (
-    <Page of={page} class="completeness">
+    <PageFrame of={page} class="completeness">
       <Loaded
         report={report}
         what="hours"
@@ -84,7 +84,7 @@ export const CompletenessPage = () => {
           }
         />
       </Show>
-    </Page>
+    </PageFrame>
   );
 };
 

@@ -11,7 +11,7 @@ import { Icon } from "../design/parts.tsx";
 import { type RecordColumn, RecordLink, RecordList } from "../design/records.tsx";
 import { Loaded, Notice, OldNotice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { capitalised, createListPage, Page, TimeCell } from "../shell/page.tsx";
+import { capitalised, createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
 import { configName, runningPath } from "./progress-view.ts";
 import { SearchForm } from "./search-form.tsx";
@@ -77,7 +77,7 @@ export const ConfigsPage = () => {
   });
   const text = () => params().get("q") ?? "";
   return (
-    <Page of={page}>
+    <PageFrame of={page}>
       <SearchForm
         name="q"
         value={text()}
@@ -117,7 +117,7 @@ export const ConfigsPage = () => {
         }
       />
       <Unstored />
-    </Page>
+    </PageFrame>
   );
 };
 

@@ -12,8 +12,7 @@ import {
 import { Dynamic } from "solid-js/web";
 import type { ApiProblem } from "../api/api-client.ts";
 import { type LiveReport, UpdatesProvider, useUpdates } from "../api/live-report.tsx";
-import { formatDuration, formatTimestamp } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
+import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
 import { Icon } from "./parts.tsx";
 
 /** Returns why a report is old, as a sentence with a space at its end. */
@@ -51,13 +50,13 @@ export const OldNotice = (props: {
 export const Freshness = (props: {
   report: LiveReport<unknown>;
   paused: boolean;
+  zone: TimeZone;
   onPause: () => void;
   onRefresh: () => void;
   /** Further controls. */
   children?: JSX.Element;
 }) => {
   const { phase, ageSeconds } = props.report;
-  const { times } = usePageContext();
   const age = () => formatDuration(ageSeconds() ?? 0);
   return (
     <div class="freshness" data-stale={phase() === "stale" ? "" : undefined}>
@@ -75,10 +74,7 @@ export const Freshness = (props: {
         </span>
         <Show when={phase() !== "changing" && props.report.asOf()}>
           {(at) => (
-            <time
-              datetime={new Date(at()).toISOString()}
-              title={formatTimestamp(at(), times.zone())}
-            >
+            <time datetime={new Date(at()).toISOString()} title={formatTimestamp(at(), props.zone)}>
               {/* One text: the end of a text beside others moves with each second, which is a layout shift. */}
               {`Updated ${age()} ago`}
             </time>

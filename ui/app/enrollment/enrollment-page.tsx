@@ -6,7 +6,7 @@ import { type RecordColumn, RecordTable } from "../design/records.tsx";
 import { LoadFailure, Notice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { RefusedHosts } from "../host/host-events.tsx";
-import { createPage, Page, TimeCell } from "../shell/page.tsx";
+import { createPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import {
   type CountedReason,
   reasonWords,
@@ -29,7 +29,7 @@ export const EnrollmentPage = () => {
   const { report } = page;
   const known = () => report.answer()?.value;
   return (
-    <Page of={page}>
+    <PageFrame of={page}>
       <Show
         when={unknownParameter(location.search)}
         fallback={
@@ -67,7 +67,7 @@ export const EnrollmentPage = () => {
           </Notice>
         )}
       </Show>
-    </Page>
+    </PageFrame>
   );
 };
 

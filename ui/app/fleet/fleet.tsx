@@ -13,7 +13,7 @@ import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { typicalRenewalSeconds } from "./charts/layouts.ts";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
-import { FactorsMenu, FleetAge, HistoryStrip, QuestionMenus } from "./menus.tsx";
+import { FactorsMenu, FleetAge, LazyHistory, QuestionMenus } from "./menus.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { fleetValues, hostsInStates } from "./summary/summary-view.ts";
@@ -216,7 +216,7 @@ const Overview = (props: PartProps) => {
         fallback={
           <div class="fleet-history-place">
             <Show when={answer()}>
-              <HistoryStrip view={view()} />
+              <LazyHistory view={view()} />
             </Show>
           </div>
         }

@@ -21,7 +21,7 @@ const ChangeList = lazyPart(
   async () => (await import("./changes/change-list.tsx")).ChangeList,
 );
 /** The history of the fleet: in a popover of a button or, on a page of the past, in its place. */
-export const HistoryStrip = lazyPart(
+export const LazyHistory = lazyPart(
   "The history",
   async () => (await import("./history/history-strip.tsx")).HistoryStrip,
 );
@@ -73,9 +73,9 @@ export const FleetAge = (props: {
     <Show
       when={props.view.at}
       fallback={
-        <Freshness {...props}>
+        <Freshness {...props} zone={times.zone()}>
           <PopoverMenu id="history-menu" button="History" class="history-popover">
-            <HistoryStrip view={props.view} />
+            <LazyHistory view={props.view} />
           </PopoverMenu>
         </Freshness>
       }

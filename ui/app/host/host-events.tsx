@@ -6,7 +6,7 @@ import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/live-report.tsx";
 import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";
-import { type Query, withQuery } from "../browser/with-query.ts";
+import { type QueryParams, withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/parts.tsx";
 import { ListPager } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";
@@ -22,7 +22,7 @@ const kinds = {
     none: "No config was ever assigned.",
   },
   failure: { filter: { outcome: "failure" }, none: "No failure recorded." },
-} as const satisfies Record<string, { filter: Query; none: string }>;
+} as const satisfies Record<string, { filter: QueryParams; none: string }>;
 
 /** Events of a kind that are not shown page by page. */
 const eventsMax = 5;
@@ -50,7 +50,7 @@ export const RefusedHosts = (props: { name?: string }) => (
 export const HostEvents = (props: {
   id?: string;
   /** Of other hosts: nothing is shown without events. */
-  of?: Query;
+  of?: QueryParams;
   title: string;
   kind: keyof typeof kinds;
   cursor?: string | undefined;
@@ -60,7 +60,11 @@ export const HostEvents = (props: {
   outages?: readonly OutageView[] | undefined;
 }) => {
   const { times } = usePageContext();
-  const filter = (): Query => ({ ...kinds[props.kind].filter, target: props.id, ...props.of });
+  const filter = (): QueryParams => ({
+    ...kinds[props.kind].filter,
+    target: props.id,
+    ...props.of,
+  });
   const report = createReport({
     schema: AuditEventPage,
     path: createMemo(() => eventsPath({ ...filter(), cursor: props.cursor })),

@@ -4,7 +4,7 @@ import { type InventoryItem, InventoryReport } from "../../../proto/inventory/in
 import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { formatKnown, plainText } from "../format/format.ts";
-import { createListPage, Page } from "../shell/page.tsx";
+import { createListPage, PageFrame } from "../shell/page.tsx";
 
 /** The statuses in words, those that need somebody first. */
 const statusWords: Readonly<Record<InventoryStatus, string>> = {
@@ -49,7 +49,7 @@ export const InventoryPage = () => {
   });
   const known = () => report.answer()?.value;
   return (
-    <Page of={page}>
+    <PageFrame of={page}>
       <Chips
         label="Hosts by status"
         chips={[
@@ -85,6 +85,6 @@ export const InventoryPage = () => {
           </Show>
         }
       />
-    </Page>
+    </PageFrame>
   );
 };

@@ -22,8 +22,8 @@ import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { capitalised, RecordPage, Time } from "../shell/page.tsx";
 import {
+  FilterOfRollout,
   RolloutFigure,
-  RolloutFilter,
   RolloutStateMark,
   TargetBar,
   TargetFigure,
@@ -156,7 +156,7 @@ const Facts = (props: { rollout: Rollout }) => (
     </dd>
     <dt>Filter</dt>
     <dd>
-      <RolloutFilter rollout={props.rollout} />
+      <FilterOfRollout rollout={props.rollout} />
     </dd>
     <dt>Gate</dt>
     <dd>{gateSentence(props.rollout)}</dd>

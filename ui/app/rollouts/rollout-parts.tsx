@@ -94,6 +94,6 @@ export const RolloutLink = (props: { rollout: Rollout; note?: string }) => (
 );
 
 /** The filter of a rollout. */
-export const RolloutFilter = (props: { rollout: Rollout }) => (
+export const FilterOfRollout = (props: { rollout: Rollout }) => (
   <code>{plainText(filterWords(props.rollout.filter))}</code>
 );

@@ -5,7 +5,12 @@ import { withQuery } from "../browser/with-query.ts";
 import { Loaded, OldNotice } from "../design/report-parts.tsx";
 import { plainText } from "../format/format.ts";
 import { Time } from "../shell/page.tsx";
-import { AppliedFigures, RolloutFilter, RolloutLink, RolloutStateMark } from "./rollout-parts.tsx";
+import {
+  AppliedFigures,
+  FilterOfRollout,
+  RolloutLink,
+  RolloutStateMark,
+} from "./rollout-parts.tsx";
 
 /** The newest rollouts of a config, or that have a host as a target, each as a link, and a link to all of them. */
 export const RolloutsOf = (props: {
@@ -35,7 +40,7 @@ export const RolloutsOf = (props: {
                     <RolloutStateMark state={rollout.state} />
                     <span>
                       <RolloutLink rollout={rollout} note={`, started ${rollout.created_at}`} /> to{" "}
-                      <RolloutFilter rollout={rollout} />: <AppliedFigures rollout={rollout} />
+                      <FilterOfRollout rollout={rollout} />: <AppliedFigures rollout={rollout} />
                       <span class="second-line">
                         <Time at={rollout.created_at} /> by {plainText(rollout.created_by_name)}
                       </span>

@@ -5,11 +5,11 @@ import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import { Chips, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { createListPage, Page, TimeCell } from "../shell/page.tsx";
+import { createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import {
   AppliedFigures,
+  FilterOfRollout,
   RolloutFigure,
-  RolloutFilter,
   RolloutLink,
   RolloutStateMark,
   TargetBar,
@@ -32,7 +32,7 @@ const columns: readonly RecordColumn<Rollout>[] = [
       <>
         <RolloutLink rollout={rollout} />
         <span class="second-line">
-          to <RolloutFilter rollout={rollout} />
+          to <FilterOfRollout rollout={rollout} />
         </span>
       </>
     ),
@@ -101,7 +101,7 @@ export const RolloutsPage = () => {
   });
   const isFiltered = () => ["state", "config_id", "identity_id"].some((name) => params().has(name));
   return (
-    <Page of={page}>
+    <PageFrame of={page}>
       <Chips
         label="Rollouts by state"
         chips={choices.map(({ words, states }) => chip(words, { state: states }))}
@@ -141,7 +141,7 @@ export const RolloutsPage = () => {
           </Show>
         }
       />
-    </Page>
+    </PageFrame>
   );
 };
 

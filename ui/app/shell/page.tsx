@@ -8,7 +8,7 @@ import {
   UpdatesProvider,
   useUpdates,
 } from "../api/live-report.tsx";
-import { changedParams, type Query, withQuery } from "../browser/with-query.ts";
+import { changedParams, type QueryParams, withQuery } from "../browser/with-query.ts";
 import type { Chip } from "../design/records.tsx";
 import { Freshness, Loaded } from "../design/report-parts.tsx";
 import { formatAgo, formatTimestamp } from "../format/format.ts";
@@ -43,21 +43,25 @@ export const PageHead = (props: {
   of: ReportPage<unknown>;
   /** Stands between title and age. */
   children?: JSX.Element;
-}) => (
-  <div class="page-head">
-    <h1>{props.of.title()}</h1>
-    {props.children}
-    <Freshness
-      report={props.of.report}
-      paused={props.of.paused()}
-      onPause={() => props.of.setPaused(!props.of.paused())}
-      onRefresh={props.of.report.refresh}
-    />
-  </div>
-);
+}) => {
+  const { times } = usePageContext();
+  return (
+    <div class="page-head">
+      <h1>{props.of.title()}</h1>
+      {props.children}
+      <Freshness
+        report={props.of.report}
+        paused={props.of.paused()}
+        zone={times.zone()}
+        onPause={() => props.of.setPaused(!props.of.paused())}
+        onRefresh={props.of.report.refresh}
+      />
+    </div>
+  );
+};
 
 /** The frame of a page: its head, then its parts below each other, which follow its report. */
-export const Page = (props: {
+export const PageFrame = (props: {
   of: ReportPage<unknown>;
   class?: string;
   head?: JSX.Element;
@@ -94,7 +98,7 @@ export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
     intervalMs,
   });
   return (
-    <Page of={page}>
+    <PageFrame of={page}>
       <Loaded
         report={page.report}
         what={noun}
@@ -105,7 +109,7 @@ export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
       >
         {(known) => props.children(known, page.report)}
       </Loaded>
-    </Page>
+    </PageFrame>
   );
 };
 
@@ -120,9 +124,9 @@ export interface AddressList {
   /** The parameters without the page. */
   filter: Accessor<URLSearchParams>;
   /** The address with parameters changed, on the first page of the list unless the change has a `cursor`. */
-  pathOf(change: Query): string;
+  pathOf(change: QueryParams): string;
   /** A choice that changes parameters; it is chosen while the address has them. */
-  chip(words: JSX.Element, change: Query): Chip;
+  chip(words: JSX.Element, change: QueryParams): Chip;
   /** What core answers with the rows of the address. */
   sourcePath: Accessor<string>;
   /** What core exports under the filter, as CSV unless given: all pages. */
@@ -165,7 +169,7 @@ export const createAddressList = (options: Accessor<AddressListOptions>): Addres
     );
   });
   const filter = createMemo(() => changedParams(params(), { cursor: null }));
-  const pathOf = (change: Query) => {
+  const pathOf = (change: QueryParams) => {
     const { path, anchor, names } = options();
     const own = [...changedParams(filter(), change)].map(([name, value]) => [
       names?.[name] ?? name,

@@ -5,7 +5,7 @@ import { Icon } from "../design/parts.tsx";
 import { type RecordColumn, RecordTable } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { createPage, Page, Time, TimeCell } from "../shell/page.tsx";
+import { createPage, PageFrame, Time, TimeCell } from "../shell/page.tsx";
 import "./system.css";
 
 type Core = SystemReport["cores"][number];
@@ -60,7 +60,7 @@ export const SystemPage = () => {
   });
   const { report } = page;
   return (
-    <Page of={page} class="system">
+    <PageFrame of={page} class="system">
       <Loaded report={report} what="state of the system" heading value={report.answer()?.value}>
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
@@ -89,7 +89,7 @@ export const SystemPage = () => {
           </div>
         )}
       </Loaded>
-    </Page>
+    </PageFrame>
   );
 };
 

@@ -15,7 +15,7 @@ import {
   plainText,
 } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { createListPage, Page } from "../shell/page.tsx";
+import { createListPage, PageFrame } from "../shell/page.tsx";
 import "./volume-page.css";
 
 const splits = [
@@ -68,7 +68,7 @@ export const VolumePage = () => {
     { host: "Host", kind: "Kind", source: "Kind and source" }[params().get("by") ?? "host"] ??
     "Part";
   return (
-    <Page of={page} class="volume-page">
+    <PageFrame of={page} class="volume-page">
       <Chips
         label="Split by"
         chips={[
@@ -102,7 +102,7 @@ export const VolumePage = () => {
         )}
       </Loaded>
       <Budgets items={budgets.answer()?.value.items ?? []} />
-    </Page>
+    </PageFrame>
   );
 };
 

@@ -5,7 +5,7 @@ import { Chips, type RecordColumn, RecordLink, RecordList, TwoLines } from "../d
 import { Notice } from "../design/report-parts.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { createListPage, Page, Time } from "../shell/page.tsx";
+import { createListPage, PageFrame, Time } from "../shell/page.tsx";
 import { HostsOfWatch, WatchSilence, WatchStateMark } from "./watch-parts.tsx";
 import { hostWords, stateMarks, thresholdWords } from "./watch-view.ts";
 
@@ -74,7 +74,7 @@ export const WatchesPage = () => {
     limit: 50,
   });
   return (
-    <Page of={page}>
+    <PageFrame of={page}>
       <Show when={report.answer()?.value.held_by}>
         {(outage) => <Outages outages={[outage()]} />}
       </Show>
@@ -102,6 +102,6 @@ export const WatchesPage = () => {
           </Notice>
         }
       />
-    </Page>
+    </PageFrame>
   );
 };

@@ -108,8 +108,12 @@ describe("the drawer", () => {
     expect(eventTitle({ action: "host.moved", outcome: "failure" })).toBe("host.moved: failed");
   });
 
-  it("has a title in words for every action that core writes", () => {
-    for (const action of auditActions)
+  it("has a title in words for every action on a host or its certificate", () => {
+    const ofHosts =
+      /^(collector|certificate|identity|queue|ingest|account|host|host_diag)\.|^config\.(assign|clear|rollback)$|^budget\.(hold|release)$/;
+    const actions = auditActions.filter((action) => ofHosts.test(action));
+    expect(actions.length).toBeGreaterThan(15);
+    for (const action of actions)
       for (const outcome of ["success", "failure"] as const)
         expect(eventTitle({ action, outcome }), action).toMatch(/^[A-Z][a-z][^._]*$/);
     expect(eventTitle({ action: "toString", outcome: "success" })).toBe("toString");

@@ -175,17 +175,15 @@ export const eventTitle = ({
   action,
   outcome,
 }: Pick<FleetHistoryEvent, "action" | "outcome">): string => {
-  const [done, failed] = isKnown(action) ? eventTitles[action] : [action, `${action}: failed`];
+  const known = Object.entries(eventTitles).find(([name]) => name === action)?.[1];
+  const [done, failed] = known ?? [action, `${action}: failed`];
   return outcome === "success" ? done : failed;
 };
 
-const isKnown = (action: string): action is AuditAction => Object.hasOwn(eventTitles, action);
-
-const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failure: string]>> = {
-  "enrollment_policy.create": ["Enrollment policy created", "Creating an enrollment policy failed"],
-  "enrollment_policy.freeze": ["Enrollment policy frozen", "Freezing an enrollment policy failed"],
-  "bootstrap_token.create": ["Bootstrap token created", "Creating a bootstrap token failed"],
-  "bootstrap_token.revoke": ["Bootstrap token revoked", "Revoking a bootstrap token failed"],
+/** The events of hosts and certificates: a drawer has no others. */
+const eventTitles: Readonly<
+  Partial<Record<AuditAction, readonly [success: string, failure: string]>>
+> = {
   "collector.enroll": ["Enrolled", "Enrollment rejected"],
   "certificate.renew": ["Certificate renewed", "Renewal failed"],
   "certificate.revoke": ["Certificate revoked", "Certificate revocation failed"],
@@ -193,10 +191,6 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
     "Replaced certificate used again",
     "Replaced certificate used again and rejected",
   ],
-  "inventory.put": ["Inventory put", "Putting the inventory failed"],
-  "applied_set.put": ["Set applied", "Applying a set failed"],
-  "budget.put": ["Budget set", "Setting a budget failed"],
-  "budget.delete": ["Budget deleted", "Deleting a budget failed"],
   "budget.hold": ["Held by its budget", "Holding it failed"],
   "budget.release": ["Held by its budget no longer", "Releasing it failed"],
   "identity.revoke": ["Identity revoked", "Identity revocation failed"],
@@ -206,58 +200,16 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   ],
   "queue.close": ["Queue closed", "Queue not closed"],
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
-  "completeness.head": ["Statement of an hour written", "Writing the statement of an hour failed"],
   "ingest.gap": ["Envelopes lost by the store", "Envelopes lost by the store"],
   "ingest.repeat": ["Envelopes perhaps stored twice", "Envelopes perhaps stored twice"],
   "account.refuse": ["Account refused", "Account refused"],
-  "retention.confirm": ["The database's clock confirmed", "Confirming the database's clock failed"],
-  "ingest_partition.drop": [
-    "Stored day dropped after its retention",
-    "Dropping a stored day failed",
-  ],
-  "config.publish": ["Config published", "Config rejected"],
   "config.assign": ["Config assigned", "Config assignment failed"],
   "config.clear": ["Config assignment cleared", "Clearing the config assignment failed"],
   "config.rollback": ["Config rolled back", "Config rollback failed"],
-  "config.export": ["Configs exported", "Export of configs ended early"],
-  "rollout.create": ["Rollout began", "Beginning a rollout failed"],
-  "rollout.wave_start": ["Wave of a rollout started", "Starting a wave of a rollout failed"],
-  "rollout.breach": ["Rollout exceeded its gate", "Rollout exceeded its gate"],
-  "rollout.pause": ["Rollout paused", "Pausing a rollout failed"],
-  "rollout.resume": ["Rollout resumed", "Resuming a rollout failed"],
-  "rollout.abort": ["Rollout aborted", "Aborting a rollout failed"],
-  "rollout.roll_back": ["Rollout rolling back", "Rolling back a rollout failed"],
-  "rollout.rolled_back": ["Rollout rolled back", "Rolling back a rollout failed"],
-  "rollout.complete": ["Rollout finished", "Finishing a rollout failed"],
-  "rollout.export": ["Hosts of a rollout exported", "Export of a rollout ended early"],
-  "enrollment.export": ["Enrollment exported", "Export of enrollment ended early"],
-  "fleet.export": ["Fleet exported", "Fleet export ended early"],
-  "audit.export": ["Audit log exported", "Audit log export ended early"],
-  "watch.create": ["Watch created", "Creating a watch failed"],
-  "watch.change": ["Watch changed", "Changing a watch failed"],
-  "watch.delete": ["Watch deleted", "Deleting a watch failed"],
-  "watch.silence": ["Watch silenced", "Silencing a watch failed"],
-  "watch.test": ["Test of a watch sent", "Testing a watch failed"],
   "host.nudge": ["Asked to act now", "Asking it to act now failed"],
   "host_diag.request": ["Diagnostics requested", "Requesting diagnostics failed"],
   "host_diag.read": ["Diagnostics read", "Reading diagnostics failed"],
-  "completeness.export": ["Incomplete hours exported", "Export of incomplete hours ended early"],
-  "completeness.read": ["Statement of an hour read", "Reading a statement failed"],
   "telemetry.read": ["Telemetry read", "Reading telemetry failed"],
-  "telemetry.copy": ["Telemetry copied to a table", "Copying telemetry failed"],
-  "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],
-  "operator.sign_in": ["Signed in", "Sign-in rejected"],
-  "operator.sign_out": ["Signed out", "Signing out failed"],
-  "operator_session.create": ["Program signed in", "Signing a program in failed"],
-  "operator_session.refuse": ["Program refused", "Program refused"],
-  "workload.exchange": ["Workload signed in", "Signing a workload in failed"],
-  "workload.refuse": ["Workload rejected", "Workload rejected"],
-  "operator_session.revoke": ["Program signed out", "Signing a program out failed"],
-  "directory.sync": ["Directory synced", "Directory sync failed"],
-  "directory.refuse": ["Directory snapshot accepted", "Directory snapshot rejected"],
-  "directory.hold": ["Access held after a restore", "Holding access failed"],
-  "directory.confirm": ["Access confirmed after a restore", "Confirming access failed"],
-  "scim.refuse": ["Caller of SCIM accepted", "Caller of SCIM rejected"],
 };
 
 /** Names that the drawer shows already or cannot put into words: the page of the host has them. */

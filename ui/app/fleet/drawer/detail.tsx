@@ -48,229 +48,297 @@ export const HostName = (props: { host: FleetHealthRow; spelled: (text: string) 
   </>
 );
 
+interface DetailProps {
+  detail: FleetHealthDetail;
+}
+
 /**
  * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
  * that focus and selection stay.
  */
-export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boolean }) => {
+export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
   const item = () => props.detail.item;
-  // Ages count to the time of the report, so that a wrong clock of this machine has no effect.
-  const asOf = () => Date.parse(props.detail.generated_at);
-  const reportedFacts = () => [...queueFacts(item()), ...processFacts(item())];
-  const { times } = usePageContext();
-  const past = (at: string | null) => pastView(at, asOf(), times.zone());
-  const signal = (at: string | null) => signalView(past(at), props.detail);
-  const timeline = () =>
-    withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at });
-  const due = (at: string) => dueView(at, asOf(), times.zone());
-  const note = () => forwardingNote(item(), asOf(), times.zone());
   return (
     <>
       <Section title="Why">
-        <Show when={note()}>
-          {(text) => <p class={item().hold ? "quiet" : "drawer-note-line"}>{text()}</p>}
-        </Show>
-        <Show
-          when={item().conditions.length > 0}
-          fallback={
-            <p>
-              {isForwardingWell(item())
-                ? "Healthy: no condition applies."
-                : "No condition applies."}
-            </p>
-          }
-        >
-          <ol class="conditions">
-            <Index each={item().conditions}>
-              {(condition) => (
-                <li>
-                  <p>
-                    <StateMark state={condition().state} />
-                  </p>
-                  <p>
-                    <Evidence condition={condition()} />
-                  </p>
-                  <p class="quiet">
-                    Began <When at={past(condition().since)} />
-                  </p>
-                  <Show
-                    when={
-                      condition().state === "config_invalid" &&
-                      props.detail.config_errors.length > 1
-                    }
-                  >
-                    <ul class="config-errors" aria-label="All errors of the config">
-                      <Index each={props.detail.config_errors.slice(1)}>
-                        {(error) => <li>{plainText(error())}</li>}
-                      </Index>
-                    </ul>
-                  </Show>
-                  <p class="quiet">{adviceOn(condition().state, props.detail)}</p>
-                </li>
-              )}
-            </Index>
-          </ol>
-        </Show>
+        <Why detail={props.detail} />
       </Section>
-
+      {/* The page of a host has them at its top, and its own timeline. */}
       <Show when={!props.withoutTimeline}>
         <Section title="Timeline">
-          <Show when={timeline().length > 0} fallback={<p class="quiet">No events recorded.</p>}>
-            <ol class="timeline">
-              <Index each={timeline()}>
-                {(entry) => (
-                  <>
-                    <Show when={entry().event}>
-                      {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
-                    </Show>
-                    <Show when={entry().outage}>
-                      {(outage) => (
-                        <OutageEntry outage={outage()} at={<When at={past(outage().began_at)} />} />
-                      )}
-                    </Show>
-                  </>
-                )}
-              </Index>
-            </ol>
-          </Show>
+          <Timeline detail={props.detail} />
         </Section>
+        <Show when={Object.keys(item().labels).length > 0}>
+          <Section title="Labels">
+            <LabelLinks labels={item().labels} />
+          </Section>
+        </Show>
       </Show>
-
-      {/* The page of a host shows them at its top. */}
-      <Show when={!props.withoutTimeline && Object.keys(item().labels).length > 0}>
-        <Section title="Labels">
-          <LabelLinks labels={item().labels} />
-        </Section>
-      </Show>
-
       <Section title="Signals">
-        <dl class="facts">
-          <TimestampFact name="Last heartbeat" at={signal(item().last_heartbeat_at)} />
-          <TimestampFact name="Last forwarded" at={signal(item().last_envelope_at)} />
-          <dt>Forwarder</dt>
-          <dd>
-            {forwarderText(item().forwarder)}
-            <Show when={item().forwarder?.last_ack_at}>
-              {(at) => (
-                <p class="quiet">
-                  last acknowledged <When at={past(at())} />
-                </p>
-              )}
-            </Show>
-          </dd>
-          <dt>Last auth failure</dt>
-          <dd>
-            <Show when={item().last_auth_failure} fallback={props.detail.at ? "not kept" : "none"}>
-              {(failure) => (
-                <>
-                  <code>{failure().reason}</code>, <When at={past(failure().at)} />
-                </>
-              )}
-            </Show>
-          </dd>
-          <Show when={item().ingest_gap}>
-            {(gap) => (
-              <>
-                <dt>Lost by a database restore</dt>
-                <dd>
-                  up to {formatCount(gap().records_max)} records, <When at={past(gap().last_at)} />
-                </dd>
-              </>
-            )}
-          </Show>
-          <Index each={props.detail.export_losses}>
-            {(loss) => (
-              <>
-                <dt>Lost in export {loss().export}</dt>
-                <dd>
-                  {formatCountOf(loss().envelopes, "envelope")}, last{" "}
-                  <When at={past(loss().last_at)} />
-                  <p class="quiet">{loss().reason}</p>
-                </dd>
-              </>
-            )}
-          </Index>
-          <TimestampFact name="Enrolled" at={past(item().enrolled_at)} />
-        </dl>
+        <Signals detail={props.detail} />
       </Section>
-
       <Show when={props.detail.at === undefined}>
         <Section title="Volume" note="48 hours, by envelopes stored">
           <Volume identityId={item().identity_id} />
         </Section>
       </Show>
-
       <Section title="Config" note={driftNames[item().config.drift]}>
-        <dl class="facts">
-          <Index each={hashLines(item().config)}>
-            {(line) => (
-              <>
-                <dt>{line().label}</dt>
-                <dd>
-                  <Show when={line().hash} fallback={<span class="quiet">none</span>}>
-                    {(hash) => (
-                      <span class="copied">
-                        <span>
-                          <code class="drawer-hash">{hash()}</code>
-                          <Show when={line().same}>
-                            <span class="quiet"> same as {line().same}</span>
-                          </Show>
-                        </span>
-                        <CopyButton text={hash()} what={`${line().label} hash`} />
-                      </span>
-                    )}
-                  </Show>
-                </dd>
-              </>
-            )}
-          </Index>
-        </dl>
+        <Hashes detail={props.detail} />
       </Section>
-
       <Section title="Certificate" note={item().certificate.status}>
-        <dl class="facts">
-          <TimestampFact name="Expires" at={due(item().certificate.not_after)} />
-          <TimestampFact name="Renewal due" at={due(item().certificate.renew_after)} />
-          <dt>Renewal</dt>
-          <dd>
-            {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
-            <Show when={item().renewal.last_error}>
-              {(error) => <p class="quiet">{plainText(error())}</p>}
-            </Show>
-          </dd>
-          <dt>Successor</dt>
-          <dd>
-            <Show when={item().successor} fallback="none">
-              {(successor) => (
-                <>
-                  issued, not used yet; expires <When at={due(successor().not_after)} />
-                </>
-              )}
-            </Show>
-          </dd>
-          <dt>Certificate id</dt>
-          <dd class="copied">
-            <code class="drawer-hash">{item().certificate.id}</code>
-            <CopyButton text={item().certificate.id} what="certificate id" />
-          </dd>
-        </dl>
+        <Certificate detail={props.detail} />
       </Section>
-
       <Section title="Queue, process, core">
-        <Show when={reportedFacts().length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
-          <dl class="facts">
-            <Index each={reportedFacts()}>
-              {(fact) => (
-                <>
-                  <dt>{fact()[0]}</dt>
-                  <dd>{fact()[1]}</dd>
-                </>
-              )}
-            </Index>
-          </dl>
-        </Show>
+        <ReportedFacts detail={props.detail} />
       </Section>
     </>
+  );
+};
+
+/** Ages count to the time of the report, so that a wrong clock of this machine has no effect. */
+const asOfDetail = ({ generated_at: at }: FleetHealthDetail): number => Date.parse(at);
+
+/** What an operator must know about its forwarding, and the conditions that apply. */
+const Why = (props: DetailProps) => {
+  const { times } = usePageContext();
+  const item = () => props.detail.item;
+  const note = () => forwardingNote(item(), asOfDetail(props.detail), times.zone());
+  return (
+    <>
+      <Show when={note()}>
+        {(text) => <p class={item().hold ? "quiet" : "drawer-note-line"}>{text()}</p>}
+      </Show>
+      <Show
+        when={item().conditions.length > 0}
+        fallback={
+          <p>
+            {isForwardingWell(item()) ? "Healthy: no condition applies." : "No condition applies."}
+          </p>
+        }
+      >
+        <ol class="conditions">
+          <Index each={item().conditions}>
+            {(condition) => (
+              <li>
+                <Condition detail={props.detail} condition={condition()} />
+              </li>
+            )}
+          </Index>
+        </ol>
+      </Show>
+    </>
+  );
+};
+
+type ConditionView = FleetHealthRow["conditions"][number];
+
+const Condition = (props: DetailProps & { condition: ConditionView }) => (
+  <>
+    <p>
+      <StateMark state={props.condition.state} />
+    </p>
+    <p>
+      <Evidence condition={props.condition} />
+    </p>
+    <p class="quiet">
+      Began <Past detail={props.detail} at={props.condition.since} />
+    </p>
+    <Show
+      when={props.condition.state === "config_invalid" && props.detail.config_errors.length > 1}
+    >
+      <ul class="config-errors" aria-label="All errors of the config">
+        <Index each={props.detail.config_errors.slice(1)}>
+          {(error) => <li>{plainText(error())}</li>}
+        </Index>
+      </ul>
+    </Show>
+    <p class="quiet">{adviceOn(props.condition.state, props.detail)}</p>
+  </>
+);
+
+/** Its events, and the outages of core between them. */
+const Timeline = (props: DetailProps) => {
+  const entries = () =>
+    withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at });
+  return (
+    <Show when={entries().length > 0} fallback={<p class="quiet">No events recorded.</p>}>
+      <ol class="timeline">
+        <Index each={entries()}>
+          {(entry) => (
+            <>
+              <Show when={entry().event}>
+                {(event) => <TimelineEvent detail={props.detail} event={event()} />}
+              </Show>
+              <Show when={entry().outage}>
+                {(outage) => (
+                  <OutageEntry
+                    outage={outage()}
+                    at={<Past detail={props.detail} at={outage().began_at} />}
+                  />
+                )}
+              </Show>
+            </>
+          )}
+        </Index>
+      </ol>
+    </Show>
+  );
+};
+
+/** When it was last heard of, what it said of its connection, and what was lost. */
+const Signals = (props: DetailProps) => {
+  const item = () => props.detail.item;
+  return (
+    <dl class="facts">
+      <dt>Last heartbeat</dt>
+      <dd>
+        <Past detail={props.detail} at={item().last_heartbeat_at} isSignal />
+      </dd>
+      <dt>Last forwarded</dt>
+      <dd>
+        <Past detail={props.detail} at={item().last_envelope_at} isSignal />
+      </dd>
+      <dt>Forwarder</dt>
+      <dd>
+        {forwarderText(item().forwarder)}
+        <Show when={item().forwarder?.last_ack_at}>
+          {(at) => (
+            <p class="quiet">
+              last acknowledged <Past detail={props.detail} at={at()} />
+            </p>
+          )}
+        </Show>
+      </dd>
+      <dt>Last auth failure</dt>
+      <dd>
+        <Show when={item().last_auth_failure} fallback={props.detail.at ? "not kept" : "none"}>
+          {(failure) => (
+            <>
+              <code>{failure().reason}</code>, <Past detail={props.detail} at={failure().at} />
+            </>
+          )}
+        </Show>
+      </dd>
+      <Losses detail={props.detail} />
+      <dt>Enrolled</dt>
+      <dd>
+        <Past detail={props.detail} at={item().enrolled_at} />
+      </dd>
+    </dl>
+  );
+};
+
+/** What a database restore lost, and what an export did. */
+const Losses = (props: DetailProps) => (
+  <>
+    <Show when={props.detail.item.ingest_gap}>
+      {(gap) => (
+        <>
+          <dt>Lost by a database restore</dt>
+          <dd>
+            up to {formatCount(gap().records_max)} records,{" "}
+            <Past detail={props.detail} at={gap().last_at} />
+          </dd>
+        </>
+      )}
+    </Show>
+    <Index each={props.detail.export_losses}>
+      {(loss) => (
+        <>
+          <dt>Lost in export {loss().export}</dt>
+          <dd>
+            {formatCountOf(loss().envelopes, "envelope")}, last{" "}
+            <Past detail={props.detail} at={loss().last_at} />
+            <p class="quiet">{loss().reason}</p>
+          </dd>
+        </>
+      )}
+    </Index>
+  </>
+);
+
+/** The three hashes of its config, and which of them are equal. */
+const Hashes = (props: DetailProps) => (
+  <dl class="facts">
+    <Index each={hashLines(props.detail.item.config)}>
+      {(line) => (
+        <>
+          <dt>{line().label}</dt>
+          <dd>
+            <Show when={line().hash} fallback={<span class="quiet">none</span>}>
+              {(hash) => (
+                <span class="copied">
+                  <span>
+                    <code class="drawer-hash">{hash()}</code>
+                    <Show when={line().same}>
+                      <span class="quiet"> same as {line().same}</span>
+                    </Show>
+                  </span>
+                  <CopyButton text={hash()} what={`${line().label} hash`} />
+                </span>
+              )}
+            </Show>
+          </dd>
+        </>
+      )}
+    </Index>
+  </dl>
+);
+
+/** When its certificate expires and how its renewal is. */
+const Certificate = (props: DetailProps) => {
+  const item = () => props.detail.item;
+  return (
+    <dl class="facts">
+      <dt>Expires</dt>
+      <dd>
+        <Due detail={props.detail} at={item().certificate.not_after} />
+      </dd>
+      <dt>Renewal due</dt>
+      <dd>
+        <Due detail={props.detail} at={item().certificate.renew_after} />
+      </dd>
+      <dt>Renewal</dt>
+      <dd>
+        {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
+        <Show when={item().renewal.last_error}>
+          {(error) => <p class="quiet">{plainText(error())}</p>}
+        </Show>
+      </dd>
+      <dt>Successor</dt>
+      <dd>
+        <Show when={item().successor} fallback="none">
+          {(successor) => (
+            <>
+              issued, not used yet; expires <Due detail={props.detail} at={successor().not_after} />
+            </>
+          )}
+        </Show>
+      </dd>
+      <dt>Certificate id</dt>
+      <dd class="copied">
+        <code class="drawer-hash">{item().certificate.id}</code>
+        <CopyButton text={item().certificate.id} what="certificate id" />
+      </dd>
+    </dl>
+  );
+};
+
+const ReportedFacts = (props: DetailProps) => {
+  const facts = () => [...queueFacts(props.detail.item), ...processFacts(props.detail.item)];
+  return (
+    <Show when={facts().length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
+      <dl class="facts">
+        <Index each={facts()}>
+          {(fact) => (
+            <>
+              <dt>{fact()[0]}</dt>
+              <dd>{fact()[1]}</dd>
+            </>
+          )}
+        </Index>
+      </dl>
+    </Show>
   );
 };
 
@@ -285,7 +353,7 @@ const Section = (props: { title: string; note?: string; children: JSX.Element })
 );
 
 /** The evidence of a condition, with exact figures on hover. */
-const Evidence = (props: { condition: FleetHealthRow["conditions"][number] }) => (
+const Evidence = (props: { condition: ConditionView }) => (
   <Index each={evidenceParts(props.condition)}>
     {(part) => (
       <Show when={part().exact} fallback={plainText(part().text)}>
@@ -295,27 +363,33 @@ const Evidence = (props: { condition: FleetHealthRow["conditions"][number] }) =>
   </Index>
 );
 
-const TimestampFact = (props: { name: string; at: TimestampView | undefined }) => (
-  <>
-    <dt>{props.name}</dt>
-    <dd>
-      <When at={props.at} />
-    </dd>
-  </>
+/** A timestamp of the past, relative and absolute; `never` without one. */
+const Past = (props: DetailProps & { at: string | null; isSignal?: boolean }) => {
+  const { times } = usePageContext();
+  const view = () => {
+    const past = pastView(props.at, asOfDetail(props.detail), times.zone());
+    return props.isSignal ? signalView(past, props.detail) : past;
+  };
+  return (
+    <Show when={view()} fallback={<span class="never">never</span>}>
+      {(at) => <When at={at()} />}
+    </Show>
+  );
+};
+
+/** A timestamp that is due, relative and absolute. */
+const Due = (props: DetailProps & { at: string }) => {
+  const { times } = usePageContext();
+  return <When at={dueView(props.at, asOfDetail(props.detail), times.zone())} />;
+};
+
+const When = (props: { at: TimestampView }) => (
+  <time datetime={props.at.iso}>
+    {props.at.relative} <span class="quiet">· {props.at.absolute}</span>
+  </time>
 );
 
-/** A timestamp, relative and absolute; `never` without one. */
-const When = (props: { at: TimestampView | undefined }) => (
-  <Show when={props.at} fallback={<span class="never">never</span>}>
-    {(at) => (
-      <time datetime={at().iso}>
-        {at().relative} <span class="quiet">· {at().absolute}</span>
-      </time>
-    )}
-  </Show>
-);
-
-const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | undefined }) => (
+const TimelineEvent = (props: DetailProps & { event: FleetHistoryEvent }) => (
   <li data-failed={props.event.outcome === "failure" ? "" : undefined}>
     <p>
       <b>{eventTitle(props.event)}</b> by {props.event.actor.display}
@@ -327,7 +401,7 @@ const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | un
       </Show>
     </p>
     <p class="quiet">
-      <When at={props.at} />
+      <Past detail={props.detail} at={props.event.at} />
     </p>
     <Index each={historyFacts(props.event)}>
       {(fact) => (

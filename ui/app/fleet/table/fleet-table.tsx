@@ -6,18 +6,14 @@ import { Icon, StateMark } from "../../design/parts.tsx";
 import type { TimeZone } from "../../format/format.ts";
 import type { Order } from "../view/view-state.ts";
 import { drawAhead, type LiveRow } from "./create-rows.ts";
-import { plainColumns, type RowView } from "./row-view.ts";
-import { columns, type TablePreferences } from "./table-preferences.ts";
+import { type AgeView, plainColumns, type RowView, type Tone } from "./row-view.ts";
+import { columns, type TableColumn, type TablePreferences } from "./table-preferences.ts";
 
 const skeletonRows = Array.from({ length: 12 }, (_, index) => index);
 /** An answer that arrives before needs no skeleton, which takes as long to draw as its rows. */
 const skeletonAfterMs = 200;
 
-/**
- * The collectors of a page; a skeleton of the same dimensions while they load. Narrow screens scroll it in a region of its own, which
- * takes the focus; wide ones scroll it with the page, under a sticky header.
- */
-export const FleetTable = (props: {
+interface TableProps {
   rows: readonly LiveRow[] | undefined;
   preferences: TablePreferences;
   sort: FleetSort;
@@ -29,7 +25,13 @@ export const FleetTable = (props: {
   hrefOfRow: (id: string) => string;
   /** Undefined where there is no such order. */
   hrefOfSort: (sort: FleetSort) => string | undefined;
-}) => {
+}
+
+/**
+ * The collectors of a page; a skeleton of the same dimensions while they load. Narrow screens scroll it in a region of its own, which
+ * takes the focus; wide ones scroll it with the page, under a sticky header.
+ */
+export const FleetTable = (props: TableProps) => {
   const navigate = useNavigate();
   const wide = createMedia("(min-width: 2000px)");
   const shownColumns = () => columns.filter((column) => wide() || !("wide" in column));
@@ -38,10 +40,6 @@ export const FleetTable = (props: {
     if (event.target.closest("a") !== null || getSelection()?.isCollapsed === false) return;
     const id = event.target.closest<HTMLElement>("tr[data-id]")?.dataset.id;
     if (id !== undefined) navigate(props.hrefOfRow(id), { scroll: false });
-  };
-  const sorted = (sort: FleetSort | undefined): "ascending" | "descending" | undefined => {
-    if (sort === undefined || sort !== props.sort) return undefined;
-    return props.order === "asc" ? "ascending" : "descending";
   };
   return (
     // A region that scrolls must be reachable by keyboard (WCAG 2.1.1).
@@ -60,60 +58,12 @@ export const FleetTable = (props: {
         <caption class="visually-hidden">
           Hosts, {props.rows === undefined ? "loading" : `${props.rows.length} on this page`}
         </caption>
-        <thead>
-          <tr>
-            <For each={shownColumns()}>
-              {(column) => (
-                <th
-                  scope="col"
-                  class={`column-${column.name}`}
-                  aria-sort={sorted("sort" in column ? column.sort : undefined)}
-                >
-                  <Show
-                    when={"sort" in column && props.hrefOfSort(column.sort)}
-                    fallback={column.label}
-                  >
-                    {(href) => (
-                      <a class="sort" href={href()} noScroll>
-                        {column.label}
-                        <Icon
-                          name={sorted("sort" in column ? column.sort : undefined) ?? "sortable"}
-                        />
-                      </a>
-                    )}
-                  </Show>
-                  <Show when={"detail" in column && column.detail}>
-                    {(detail) => (
-                      <span class="column-detail">
-                        {detail()}
-                        <Show when={"timed" in column}>
-                          {" "}
-                          {props.zone === "utc" ? "UTC" : "local time"}
-                        </Show>
-                      </span>
-                    )}
-                  </Show>
-                </th>
-              )}
-            </For>
-            <For each={props.preferences.labels}>
-              {(key) => (
-                <th scope="col" class={cut(key, 14, "column-label")} title={`label ${key}`}>
-                  {key}
-                  <span class="column-detail">label</span>
-                </th>
-              )}
-            </For>
-          </tr>
-        </thead>
+        <Header {...props} columns={shownColumns()} />
         <Show
           when={props.rows}
           fallback={
             <Skeleton
-              columns={[
-                ...shownColumns(),
-                ...props.preferences.labels.map(() => ({ name: "label" })),
-              ]}
+              columns={[...shownColumns(), ...props.preferences.labels.map(() => labelColumn)]}
             />
           }
         >
@@ -136,6 +86,56 @@ export const FleetTable = (props: {
         </Show>
       </table>
     </section>
+  );
+};
+
+const labelColumn = { name: "label" };
+
+/** The header of the columns, and of the labels that have one. */
+const Header = (props: TableProps & { columns: readonly TableColumn[] }) => (
+  <thead>
+    <tr>
+      <For each={props.columns}>{(column) => <ColumnHeader {...props} column={column} />}</For>
+      <For each={props.preferences.labels}>
+        {(key) => (
+          <th scope="col" class={cut(key, 14, "column-label")} title={`label ${key}`}>
+            {key}
+            <span class="column-detail">label</span>
+          </th>
+        )}
+      </For>
+    </tr>
+  </thead>
+);
+
+/** A column's name, which sorts by it where that is possible, and its detail. */
+const ColumnHeader = (props: TableProps & { column: TableColumn }) => {
+  const sorted = (): "ascending" | "descending" | undefined => {
+    if (props.column.sort === undefined || props.column.sort !== props.sort) return undefined;
+    return props.order === "asc" ? "ascending" : "descending";
+  };
+  return (
+    <th scope="col" class={`column-${props.column.name}`} aria-sort={sorted()}>
+      <Show
+        when={props.column.sort && props.hrefOfSort(props.column.sort)}
+        fallback={props.column.label}
+      >
+        {(href) => (
+          <a class="sort" href={href()} noScroll>
+            {props.column.label}
+            <Icon name={sorted() ?? "sortable"} />
+          </a>
+        )}
+      </Show>
+      <Show when={props.column.detail}>
+        {(detail) => (
+          <span class="column-detail">
+            {detail()}
+            <Show when={props.column.timed}> {props.zone === "utc" ? "UTC" : "local time"}</Show>
+          </span>
+        )}
+      </Show>
+    </th>
   );
 };
 
@@ -171,7 +171,7 @@ const cut = (text: string, fits: number, name: string): string =>
 
 /**
  * One collector. Its link opens the drawer; the table handles clicks elsewhere on the row. Style alone hides columns, nothing here ticks,
- * and texts are properties of one template: two hundred rows cost no more than their elements, and an update compares their texts once.
+ * and texts are properties of few templates: two hundred rows cost no more than their elements, and an update compares their texts once.
  */
 const Row = (props: {
   row: RowView;
@@ -189,41 +189,14 @@ const Row = (props: {
       <StateMark state={props.row.state} />
       <span class={cut(props.row.since, 26, "second")} textContent={props.row.since} />
     </td>
-    <th class={cut(props.row.device, 24, "column-device")} scope="row">
-      <a class="row-link" href={props.href} noScroll title={props.row.device}>
-        {props.row.device}
-      </a>
-      {/* Where there is too little room, the middle of the identity is cut. */}
-      <span class="second identity" title={props.row.identity}>
-        <span
-          classList={{ "identity-start": props.row.identity.length > 30 }}
-          style={{ "max-inline-size": `calc(100% - ${props.row.identityTail}ch)` }}
-          textContent={props.row.identity.slice(0, -props.row.identityTail)}
-        />
-        <span textContent={props.row.identity.slice(-props.row.identityTail)} />
-      </span>
-    </th>
+    <NameCell row={props.row} href={props.href} />
     <Show when={props.wide}>
       <td class={cut(props.row.why, 36, "column-why")} title={props.row.why}>
         {props.row.why}
       </td>
     </Show>
-    <td class="column-heartbeat">
-      <span
-        classList={{ never: props.row.heartbeat.never }}
-        title={props.row.heartbeat.at}
-        textContent={props.row.heartbeat.text}
-      />
-      <span class="second" textContent={props.row.heartbeat.short} />
-    </td>
-    <td class="column-forwarding">
-      <span
-        classList={{ never: props.row.forwarding.never }}
-        title={props.row.forwarding.at}
-        textContent={props.row.forwarding.text}
-      />
-      <span class="second" textContent={props.row.forwarding.short} />
-    </td>
+    <AgeCell name="heartbeat" age={props.row.heartbeat} />
+    <AgeCell name="forwarding" age={props.row.forwarding} />
     <Show when={props.wide}>
       {plainColumns.map(({ name }) => (
         <td
@@ -233,26 +206,101 @@ const Row = (props: {
         />
       ))}
     </Show>
-    <td class="column-config">
-      <span data-tone={props.row.driftTone} textContent={props.row.drift} />
-      <span class="second hashes" role="img" aria-label={props.row.hashesRead}>
+    <ConfigCell row={props.row} />
+    <FactCells row={props.row} />
+    <Show when={props.wide}>
+      <td class={cut(props.row.hostname, 20, "column-hostname")}>
+        <bdi title={props.row.hostname}>{props.row.hostname}</bdi>
+      </td>
+      <LinesCell
+        class={cut(props.row.core, 20, "column-core")}
+        text={props.row.core}
+        title={props.row.core}
+        second={props.row.subnet}
+      />
+    </Show>
+    <For each={props.labels}>
+      {(key) => (
+        <LabelCell
+          value={Object.hasOwn(props.row.labels, key) ? (props.row.labels[key] ?? "") : ""}
+        />
+      )}
+    </For>
+  </tr>
+);
+
+const NameCell = (props: { row: RowView; href: string }) => (
+  <th class={cut(props.row.device, 24, "column-device")} scope="row">
+    <a class="row-link" href={props.href} noScroll title={props.row.device}>
+      {props.row.device}
+    </a>
+    {/* Where there is too little room, the middle of the identity is cut. */}
+    <span class="second identity" title={props.row.identity}>
+      <span
+        classList={{ "identity-start": props.row.identity.length > 30 }}
+        style={{ "max-inline-size": `calc(100% - ${props.row.identityTail}ch)` }}
+        textContent={props.row.identity.slice(0, -props.row.identityTail)}
+      />
+      <span textContent={props.row.identity.slice(-props.row.identityTail)} />
+    </span>
+  </th>
+);
+
+/** A text, and a second one below it, which is cut where it does not fit. */
+const LinesCell = (props: {
+  class: string;
+  text: string;
+  textClass?: string | undefined;
+  tone?: Tone;
+  title?: string;
+  second: string;
+  secondTone?: Tone;
+  fits?: number;
+}) => (
+  <td class={props.class}>
+    <span
+      class={props.textClass}
+      data-tone={props.tone}
+      title={props.title}
+      textContent={props.text}
+    />
+    <span
+      class={cut(props.second, props.fits ?? Number.POSITIVE_INFINITY, "second")}
+      data-tone={props.secondTone}
+      title={props.fits === undefined ? undefined : props.second}
+      textContent={props.second}
+    />
+  </td>
+);
+
+const AgeCell = (props: { name: string; age: AgeView }) => (
+  <LinesCell
+    class={`column-${props.name}`}
+    text={props.age.text}
+    textClass={props.age.never ? "never" : undefined}
+    title={props.age.at}
+    second={props.age.short}
+  />
+);
+
+const ConfigCell = (props: { row: RowView }) => (
+  <td class="column-config">
+    <span data-tone={props.row.driftTone} textContent={props.row.drift} />
+    <span class="second hashes" role="img" aria-label={props.row.hashesRead}>
+      {([0, 1, 2] as const).map((index) => (
         <span
           class="hash"
-          data-group={props.row.hashes[0].group}
-          textContent={props.row.hashes[0].text}
+          data-group={props.row.hashes[index].group}
+          textContent={props.row.hashes[index].text}
         />
-        <span
-          class="hash"
-          data-group={props.row.hashes[1].group}
-          textContent={props.row.hashes[1].text}
-        />
-        <span
-          class="hash"
-          data-group={props.row.hashes[2].group}
-          textContent={props.row.hashes[2].text}
-        />
-      </span>
-    </td>
+      ))}
+    </span>
+  </td>
+);
+
+/** Queue, certificate and version. */
+const FactCells = (props: { row: RowView }) => (
+  <>
     <td class="column-queue">
       <span class="queue" data-tone={props.row.queueTone}>
         <span class="meter" style={{ "--fill": `${Math.max(0, props.row.queuePercent)}%` }} />
@@ -264,49 +312,27 @@ const Row = (props: {
         textContent={props.row.queueDetail}
       />
     </td>
-    <td class="column-certificate">
-      <span
-        data-tone={props.row.certificateTone}
-        title={props.row.certificateAt}
-        textContent={props.row.certificate}
-      />
-      <span
-        class={cut(props.row.renewal, 22, "second")}
-        data-tone={props.row.renewalTone}
-        title={props.row.renewal}
-        textContent={props.row.renewal}
-      />
-    </td>
-    <td class={cut(props.row.version, 14, "column-version")}>
-      <span
-        class="mono"
-        data-tone={props.row.versionTone}
-        title={props.row.version}
-        textContent={props.row.version}
-      />
-      <span
-        class={cut(props.row.platform, 18, "second")}
-        title={props.row.platform}
-        textContent={props.row.platform}
-      />
-    </td>
-    <Show when={props.wide}>
-      <td class={cut(props.row.hostname, 20, "column-hostname")}>
-        <bdi title={props.row.hostname}>{props.row.hostname}</bdi>
-      </td>
-      <td class={cut(props.row.core, 20, "column-core")}>
-        <span title={props.row.core} textContent={props.row.core} />
-        <span class="second" textContent={props.row.subnet} />
-      </td>
-    </Show>
-    <For each={props.labels}>
-      {(key) => {
-        const value = () =>
-          Object.hasOwn(props.row.labels, key) ? (props.row.labels[key] ?? "") : "";
-        return (
-          <td class={cut(value(), 14, "column-label")} title={value()} textContent={value()} />
-        );
-      }}
-    </For>
-  </tr>
+    <LinesCell
+      class="column-certificate"
+      text={props.row.certificate}
+      tone={props.row.certificateTone}
+      title={props.row.certificateAt}
+      second={props.row.renewal}
+      secondTone={props.row.renewalTone}
+      fits={22}
+    />
+    <LinesCell
+      class={cut(props.row.version, 14, "column-version")}
+      textClass="mono"
+      text={props.row.version}
+      tone={props.row.versionTone}
+      title={props.row.version}
+      second={props.row.platform}
+      fits={18}
+    />
+  </>
+);
+
+const LabelCell = (props: { value: string }) => (
+  <td class={cut(props.value, 14, "column-label")} title={props.value} textContent={props.value} />
 );

@@ -1,10 +1,5 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import {
-  type Drift,
-  type FleetState,
-  severityOf,
-} from "../../../../proto/fleet-health/vocabulary.ts";
-import type { Labels } from "../../../../proto/labels.ts";
+import { type Drift, severityOf } from "../../../../proto/fleet-health/vocabulary.ts";
 import { isUnusual, unusualVolume } from "../../../../proto/volume.ts";
 import { evidenceParts } from "../../format/evidence.ts";
 import {
@@ -74,48 +69,7 @@ export const plainColumns = [
 ] as const;
 
 /** A row as the page writes it: texts alone, so that an update touches only the parts of the document that differ. */
-export interface RowView {
-  id: string;
-  state: FleetState;
-  /** Nothing about the host needs attention. */
-  calm: boolean;
-  /** That its budget holds it, how long the state has applied, and how many other conditions apply; empty when healthy. */
-  since: string;
-  device: string;
-  identity: string;
-  /** How many characters at the end of `identity` stay when it is shortened: they distinguish it from others. */
-  identityTail: number;
-  /** That its budget holds it, and the evidence of the first condition; empty without either. */
-  why: string;
-  hostname: string;
-  core: string;
-  subnet: string;
-  heartbeat: AgeView;
-  forwarding: AgeView;
-  /** The cells of `plainColumns`, by their names. */
-  plain: Readonly<Record<(typeof plainColumns)[number]["name"], Cell>>;
-  drift: string;
-  driftTone: Tone;
-  /** Desired, running, last known good. */
-  hashes: readonly [HashView, HashView, HashView];
-  /** The hashes in one sentence, for screen readers. */
-  hashesRead: string;
-  /** The filled share of the queue, in whole percent; -1 while unknown. */
-  queuePercent: number;
-  queue: string;
-  queueDetail: string;
-  queueTone: Tone;
-  certificate: string;
-  certificateAt: string;
-  certificateTone: Tone;
-  renewal: string;
-  renewalTone: Tone;
-  version: string;
-  versionTone: Tone;
-  platform: string;
-  /** By key. */
-  labels: Labels;
-}
+export type RowView = ReturnType<typeof rowView>;
 
 /** Drift in words. */
 export const driftNames: Record<Drift, string> = {
@@ -132,68 +86,89 @@ const driftTones: Partial<Record<Drift, Tone>> = { drifted: "warn", on_last_know
  * Returns the row of a collector. Ages count to `now`, the time of the report, so a wrong clock of this machine has no effect. What is as
  * it should be has no words. The past does not know how old a signal was that was recent.
  */
-export const rowView = (
-  row: FleetHealthRow,
-  now: number,
-  zone: TimeZone,
-  isPast = false,
-): RowView => {
-  const [first, ...others] = row.conditions;
-  const hashes = hashViews(row.config);
-  const [desired, running, good] = hashes;
-  const identity = plainName(row.identity);
-  const ageOf = (at: string | null): AgeView => {
-    const view = ageView(at, now, zone);
-    const isRecent = isPast && at !== null && now - Date.parse(at) < 1000;
-    return isRecent ? { ...view, text: "recent", short: "", at: "" } : view;
-  };
+export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast = false) => ({
+  id: row.identity_id,
+  state: row.state,
+  /** Nothing about the host needs attention. */
+  calm: severityOf(row) === "healthy",
+  ...conditionView(row, now, zone),
+  ...nameView(row),
+  heartbeat: ageView(row.last_heartbeat_at, { now, zone, isPast }),
+  forwarding: ageView(row.last_envelope_at, { now, zone, isPast }),
+  /** The cells of `plainColumns`, by their names. */
+  plain: Object.fromEntries(plainColumns.map(({ name, cell }) => [name, cell(row)])) as Record<
+    (typeof plainColumns)[number]["name"],
+    Cell
+  >,
+  ...configView(row),
+  ...queueView(row),
+  ...certificateView(row, now, zone),
+  ...renewalView(row),
+  /** By key. */
+  labels: row.labels,
+});
+
+const joined = (texts: readonly string[], mark: string): string =>
+  texts.filter((text) => text !== "").join(mark);
+
+const conditionView = ({ conditions, hold }: FleetHealthRow, now: number, zone: TimeZone) => {
+  const [first, ...others] = conditions;
   const also = others.length === 0 ? "" : `, +${others.length} more`;
   return {
-    id: row.identity_id,
-    state: row.state,
-    calm: severityOf(row) === "healthy",
-    since: [
-      row.hold === undefined ? "" : "held by its budget",
-      first === undefined
-        ? ""
-        : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
-    ]
-      .filter((text) => text !== "")
-      .join(", "),
+    /** That its budget holds it, how long the state has applied, and how many other conditions apply; empty when healthy. */
+    since: joined(
+      [
+        hold === undefined ? "" : "held by its budget",
+        first === undefined
+          ? ""
+          : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
+      ],
+      ", ",
+    ),
+    /** That its budget holds it, and the evidence of the first condition; empty without either. */
+    why: joined(
+      [
+        hold === undefined ? "" : holdText(hold, { now, zone }),
+        first === undefined
+          ? ""
+          : evidenceParts(first)
+              .map(({ text }) => plainText(text))
+              .join(""),
+      ],
+      "; ",
+    ),
+  };
+};
+
+const nameView = (row: FleetHealthRow) => {
+  const identity = plainName(row.identity);
+  const versionTone: Tone = row.conditions.some(({ state }) => state === "unsupported_version")
+    ? "warn"
+    : "quiet";
+  return {
     device: plainName(row.device_id),
     identity,
-    identityTail: tailOf(identity),
-    why: [
-      row.hold === undefined ? "" : holdText(row.hold, { now, zone }),
-      first === undefined
-        ? ""
-        : evidenceParts(first)
-            .map(({ text }) => plainText(text))
-            .join(""),
-    ]
-      .filter((text) => text !== "")
-      .join("; "),
+    /** How many characters at the end of `identity` stay when it is shortened: they distinguish it from others. */
+    identityTail: Math.min(tailMax, identity.length - identity.lastIndexOf("/")),
     hostname: plainName(row.hostname ?? ""),
     core: plainName(row.core ?? ""),
     subnet: row.subnet ?? "",
-    heartbeat: ageOf(row.last_heartbeat_at),
-    forwarding: ageOf(row.last_envelope_at),
-    plain: Object.fromEntries(
-      plainColumns.map(({ name, cell }) => [name, cell(row)]),
-    ) as RowView["plain"],
-    drift: driftNames[row.config.drift],
-    driftTone: driftTones[row.config.drift] ?? "quiet",
-    hashes,
-    hashesRead: `desired ${desired.text}, running ${running.text}, last known good ${good.text}`,
-    ...queueView(row),
-    ...certificateView(row, now, zone),
-    ...renewalView(row),
     version: plainName(row.version),
-    versionTone: row.conditions.some(({ state }) => state === "unsupported_version")
-      ? "warn"
-      : "quiet",
+    versionTone,
     platform: plainName(row.platform),
-    labels: row.labels,
+  };
+};
+
+const configView = ({ config }: FleetHealthRow) => {
+  const hashes = hashViews(config);
+  const [desired, running, good] = hashes;
+  return {
+    drift: driftNames[config.drift],
+    driftTone: driftTones[config.drift] ?? "quiet",
+    /** Desired, running, last known good. */
+    hashes,
+    /** The hashes in one sentence, for screen readers. */
+    hashesRead: `desired ${desired.text}, running ${running.text}, last known good ${good.text}`,
   };
 };
 
@@ -206,20 +181,22 @@ export const holdText = (
 
 const tailMax = 24;
 
-const tailOf = (identity: string): number =>
-  Math.min(tailMax, identity.length - identity.lastIndexOf("/"));
+const ageView = (
+  at: string | null,
+  { now, zone, isPast }: { now: number; zone: TimeZone; isPast: boolean },
+): AgeView => {
+  if (at === null) return { text: "never", at: "", short: "", never: true };
+  if (isPast && now - Date.parse(at) < 1000)
+    return { text: "recent", at: "", short: "", never: false };
+  return {
+    text: formatAgo(at, now),
+    at: formatTimestamp(at, zone),
+    short: formatShortTimestamp(at, now, zone),
+    never: false,
+  };
+};
 
-const ageView = (at: string | null, now: number, zone: TimeZone): AgeView =>
-  at === null
-    ? { text: "never", at: "", short: "", never: true }
-    : {
-        text: formatAgo(at, now),
-        at: formatTimestamp(at, zone),
-        short: formatShortTimestamp(at, now, zone),
-        never: false,
-      };
-
-const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
+const hashViews = (config: FleetHealthRow["config"]): readonly [HashView, HashView, HashView] => {
   const groups: string[] = [];
   const view = (hash: string | null): HashView => {
     if (hash === null) return { text: "none", group: 0 };

@@ -5,7 +5,8 @@ import { isLabelKey } from "../../../../proto/labels.ts";
 import { readStoredText, storeText } from "../../browser/stored-text.ts";
 import { plainColumns } from "./row-view.ts";
 
-interface Column {
+/** A column of the table. */
+export interface TableColumn {
   name: string;
   label: string;
   detail?: string;
@@ -42,7 +43,7 @@ export const columns = [
   { name: "version", label: "Version and platform" },
   { name: "hostname", label: "Hostname", wide: true },
   { name: "core", label: "Core", detail: "subnet", wide: true },
-] as const satisfies readonly Column[];
+] as const satisfies readonly TableColumn[];
 
 type ColumnName = (typeof columns)[number]["name"];
 
