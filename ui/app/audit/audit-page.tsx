@@ -1,6 +1,11 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { type JSX, Show } from "solid-js";
-import { AuditChainView, AuditEventPage, type AuditEventView } from "../../../proto/audit-event.ts";
+import {
+  AuditChainView,
+  AuditEventPage,
+  type AuditEventView,
+  type RecordNames,
+} from "../../../proto/audit-event.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { Icon } from "../design/parts.tsx";
 import { type RecordColumn, RecordList } from "../design/records.tsx";
@@ -10,7 +15,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import { createListPage, PageFrame, Time } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { AuditFilters } from "./audit-filters.tsx";
-import { auditFault, auditPageRows, eventsSource } from "./audit-view.ts";
+import { auditFault, auditPageRows, auditParameters, eventsSource } from "./audit-view.ts";
 import { EventActor, EventWhat } from "./event-timeline.tsx";
 import "../design/page.css";
 
@@ -44,15 +49,10 @@ const AuditEvents = () => {
     schema: AuditEventPage,
     intervalMs: 15_000,
     limit: auditPageRows,
+    names: auditParameters,
   });
   const known = () => report.answer()?.value;
-  const names = () => known()?.names ?? {};
-  const columns: readonly RecordColumn<AuditEventView>[] = [
-    { name: "Time", cell: (event) => <Time at={event.occurred_at} /> },
-    { name: "Who", cell: (event) => <EventActor event={event} names={names()} /> },
-    { name: "Did what", cell: (event) => <EventWhat event={event} names={names()} /> },
-    { name: "Chain", cell: (event) => <Place event={event} />, isNumber: true },
-  ];
+  const columns = columnsOf(() => known()?.names ?? {});
   return (
     <PageFrame of={page} class="audit" head={<ChainStatus />}>
       <AuditFilters
@@ -97,6 +97,13 @@ const AuditEvents = () => {
     </PageFrame>
   );
 };
+
+const columnsOf = (names: () => RecordNames): readonly RecordColumn<AuditEventView>[] => [
+  { name: "Time", cell: (event) => <Time at={event.occurred_at} /> },
+  { name: "Who", cell: (event) => <EventActor event={event} names={names()} /> },
+  { name: "Did what", cell: (event) => <EventWhat event={event} names={names()} /> },
+  { name: "Chain", cell: (event) => <Place event={event} />, isNumber: true },
+];
 
 /** How long an event may wait for its place in the chain: the job that links events runs every second. */
 const linkMsMax = 60_000;

@@ -6,25 +6,31 @@ import { formatTimestamp, type TimeZone } from "../format/format.ts";
 const Text = v.pipe(v.string(), v.minLength(1), v.maxLength(2048));
 const Instant = v.pipe(v.string(), v.regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/));
 
-/** The parameters of the API that may be given once. */
+/** The parameters of the API that may be given several times, and those that may be given once. */
+const repeated = ["action", "not_action"];
 const once = {
   actor: Text,
   not_actor: Text,
   target: Text,
-  outcome: v.picklist(auditOutcomes),
   reason: Text,
   q: Text,
-  within_seconds: v.pipe(v.string(), v.regex(/^[1-9]\d{0,8}$/)),
   since: Instant,
   until: Instant,
+  outcome: v.picklist(auditOutcomes),
+  within_seconds: v.pipe(v.string(), v.regex(/^[1-9]\d{0,8}$/)),
   cursor: v.string(),
 };
+
+/** The parameters in their order in an address. */
+export const auditParameters = Object.fromEntries(
+  [...repeated, ...Object.keys(once)].map((name) => [name, name]),
+);
 
 /** Returns the first parameter of an address that is unknown, repeated or invalid: a mangled link never shows other events. */
 export const auditFault = (search: string): string | undefined => {
   const params = new URLSearchParams(search);
   return [...params.keys()].find((name) => {
-    if (["action", "not_action", "chat"].includes(name)) return false;
+    if ([...repeated, "chat"].includes(name)) return false;
     const schema = Object.entries(once).find(([known]) => known === name)?.[1];
     return (
       schema === undefined || params.getAll(name).length > 1 || !v.is(schema, params.get(name))

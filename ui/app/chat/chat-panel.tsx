@@ -1,18 +1,21 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { useBeforeLeave, useLocation, useNavigate } from "@solidjs/router";
-import { createEffect, createMemo, createSignal, type JSX, onCleanup, Show } from "solid-js";
+import { createEffect, createMemo, type JSX, Show } from "solid-js";
 import { Portal } from "solid-js/web";
+import { createMedia } from "../browser/create-media.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { conversationOf, withConversation } from "./chat-address.ts";
 import { ChatContent } from "./chat-content.tsx";
 import { createConversations } from "./create-conversations.ts";
 import "./chat.css";
 
-/**
- * Chat at the side of the page: a region beside it where there is room, else a modal dialog that covers it. Conversations stay while the
- * panel is closed.
- */
-export const ChatPanel = (props: { open: boolean; onClosed: () => void }) => {
+interface PanelProps {
+  open: boolean;
+  onClosed: () => void;
+}
+
+/** Creates the conversations of the panel, of which the address names the one that is shown. */
+const createPanel = (props: PanelProps) => {
   const { api } = usePageContext();
   const docked = createMedia("(min-width: 1200px)");
   const location = useLocation();
@@ -45,6 +48,15 @@ export const ChatPanel = (props: { open: boolean; onClosed: () => void }) => {
     shown,
     onCreated: (id) => show(id, true),
   });
+  return { api, docked, shown, show, close, conversations };
+};
+
+/**
+ * Chat at the side of the page: a region beside it where there is room, else a modal dialog that covers it. Conversations stay while the
+ * panel is closed.
+ */
+export const ChatPanel = (props: PanelProps) => {
+  const { api, docked, shown, show, close, conversations } = createPanel(props);
   let field: HTMLTextAreaElement | undefined;
   const content = (title: JSX.Element) => (
     <ChatContent
@@ -96,14 +108,4 @@ export const ChatPanel = (props: { open: boolean; onClosed: () => void }) => {
       </Show>
     </Show>
   );
-};
-
-/** Returns whether a media query matches, kept up to date. */
-const createMedia = (query: string) => {
-  const media = matchMedia(query);
-  const [matches, setMatches] = createSignal(media.matches);
-  const update = () => setMatches(media.matches);
-  media.addEventListener("change", update);
-  onCleanup(() => media.removeEventListener("change", update));
-  return matches;
 };

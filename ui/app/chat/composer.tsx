@@ -5,90 +5,44 @@ import type { Conversation } from "./conversation.ts";
 
 const countFromBytes = messageBytesMax - 4096;
 
-/** The field of the next question, with Send, or Stop while an answer arrives. Enter sends, Shift and Enter starts a line. */
-export const Composer = (props: {
+interface ComposerProps {
   conversation: Conversation;
   /** Receives the field, for the focus. */
   ref: (field: HTMLTextAreaElement) => void;
   onAsk: (question: string) => void;
-}) => {
-  const id = createUniqueId();
-  let field!: HTMLTextAreaElement;
-  let stopButton: HTMLButtonElement | undefined;
-  const draft = () => props.conversation.draft();
-  const answering = () => props.conversation.answering();
-  const bytes = () => new TextEncoder().encode(draft().trim()).length;
-  const canSend = () => !answering() && bytes() > 0 && bytes() <= messageBytesMax;
-  const send = () => {
-    if (!canSend()) return;
-    const question = draft().trim();
-    props.conversation.setDraft("");
-    field.focus();
-    props.onAsk(question);
-  };
-  // Stop disappears with the end of the answer; its focus must not.
-  createEffect(
-    on(answering, (now) => now || stopButton !== document.activeElement || field.focus(), {
-      defer: true,
-    }),
-  );
+}
+
+/** The field of the next question, with Send, or Stop while an answer arrives. Enter sends, Shift and Enter starts a line. */
+export const Composer = (props: ComposerProps) => {
+  const composer = createComposer(props);
   return (
     <form
       class="composer"
       onSubmit={(event) => {
         event.preventDefault();
-        send();
+        composer.send();
       }}
     >
-      <label class="visually-hidden" for={id}>
+      <label class="visually-hidden" for={composer.id}>
         Question
       </label>
-      <textarea
-        ref={(element) => {
-          field = element;
-          props.ref(element);
-        }}
-        id={id}
-        class="input"
-        rows="2"
-        dir="auto"
-        placeholder="Ask about the fleet"
-        aria-invalid={bytes() > messageBytesMax}
-        aria-describedby={`${id}-count`}
-        value={draft()}
-        onInput={(event) => props.conversation.setDraft(event.currentTarget.value)}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-          event.preventDefault();
-          send();
-        }}
-      />
+      <QuestionField composer={composer} conversation={props.conversation} />
       <div class="composer-end">
         <p
-          id={`${id}-count`}
+          id={`${composer.id}-count`}
           class="chat-note"
-          classList={{ "composer-over": bytes() > messageBytesMax }}
+          classList={{ "composer-over": composer.isOver() }}
         >
-          <Show
-            when={bytes() > countFromBytes}
-            fallback={
-              <Show when={answering()} fallback="Enter sends, Shift+Enter starts a line.">
-                <span class="chat-writing" aria-hidden="true" /> Answering
-              </Show>
-            }
-          >
-            {formatBytes(bytes())} of {formatBytes(messageBytesMax)}
-            {bytes() > messageBytesMax ? ": shorten the question." : ""}
-          </Show>
+          <ComposerNote bytes={composer.bytes()} answering={composer.answering()} />
         </p>
         <Show
-          when={answering()}
+          when={composer.answering()}
           fallback={
             <button
               class="button"
-              classList={{ "button-primary": canSend() }}
+              classList={{ "button-primary": composer.canSend() }}
               type="submit"
-              aria-disabled={!canSend()}
+              aria-disabled={!composer.canSend()}
             >
               Send
             </button>
@@ -96,13 +50,13 @@ export const Composer = (props: {
         >
           <button
             ref={(element) => {
-              stopButton = element;
+              composer.controls.stop = element;
             }}
             class="button"
             type="button"
             onClick={() => {
               props.conversation.stop();
-              field.focus();
+              composer.focus();
             }}
           >
             Stop
@@ -112,3 +66,75 @@ export const Composer = (props: {
     </form>
   );
 };
+
+const createComposer = (props: ComposerProps) => {
+  const controls: { field?: HTMLTextAreaElement; stop?: HTMLButtonElement } = {};
+  const answering = () => props.conversation.answering();
+  const bytes = () => new TextEncoder().encode(props.conversation.draft().trim()).length;
+  const isOver = () => bytes() > messageBytesMax;
+  const canSend = () => !answering() && bytes() > 0 && !isOver();
+  const focus = () => controls.field?.focus();
+  // Stop disappears with the end of the answer; its focus must not.
+  createEffect(
+    on(answering, (now) => now || controls.stop !== document.activeElement || focus(), {
+      defer: true,
+    }),
+  );
+  return {
+    id: createUniqueId(),
+    controls,
+    answering,
+    bytes,
+    isOver,
+    canSend,
+    focus,
+    setField: (field: HTMLTextAreaElement) => {
+      controls.field = field;
+      props.ref(field);
+    },
+    send: () => {
+      if (!canSend()) return;
+      const question = props.conversation.draft().trim();
+      props.conversation.setDraft("");
+      focus();
+      props.onAsk(question);
+    },
+  };
+};
+
+const QuestionField = (props: {
+  composer: ReturnType<typeof createComposer>;
+  conversation: Conversation;
+}) => (
+  <textarea
+    ref={props.composer.setField}
+    id={props.composer.id}
+    class="input"
+    rows="2"
+    dir="auto"
+    placeholder="Ask about the fleet"
+    aria-invalid={props.composer.isOver()}
+    aria-describedby={`${props.composer.id}-count`}
+    value={props.conversation.draft()}
+    onInput={(event) => props.conversation.setDraft(event.currentTarget.value)}
+    onKeyDown={(event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      props.composer.send();
+    }}
+  />
+);
+
+const ComposerNote = (props: { bytes: number; answering: boolean }) => (
+  <Show
+    when={props.bytes > countFromBytes}
+    fallback={
+      <Show when={props.answering} fallback="Enter sends, Shift+Enter starts a line.">
+        <span class="chat-writing" aria-hidden="true" /> Answering
+      </Show>
+    }
+  >
+    {formatBytes(props.bytes)} of {formatBytes(messageBytesMax)}
+    {props.bytes > messageBytesMax ? ": shorten the question." : ""}
+  </Show>
+);

@@ -138,6 +138,26 @@ export const createConversationView = (
     else changeAnswer((answer) => ({ ...answer, parts: withEvent(answer.parts, event) }));
   };
 
+  /** Stores the conversation unless it is, sends the question, and receives the answer. Calls `onStored` once core has the question. */
+  const exchange = async (
+    question: string,
+    signal: AbortSignal,
+    onStored: () => void,
+  ): Promise<void> => {
+    if (id() === undefined) {
+      const response = await api.send(sessionsPath, { method: "POST", body: {}, signal });
+      const created = parseAnswer(ChatSession, await response.json(), response);
+      setId(created.id);
+      observer.created(created.id);
+    }
+    const path = `${sessionsPath}/${id()}/messages`;
+    const body = { content: question };
+    const response = await api.send(path, { method: "POST", body, signal });
+    onStored();
+    for await (const event of readAnswer(response, signal)) receive(event);
+    if (title() === null) setTitle(question.trim().slice(0, 80));
+  };
+
   const ask = async (question: string): Promise<void> => {
     const controller = new AbortController();
     stream = controller;
@@ -152,21 +172,9 @@ export const createConversationView = (
       ]);
     });
     try {
-      if (id() === undefined) {
-        const response = await api.send(sessionsPath, { method: "POST", body: {}, signal });
-        const created = parseAnswer(ChatSession, await response.json(), response);
-        setId(created.id);
-        observer.created(created.id);
-      }
-      const path = `${sessionsPath}/${id()}/messages`;
-      const response = await api.send(path, {
-        method: "POST",
-        body: { content: question },
-        signal,
+      await exchange(question, signal, () => {
+        stored = true;
       });
-      stored = true;
-      for await (const event of readAnswer(response, signal)) receive(event);
-      if (title() === null) setTitle(question.trim().slice(0, 80));
     } catch (failure) {
       if (signal.aborted) changeAnswer((answer) => ({ ...answer, status: "aborted" }));
       else if (failure instanceof ApiProblem) {

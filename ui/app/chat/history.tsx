@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { ChatSession, titleLengthMax } from "../../../proto/chat/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createMoment } from "../browser/moment.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { LoadFailure } from "../design/report-parts.tsx";
 import { formatAgo, formatCountOf, formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -16,53 +17,22 @@ export interface HistoryChanges {
   deleted(id: string): void;
 }
 
-/** The operator's conversations, newest first: open, rename, delete. */
-export const History = (props: {
+interface HistoryProps {
   api: ApiClient;
   current: string | undefined;
   onOpen: (id: string) => void;
   changes: HistoryChanges;
-}) => {
-  const now = createMoment();
-  const [sessions, setSessions] = createSignal<readonly ChatSession[]>([]);
-  const [cursor, setCursor] = createSignal<string | null>(null);
-  const [loading, setLoading] = createSignal(true);
-  const [problem, setProblem] = createSignal<ApiProblem>();
-  let heading!: HTMLHeadingElement;
+}
 
-  const load = async (from: string | null) => {
-    setLoading(true);
-    setProblem(undefined);
-    try {
-      const query = new URLSearchParams({
-        limit: "50",
-        ...(from === null ? {} : { cursor: from }),
-      });
-      const page = await props.api.get(`${sessionsPath}?${query}`, SessionPage);
-      setSessions((before) => (from === null ? page.items : [...before, ...page.items]));
-      setCursor(page.next_cursor);
-    } catch (failure) {
-      if (!(failure instanceof ApiProblem)) throw failure;
-      setProblem(failure);
-    }
-    setLoading(false);
-  };
+/** The operator's conversations, newest first: open, rename, delete. */
+export const History = (props: HistoryProps) => {
+  const now = createMoment();
+  const list = createSessionList(props);
+  let heading!: HTMLHeadingElement;
   onMount(() => {
     heading.focus();
-    void load(null);
+    void list.load();
   });
-  const rename = async (id: string, title: string) => {
-    await props.api.send(`${sessionsPath}/${id}`, { method: "PUT", body: { title } });
-    setSessions((all) => all.map((each) => (each.id === id ? { ...each, title } : each)));
-    props.changes.renamed(id, title);
-  };
-  const remove = async (id: string) => {
-    await props.api.send(`${sessionsPath}/${id}`, { method: "DELETE" });
-    setSessions((all) => all.filter((each) => each.id !== id));
-    props.changes.deleted(id);
-    heading.focus();
-  };
-
   return (
     <section class="chat-history" aria-labelledby="chat-history">
       <h3
@@ -75,44 +45,93 @@ export const History = (props: {
         Your conversations
       </h3>
       <ul>
-        <For each={sessions()}>
+        <For each={list.sessions()}>
           {(session) => (
             <HistoryRow
               session={session}
               now={props.api.timeAt(now())}
               current={session.id === props.current}
               onOpen={() => props.onOpen(session.id)}
-              onRename={(title) => rename(session.id, title)}
-              onDelete={() => remove(session.id)}
+              onRename={(title) => list.rename(session.id, title)}
+              onDelete={async () => {
+                await list.remove(session.id);
+                heading.focus();
+              }}
             />
           )}
         </For>
       </ul>
-      <Switch>
-        <Match when={problem()}>
-          {(failed) => (
-            <LoadFailure
-              title={<p>The conversations could not be loaded.</p>}
-              problem={failed()}
-              onRetry={() => void load(cursor())}
-            />
-          )}
-        </Match>
-        <Match when={loading()}>
-          <p class="chat-note chat-loading" role="status">
-            Loading
-          </p>
-        </Match>
-        <Match when={sessions().length === 0}>
-          <p class="chat-note">None yet. Ask a question to start one.</p>
-        </Match>
-        <Match when={cursor() !== null}>
-          <button class="button" type="button" onClick={() => void load(cursor())}>
-            Show older
-          </button>
-        </Match>
-      </Switch>
+      <ListEnd list={list} />
     </section>
+  );
+};
+
+const createSessionList = (props: HistoryProps) => {
+  const [sessions, setSessions] = createSignal<readonly ChatSession[]>([]);
+  const [cursor, setCursor] = createSignal<string | null>(null);
+  const [loading, setLoading] = createSignal(true);
+  const [problem, setProblem] = createSignal<ApiProblem>();
+  return {
+    sessions,
+    cursor,
+    loading,
+    problem,
+    /** Adds the next page. */
+    load: async () => {
+      setLoading(true);
+      setProblem(undefined);
+      try {
+        const path = withQuery(sessionsPath, { limit: 50, cursor: cursor() });
+        const page = await props.api.get(path, SessionPage);
+        setSessions((before) => [...before, ...page.items]);
+        setCursor(page.next_cursor);
+      } catch (failure) {
+        if (!(failure instanceof ApiProblem)) throw failure;
+        setProblem(failure);
+      }
+      setLoading(false);
+    },
+    rename: async (id: string, title: string) => {
+      await props.api.send(`${sessionsPath}/${id}`, { method: "PUT", body: { title } });
+      setSessions((all) => all.map((each) => (each.id === id ? { ...each, title } : each)));
+      props.changes.renamed(id, title);
+    },
+    remove: async (id: string) => {
+      await props.api.send(`${sessionsPath}/${id}`, { method: "DELETE" });
+      setSessions((all) => all.filter((each) => each.id !== id));
+      props.changes.deleted(id);
+    },
+  };
+};
+
+/** What stands below the list: that it loads, has no more, or could not be loaded. */
+const ListEnd = (props: { list: ReturnType<typeof createSessionList> }) => {
+  const { sessions, cursor, loading, problem, load } = props.list;
+  return (
+    <Switch>
+      <Match when={problem()}>
+        {(failed) => (
+          <LoadFailure
+            title={<p>The conversations could not be loaded.</p>}
+            problem={failed()}
+            onRetry={() => void load()}
+          />
+        )}
+      </Match>
+      <Match when={loading()}>
+        <p class="chat-note chat-loading" role="status">
+          Loading
+        </p>
+      </Match>
+      <Match when={sessions().length === 0}>
+        <p class="chat-note">None yet. Ask a question to start one.</p>
+      </Match>
+      <Match when={cursor() !== null}>
+        <button class="button" type="button" onClick={() => void load()}>
+          Show older
+        </button>
+      </Match>
+    </Switch>
   );
 };
 
@@ -125,79 +144,53 @@ const HistoryRow = (props: {
   onRename: (title: string) => Promise<void>;
   onDelete: () => Promise<void>;
 }) => {
-  const { times } = usePageContext();
   const [mode, setMode] = createSignal<"shown" | "renaming" | "deleting">("shown");
   const [problem, setProblem] = createSignal("");
   const title = () => plainText(props.session.title ?? "Untitled conversation");
-  let renameButton: HTMLButtonElement | undefined;
-  let deleteButton: HTMLButtonElement | undefined;
-  const leave = (button: () => HTMLButtonElement | undefined) => {
+  const buttons: Partial<Record<"renaming" | "deleting", HTMLButtonElement>> = {};
+  const leave = (left: keyof typeof buttons) => {
     setProblem("");
     setMode("shown");
-    button()?.focus();
+    buttons[left]?.focus();
   };
-  const attempt = async (change: () => Promise<void>, done: () => void) => {
+  const attempt = async (change: () => Promise<void>, done?: () => void) => {
     try {
       await change();
-      done();
+      done?.();
     } catch (failure) {
       if (!(failure instanceof ApiProblem)) throw failure;
       setProblem(failure.message);
     }
   };
-  const cancelOnEscape =
-    (button: () => HTMLButtonElement | undefined) => (event: KeyboardEvent) => {
-      if (event.key !== "Escape") return;
-      event.stopPropagation();
-      leave(button);
-    };
+  const change = (to: keyof typeof buttons, words: string) => (
+    <button
+      ref={(element) => {
+        buttons[to] = element;
+      }}
+      class="button button-plain"
+      type="button"
+      onClick={() => setMode(to)}
+    >
+      {words}
+      <span class="visually-hidden"> {title()}</span>
+    </button>
+  );
   return (
     <li aria-current={props.current ? "true" : undefined}>
       <Switch>
         <Match when={mode() === "shown"}>
-          <button
-            class="button button-plain history-open"
-            type="button"
-            onClick={() => props.onOpen()}
-          >
-            <span class="history-title" dir="auto">
-              {title()}
-            </span>
-            <span class="chat-note" title={formatTimestamp(props.session.updated_at, times.zone())}>
-              {formatAgo(props.session.updated_at, props.now)} ·{" "}
-              {formatCountOf(props.session.message_count, "message")}
-            </span>
-          </button>
-          <button
-            ref={(element) => {
-              renameButton = element;
-            }}
-            class="button button-plain"
-            type="button"
-            onClick={() => setMode("renaming")}
-          >
-            Rename<span class="visually-hidden"> {title()}</span>
-          </button>
-          <button
-            ref={(element) => {
-              deleteButton = element;
-            }}
-            class="button button-plain"
-            type="button"
-            onClick={() => setMode("deleting")}
-          >
-            Delete<span class="visually-hidden"> {title()}</span>
-          </button>
+          <OpenButton {...props} title={title()} />
+          {change("renaming", "Rename")}
+          {change("deleting", "Delete")}
         </Match>
         <Match when={mode() === "renaming"}>
           <RenameForm
             title={props.session.title ?? ""}
-            onEscape={cancelOnEscape(() => renameButton)}
-            onCancel={() => leave(() => renameButton)}
+            onCancel={() => leave("renaming")}
             onRename={(wanted) =>
               attempt(
                 () => props.onRename(wanted),
-                () => leave(() => renameButton),
+                () => leave("renaming"),
               )
             }
           />
@@ -205,9 +198,8 @@ const HistoryRow = (props: {
         <Match when={mode() === "deleting"}>
           <DeleteQuestion
             title={title()}
-            onEscape={cancelOnEscape(() => deleteButton)}
-            onCancel={() => leave(() => deleteButton)}
-            onDelete={() => attempt(props.onDelete, () => undefined)}
+            onCancel={() => leave("deleting")}
+            onDelete={() => attempt(props.onDelete)}
           />
         </Match>
       </Switch>
@@ -222,18 +214,44 @@ const HistoryRow = (props: {
   );
 };
 
+const OpenButton = (props: {
+  session: ChatSession;
+  title: string;
+  now: number;
+  onOpen: () => void;
+}) => {
+  const { times } = usePageContext();
+  return (
+    <button class="button button-plain history-open" type="button" onClick={() => props.onOpen()}>
+      <span class="history-title" dir="auto">
+        {props.title}
+      </span>
+      <span class="chat-note" title={formatTimestamp(props.session.updated_at, times.zone())}>
+        {formatAgo(props.session.updated_at, props.now)} ·{" "}
+        {formatCountOf(props.session.message_count, "message")}
+      </span>
+    </button>
+  );
+};
+
+/** Returns the listener of keys that cancels on Escape, which closes nothing else then. */
+const onEscape = (cancel: () => void) => (event: KeyboardEvent) => {
+  if (event.key !== "Escape") return;
+  event.stopPropagation();
+  cancel();
+};
+
 const RenameForm = (props: {
   title: string;
   onRename: (title: string) => void;
   onCancel: () => void;
-  onEscape: (event: KeyboardEvent) => void;
 }) => {
   let field!: HTMLInputElement;
   onMount(() => field.select());
   return (
     <form
       class="history-change"
-      onKeyDown={(event) => props.onEscape(event)}
+      onKeyDown={onEscape(() => props.onCancel())}
       onSubmit={(event) => {
         event.preventDefault();
         if (field.value.trim() !== "") props.onRename(field.value.trim());
@@ -258,12 +276,7 @@ const RenameForm = (props: {
   );
 };
 
-const DeleteQuestion = (props: {
-  title: string;
-  onDelete: () => void;
-  onCancel: () => void;
-  onEscape: (event: KeyboardEvent) => void;
-}) => {
+const DeleteQuestion = (props: { title: string; onDelete: () => void; onCancel: () => void }) => {
   let cancel!: HTMLButtonElement;
   onMount(() => cancel.focus());
   return (
@@ -272,7 +285,7 @@ const DeleteQuestion = (props: {
       class="history-change"
       role="group"
       aria-label="Delete"
-      onKeyDown={(event) => props.onEscape(event)}
+      onKeyDown={onEscape(() => props.onCancel())}
     >
       <p>Delete “{props.title}” with its receipts? This cannot be undone.</p>
       <button class="button button-danger" type="button" onClick={() => props.onDelete()}>

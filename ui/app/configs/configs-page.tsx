@@ -98,28 +98,31 @@ export const ConfigsPage = () => {
         columns={columns}
         noun="config"
         downloads={[{ path: exportPath(), words: "CSV" }]}
-        empty={
-          <Show
-            when={text()}
-            fallback={
-              <Notice title="No config has been published">
-                <p>
-                  An administrator publishes configs through the API. Hosts may still run configs of
-                  their own, below.
-                </p>
-              </Notice>
-            }
-          >
-            <Notice title="No config matches" href="/configs" link="Show all configs">
-              <p>Search for a part of the name, or for the first characters of the hash.</p>
-            </Notice>
-          </Show>
-        }
+        empty={<NoConfigs text={text()} />}
       />
       <Unstored />
     </PageFrame>
   );
 };
+
+/** Why there are no configs, and the next step. */
+const NoConfigs = (props: { text: string }) => (
+  <Show
+    when={props.text}
+    fallback={
+      <Notice title="No config has been published">
+        <p>
+          An administrator publishes configs through the API. Hosts may still run configs of their
+          own, below.
+        </p>
+      </Notice>
+    }
+  >
+    <Notice title="No config matches" href="/configs" link="Show all configs">
+      <p>Search for a part of the name, or for the first characters of the hash.</p>
+    </Notice>
+  </Show>
+);
 
 /** The hashes that hosts run and nobody published. */
 const Unstored = () => {

@@ -64,6 +64,7 @@ export const Targets = (props: { rollout: Rollout }) => {
     source: `/api/core/collector/rollouts/${props.rollout.id}/targets`,
     limit: 100,
     anchor: "targets",
+    names: { wave: "wave", status: "status", cursor: "cursor" },
   }));
   const report = createReport({
     schema: RolloutTargetPage,

@@ -145,12 +145,23 @@ interface AddressListOptions {
   anchor?: string;
   /** The parameters of other parts of such a page; all others are of the list, so that core rejects unknown ones. */
   foreign?: readonly string[];
-  /** The parameters of the list by their names in the API, where those of the address differ or other lists have the rest. */
+  /** The parameters of the list by their names in the API, in their order in the address, where they may have others. */
   names?: Readonly<Record<string, string>>;
 }
 
 const isSame = (some: readonly string[], others: readonly string[]): boolean =>
   some.length === others.length && some.every((one) => others.includes(one));
+
+/** Returns the parameters with these names under others, in their order. */
+const renamed = (
+  params: URLSearchParams,
+  names: readonly (readonly [from: string, to: string])[],
+): URLSearchParams =>
+  new URLSearchParams(
+    names.flatMap(([from, to]) =>
+      params.getAll(from).map((value): [string, string] => [to, value]),
+    ),
+  );
 
 /** Creates a list that shows what core answers under the parameters of the address, which are the API's own. */
 export const createAddressList = (options: Accessor<AddressListOptions>): AddressList => {
@@ -162,20 +173,17 @@ export const createAddressList = (options: Accessor<AddressListOptions>): Addres
       for (const name of ["chat", ...foreign]) given.delete(name);
       return given;
     }
-    return new URLSearchParams(
-      Object.entries(names).flatMap(([name, own]) =>
-        given.getAll(own).map((value): [string, string] => [name, value]),
-      ),
+    return renamed(
+      given,
+      Object.entries(names).map(([name, own]) => [own, name]),
     );
   });
   const filter = createMemo(() => changedParams(params(), { cursor: null }));
   const pathOf = (change: QueryParams) => {
     const { path, anchor, names } = options();
-    const own = [...changedParams(filter(), change)].map(([name, value]) => [
-      names?.[name] ?? name,
-      value,
-    ]);
-    return withQuery(path, new URLSearchParams(own)) + (anchor === undefined ? "" : `#${anchor}`);
+    const changed = changedParams(filter(), change);
+    const own = names ? renamed(changed, Object.entries(names)) : changed;
+    return withQuery(path, own) + (anchor === undefined ? "" : `#${anchor}`);
   };
   return {
     params,

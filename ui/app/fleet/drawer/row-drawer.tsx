@@ -1,7 +1,7 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
-import { createReport, useUpdates } from "../../api/live-report.tsx";
+import { createReport, type LiveReport, useUpdates } from "../../api/live-report.tsx";
 import { Icon, StateMark } from "../../design/parts.tsx";
 import { LoadFailure, OldNotice } from "../../design/report-parts.tsx";
 import { formatTimestamp, plainName } from "../../format/format.ts";
@@ -30,7 +30,6 @@ export const RowDrawer = (props: {
   onClose: () => void;
   returnFocus: () => HTMLElement | null | undefined;
 }) => {
-  const { times } = usePageContext();
   const report = createReport({
     schema: FleetHealthDetail,
     path: createMemo(() => (props.id === undefined ? undefined : hostPath(props.id, props))),
@@ -40,7 +39,6 @@ export const RowDrawer = (props: {
   });
   /** The detail of the wanted collector; never that of the previous one. */
   const detail = report.current;
-  const problem = () => report.state().problem;
   let closeButton: HTMLButtonElement | undefined;
   return (
     <Dialog.Root
@@ -68,23 +66,7 @@ export const RowDrawer = (props: {
           <header class="drawer-head">
             <div class="drawer-name">
               <Show when={detail()} fallback={<Dialog.Title as="h2">Host</Dialog.Title>}>
-                {(known) => (
-                  <>
-                    <StateMark state={known().item.state} />
-                    <Dialog.Title as="h2">{plainName(known().item.device_id)}</Dialog.Title>
-                    <HostName host={known().item} spelled={plainName} />
-                    <Show when={known().at}>
-                      {(at) => (
-                        <p class="banner">The past, at {formatTimestamp(at(), times.zone())}</p>
-                      )}
-                    </Show>
-                    <p>
-                      <a href={`/hosts/${known().item.identity_id}`}>
-                        {known().at ? "This host now" : "Everything about this host"}
-                      </a>
-                    </p>
-                  </>
-                )}
+                {(known) => <DrawerName detail={known()} />}
               </Show>
             </div>
             <Dialog.CloseButton
@@ -98,36 +80,66 @@ export const RowDrawer = (props: {
             </Dialog.CloseButton>
           </header>
           <OldNotice report={report} what="The details below are" pauses />
-          <Switch>
-            <Match when={detail()}>
-              {(known) => (
-                <div class="shown" data-shown={report.phase()}>
-                  <Detail detail={known()} />
-                </div>
-              )}
-            </Match>
-            <Match when={problem()?.status === 404}>
-              <div class="notice" role="alert">
-                <p>No host has this id. The link may belong to another deployment.</p>
-              </div>
-            </Match>
-            <Match when={problem()}>
-              {(failed) => (
-                <LoadFailure
-                  title={<p>The details could not be loaded.</p>}
-                  problem={failed()}
-                  onRetry={report.refresh}
-                />
-              )}
-            </Match>
-            <Match when={true}>
-              <p class="drawer-loading" role="status">
-                Loading
-              </p>
-            </Match>
-          </Switch>
+          <DrawerBody report={report} />
         </Dialog.Content>
       </Dialog.Portal>
     </Dialog.Root>
+  );
+};
+
+/** The state and name of the host, and the way to its page. */
+const DrawerName = (props: { detail: FleetHealthDetail }) => {
+  const { times } = usePageContext();
+  const item = () => props.detail.item;
+  return (
+    <>
+      <StateMark state={item().state} />
+      <Dialog.Title as="h2">{plainName(item().device_id)}</Dialog.Title>
+      <HostName host={item()} spelled={plainName} />
+      <Show when={props.detail.at}>
+        {(at) => <p class="banner">The past, at {formatTimestamp(at(), times.zone())}</p>}
+      </Show>
+      <p>
+        <a href={`/hosts/${item().identity_id}`}>
+          {props.detail.at ? "This host now" : "Everything about this host"}
+        </a>
+      </p>
+    </>
+  );
+};
+
+/** The details, or why there are none. */
+const DrawerBody = (props: { report: LiveReport<FleetHealthDetail> }) => {
+  const problem = () => props.report.state().problem;
+  return (
+    <Switch
+      fallback={
+        <p class="page-loading" role="status">
+          Loading
+        </p>
+      }
+    >
+      <Match when={props.report.current()}>
+        {(known) => (
+          <div class="shown" data-shown={props.report.phase()}>
+            <Detail detail={known()} />
+          </div>
+        )}
+      </Match>
+      <Match when={problem()?.status === 404}>
+        <div class="notice" role="alert">
+          <p>No host has this id. The link may belong to another deployment.</p>
+        </div>
+      </Match>
+      <Match when={problem()}>
+        {(failed) => (
+          <LoadFailure
+            title={<p>The details could not be loaded.</p>}
+            problem={failed()}
+            onRetry={props.report.refresh}
+          />
+        )}
+      </Match>
+    </Switch>
   );
 };

@@ -18,6 +18,50 @@ const refreshMs = 60_000;
 
 /** The hosts that were not healthy over the last day or month, and a slider that shows the page as it was at a time of it. */
 export const HistoryStrip = (props: { view: FleetView }) => {
+  const strip = createStrip(props);
+  return (
+    <section class="history" aria-label="History of the whole fleet">
+      <div class="history-head">
+        <h2>Not healthy</h2>
+        <p class="history-words">
+          <Show when={strip.known()}>{strip.words(strip.position())}</Show>
+        </p>
+        <fieldset class="history-spans" aria-label="Span">
+          <For each={timelineSpans}>
+            {(each) => (
+              <button
+                class="button button-plain"
+                type="button"
+                aria-pressed={strip.span() === each}
+                onClick={() => strip.setSpan(each)}
+              >
+                {spanNames[each]}
+              </button>
+            )}
+          </For>
+        </fieldset>
+      </div>
+      <div class="history-drawing">
+        <Drawing strip={strip} />
+        <Show when={strip.known()}>
+          <input
+            type="range"
+            aria-label="Show the page as it was at"
+            aria-valuetext={strip.words(strip.position())}
+            min={strip.start()}
+            max={strip.end()}
+            step={strip.stepMs()}
+            value={Math.max(strip.start(), strip.position())}
+            onInput={(event) => strip.setDragged(event.currentTarget.valueAsNumber)}
+            onChange={(event) => strip.show(event.currentTarget.valueAsNumber)}
+          />
+        </Show>
+      </div>
+    </section>
+  );
+};
+
+const createStrip = (props: { view: FleetView }) => {
   const { times } = usePageContext();
   const navigate = useNavigate();
   const [span, setSpan] = createSignal<TimelineSpan>("24h");
@@ -39,7 +83,6 @@ export const HistoryStrip = (props: { view: FleetView }) => {
   const start = () => Date.parse(known()?.from ?? "");
   const end = () => Date.parse(known()?.to ?? "");
   const stepMs = () => (known()?.step_seconds ?? 0) * 1000;
-  const position = () => dragged() ?? shownAt() ?? end();
   const isNow = (at: number) => at > end() - stepMs();
   const words = (at: number): string => {
     const timeline = known();
@@ -57,80 +100,48 @@ export const HistoryStrip = (props: { view: FleetView }) => {
         : (itemNear(timeline, at)?.at ?? new Date(at).toISOString());
     navigate(viewPath(withTime(props.view, time)), { scroll: false });
   };
+  const position = () => dragged() ?? shownAt() ?? end();
+  return { span, setSpan, known, drawing, setDragged, start, end, stepMs, position, words, show };
+};
+
+/** The areas of the states, the outages of core, and the time that is shown. */
+const Drawing = (props: { strip: ReturnType<typeof createStrip> }) => {
+  const { known, drawing, start, end, position } = props.strip;
   const hatching = createUniqueId();
   return (
-    <section class="history" aria-label="History of the whole fleet">
-      <div class="history-head">
-        <h2>Not healthy</h2>
-        <p class="history-words">
-          <Show when={known()}>{words(position())}</Show>
-        </p>
-        <fieldset class="history-spans" aria-label="Span">
-          <For each={timelineSpans}>
-            {(each) => (
-              <button
-                class="button button-plain"
-                type="button"
-                aria-pressed={span() === each}
-                onClick={() => setSpan(each)}
-              >
-                {spanNames[each]}
-              </button>
-            )}
-          </For>
-        </fieldset>
-      </div>
-      <div class="history-drawing">
-        <svg
-          viewBox={`0 0 ${timelineSize.width} ${timelineSize.height}`}
-          preserveAspectRatio="none"
-          aria-hidden="true"
+    <svg
+      viewBox={`0 0 ${timelineSize.width} ${timelineSize.height}`}
+      preserveAspectRatio="none"
+      aria-hidden="true"
+    >
+      <defs>
+        <pattern
+          id={hatching}
+          width="6"
+          height="6"
+          patternUnits="userSpaceOnUse"
+          patternTransform="rotate(45)"
         >
-          <defs>
-            <pattern
-              id={hatching}
-              width="6"
-              height="6"
-              patternUnits="userSpaceOnUse"
-              patternTransform="rotate(45)"
-            >
-              <rect class="history-hatch" width="2" height="6" />
-            </pattern>
-          </defs>
-          <For each={drawing()?.outages}>
-            {({ x, width }) => (
-              <rect x={x} width={width} height={timelineSize.height} fill={`url(#${hatching})`}>
-                <title>Core could not receive</title>
-              </rect>
-            )}
-          </For>
-          <For each={drawing()?.areas}>
-            {({ state, path }) => <path data-state={state} d={path} />}
-          </For>
-          <Show when={known() && position() < end()}>
-            <rect
-              class="history-line"
-              x={Math.max(0, ((position() - start()) / (end() - start())) * timelineSize.width)}
-              width="2"
-              height={timelineSize.height}
-            />
-          </Show>
-        </svg>
-        <Show when={known()}>
-          <input
-            type="range"
-            aria-label="Show the page as it was at"
-            aria-valuetext={words(position())}
-            min={start()}
-            max={end()}
-            step={stepMs()}
-            value={Math.max(start(), position())}
-            onInput={(event) => setDragged(event.currentTarget.valueAsNumber)}
-            onChange={(event) => show(event.currentTarget.valueAsNumber)}
-          />
-        </Show>
-      </div>
-    </section>
+          <rect class="history-hatch" width="2" height="6" />
+        </pattern>
+      </defs>
+      <For each={drawing()?.outages}>
+        {({ x, width }) => (
+          <rect x={x} width={width} height={timelineSize.height} fill={`url(#${hatching})`}>
+            <title>Core could not receive</title>
+          </rect>
+        )}
+      </For>
+      <For each={drawing()?.areas}>{({ state, path }) => <path data-state={state} d={path} />}</For>
+      <Show when={known() && position() < end()}>
+        <rect
+          class="history-line"
+          x={Math.max(0, ((position() - start()) / (end() - start())) * timelineSize.width)}
+          width="2"
+          height={timelineSize.height}
+        />
+      </Show>
+    </svg>
   );
 };
 

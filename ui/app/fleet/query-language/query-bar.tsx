@@ -1,4 +1,5 @@
 import {
+  type Accessor,
   createEffect,
   createMemo,
   createSignal,
@@ -17,16 +18,11 @@ import {
 import { keepText, readKeptText } from "../../browser/kept-text.ts";
 import { Icon } from "../../design/parts.tsx";
 import { formatCount } from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
+import { type PageContext, usePageContext } from "../../session/page-context.tsx";
 import { secondOf, splitTime, writeAt } from "./query-time.ts";
 import type { FleetValues, Suggestion } from "./suggest.ts";
 
-/**
- * The filter and the past time as an editable query with suggestions, and the filter as removable pills. A query applies with Enter, with a
- * suggestion that completes it, or when cleared; until then the filter of the page stays. A filter that changes elsewhere, as by going back,
- * replaces the text.
- */
-export const QueryBar = (props: {
+interface QueryBarProps {
   filter: FleetFilter;
   /** The past time that is shown. */
   at: string | undefined;
@@ -34,28 +30,68 @@ export const QueryBar = (props: {
   onApply: (filter: FleetFilter, at: string | undefined) => void;
   /** Receives the input, for the shortcut that focuses it. */
   ref?: (input: HTMLInputElement) => void;
-}) => {
-  const id = createUniqueId();
-  const optionId = (index: number) => `${id}-option-${index}`;
-  let input!: HTMLInputElement;
-  const { coreNow } = usePageContext();
-  const today = () => new Date(coreNow());
-  const applied = createMemo(() =>
-    [serialiseFilter(props.filter, today()), writeAt(props.at, today())]
-      .filter((text) => text !== "")
-      .join(" "),
+}
+
+/**
+ * The filter and the past time as an editable query with suggestions, and the filter as removable pills. A query applies with Enter, with a
+ * suggestion that completes it, or when cleared; until then the filter of the page stays. A filter that changes elsewhere, as by going back,
+ * replaces the text.
+ */
+export const QueryBar = (props: QueryBarProps) => {
+  const bar = createQueryBar(props);
+  return (
+    <search>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          bar.apply();
+        }}
+      >
+        <label class="visually-hidden" for={`${bar.id}-input`}>
+          Search and filter hosts
+        </label>
+        <div class="query-field">
+          <Icon name="search" />
+          <QueryInput bar={bar} ref={(input) => props.ref?.(input)} />
+          <Show
+            when={bar.pending()}
+            fallback={
+              <span class="kbd" aria-hidden="true">
+                /
+              </span>
+            }
+          >
+            <button type="submit" class="button button-primary query-apply">
+              Apply
+            </button>
+          </Show>
+          <SuggestionList bar={bar} />
+        </div>
+      </form>
+      <div id={`${bar.id}-faults`} role="status">
+        <For each={bar.faults()}>{(fault) => <FaultLine fault={fault} query={bar.query()} />}</For>
+      </div>
+      <Pills bar={bar} filter={props.filter} />
+    </search>
   );
+};
+
+const todayOf = ({ coreNow }: Pick<PageContext, "coreNow">) => new Date(coreNow());
+
+/** Creates the text of the query, what it says, and whether that is not applied yet. */
+const createEditedQuery = (props: QueryBarProps) => {
+  const context = usePageContext();
+  const applied = createMemo(() => {
+    const today = todayOf(context);
+    return [serialiseFilter(props.filter, today), writeAt(props.at, today)]
+      .filter((text) => text !== "")
+      .join(" ");
+  });
   // Kept through a reload and a new sign-in, until it is applied.
   const [query, setQuery] = createSignal(readKeptText("query", applied()) ?? applied());
-  const [cursor, setCursor] = createSignal(0);
-  const [focused, setFocused] = createSignal(false);
-  const [open, setOpen] = createSignal(false);
-  const [active, setActive] = createSignal(-1);
-  // A fault appears once the cursor has left its word, or after Enter.
-  const [submitted, setSubmitted] = createSignal(false);
   const parsed = createMemo(() => {
-    const { rest, at, faults } = splitTime(query(), today());
-    const found = parseQuery(rest, today());
+    const { rest, at, faults } = splitTime(query(), todayOf(context));
+    const found = parseQuery(rest, todayOf(context));
     return {
       ...found,
       at: at === secondOf(props.at) ? props.at : at,
@@ -78,9 +114,15 @@ export const QueryBar = (props: {
       { defer: true },
     ),
   );
-
   createEffect(() => keepText("query", applied(), pending() ? query() : ""));
+  return { applied, query, setQuery, parsed, pending };
+};
 
+/** Creates the suggestions for the word at the cursor, of which one may be active. */
+const createSuggestions = (query: Accessor<string>, values: Accessor<FleetValues>) => {
+  const [cursor, setCursor] = createSignal(0);
+  const [open, setOpen] = createSignal(false);
+  const [active, setActive] = createSignal(-1);
   // Loaded with the first use; without it, a query still applies.
   const [suggesting, setSuggesting] = createSignal<typeof import("./suggest.ts")>();
   createEffect(() => {
@@ -89,45 +131,68 @@ export const QueryBar = (props: {
   });
   const suggestions = createMemo(
     () =>
-      (open() && suggesting()?.suggest(query(), cursor(), props.values)) || {
+      (open() && suggesting()?.suggest(query(), cursor(), values())) || {
         from: 0,
         to: 0,
         items: [],
       },
   );
-  const pills = createMemo(() => pillsOf(props.filter, today()));
-  const shown = () => open() && suggestions().items.length > 0;
+  return {
+    cursor,
+    setCursor,
+    open,
+    setOpen,
+    active,
+    setActive,
+    suggestions,
+    shown: () => open() && suggestions().items.length > 0,
+    close: () => {
+      setOpen(false);
+      setActive(-1);
+    },
+    taken: (suggestion: Suggestion) =>
+      suggesting()?.takeSuggestion(query(), suggestions(), suggestion),
+  };
+};
+
+/** Creates the state of the bar, and what its keys and clicks do. */
+const createQueryBar = (props: QueryBarProps) => {
+  const edited = createEditedQuery(props);
+  const { query, setQuery, parsed } = edited;
+  const list = createSuggestions(query, () => props.values);
+  const { cursor, setCursor, open, setOpen, active, setActive, suggestions, close } = list;
+  const [focused, setFocused] = createSignal(false);
+  // A fault appears once the cursor has left its word, or after Enter.
+  const [submitted, setSubmitted] = createSignal(false);
   const faults = createMemo(() =>
     parsed().faults.filter(
       ({ from, to }) => submitted() || !focused() || cursor() < from || cursor() > to,
     ),
   );
-
+  const id = createUniqueId();
+  const optionId = (index: number) => `${id}-option-${index}`;
+  const field: { input?: HTMLInputElement } = {};
+  const followCursor = () => setCursor(field.input?.selectionStart ?? 0);
   const edit = (text: string, at: number) => {
     setQuery(text);
     setCursor(at);
     setActive(-1);
     setSubmitted(false);
   };
-  const followCursor = () => setCursor(input.selectionStart ?? 0);
-  const close = () => {
-    setOpen(false);
-    setActive(-1);
-  };
   const apply = () => {
     close();
     setSubmitted(true);
     const { filter, at, faults } = parsed();
     const fault = faults[0];
-    if (fault) input.setSelectionRange(fault.from, fault.to);
+    if (fault) field.input?.setSelectionRange(fault.from, fault.to);
     else props.onApply(filter, at);
   };
   const take = (suggestion: Suggestion) => {
-    const taken = suggesting()?.takeSuggestion(query(), suggestions(), suggestion);
-    if (taken === undefined) return;
+    const taken = list.taken(suggestion);
+    if (taken === undefined || field.input === undefined) return;
     edit(taken.query, taken.cursor);
-    input.value = taken.query;
-    input.setSelectionRange(taken.cursor, taken.cursor);
+    field.input.value = taken.query;
+    field.input.setSelectionRange(taken.cursor, taken.cursor);
     if (!suggestion.whole) return;
     close();
     if (parsed().faults.length === 0) props.onApply(parsed().filter, parsed().at);
@@ -140,151 +205,161 @@ export const QueryBar = (props: {
     setActive(((active() + 1 + step + count + 1) % (count + 1)) - 1);
     document.getElementById(optionId(active()))?.scrollIntoView({ block: "nearest" });
   };
-  const onKeyDown = (event: KeyboardEvent) => {
-    // An input method that composes a character uses these keys itself.
-    if (event.isComposing) return;
-    const chosen = suggestions().items[active()];
-    if (event.key === "ArrowDown") move(1);
-    else if (event.key === "ArrowUp") move(-1);
-    else if ((event.key === "Enter" || event.key === "Tab") && shown() && chosen) take(chosen);
-    else if (event.key === "Escape" && shown()) close();
-    else if (event.key === "Escape" && pending()) edit(applied(), applied().length);
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  };
   const applyAndFocus = (filter: FleetFilter) => {
     props.onApply(filter, props.at);
-    input.focus();
+    field.input?.focus();
     close();
   };
+  return {
+    ...edited,
+    ...list,
+    id,
+    optionId,
+    field,
+    faults,
+    setFocused,
+    edit,
+    followCursor,
+    apply,
+    take,
+    move,
+    applyAndFocus,
+  };
+};
 
+type Bar = ReturnType<typeof createQueryBar>;
+
+/** Handles the keys of the list, and Escape of a query that is not applied. */
+const pressKey = (bar: Bar, event: KeyboardEvent): void => {
+  // An input method that composes a character uses these keys itself.
+  if (event.isComposing) return;
+  const { key } = event;
+  const chosen = bar.suggestions().items[bar.active()];
+  if (key === "ArrowDown") bar.move(1);
+  else if (key === "ArrowUp") bar.move(-1);
+  else if ((key === "Enter" || key === "Tab") && bar.shown() && chosen) bar.take(chosen);
+  else if (key === "Escape" && bar.shown()) bar.close();
+  else if (key === "Escape" && bar.pending()) bar.edit(bar.applied(), bar.applied().length);
+  else return;
+  event.preventDefault();
+  event.stopPropagation();
+};
+
+const QueryInput = (props: { bar: Bar; ref: (input: HTMLInputElement) => void }) => {
+  const { bar } = props;
   return (
-    <search>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          apply();
-        }}
-      >
-        <label class="visually-hidden" for={`${id}-input`}>
-          Search and filter hosts
-        </label>
-        <div class="query-field">
-          <Icon name="search" />
-          <input
-            ref={(element) => {
-              input = element;
-              props.ref?.(element);
-            }}
-            id={`${id}-input`}
-            class="input query-input"
-            type="text"
-            role="combobox"
-            enterkeyhint="search"
-            autocomplete="off"
-            autocapitalize="none"
-            spellcheck={false}
-            placeholder="Name, id, serial number… or state:stale version<1.4; ? lists all terms"
-            value={query()}
-            aria-autocomplete="list"
-            aria-expanded={shown()}
-            aria-controls={`${id}-list`}
-            aria-activedescendant={shown() && active() >= 0 ? optionId(active()) : undefined}
-            aria-invalid={faults().length > 0}
-            aria-describedby={`${id}-faults`}
-            onInput={() => {
-              setOpen(true);
-              edit(input.value, input.selectionStart ?? input.value.length);
-            }}
-            onClick={() => {
-              followCursor();
-              setOpen(true);
-            }}
-            onKeyUp={followCursor}
-            onKeyDown={onKeyDown}
-            onFocus={() => {
-              setFocused(true);
-              // An empty bar shows the language.
-              if (query() === "") setOpen(true);
-            }}
-            onBlur={() => {
-              setFocused(false);
-              close();
-            }}
-          />
-          <Show
-            when={pending()}
-            fallback={
-              <span class="kbd" aria-hidden="true">
-                /
-              </span>
-            }
-          >
-            <button type="submit" class="button button-primary query-apply">
-              Apply
-            </button>
+    <input
+      ref={(element) => {
+        bar.field.input = element;
+        props.ref(element);
+      }}
+      id={`${bar.id}-input`}
+      class="input query-input"
+      type="text"
+      role="combobox"
+      enterkeyhint="search"
+      autocomplete="off"
+      autocapitalize="none"
+      spellcheck={false}
+      placeholder="Name, id, serial number… or state:stale version<1.4; ? lists all terms"
+      value={bar.query()}
+      aria-autocomplete="list"
+      aria-expanded={bar.shown()}
+      aria-controls={`${bar.id}-list`}
+      aria-activedescendant={
+        bar.shown() && bar.active() >= 0 ? bar.optionId(bar.active()) : undefined
+      }
+      aria-invalid={bar.faults().length > 0}
+      aria-describedby={`${bar.id}-faults`}
+      onInput={({ currentTarget: { value, selectionStart } }) => {
+        bar.setOpen(true);
+        bar.edit(value, selectionStart ?? value.length);
+      }}
+      onClick={() => {
+        bar.followCursor();
+        bar.setOpen(true);
+      }}
+      onKeyUp={bar.followCursor}
+      onKeyDown={(event) => pressKey(bar, event)}
+      onFocus={() => {
+        bar.setFocused(true);
+        // An empty bar shows the language.
+        if (bar.query() === "") bar.setOpen(true);
+      }}
+      onBlur={() => {
+        bar.setFocused(false);
+        bar.close();
+      }}
+    />
+  );
+};
+
+const SuggestionList = (props: { bar: Bar }) => (
+  <div
+    class="query-list"
+    id={`${props.bar.id}-list`}
+    role="listbox"
+    aria-label="Suggestions"
+    hidden={!props.bar.shown()}
+  >
+    {/* By place: a key that is typed rewrites texts, and makes no elements. */}
+    <Index each={props.bar.suggestions().items}>
+      {(item, index) => (
+        // biome-ignore lint/a11y/useKeyWithClickEvents: the input has the focus and handles the keys.
+        <div
+          id={props.bar.optionId(index)}
+          class="query-option"
+          role="option"
+          tabIndex={-1}
+          aria-selected={index === props.bar.active()}
+          onPointerDown={(event) => event.preventDefault()}
+          onClick={() => props.bar.take(item())}
+        >
+          <code>{item().word}</code>
+          <span class="query-meaning">
+            {item().meaning}
+            <Show when={item().example}>
+              : <code>{`${item().word}${item().example}`}</code>
+            </Show>
+          </span>
+          <Show when={item().count !== undefined}>
+            <span class="query-count">{formatCount(item().count ?? 0)}</span>
           </Show>
-          <div
-            class="query-list"
-            id={`${id}-list`}
-            role="listbox"
-            aria-label="Suggestions"
-            hidden={!shown()}
-          >
-            {/* By place: a key that is typed rewrites texts, and makes no elements. */}
-            <Index each={suggestions().items}>
-              {(item, index) => (
-                // biome-ignore lint/a11y/useKeyWithClickEvents: the input has the focus and handles the keys.
-                <div
-                  id={optionId(index)}
-                  class="query-option"
-                  role="option"
-                  tabIndex={-1}
-                  aria-selected={index === active()}
-                  onPointerDown={(event) => event.preventDefault()}
-                  onClick={() => take(item())}
-                >
-                  <code>{item().word}</code>
-                  <span class="query-meaning">
-                    {item().meaning}
-                    <Show when={item().example}>
-                      : <code>{`${item().word}${item().example}`}</code>
-                    </Show>
-                  </span>
-                  <Show when={item().count !== undefined}>
-                    <span class="query-count">{formatCount(item().count ?? 0)}</span>
-                  </Show>
-                </div>
-              )}
-            </Index>
-          </div>
         </div>
-      </form>
-      <div id={`${id}-faults`} role="status">
-        <For each={faults()}>{(fault) => <FaultLine fault={fault} query={query()} />}</For>
-      </div>
-      <Show when={pills().length > 0}>
-        <ul class="pills" aria-label="Current filters">
-          <For each={pills()}>
-            {(pill) => (
-              <li>
-                <button type="button" class="pill" onClick={() => applyAndFocus(pill.without)}>
-                  <span class="visually-hidden">Remove filter </span>
-                  <code>{pill.label}</code>
-                  <Icon name="close" />
-                </button>
-              </li>
-            )}
-          </For>
-          <li>
-            <button type="button" class="pill pill-clear" onClick={() => applyAndFocus({})}>
-              Clear filters
-            </button>
-          </li>
-        </ul>
-      </Show>
-    </search>
+      )}
+    </Index>
+  </div>
+);
+
+/** The terms of the filter, each as a button that removes it. */
+const Pills = (props: { bar: Bar; filter: FleetFilter }) => {
+  const context = usePageContext();
+  const pills = createMemo(() => pillsOf(props.filter, todayOf(context)));
+  return (
+    <Show when={pills().length > 0}>
+      <ul class="pills" aria-label="Current filters">
+        <For each={pills()}>
+          {(pill) => (
+            <li>
+              <button
+                type="button"
+                class="pill"
+                onClick={() => props.bar.applyAndFocus(pill.without)}
+              >
+                <span class="visually-hidden">Remove filter </span>
+                <code>{pill.label}</code>
+                <Icon name="close" />
+              </button>
+            </li>
+          )}
+        </For>
+        <li>
+          <button type="button" class="pill pill-clear" onClick={() => props.bar.applyAndFocus({})}>
+            Clear filters
+          </button>
+        </li>
+      </ul>
+    </Show>
   );
 };
 
