@@ -3,7 +3,7 @@
  * 1. What was acknowledged to a source is stored, or lies in a range that core reports as lost: where it was stored in a database that
  *    went back, in a range that has one of its places. Nobody can know of a record whose place another one has: of a copy, once the
  *    database has gone back; or of before, once the disk and the database have, and the database then once more, to a backup of before. Nor
- *    of one that only a database which went back and a damaged disk knew.
+ *    of one that only a database or a stream which went back and a damaged disk knew.
  *    What the damage of a host's files took is within what its queue counts as lost.
  * 2. Nothing is stored twice, unless core reports that the queue was copied.
  * 3. The envelopes of a queue are stored in the order of their sequences.
@@ -150,9 +150,9 @@ const judgeStored = ({
       ofHost.add(placeOf(record, sequence));
   }
   const damaged = new Set(hosts.filter(({ disk }) => disk.damages > 0).map(({ hostId }) => hostId));
-  /** Whether only a database that went back and a damaged disk knew of it. */
+  /** Whether only a database or a stream that went back and a damaged disk knew of it. */
   const isLostWithBoth = ({ hostId, text }: { hostId: string; text: string }) =>
-    restores > 0 && damaged.has(hostId) && places.has(text);
+    damaged.has(hostId) && places.has(text);
   const missing = promised.filter(
     (record) => !stored.has(record.text) && !isReplaced(record) && !isLostWithBoth(record),
   );
