@@ -14,7 +14,7 @@ import type { Database } from "./store/database/database.ts";
 import type { FleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
 import type { PastColumns } from "./store/fleet/past/past-columns.ts";
-import type { BlockCodec } from "./store/ingest/block-codec.ts";
+import type { BlockCodec } from "./store/ingest/stored-envelope.ts";
 
 /** Counts requests and their outcomes. Labels never hold a host. */
 export interface Observer {

@@ -10,7 +10,7 @@ import { exportStatement } from "./domain/completeness/export-statement.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { Problem } from "./problems.ts";
 import type { Database } from "./store/database/database.ts";
-import { blockEncodings } from "./store/ingest/block-codec.ts";
+import { blockEncodings } from "./store/ingest/stored-envelope.ts";
 
 const exitUsage = 2;
 const usage = `svc-server export-completeness HOUR [--host HOST] [--accounts] [--since SIZE] [--blocks DIR] > FILE

@@ -1,21 +1,31 @@
 import { systemClock } from "../kit/clock.ts";
+import { uuidv7 } from "../kit/entropy.ts";
+import { parseBody } from "../kit/request-bodies.ts";
 import { runJobs } from "../kit/run-every.ts";
 import { budgetCheckSeconds } from "../proto/budget.ts";
-import { createAccountRegister } from "./account-register.ts";
 import { createApp } from "./app.ts";
 import type { IngestConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
+import type { HeartbeatCore } from "./domain/fleet/heartbeat.ts";
+import { createStatusRecorder } from "./domain/fleet/status.ts";
+import { type AccountCore, createAccountAcceptor } from "./domain/telemetry/accept-account.ts";
+import { createStreamRanges } from "./domain/telemetry/account-ranges.ts";
 import { holdHosts } from "./domain/volume/hold-hosts.ts";
 import type { Route } from "./http/route.ts";
+import type { AccountRegister } from "./ingest/accounts.ts";
+import type { CallerConnection } from "./ingest/admission.ts";
 import { createIngest, type Ingest, type IngestNotifications } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { createHeldHosts, holdBack } from "./ingest/held-hosts.ts";
+import type { Sink } from "./ingest/sink.ts";
+import type { StatusRegister } from "./ingest/statuses.ts";
 import type { DatabaseClock } from "./jobs/database-clock.ts";
 import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandoned-copies.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import type { CoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
+import type { TlsMaterial } from "./node/follow-files.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
 import { openSink } from "./node/ingest/open-sink.ts";
@@ -23,8 +33,7 @@ import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import type { Metrics } from "./node/metrics.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
-import type { TlsMaterial } from "./node/tls-files.ts";
-import { createStatusRegister } from "./status-register.ts";
+import { Problem } from "./problems.ts";
 import {
   areCertificatesActive,
   findCertificateStates,
@@ -36,6 +45,8 @@ import {
   revocationChannel,
 } from "./store/certificate/identities.ts";
 import type { Channels } from "./store/database/listen.ts";
+import type { ManagementCore } from "./v1/collector/collector-guard.ts";
+import { createReportAcceptor } from "./v1/collector/heartbeat.ts";
 
 const partitionIntervalMs = 3_600_000;
 const budgetIntervalMs = budgetCheckSeconds * 1_000;
@@ -185,3 +196,43 @@ export const ingestChannels = ({ revoked, directive }: IngestNotifications): Cha
     if (read) directive(read);
   },
 });
+
+/** Creates what decides on accounts of the stream, with the ranges of the sink that stores their envelopes. */
+export const createAccountRegister = (
+  core: AccountCore,
+  { countedOf }: Pick<Sink, "countedOf"> = {},
+): AccountRegister => {
+  const accept = createAccountAcceptor(core, {
+    ranges: countedOf && createStreamRanges(countedOf),
+  });
+  return {
+    accept: ({ identity, fingerprintSha256, connection }, account, stream) =>
+      accept({ identity, fingerprintSha256, der: connection?.der }, account, stream),
+  };
+};
+
+/** Creates what decides on statuses of the stream: on signed reports by the code of the route. `pause` spaces the statements of the others. */
+export const createStatusRegister = (
+  core: HeartbeatCore & ManagementCore,
+  grouping: { pause?: () => Promise<void> } = {},
+): StatusRegister => {
+  const acceptReport = createReportAcceptor(core, parseBody);
+  const record = createStatusRecorder(core, grouping);
+  const originOf = ({ remoteAddress }: CallerConnection) => ({
+    requestId: uuidv7(core),
+    remoteAddress,
+  });
+  return {
+    intervalSeconds: core.config.heartbeatIntervalSeconds,
+    accept: async ({ connection }, body, digest) => {
+      if (connection === undefined) throw new Problem("client_certificate_required");
+      return acceptReport({ der: connection.der, body, digest }, originOf(connection));
+    },
+    record({ connection, ...caller }, status) {
+      if (connection === undefined) throw new Problem("client_certificate_required");
+      return record({ ...caller, remoteAddress: connection.remoteAddress }, status, () =>
+        originOf(connection),
+      );
+    },
+  };
+};

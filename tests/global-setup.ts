@@ -1,7 +1,7 @@
 import { existsSync, statfsSync } from "node:fs";
 import { freemem } from "node:os";
 import type { TestProject } from "vitest/node";
-import { openDatabaseSocket } from "../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../functions/node/database/database-servers.ts";
 import { readMigrations } from "../functions/node/read-migrations.ts";
 import { connectDatabase } from "../functions/store/database/database.ts";
 import { migrate } from "../functions/store/database/migrate.ts";

@@ -1,7 +1,12 @@
 import type { CollectorEnv } from "../env.ts";
 import { version } from "../version.ts";
-import { type Command, type CommandOutcome, parseFlags } from "./command.ts";
-import { CommandFailure, exitCode } from "./command-failure.ts";
+import {
+  type Command,
+  CommandFailure,
+  type CommandOutcome,
+  exitCode,
+  parseFlags,
+} from "./command.ts";
 
 /** The commands by name. Each is loaded on use, so that `diag` does not pay for what `run` needs. */
 export const commands: Record<string, { summary: string; load: () => Promise<Command> }> = {

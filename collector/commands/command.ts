@@ -1,6 +1,5 @@
 import { parseArgs } from "node:util";
 import type { CollectorEnv } from "../env.ts";
-import { type ExitCode, usageFailure } from "./command-failure.ts";
 
 /** The result of a command: lines for people on stderr, and one object for programs (`--json`) on stdout. */
 export interface CommandOutcome {
@@ -104,3 +103,31 @@ const unknownFlag = (name: string): string => {
     ? `unknown flag --${name}`
     : "unknown flag";
 };
+
+/** The exit codes of every command (docs/collector-config.md); `config` (EX_CONFIG of sysexits) is a fault that a restart cannot mend. */
+export const exitCode = { done: 0, failed: 1, usage: 2, config: 78 } as const;
+type ExitCode = (typeof exitCode)[keyof typeof exitCode];
+
+/** A command failed. The message is one line for people, without secrets; `details` are further lines. */
+export class CommandFailure extends Error {
+  readonly exitCode: ExitCode;
+  readonly code: string;
+  readonly details: readonly string[];
+
+  constructor(
+    exit: ExitCode,
+    code: string,
+    message: string,
+    options: { details?: readonly string[]; cause?: unknown } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = "CommandFailure";
+    this.exitCode = exit;
+    this.code = code;
+    this.details = options.details ?? [];
+  }
+}
+
+/** Creates the failure of a wrong command line: exit code 2. */
+export const usageFailure = (message: string): CommandFailure =>
+  new CommandFailure(exitCode.usage, "usage", message);

@@ -2,7 +2,7 @@ import { UnsafeFileError } from "../files/private-files.ts";
 import { CredentialsError } from "../identity/credentials.ts";
 import { IdentityLockedError } from "../identity/identity-directory.ts";
 import { ManagementError, type ManagementFailure } from "../management/management-error.ts";
-import { CommandFailure, exitCode } from "./command-failure.ts";
+import { CommandFailure, exitCode } from "./command.ts";
 
 const advice: Record<string, string> = {
   retry: "try again; the same request is safe to repeat",

@@ -6,7 +6,7 @@ import { createTracer } from "../../kit/tracing/create-tracer.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { CollectorEnv } from "../env.ts";
 import { version } from "../version.ts";
-import { CommandFailure, exitCode } from "./command-failure.ts";
+import { CommandFailure, exitCode } from "./command.ts";
 
 /** The variables of the collector. */
 export const collectorVariables = tracesVariables;

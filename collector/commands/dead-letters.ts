@@ -5,8 +5,7 @@ import { cutText } from "../../proto/management/text.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { type DeadLetter, eachDeadLetter } from "../queue/dead-letters.ts";
 import { readQueueStats } from "../queue/stats.ts";
-import { type CommandOutcome, defineCommand } from "./command.ts";
-import { CommandFailure, exitCode } from "./command-failure.ts";
+import { CommandFailure, type CommandOutcome, defineCommand, exitCode } from "./command.ts";
 import { configFailure } from "./usable-config.ts";
 
 /**

@@ -1,7 +1,6 @@
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { composeDiagBundle } from "../status/diag-bundle.ts";
-import { defineCommand } from "./command.ts";
-import { exitCode } from "./command-failure.ts";
+import { defineCommand, exitCode } from "./command.ts";
 
 /**
  * `diag`: prints the diagnostics bundle (docs/collector-config.md). Does not disturb a running collector. Exits with 0 whenever the bundle was

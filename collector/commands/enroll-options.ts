@@ -12,8 +12,7 @@ import { composeIdentity } from "../../proto/identity.ts";
 import type { CollectorEnv } from "../env.ts";
 import { readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import { readableCertificates } from "../identity/credentials.ts";
-import type { FlagValues } from "./command.ts";
-import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
+import { CommandFailure, exitCode, type FlagValues, usageFailure } from "./command.ts";
 
 /** The flags of `enroll` (docs/enroll.md). */
 export const enrollFlags = {

@@ -20,10 +20,9 @@ import {
 } from "../identity/identity-directory.ts";
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
-import { queueFiles } from "../queue/files.ts";
+import { queueFiles } from "../queue/format.ts";
 import { version } from "../version.ts";
-import { type CommandOutcome, defineCommand } from "./command.ts";
-import { CommandFailure, exitCode } from "./command-failure.ts";
+import { CommandFailure, type CommandOutcome, defineCommand, exitCode } from "./command.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
 import { type EnrollOptions, enrollFlags, readEnrollOptions, readToken } from "./enroll-options.ts";
 import { configFailure } from "./usable-config.ts";

@@ -8,8 +8,7 @@ import {
   renewCredentials,
   renewTimeoutMs,
 } from "../renewal/renew-credentials.ts";
-import { defineCommand } from "./command.ts";
-import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
+import { CommandFailure, defineCommand, exitCode, usageFailure } from "./command.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
 import { readBundle, readCoreUrl } from "./enroll-options.ts";
 import { configFailure, loadUsableConfig } from "./usable-config.ts";

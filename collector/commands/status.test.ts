@@ -8,7 +8,7 @@ import {
   type RunningCollector,
 } from "../../tests/support/running-collector.ts";
 import { describeStatus } from "../status/describe-status.ts";
-import { CollectorStatus } from "../status/status.ts";
+import { CollectorStatus } from "../status/status-socket.ts";
 import { runCommandLine } from "./command-line.ts";
 
 let collector: RunningCollector;

@@ -1,8 +1,7 @@
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { describeStatus } from "../status/describe-status.ts";
 import { fetchStatus, NoStatusError } from "../status/status-socket.ts";
-import { defineCommand } from "./command.ts";
-import { CommandFailure, exitCode } from "./command-failure.ts";
+import { CommandFailure, defineCommand, exitCode } from "./command.ts";
 import { configFailure } from "./usable-config.ts";
 
 /**

@@ -7,7 +7,7 @@ import {
   unreadable,
 } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
-import { CommandFailure, exitCode } from "./command-failure.ts";
+import { CommandFailure, exitCode } from "./command.ts";
 
 /** Creates the failure of a config with these errors: exit code 78, or 1 for an error of the disk, which a restart may mend. */
 export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure => {

@@ -1,6 +1,5 @@
 import { defaultConfigPath, describeConfigError, loadConfig } from "../config/load-config.ts";
-import { defineCommand } from "./command.ts";
-import { exitCode } from "./command-failure.ts";
+import { defineCommand, exitCode } from "./command.ts";
 
 /** `validate-config`: exits with 0 and prints the hash, or with 78 and every error with its position. Changes nothing. */
 export const validateConfigCommand = defineCommand({

@@ -11,10 +11,12 @@
 
 import { readFile, realpath, rename, stat } from "node:fs/promises";
 import { dirname } from "node:path";
+import { parseDocument } from "yaml";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import { parseCollectorConfig } from "../../proto/collector-config/parse.ts";
+import type { Labels } from "../../proto/labels.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import {
   desiredErrorPrefix,
@@ -32,7 +34,6 @@ import {
   restoreLastKnownGood,
   writeDesiredState,
 } from "./desired-state.ts";
-import { keepLabels } from "./keep-labels.ts";
 import { describeConfigError, loadConfig, type UsableConfig } from "./load-config.ts";
 
 type Env = Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
@@ -273,4 +274,15 @@ const describeFailure = (error: unknown): string => {
   return code === undefined
     ? "it could not be applied"
     : `its files could not be written (${code})`;
+};
+
+/**
+ * Returns a config's text with `labels` in place of its own; without labels, the text as it is. Keeps comments. The hash of the config
+ * stays the same, as labels do not count.
+ */
+const keepLabels = (text: string, labels: Labels): string => {
+  if (Object.keys(labels).length === 0) return text;
+  const document = parseDocument(text, { version: "1.2", schema: "core", merge: false });
+  document.set("labels", document.createNode(labels));
+  return document.toString({ lineWidth: 0 });
 };

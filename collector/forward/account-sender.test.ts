@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import type { SealedAccount } from "../queue/account.ts";
-import type { QueueAccounts } from "../queue/queue-accounts.ts";
+import type { QueueAccounts, SealedAccount } from "../queue/queue-accounts.ts";
 import { createAccountSender } from "./account-sender.ts";
 
 const account: SealedAccount = {

@@ -6,11 +6,11 @@
  */
 import type { Clock } from "../../kit/clock.ts";
 import { GrpcError } from "../../proto/grpc-status.ts";
-import type { SealedAccount } from "../queue/account.ts";
 import type { Queue } from "../queue/queue.ts";
+import type { SealedAccount } from "../queue/queue-accounts.ts";
 import type { BatchGate } from "./batch.ts";
-import type { ControlRequests } from "./control-requests.ts";
 import { type AccountAck, encodeAccount } from "./messages.ts";
+import type { ControlRequests } from "./stream.ts";
 
 /** Core has not answered an account in time. */
 export class AccountTimeoutError extends GrpcError {

@@ -25,8 +25,12 @@ import { openTestQueue } from "../../tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueueAccounts } from "../queue/queue-accounts.ts";
 import type { NewRecord } from "../queue/record.ts";
-import { createConnector } from "./connection.ts";
-import { createForwarder, type Forwarder, type ForwarderOptions } from "./forwarder.ts";
+import {
+  createConnector,
+  createForwarder,
+  type Forwarder,
+  type ForwarderOptions,
+} from "./forwarder.ts";
 import type { GrpcCall } from "./grpc-stream.ts";
 
 let dir: string;

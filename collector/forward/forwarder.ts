@@ -1,18 +1,21 @@
 import type { ClientHttp2Session } from "node:http2";
+import { isIP } from "node:net";
+import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
+import { fullJitterMs } from "../../kit/backoff.ts";
 import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import { type Entropy, fraction } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
+import { GrpcError } from "../../proto/grpc-status.ts";
+import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
+import { createResumeTls } from "../identity/resume-tls.ts";
 import type { Queue } from "../queue/queue.ts";
 import { AccountTimeoutError } from "./account-sender.ts";
 import type { BatchLimits } from "./batch.ts";
 import { type Compressor, createCompressor } from "./compressor.ts";
-import { readFailure } from "./connection.ts";
-import type { GrpcConnection } from "./grpc-stream.ts";
+import { type GrpcConnection, openGrpcConnection } from "./grpc-stream.ts";
 import type { Directive, Status, StatusAnswer } from "./messages.ts";
-import { createRateLimiter } from "./rate-limiter.ts";
-import type { StatusExchange } from "./status-exchange.ts";
-import { QueueForkedError, runStream, type SentFrame } from "./stream.ts";
+import { QueueForkedError, runStream, type SentFrame, type StatusExchange } from "./stream.ts";
 
 /** The dependencies of a forwarder. */
 export interface ForwarderOptions {
@@ -242,3 +245,149 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
     session: () => (status.connected ? connection?.session() : undefined),
   };
 };
+
+/** Limits the frames in flight of one forwarder, and how often it reconnects. */
+interface RateLimiter {
+  /** Returns how many frames may be unacknowledged: at least 1. */
+  framesInFlight(): number;
+  /** Core acknowledged a frame. */
+  acknowledged(): void;
+  /** A stream failed; returns how long to wait before the next, in milliseconds: at least what core says, of which five minutes count. */
+  failed(reason: string | null, retryAfterMs?: number): number;
+}
+
+/** A host that has sent its budget tries again after this time at most, and half of it at least. */
+const budgetPauseMsMax = 60_000;
+const backoff = { baseMs: 500, capMs: 30_000 };
+const retryAfterMsMax = 300_000;
+/** After this long without `overloaded`, core counts as recovered. */
+const recoveredAfterMs = 60_000;
+
+/**
+ * Makes a limiter with additive increase and multiplicative decrease (AIMD): at `overloaded` it halves the frames in flight, and they
+ * grow by one for each round of acks. Reconnects back off with full jitter, at most 30 s; repeated `overloaded` backs off further
+ * each time, also if a few frames were accepted in between. `budget_exceeded` has a pause of its own.
+ */
+export const createRateLimiter = ({
+  framesMax,
+  clock,
+  entropy,
+}: {
+  framesMax: number;
+  clock: Pick<Clock, "monotonic">;
+  entropy: Entropy;
+}): RateLimiter => {
+  let attempt = 0;
+  let overloads = 0;
+  let overloadedAt = Number.NEGATIVE_INFINITY;
+  let frames = framesMax;
+  return {
+    framesInFlight: () => Math.max(1, Math.floor(frames)),
+    acknowledged: () => {
+      attempt = 0;
+      frames = Math.min(framesMax, frames + 1 / frames);
+      if (clock.monotonic() - overloadedAt >= recoveredAfterMs) overloads = 0;
+    },
+    failed: (reason, retryAfterMs = 0) => {
+      // It knows when its hour ends no better than core does; and its budget may be raised before.
+      if (reason === "budget_exceeded")
+        return Math.floor(((1 + fraction(entropy)) / 2) * budgetPauseMsMax);
+      if (reason === "overloaded") {
+        overloads += 1;
+        overloadedAt = clock.monotonic();
+        frames = Math.max(1, frames / 2);
+      }
+      const jitterMs = fullJitterMs({
+        attempt: Math.max(attempt++, overloads),
+        ...backoff,
+        entropy,
+      });
+      return Math.max(jitterMs, Math.min(retryAfterMs, retryAfterMsMax));
+    },
+  };
+};
+
+/** PEM of the collector's credentials, and of the authorities that core's certificate must chain to. */
+interface ForwarderTls {
+  cert: string;
+  key: string;
+  ca: string;
+  /** The name that core's certificate must have; the endpoint's host by default. */
+  serverName?: string;
+}
+
+const pings = { pingIntervalMs: 20_000, pingTimeoutMs: 10_000 };
+/** An ack with a rejection for every envelope of a large frame fits. */
+const ackBytesMax = 4 * 1024 * 1024;
+
+/** Makes connections to the ingest listener at `endpoint`, each of which resumes the TLS session of the one before. */
+export const createConnector = (
+  endpoint: string,
+  { serverName, ...tls }: ForwarderTls,
+  clock: Pick<Clock, "monotonic" | "sleep">,
+): ((options: { compress: boolean }) => GrpcConnection) => {
+  const authority = `https://${endpoint}`;
+  const createConnection = createResumingConnection(new URL(authority), {
+    ...tls,
+    minVersion: "TLSv1.2",
+    ...(serverName === undefined ? {} : { servername: serverName }),
+  });
+  return ({ compress }) =>
+    openGrpcConnection({
+      authority,
+      createConnection,
+      responseBytesMax: ackBytesMax,
+      ...pings,
+      clock,
+      ...(compress ? { compress: createCompressor("gzip") } : {}),
+    });
+};
+
+/** Makes TLS connections to one server that resume the previous session: see `createResumeTls`. */
+const createResumingConnection = (
+  url: URL,
+  options: Pick<ConnectionOptions, "cert" | "key" | "ca" | "minVersion"> & { servername?: string },
+): (() => TLSSocket) => {
+  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  const port = Number(url.port || 443);
+  const resume = createResumeTls();
+  const servername = options.servername ?? (isIP(host) === 0 ? host : undefined);
+  return () =>
+    resume((session) =>
+      connect({
+        ...options,
+        host,
+        port,
+        ALPNProtocols: ["h2"],
+        ...(servername === undefined ? {} : { servername }),
+        ...session,
+      }),
+    );
+};
+
+/** Why a stream ended. */
+interface ForwardFailure {
+  /** `google.rpc.ErrorInfo.reason`, core's stable code, or null if something else failed. */
+  readonly reason: string | null;
+  /** RESOURCE_EXHAUSTED without a reason: from a proxy, or from a limit inside a gRPC library. */
+  readonly exhausted: boolean;
+  /** One line for people, at most 500 characters, without control characters. */
+  readonly message: string;
+  /** When core would have the next stream, from now; 0 if it does not say. */
+  readonly retryAfterMs: number;
+}
+
+/** Reads any error of a stream: core's refusals, and errors of the network and of TLS. */
+const readFailure = (error: unknown): ForwardFailure => {
+  const code = error instanceof GrpcError ? error.code : "unknown";
+  const reason = error instanceof GrpcError ? error.reason() : null;
+  const exhausted = code === "resource_exhausted" && reason === null;
+  const message = toOneLine(
+    `${reason ?? code}: ${error instanceof Error ? error.message : String(error)}`,
+  );
+  const retryAfterMs = error instanceof GrpcError ? error.retryAfterSeconds() * 1000 : 0;
+  return { reason, exhausted, message: withReenrollAdvice(reason, message), retryAfterMs };
+};
+
+const toOneLine = (text: string): string =>
+  text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").slice(0, 500);

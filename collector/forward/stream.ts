@@ -7,7 +7,6 @@ import type { QueuedRecords } from "../queue/record.ts";
 import { AccountTimeoutError, createAccountSender } from "./account-sender.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 import type { Compressor } from "./compressor.ts";
-import { createControlRequests } from "./control-requests.ts";
 import type { GrpcConnection, GrpcRequest } from "./grpc-stream.ts";
 import {
   type Ack,
@@ -16,10 +15,12 @@ import {
   encodeBlock,
   encodeFrame,
   encodeOpen,
+  encodeStatus,
   forwardPath,
   type Opened,
+  type Status,
+  type StatusAnswer,
 } from "./messages.ts";
-import { createStatusExchange, type StatusExchange } from "./status-exchange.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
 export class QueueForkedError extends Error {
@@ -322,4 +323,88 @@ const freeBatch = (batch: readonly QueuedRecords[]): void => {
   const kept = batch.at(-1)?.envelopes.buffer;
   for (const { envelopes } of batch)
     if (envelopes.buffer !== kept) freeBytes(envelopes, { whole: true });
+};
+
+/** Requests of a stream that go between the others. */
+export interface ControlRequests {
+  push(request: GrpcRequest): void;
+  /** Returns the requests of the stream: `others`, and between them those that were pushed. */
+  merge(others: AsyncGenerator<GrpcRequest>): AsyncGenerator<GrpcRequest>;
+}
+
+/** Creates an empty one. */
+const createControlRequests = (): ControlRequests => {
+  const unsent: GrpcRequest[] = [];
+  let wake = () => {};
+  return {
+    push(request) {
+      unsent.push(request);
+      wake();
+    },
+    async *merge(others) {
+      let next: IteratorResult<GrpcRequest> | undefined;
+      let failure: { error: unknown } | undefined;
+      const pull = () => {
+        next = undefined;
+        others.next().then(
+          (result) => {
+            next = result;
+            wake();
+          },
+          (error: unknown) => {
+            failure = { error };
+            wake();
+          },
+        );
+      };
+      pull();
+      for (;;) {
+        if (failure) throw failure.error;
+        const request = unsent.shift();
+        if (request) yield request;
+        else if (next) {
+          if (next.done) return;
+          yield next.value;
+          // Only now: the one that was sent is freed with the request for the next one.
+          pull();
+        } else await new Promise<void>((resolve) => (wake = resolve));
+      }
+    },
+  };
+};
+
+/** The statuses of one stream, of which one at most is unanswered. */
+export interface StatusExchange {
+  /** Sends a status; resolves with core's answer, and rejects with the reason of `end`. */
+  send(status: Status): Promise<StatusAnswer>;
+  answered(answer: StatusAnswer): void;
+  end(reason: unknown): void;
+}
+
+/** Creates the statuses of a stream. */
+export const createStatusExchange = (controls: Pick<ControlRequests, "push">): StatusExchange => {
+  let seq = 0;
+  let ended: { reason: unknown } | undefined;
+  let waiting: (PromiseWithResolvers<StatusAnswer> & { seq: number }) | undefined;
+
+  return {
+    async send(status) {
+      if (ended) throw ended.reason;
+      if (waiting) throw new Error("the last status is not answered yet");
+      seq += 1;
+      waiting = { ...Promise.withResolvers<StatusAnswer>(), seq };
+      controls.push(encodeStatus(seq, status));
+      return waiting.promise;
+    },
+    answered(answer) {
+      if (answer.seq !== waiting?.seq) return;
+      waiting.resolve(answer);
+      waiting = undefined;
+    },
+    end(reason) {
+      ended ??= { reason };
+      waiting?.reject(reason);
+      waiting = undefined;
+    },
+  };
 };

@@ -9,10 +9,9 @@
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import { equalBytes } from "../../kit/bytes.ts";
-import type { AccountContent, SealedAccount } from "./account.ts";
-import { queueFiles } from "./files.ts";
-import { bytesOf, numberOf } from "./format.ts";
+import { bytesOf, numberOf, queueFiles } from "./format.ts";
 import { type Period, stoppedAccount } from "./period.ts";
+import type { AccountContent, SealedAccount } from "./queue-accounts.ts";
 
 /** A row of the table. */
 export interface AccountRow {

@@ -6,7 +6,7 @@ import { createDisk, openDiskStore } from "../../tests/simulation/disk.ts";
 import { withMembers } from "../../tests/simulation/with-members.ts";
 import { testRecord } from "../../tests/support/queue.ts";
 import { closeAccounts, refusalsOf } from "../../tests/support/queue-accounts.ts";
-import { createQueue } from "./create-queue.ts";
+import { createQueue } from "./queue.ts";
 
 const openOnDisk = (disk = createDisk(), onStoreClosed: () => void = () => undefined) => {
   const clock = createTestClock();

@@ -1,7 +1,6 @@
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import { queueFiles } from "./files.ts";
-import { bytesOf, checkFormat, numberOf } from "./format.ts";
+import { bytesOf, checkFormat, numberOf, queueFiles } from "./format.ts";
 
 /** A record that core rejected, or whose checksum is wrong. */
 export interface DeadLetter {

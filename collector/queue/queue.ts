@@ -10,24 +10,28 @@
  * - Each session with core has an id of its own, on disk before it is sent. `sentThrough` is never below a sequence that was sent: what
  *   was stored since the last start of a process that core has answered was not.
  *
- * The story of a record (the files are in files.ts):
+ * The story of a record (the files are in format.ts):
  * 1. `append`: it fits beside what is stored and admitted, or waits for room, or is dropped and counted (`dropNewestOnFull`).
  * 2. `flush`: what was admitted becomes one transaction, and its fsync: a crash before its end leaves nothing, and nobody was answered.
  * 3. The watermark is written without a sync, the calls resolve, readers that wait are woken and read, any number of times.
  * 4. `ack`: core has it; the next transaction deletes it. A crash before that sends it again, and core knows its sequence.
  */
+
+import type { SourceRefusal } from "../../proto/completeness/account.ts";
 import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import { acquireFileLock } from "../files/lock.ts";
-import { createQueue } from "./create-queue.ts";
-import { QueueLockedError } from "./errors.ts";
-import { createQueueDirectory, queueFiles } from "./files.ts";
-import { newOrigin } from "./format.ts";
-import type { QueueAccounts } from "./queue-accounts.ts";
+import { type AgeReading, createAgeClock } from "./age.ts";
+import { batchRecords } from "./envelope.ts";
+import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
+import { createQueueDirectory, newOrigin, queueFiles } from "./format.ts";
+import { createQueueAccounts, type QueueAccounts } from "./queue-accounts.ts";
 import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
-import type { QueueSessions } from "./sessions.ts";
-import type { QueueLimits, QueueStats } from "./stats.ts";
-import { openFailingStore } from "./store.ts";
+import { createReportedFault } from "./reported-fault.ts";
+import { createQueueSessions, type QueueSessions } from "./sessions.ts";
+import { damageOf, lossTotals, type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
+import { openFailingStore, type QueueStore, type QueueTransaction } from "./store.ts";
+import { createRecordWaiters, takeFitting, waitForRoom } from "./waiters.ts";
 
 /** An open queue. */
 export interface Queue extends QueueSessions {
@@ -113,4 +117,305 @@ export const openStandIn = (options: QueueOptions, cause: unknown): Queue => {
     { ...options, dropNewestOnFull: false },
     { openStore, onClosed: () => undefined },
   );
+};
+
+/** The store of a queue, and its end. */
+interface QueueParts {
+  /** Opens the store. `now` may be called at once; `onReplaced` is called after the store has continued in a new file. */
+  openStore(now: () => AgeReading, onReplaced: () => void): QueueStore;
+  /** Called once the queue is closed. */
+  onClosed(): void;
+}
+
+/** Records that are dropped. */
+interface Refusal {
+  reason: SourceRefusal;
+  batch: RecordBatch;
+}
+
+interface Append {
+  readonly batch: RecordBatch;
+  readonly total: number;
+  readonly checkpoints: readonly Checkpoint[];
+  /** The dropped records. They count once the append resolves: a source repeats an append that rejects. */
+  readonly refusal?: Refusal;
+  readonly isWanted?: (() => boolean) | undefined;
+  resolve(outcome: AppendOutcome): void;
+  reject(error: unknown): void;
+}
+
+const expiryCheckMs = 1_000;
+/** How long after a failure of the disk what was acknowledged is deleted again: the next ack may be far away. */
+const ackRetryMs = 1_000;
+
+/** Makes a queue on a store (the invariants are those of queue.ts); throws what opening the store throws. */
+export const createQueue = (
+  options: Omit<QueueOptions, "dir"> & { dir?: string },
+  parts: QueueParts,
+): Queue => {
+  const { maxDiskUsageBytes, maxRecordAgeSeconds, clock } = options;
+  let age = () => 0;
+  const now = () => ({ ageMs: age(), wallMs: clock.now() });
+  let onReplaced: () => void = () => undefined;
+  const store = parts.openStore(now, () => onReplaced());
+  age = createAgeClock(clock, store.state);
+
+  const deadLetterBounds = { recordsMax: 1_000, bytesMax: Math.floor(maxDiskUsageBytes / 16) };
+  let admitted: Append[] = [];
+  let admittedBytes = 0;
+  const waiting: Append[] = [];
+  let ackThrough = 0;
+  let acks: { resolve(): void; reject(error: unknown): void }[] = [];
+  const readers = createRecordWaiters();
+  /** Whether what is acknowledged could not be deleted. */
+  let isAckDue = false;
+  let scheduled = false;
+  let lingering: AbortController | undefined;
+  let closed = false;
+  let unsavedDrops = 0; // dropped while the disk cannot be written
+  let expiryCheckedAt = Number.NEGATIVE_INFINITY;
+
+  const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
+
+  const schedule = () => {
+    if (scheduled) return;
+    scheduled = true;
+    // After the poll phase, so that all requests of this turn share one fsync.
+    setImmediate(() => {
+      scheduled = false;
+      if (!closed) flush();
+    });
+  };
+
+  const admit = (append: Append) => {
+    admitted.push(append);
+    admittedBytes += append.total;
+    schedule();
+  };
+
+  const reportWaiting = (isWaiting: boolean) =>
+    hooks.apply({ type: "waiting", isWaiting, monotonicMs: clock.monotonic() });
+
+  const admitWaiting = () => {
+    for (let next = takeFitting(waiting, fits); next; next = takeFitting(waiting, fits))
+      admit(next);
+    reportWaiting(waiting.length > 0);
+  };
+
+  /** Counts what is dropped; returns how many records it has. */
+  const drop = ({ reason, batch }: Refusal): number => {
+    for (const count of batch.counts) hooks.apply({ type: "refused", reason, ...count });
+    return batch.count;
+  };
+
+  const linger = (ms: number) => {
+    if (scheduled || lingering !== undefined) return;
+    lingering = new AbortController();
+    clock.sleep(ms, lingering.signal).then(schedule, () => undefined);
+  };
+
+  const deleteAcked = ({ deleteThrough, state }: QueueTransaction) => {
+    deleteThrough(ackThrough);
+    state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
+  };
+
+  const { accounts, hooks } = createQueueAccounts(store, clock, {
+    totals: () => lossTotals(store),
+    write: (change) => writeIfPossible(change),
+  });
+  const disk = createReportedFault("queue_unwritable", clock);
+  const { sessions, write, writeIfPossible, changeQueueId } = createQueueSessions(store, options, {
+    transact: (change) => {
+      try {
+        hooks.transaction(change);
+        disk.succeeded();
+      } catch (error) {
+        if (isDiskUnwritable(error)) disk.failed(error, options.dir);
+        throw error;
+      }
+    },
+    onRenamed: hooks.renamed,
+    deleteAcked,
+    acknowledged: () => ackThrough,
+    onNewQueueId: () => {
+      for (const { resolve } of acks.splice(0)) resolve();
+      ackThrough = 0;
+    },
+    onWritten: admitWaiting,
+  });
+
+  try {
+    if (accounts.hasEnded()) changeQueueId(0);
+  } catch (error) {
+    // It is opened again while the disk cannot be written.
+    store.close();
+    throw error;
+  }
+
+  onReplaced = () => {
+    hooks.replaced();
+    schedule();
+  };
+
+  const flush = () => {
+    // With a reason: without one, each flush would build an error and its stack trace.
+    lingering?.abort("flushed");
+    lingering = undefined;
+    const appends = admitted;
+    const acking = acks;
+    admitted = [];
+    admittedBytes = 0;
+    acks = [];
+    try {
+      write((transaction) => {
+        if (acking.length > 0 || isAckDue) deleteAcked(transaction);
+        for (const { batch, checkpoints, refusal } of appends) {
+          transaction.insert(batch);
+          hooks.apply({ type: "accepted", counts: batch.counts });
+          for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
+          if (refusal) transaction.state.droppedRecords += drop(refusal);
+        }
+        transaction.state.droppedRecords += unsavedDrops;
+      });
+      unsavedDrops = 0;
+      isAckDue = false;
+    } catch (error) {
+      isAckDue ||= acking.length > 0;
+      if (isAckDue) linger(ackRetryMs);
+      for (const { reject } of acking) reject(error);
+      const drops = options.dropNewestOnFull && isDiskUnwritable(error);
+      for (const { batch, refusal, resolve, reject } of appends) {
+        if (drops) {
+          unsavedDrops += drop(refusal ?? { reason: "queue_full", batch });
+          resolve("dropped");
+        } else reject(error);
+      }
+      // Nothing else would try the waiting appends again before the next success: they may fit now.
+      admitWaiting();
+      if (appends.length > 0 && !drops && isDiskUnwritable(error)) reportWaiting(true);
+      return;
+    }
+    for (const { resolve, refusal } of appends) resolve(refusal ? "dropped" : "stored");
+    for (const { resolve } of acking) resolve();
+    readers.notify(store.state.nextSequence - 1);
+    admitWaiting();
+  };
+
+  const dropExpired = (): number => {
+    const checkedAt = clock.monotonic();
+    if (closed || checkedAt - expiryCheckedAt < expiryCheckMs) return 0;
+    expiryCheckedAt = checkedAt;
+    const oldest = store.oldestAgeMs();
+    const horizon = age() - maxRecordAgeSeconds * 1000;
+    if (oldest === null || oldest >= horizon) return 0;
+    const kept = store.firstSequenceSince(horizon) ?? store.state.nextSequence;
+    let dropped = 0;
+    const done = writeIfPossible((transaction) => {
+      dropped = transaction.deleteThrough(kept - 1);
+      transaction.state.droppedRecords += dropped;
+      hooks.apply({ type: "expired", records: dropped });
+    });
+    return done ? dropped : 0;
+  };
+
+  /** Moves corrupt records to the dead letters; false while the disk cannot be written. */
+  const removeCorrupt = (corrupt: readonly number[]): boolean =>
+    writeIfPossible(({ moveToDeadLetters }) => {
+      for (const sequence of corrupt)
+        moveToDeadLetters(sequence, "damaged", "its checksum is wrong", deadLetterBounds);
+    });
+
+  return {
+    ...sessions,
+    accounts,
+    get queueId() {
+      return store.state.queueId;
+    },
+    get lastSequence() {
+      return store.state.nextSequence - 1;
+    },
+    append: async (records, { checkpoints = [], signal, isWanted } = {}) => {
+      if (closed) throw new QueueClosedError();
+      const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
+      const batch = "count" in records ? records : batchRecords(records);
+      const total = batch.bytes;
+      const append: Append = { batch, total, checkpoints, isWanted, resolve, reject };
+      if (waiting.length > 0 || !fits(total)) dropExpired();
+      if (waiting.length === 0 && fits(total)) {
+        admit(append);
+      } else if (options.dropNewestOnFull || total > maxDiskUsageBytes) {
+        const reason = total > maxDiskUsageBytes ? "too_large" : "queue_full";
+        admit({ ...append, batch: batchRecords([]), total: 0, refusal: { reason, batch } });
+      } else if (signal?.aborted) {
+        reject(new QueueFullError({ cause: signal.reason }));
+      } else {
+        waitForRoom(append, waiting, signal);
+        reportWaiting(true);
+        if (acks.length > 0) schedule();
+      }
+      return promise;
+    },
+    read: (sequence, { maxRecords, maxBytes }) => {
+      dropExpired();
+      for (;;) {
+        const { found, corrupt } = store.read(sequence, maxRecords, maxBytes);
+        if (corrupt.length === 0 || !removeCorrupt(corrupt)) return found;
+        options.onCorruptRecords?.(corrupt);
+      }
+    },
+    waitBeyond: (sequence, signal) => {
+      if (!signal.aborted && store.state.nextSequence - 1 > sequence) return Promise.resolve();
+      return readers.wait(sequence, signal);
+    },
+    ack: async (sequence, { lingerMs = 0 } = {}) => {
+      if (closed) throw new QueueClosedError();
+      ackThrough = Math.max(ackThrough, sequence);
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      acks.push({ resolve, reject });
+      if (lingerMs > 0 && waiting.length === 0) linger(lingerMs);
+      else schedule();
+      return promise;
+    },
+    moveToDeadLetters: (sequence, code, message) => {
+      let moved = false;
+      write((transaction) => {
+        moved = transaction.moveToDeadLetters(sequence, code, message, deadLetterBounds);
+      });
+      admitWaiting();
+      return moved;
+    },
+    dropExpired,
+    condition: () => {
+      // Nothing else writes to an idle queue.
+      if (disk.canEnd()) writeIfPossible(() => undefined);
+      return disk.condition();
+    },
+    checkpoints: (source) => store.checkpoints(source),
+    stats: () => {
+      dropExpired();
+      const droppedRecords = store.state.droppedRecords + unsavedDrops;
+      const damage = damageOf(store.checkpoints);
+      return statsOf(
+        { ...store.state, droppedRecords },
+        store.oldestAgeMs(),
+        age(),
+        damage,
+        options,
+      );
+    },
+    close: async () => {
+      if (closed) return;
+      try {
+        flush();
+        accounts.stop();
+      } finally {
+        closed = true;
+        lingering?.abort();
+        for (const append of [...waiting.splice(0), ...admitted])
+          append.reject(new QueueClosedError());
+        store.close();
+        parts.onClosed();
+      }
+    },
+  };
 };

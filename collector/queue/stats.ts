@@ -4,10 +4,10 @@ import type { Clock } from "../../kit/clock.ts";
 import type { HeartbeatRequest, ReportedCondition } from "../../proto/management/heartbeat.ts";
 import { ageAt, leastReading } from "./age.ts";
 import { type FileGaps, fileGapSource, sumFileGaps } from "./file-gaps.ts";
-import { queueFiles } from "./files.ts";
 import {
   checkFormat,
   type QueueState,
+  queueFiles,
   readCheckpoints,
   readOldestAge,
   readState,

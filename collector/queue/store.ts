@@ -13,7 +13,6 @@ import type { BlockEncoder } from "./block.ts";
 import { type BlockTable, createBlockTable } from "./block-table.ts";
 import { decodeEnvelope } from "./envelope.ts";
 import { isDiskUnwritable, QueueCorruptError } from "./errors.ts";
-import { queueFiles } from "./files.ts";
 import {
   createTables,
   isCorruption,
@@ -21,6 +20,7 @@ import {
   prepareSaveState,
   type QueueOrigin,
   type QueueState,
+  queueFiles,
   readCheckpoints,
   readState,
 } from "./format.ts";

@@ -9,8 +9,7 @@ import { closeSync, constants, openSync, readFileSync, renameSync, writeSync } f
 import { crc32 } from "node:zlib";
 import * as v from "valibot";
 import type { AgeReading } from "./age.ts";
-import { queueFiles } from "./files.ts";
-import type { QueueState } from "./format.ts";
+import { type QueueState, queueFiles } from "./format.ts";
 import type { Checkpoint } from "./record.ts";
 
 /** The high-water mark: the least that the queue has held. */

@@ -4,7 +4,7 @@ import type { UsableConfig } from "../config/load-config.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";
 import type { Source } from "../sources/source.ts";
-import type { CollectorStatus } from "../status/status.ts";
+import type { CollectorStatus } from "../status/status-socket.ts";
 import type { CoreSession } from "./core-session.ts";
 import type { ConfigReport, ProcessFacts } from "./heartbeat-report.ts";
 

@@ -6,20 +6,23 @@
  * - After `close` resolves, the session sends nothing and no longer changes the identity directory.
  */
 import { join } from "node:path";
+import type { Clock } from "../../kit/clock.ts";
+import { type Entropy, fraction } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
-import type { TokenBuckets } from "../../kit/token-buckets.ts";
+import { createTokenBuckets, type TokenBuckets } from "../../kit/token-buckets.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
-import { createConnector } from "../forward/connection.ts";
 import {
+  createConnector,
   createForwarder,
   type Forwarder,
   type ForwarderOptions,
   type ForwarderStatus,
 } from "../forward/forwarder.ts";
+import type { Directive } from "../forward/messages.ts";
 import {
   type IdentityDirectory,
   identityDirectoryOf,
@@ -46,14 +49,13 @@ import {
   type Renewals,
   renewalNotConfigured,
 } from "../renewal/renewals.ts";
-import type { DiagAnswer } from "./diag-answers.ts";
-import { createDirectiveFollower } from "./follow-directives.ts";
 import {
   type ConfigReport,
   composeHeartbeat,
   measureUsage,
   type ProcessFacts,
 } from "./heartbeat-report.ts";
+import type { DiagAnswer } from "./supervisor.ts";
 
 const callTimeoutMs = 30_000;
 const unknownCertificate = "certificate_unknown";
@@ -365,4 +367,54 @@ export const createSessionForwarder = (
       if (reason === unknownCertificate) promotion?.rollBack();
     },
   });
+};
+
+/*
+ * Follows core's directives. Invariants: of each action one runs at a time; those that arrive until it has ended are one that follows it, the
+ * last; each action runs at most five times at once, and then five times a minute, below the six requests that core accepts: a directive waits
+ * for its turn.
+ */
+
+const minuteCountMax = 5;
+
+/** Creates the function that follows a directive in the background, after a random part of the time that core says. Never throws. */
+const createDirectiveFollower = ({
+  actions,
+  clock,
+  entropy,
+  signal,
+}: {
+  actions: Readonly<Record<Directive["action"], (directive: Directive) => Promise<void> | void>>;
+  clock: Pick<Clock, "monotonic" | "sleep">;
+  entropy: Entropy;
+  signal: AbortSignal;
+}): ((directive: Directive) => void) => {
+  const running = new Set<Directive["action"]>();
+  const next = new Map<Directive["action"], Directive>();
+  const turns = createTokenBuckets({
+    burst: minuteCountMax,
+    perSecond: minuteCountMax / 60,
+    clock,
+  });
+
+  const run = async (directive: Directive): Promise<void> => {
+    const { action, spreadMs } = directive;
+    running.add(action);
+    try {
+      await clock.sleep(spreadMs * fraction(entropy), signal);
+      while (!turns.take(action)) await clock.sleep(turns.waitMs(action), signal);
+      const latest = next.get(action) ?? directive;
+      next.delete(action);
+      await actions[action](latest);
+    } finally {
+      running.delete(action);
+    }
+    const following = next.get(action);
+    next.delete(action);
+    if (following !== undefined) await run(following);
+  };
+  return (directive) => {
+    if (running.has(directive.action)) next.set(directive.action, directive);
+    else void run(directive).catch(() => undefined);
+  };
 };

@@ -11,6 +11,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { LineLog } from "../../kit/line-log.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
+import { type DiagRefusal, diagBytesMax } from "../../proto/management/diag.ts";
 import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
 import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
@@ -22,10 +23,10 @@ import { traceAppend } from "../queue/trace-append.ts";
 import type { FileSourceDependencies } from "../sources/file/file-source.ts";
 import type { Source, SourceSettings } from "../sources/source.ts";
 import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
+import { composeDiagBundle } from "../status/diag-bundle.ts";
 import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
 import { composeStatus } from "./compose-status.ts";
 import { type CoreSession, openCoreSession } from "./core-session.ts";
-import { composeDiagAnswer } from "./diag-answers.ts";
 import type { ProcessFacts } from "./heartbeat-report.ts";
 import { drainAccounts, keepAccounts } from "./keep-accounts.ts";
 import {
@@ -352,4 +353,21 @@ const reload = async (
   if (!keepsSession) return openSession(options, { state, queue, conditions });
   session.reportChange();
   return session;
+};
+
+/** The answer to core's request for diagnostics: what `diag` prints, or why not. */
+export type DiagAnswer = { bundle: string } | { refusal: DiagRefusal };
+
+/** Composes the answer of a collector that runs with `running`. Forbidden if either that config or the one on disk says so. */
+const composeDiagAnswer = async (
+  running: UsableConfig,
+  env: Pick<CollectorEnv, "clock" | "effectiveUid">,
+): Promise<DiagAnswer> => {
+  const onDisk = await loadConfig(running.path, env);
+  if ([running, onDisk].some(({ config }) => config?.management.remoteDiag === false))
+    return { refusal: "forbidden" };
+  const bundle = JSON.stringify(await composeDiagBundle(onDisk, env));
+  return Buffer.byteLength(JSON.stringify(bundle)) > diagBytesMax
+    ? { refusal: "too_large" }
+    : { bundle };
 };

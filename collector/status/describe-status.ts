@@ -1,5 +1,5 @@
 import { describeCondition } from "../../proto/management/heartbeat.ts";
-import type { CollectorStatus } from "./status.ts";
+import type { CollectorStatus } from "./status-socket.ts";
 
 /** Formats the status for people, as aligned lines. Every line ends with a newline. */
 export const describeStatus = (status: CollectorStatus): string => {

@@ -3,7 +3,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { ProtobufError } from "../../proto/wire.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import type { DeadLetterDecision } from "./dead-letter-limit.ts";
+import type { DeadLetterDecision } from "./create-delivery.ts";
 import { type ExportRequest, encodeRequest } from "./export-requests.ts";
 import type { OtlpClient } from "./otlp-client.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";

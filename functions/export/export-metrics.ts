@@ -1,6 +1,6 @@
 import { Counter, Gauge, Registry } from "prom-client";
 import type { DeliveryObserver } from "./deliver.ts";
-import type { PumpOptions } from "./pump-chunks.ts";
+import type { PumpOptions } from "./run-export.ts";
 
 /** The metrics of an exporter, and what they observe. */
 export interface ExportMetrics {

@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
 import { restoreBaseBackup, takeBaseBackup } from "../../tests/support/base-backup.ts";
 import { openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
-import { openDatabaseSocket } from "../node/database/database-socket.ts";
+import { openDatabaseSocket } from "../node/database/database-servers.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";

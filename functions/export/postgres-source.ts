@@ -10,9 +10,9 @@ import {
   readHorizon,
 } from "../store/export/positions.ts";
 import { type ReadEnvelopes, readEnvelopes } from "../store/export/read-envelopes.ts";
-import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { limitSilence } from "../store/ingest/copy-transaction.ts";
 import {
+  type BlockCodec,
   type DamagedBlock,
   objectBytes,
   type StoredEnvelope,

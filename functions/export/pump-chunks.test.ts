@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm";
 import { expect, it, onTestFinished } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import { type PumpOptions, pumpChunks } from "./pump-chunks.ts";
+import { type PumpOptions, pumpChunks } from "./run-export.ts";
 import type { ChunkOutcome, ExportChunk } from "./source.ts";
 
 const none: ChunkOutcome = {

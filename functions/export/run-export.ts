@@ -3,13 +3,22 @@ import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { Database } from "../store/database/database.ts";
-import type { ExportLease } from "../store/export/positions.ts";
+import { countPendingOf } from "../store/export/lag.ts";
+import {
+  acquireExportLease,
+  type ExportLease,
+  ExportLeaseLost,
+  ExportPositionElsewhere,
+  exportLeaseMs,
+  releaseExportLease,
+  renewExportLease,
+} from "../store/export/positions.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { createDelivery } from "./create-delivery.ts";
+import { sumOutcomes } from "./deliver.ts";
 import type { ExportMetrics } from "./export-metrics.ts";
 import type { OtlpClient } from "./otlp-client.ts";
-import { pumpChunks } from "./pump-chunks.ts";
-import { runLeased } from "./run-leased.ts";
-import type { ClosableSource } from "./source.ts";
+import type { ChunkOutcome, ClosableSource, ExportChunk, ExportSource } from "./source.ts";
 
 /** The dependencies of an export. */
 export interface ExportNeeds {
@@ -65,4 +74,264 @@ export const runExport = (needs: ExportNeeds): Promise<void> => {
     lastError: metrics.lastError,
     observe: metrics.observe,
   });
+};
+
+/** The dependencies of a pump. */
+export interface PumpOptions {
+  source: ExportSource;
+  /** Delivers envelopes of whole hosts, in their order. Rejects when the signal aborts. */
+  deliverAll(envelopes: Iterable<StoredEnvelope>, signal: AbortSignal): Promise<ChunkOutcome>;
+  /** How many deliveries run at once. */
+  lanes: number;
+  bufferBytesMax: number;
+  clock: Pick<Clock, "sleep">;
+  /** Ends reading; what was read is delivered. */
+  stopping: AbortSignal;
+  /** Ends everything: what is under way is delivered again by the next reader. */
+  signal: AbortSignal;
+  observe: { buffered(bytes: number): void; committed(outcome: ChunkOutcome): void };
+}
+
+const pollMs = 500;
+
+/**
+ * Moves envelopes from a source to a backend until `stopping` aborts. All envelopes of a host go through one lane, one after the other, so
+ * the order of each queue is kept while hosts do not wait for those of other lanes. Reading waits while `bufferBytesMax` is in memory; a
+ * chunk is committed once it and all before it are delivered. Rejects with the first failure of the source, or when `signal` aborts; all
+ * deliveries end with it.
+ */
+export const pumpChunks = async (options: PumpOptions): Promise<void> => {
+  const { source, bufferBytesMax, clock, stopping, observe } = options;
+  const failed = new AbortController();
+  const signal = AbortSignal.any([options.signal, failed.signal]);
+  const lanes = Array.from({ length: options.lanes }, () => Promise.resolve());
+  let committed = Promise.resolve();
+  let buffered = 0;
+  let freed = Promise.withResolvers<void>();
+  const fail = (cause: unknown): void => failed.abort(cause);
+
+  const dispatch = async (chunk: ExportChunk): Promise<ChunkOutcome> => {
+    const parts = partsOf(chunk, lanes.length);
+    const outcomes = [...parts].map(([lane, queues]) => {
+      const outcome = (lanes[lane] ?? Promise.resolve()).then(() => {
+        signal.throwIfAborted();
+        return options.deliverAll(queues.flat(), signal);
+      });
+      lanes[lane] = outcome.then(() => undefined, fail);
+      return outcome;
+    });
+    return sumOutcomes(await Promise.all(outcomes));
+  };
+
+  const finish = (chunk: ExportChunk, delivered: Promise<ChunkOutcome>): void => {
+    committed = committed.then(async () => {
+      const outcome = await delivered;
+      signal.throwIfAborted();
+      await source.commit(chunk, outcome);
+      buffered -= chunk.bytes;
+      observe.buffered(buffered);
+      observe.committed(outcome);
+      freed.resolve();
+      freed = Promise.withResolvers();
+    });
+    for (const promise of [delivered, committed]) promise.catch(fail);
+  };
+
+  const move = async (): Promise<void> => {
+    while (!stopping.aborted) {
+      signal.throwIfAborted();
+      if (buffered >= bufferBytesMax) {
+        await unlessAborted(freed.promise, signal);
+        continue;
+      }
+      const chunk = await unlessAborted(source.read(), signal);
+      if (chunk === null) {
+        await clock.sleep(pollMs, AbortSignal.any([stopping, signal])).catch(() => undefined);
+        continue;
+      }
+      buffered += chunk.bytes;
+      observe.buffered(buffered);
+      finish(chunk, dispatch(chunk));
+    }
+    signal.throwIfAborted();
+    await unlessAborted(committed, signal);
+  };
+
+  return move().catch((cause: unknown) => {
+    fail(cause);
+    throw cause;
+  });
+};
+
+/** Settles as `promise` does, or rejects once `signal` aborts. A race with one promise for all would keep memory for each call. */
+const unlessAborted = <Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> => {
+  const aborted = Promise.withResolvers<never>();
+  const stop = () => aborted.reject(signal.reason);
+  signal.addEventListener("abort", stop, { once: true });
+  return Promise.race([promise, aborted.promise]).finally(() =>
+    signal.removeEventListener("abort", stop),
+  );
+};
+
+/** Groups the queues of a chunk by lane: all of a host in one. */
+const partsOf = (
+  { queues }: ExportChunk,
+  lanes: number,
+): Map<number, (readonly StoredEnvelope[])[]> => {
+  const parts = new Map<number, (readonly StoredEnvelope[])[]>();
+  for (const queue of queues) {
+    const [first] = queue;
+    if (first === undefined) continue;
+    const lane = laneOf(first.hostId, lanes);
+    const part = parts.get(lane);
+    if (part) part.push(queue);
+    else parts.set(lane, [queue]);
+  }
+  return parts;
+};
+
+/** FNV-1a, so that hosts spread evenly. */
+const laneOf = (hostId: string, lanes: number): number => {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < hostId.length; at++)
+    hash = Math.imul(hash ^ hostId.charCodeAt(at), 0x01000193);
+  return (hash >>> 0) % lanes;
+};
+
+/** The dependencies of a leased export. */
+interface LeasedOptions {
+  db: Database;
+  name: string;
+  /** Unique to this process. */
+  owner: string;
+  clock: Pick<Clock, "monotonic" | "sleep">;
+  log: Pick<Log, "info" | "warn">;
+  stopping: AbortSignal;
+  /** Why requests fail at present. */
+  lastError(): string | null;
+  /** Exports until `stopping` aborts, or at once ends when `signal` does. */
+  run(lease: ExportLease, signal: AbortSignal): Promise<void>;
+  observe: { active(isActive: boolean): void };
+}
+
+const retryMs = 1_000;
+const renewMs = 1_500;
+/** A stop waits so long for what is under way. */
+const drainMs = 5_000;
+
+/**
+ * Exports whenever this process has the lease of the name, until `stopping` aborts: of several processes one exports, and another one
+ * continues at most `exportLeaseMs` after it was killed. A process that cannot renew its lease in time ends what it does before the lease
+ * does. Failures of the database are logged, and it starts anew from the stored position. A lease whose end does not move while this process
+ * watches for `exportLeaseMs` is over, whatever the database's clock says. Throws `ExportPositionElsewhere`.
+ */
+const runLeased = async (options: LeasedOptions): Promise<void> => {
+  const { db, name, owner, clock, log, stopping, observe } = options;
+  let isWaiting = false;
+  let reached: bigint | null = null;
+  let seen: { until: string | undefined; at: number } | undefined;
+  while (!stopping.aborted) {
+    try {
+      const isOver = seen !== undefined && clock.monotonic() - seen.at > exportLeaseMs;
+      const acquired = await acquireExportLease(db, name, {
+        owner,
+        seenUntil: isOver ? seen?.until : undefined,
+      });
+      if (acquired.lease === null) {
+        if (!isWaiting) log.info({ export: name }, "another process exports; waiting to take over");
+        isWaiting = true;
+        if (seen?.until !== acquired.heldUntil)
+          seen = { until: acquired.heldUntil, at: clock.monotonic() };
+      } else {
+        isWaiting = false;
+        seen = undefined;
+        const { lease, leftTimeline } = acquired;
+        if (leftTimeline !== null) await logTimeline(options, { lease, leftTimeline, reached });
+        log.info({ export: name, position: lease.position.toString() }, "exporting");
+        observe.active(true);
+        try {
+          await runUnder(lease, options);
+        } finally {
+          observe.active(false);
+          reached = lease.position;
+          await releaseExportLease(db, lease).catch(() => undefined);
+        }
+      }
+    } catch (err) {
+      if (err instanceof ExportPositionElsewhere) throw err;
+      log.warn(
+        { export: name, err },
+        err instanceof ExportLeaseLost ? "lease lost" : "export failed; starting anew",
+      );
+    }
+    await clock.sleep(retryMs, stopping).catch(() => undefined);
+  }
+};
+
+/**
+ * Logs that the server was promoted or recovered, and how much is sent again. Its position is safe: it is in the same log as the rows, so a copy
+ * that lacks some of them has an earlier one, and this process moved it only on the timeline that it had read.
+ */
+const logTimeline = async (
+  { db, name, log }: LeasedOptions,
+  {
+    lease,
+    leftTimeline,
+    reached,
+  }: { lease: ExportLease; leftTimeline: number; reached: bigint | null },
+): Promise<void> => {
+  const { envelopes } = await countPendingOf(db, lease);
+  log.warn(
+    {
+      export: name,
+      timeline: lease.identity?.timeline,
+      was: leftTimeline,
+      position: lease.position.toString(),
+      ...(reached === null ? {} : { position_was: reached.toString() }),
+      repeated_envelopes_max: envelopes,
+    },
+    "a standby was promoted or a backup recovered; exporting from the position that this server has",
+  );
+};
+
+const runUnder = async (lease: ExportLease, options: LeasedOptions): Promise<void> => {
+  const { db, clock, stopping } = options;
+  const ended = new AbortController();
+  const done = new AbortController();
+  let renewedAt = clock.monotonic();
+  const renew = async (): Promise<void> => {
+    while (!done.signal.aborted) {
+      await clock.sleep(renewMs, done.signal).catch(() => undefined);
+      if (done.signal.aborted) return;
+      const startedAt = clock.monotonic();
+      try {
+        await renewExportLease(db, lease, options.lastError());
+        renewedAt = startedAt;
+      } catch (cause) {
+        if (
+          cause instanceof ExportLeaseLost ||
+          clock.monotonic() - renewedAt > exportLeaseMs - renewMs
+        )
+          ended.abort(
+            cause instanceof ExportLeaseLost
+              ? cause
+              : new ExportLeaseLost("not renewed in time", { cause }),
+          );
+      }
+    }
+  };
+  const drain = async (): Promise<void> => {
+    await clock.sleep(drainMs, done.signal);
+    ended.abort(new ExportLeaseLost("stopped before everything was delivered"));
+  };
+  const onStop = () => void drain().catch(() => undefined);
+  stopping.addEventListener("abort", onStop, { once: true });
+  const renewing = renew();
+  try {
+    await options.run(lease, ended.signal);
+  } finally {
+    done.abort();
+    stopping.removeEventListener("abort", onStop);
+    await renewing;
+  }
 };

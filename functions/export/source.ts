@@ -1,5 +1,4 @@
-import type { ExportDeadLetter } from "../store/export/dead-letters.ts";
-import type { RejectedEnvelope } from "../store/export/rejections.ts";
+import type { ExportDeadLetter, RejectedEnvelope } from "../store/export/dead-letters.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
 /** Envelopes that were read together, and that the position moves past together. */

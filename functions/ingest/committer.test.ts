@@ -7,8 +7,8 @@ import { findStored, testRun } from "../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { commitDeadlineMs, openCommitClient } from "../store/ingest/commit-frames.ts";
-import { cursorsOfHostMax } from "../store/ingest/cursors.ts";
 import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
+import { cursorsOfHostMax } from "../store/ingest/queues.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;

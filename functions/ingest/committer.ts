@@ -30,13 +30,6 @@ import {
   commitFramesAhead,
 } from "../store/ingest/commit-frames.ts";
 import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
-import {
-  type Batch,
-  type BatchPace,
-  beginBatch,
-  type FrameGroup,
-  groupFrames,
-} from "./commit-batch.ts";
 import { createCommitConnections } from "./commit-connections.ts";
 import { createWaitingFrames, type Pending } from "./waiting-frames.ts";
 
@@ -313,4 +306,110 @@ const createBatchLimit = ({ bytesMax, timeoutMs }: { bytesMax: number; timeoutMs
         limit = Math.min(bytesMax, limit * 2);
     },
   };
+};
+
+/**
+ * The state of a batch that runs:
+ * - "behind": earlier batches of its queues have not ended, so nothing of it is committed. It becomes "first" when they end, "yielded" when
+ *   the committer puts its frames back, and ends with its failure.
+ * - "first": it commits as soon as the server has its rows. It ends with its commit or its failure.
+ * - "yielded": its frames are in a later batch. It ends, and settles none of them.
+ */
+type BatchState =
+  | { name: "behind"; yield(): void }
+  | { name: "first"; since: number }
+  | { name: "yielded" };
+
+/** How long a batch has run: it begins "prompt", then becomes "slow" and then "stuck", unless it ends. */
+type BatchPace = "prompt" | "slow" | "stuck";
+
+/** Frames to commit together, with the expected cursors of their queues if core has one for each. */
+interface FrameGroup {
+  readonly frames: readonly Pending[];
+  readonly keys: ReadonlySet<string>;
+  readonly expected: ReadonlyMap<string, bigint> | undefined;
+}
+
+/** A batch that runs. */
+interface Batch extends FrameGroup {
+  /** Resolves when the earlier batches of the same queues have ended; undefined when there are none. Rejects once the batch yields. */
+  readonly turn: Promise<unknown> | undefined;
+  state: BatchState;
+  pace: BatchPace;
+  /** Resolves when it ends. */
+  ended: Promise<void>;
+}
+
+/** Groups frames; `expected` is undefined unless it has a cursor for each queue. */
+const groupFrames = (
+  frames: readonly Pending[],
+  expected?: { get(key: string): bigint | undefined },
+): FrameGroup => {
+  const keys = new Set(frames.map(({ frame }) => queueKey(frame.hostId, frame.queueId)));
+  const cursors = new Map<string, bigint>();
+  for (const key of keys) {
+    const cursor = expected?.get(key);
+    if (cursor !== undefined) cursors.set(key, cursor);
+  }
+  return { frames, keys, expected: cursors.size < keys.size ? undefined : cursors };
+};
+
+/** Makes a batch, and moves the expected cursors of its queues to where it will leave them if they are all known. */
+const beginBatch = (
+  frames: readonly Pending[],
+  {
+    expected,
+    running,
+    clock,
+  }: {
+    expected: { get(key: string): bigint | undefined; set(key: string, cursor: bigint): unknown };
+    running: Iterable<Batch>;
+    clock: Pick<Clock, "monotonic">;
+  },
+): Batch => {
+  const group = groupFrames(frames, expected);
+  const earlier = [...running].filter(({ keys }) => !keys.isDisjointFrom(group.keys));
+  const batch =
+    earlier.length === 0 ? beginFirst(group, clock) : beginBehind(group, earlier, clock);
+  if (group.expected === undefined) return batch;
+  for (const { frame } of frames) {
+    const key = queueKey(frame.hostId, frame.queueId);
+    const cursor = expected.get(key) ?? 0n;
+    if (frame.previousSequence <= cursor && frame.lastSequence > cursor)
+      expected.set(key, frame.lastSequence);
+  }
+  return batch;
+};
+
+const beginFirst = (group: FrameGroup, clock: Pick<Clock, "monotonic">): Batch => ({
+  ...group,
+  turn: undefined,
+  state: { name: "first", since: group.frames[0]?.since ?? clock.monotonic() },
+  pace: "prompt",
+  ended: Promise.resolve(),
+});
+
+const beginBehind = (
+  group: FrameGroup,
+  earlier: readonly Batch[],
+  clock: Pick<Clock, "monotonic">,
+): Batch => {
+  const yielded = Promise.withResolvers<never>();
+  const turn = Promise.race([Promise.all(earlier.map(({ ended }) => ended)), yielded.promise]);
+  const behind: BatchState = {
+    name: "behind",
+    yield() {
+      batch.state = { name: "yielded" };
+      yielded.reject(new Error("the batch yields to a stuck one"));
+    },
+  };
+  const batch: Batch = { ...group, turn, state: behind, pace: "prompt", ended: Promise.resolve() };
+  // First of all that waits for the turn.
+  turn.then(
+    () => {
+      if (batch.state === behind) batch.state = { name: "first", since: clock.monotonic() };
+    },
+    () => undefined,
+  );
+  return batch;
 };

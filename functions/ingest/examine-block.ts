@@ -9,7 +9,7 @@ import {
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createWireCheck } from "../../proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
-import type { BlockCodec } from "../store/ingest/block-codec.ts";
+import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import {
   checkClaims,
   type ExaminedFrame,

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { type ByteBudget, createByteBudget } from "./byte-budget.ts";
-import { createIncompleteMessages, type IncompleteMessages } from "./incomplete-messages.ts";
+import { createIncompleteMessages, type IncompleteMessages } from "./create-ingest.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 const second = 1_000;

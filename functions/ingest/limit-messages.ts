@@ -13,7 +13,7 @@ import { createWireCheck } from "../../proto/limits/wire-check.ts";
 import { ProtobufError, WireLimitError } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
-import type { Reception } from "./incomplete-messages.ts";
+import type { Reception } from "./create-ingest.ts";
 
 /** Limits of the messages of one method. */
 export interface MessageLimits {

@@ -15,8 +15,7 @@ import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { LeftQueue, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import type { LockedCursor, QueueName, StoredQueue } from "../store/ingest/cursors.ts";
-import type { SeenQueue } from "../store/ingest/queues.ts";
+import type { LockedCursor, QueueName, SeenQueue, StoredQueue } from "../store/ingest/queues.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 import { inGroups, inTurn } from "./in-groups.ts";
 import {

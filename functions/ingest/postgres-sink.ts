@@ -1,15 +1,17 @@
 import type { Database, Executor } from "../store/database/database.ts";
 import { limitLockWaits, planByIndex } from "../store/database/execute-prepared.ts";
 import { openCommitClient } from "../store/ingest/commit-frames.ts";
+import { addGap } from "../store/ingest/gaps.ts";
 import {
+  endQueues,
   findCursor,
   lockCursors,
   lockLeftCursors,
+  noteFork,
+  noteQueues,
   trimCursors,
   updateCursors,
-} from "../store/ingest/cursors.ts";
-import { addGap } from "../store/ingest/gaps.ts";
-import { endQueues, noteFork, noteQueues } from "../store/ingest/queues.ts";
+} from "../store/ingest/queues.ts";
 import { findSinkChange } from "../store/ingest/sinks.ts";
 import { type CommitObserver, type CommitterOptions, createCommitter } from "./committer.ts";
 import { createQueueOpener, type QueueOpenerNeeds, type QueueRegister } from "./open-queue.ts";

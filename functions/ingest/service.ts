@@ -1,8 +1,9 @@
-import { create } from "@bufbuild/protobuf";
+import { create, fromBinary, fromJsonString } from "@bufbuild/protobuf";
 import {
   Code,
   ConnectError,
   type ConnectRouter,
+  type ContextValues,
   createContextKey,
   type HandlerContext,
   type ServiceImpl,
@@ -12,16 +13,24 @@ import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
+  Health,
+  HealthCheckResponse_ServingStatus as ServingStatus,
+} from "../../proto/gen/grpc/health/v1/health_pb.js";
+import {
   type Ack,
   type Block,
   type ForwardRequest,
+  ForwardRequestSchema,
   type Frame,
   IngestService,
   type Open,
   OpenedSchema,
+  type SubmitRequest,
+  SubmitRequestSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createWireCheck } from "../../proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
-import type { BlockCodec } from "../store/ingest/block-codec.ts";
+import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
 import { type AccountRegister, createAccountHandlers } from "./accounts.ts";
 import {
@@ -34,7 +43,7 @@ import {
 } from "./admission.ts";
 import { type ByteBudget, reserveOnce } from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
-import { decodeForward, decodeSubmit, submittedKey } from "./decode-requests.ts";
+import type { IncompleteMessages } from "./create-ingest.ts";
 import { acceptedEncodings, examineSent } from "./examine-block.ts";
 import { ackBytes, checkClaims, type ExaminedFrame, type FrameLimits } from "./examine-frame.ts";
 import {
@@ -44,12 +53,10 @@ import {
   type ForwardMessage,
   forward,
 } from "./forward.ts";
-import type { IncompleteMessages } from "./incomplete-messages.ts";
-import { limitMessages, type MessageLimits } from "./limit-messages.ts";
+import { checkLimits, limitMessages, type MessageLimits } from "./limit-messages.ts";
 import type { OpenedQueue } from "./open-queue.ts";
 import type { OpenStream, OpenStreams } from "./open-streams.ts";
 import { serveReflection } from "./reflection.ts";
-import { serveHealth } from "./serve-health.ts";
 import type { Sink } from "./sink.ts";
 import type { Statuses } from "./statuses.ts";
 
@@ -340,4 +347,58 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       if (context.method === IngestService.method.submit) enterSubmit(caller, context);
     },
   };
+};
+
+/** A Submit's message, decoded before Connect sees it. */
+const submittedKey = createContextKey<SubmitRequest | undefined>(undefined, {
+  description: "the decoded SubmitRequest",
+});
+
+const forwardWire = createWireCheck(ForwardRequestSchema);
+
+/** Decodes a ForwardRequest. Throws a Problem for other bytes, and for one that holds more than `messageLimits`. */
+const decodeForward = (bytes: Uint8Array): ForwardRequest["message"] => {
+  checkLimits(forwardWire.check, bytes);
+  try {
+    return fromBinary(ForwardRequestSchema, bytes, { readUnknownFields: false }).message;
+  } catch (cause) {
+    throw new Problem("frame_invalid", { detail: "the message is not a ForwardRequest", cause });
+  }
+};
+
+/** Decodes a SubmitRequest into the context's values. Returns an empty one for Connect to decode. */
+const decodeSubmit = (
+  message: Uint8Array<ArrayBuffer>,
+  codec: string,
+  values: ContextValues | undefined,
+) => {
+  if (values === undefined) return message;
+  try {
+    const isJson = codec === "json";
+    values.set(
+      submittedKey,
+      isJson
+        ? fromJsonString(SubmitRequestSchema, strictUtf8.decode(message), {
+            ignoreUnknownFields: true,
+          })
+        : fromBinary(SubmitRequestSchema, message, { readUnknownFields: false }),
+    );
+    return isJson ? Uint8Array.of(0x7b, 0x7d) : new Uint8Array();
+  } catch (cause) {
+    throw new Problem("frame_invalid", { detail: "the message is not a SubmitRequest", cause });
+  }
+};
+
+const strictUtf8 = new TextDecoder("utf-8", { fatal: true });
+
+const requestBytesMax = 4096;
+
+/** Serves the health checks of gRPC for the server and for the ingest service. Clients do without `Watch`, which is unimplemented. */
+const serveHealth = (router: ConnectRouter, isHealthy: () => boolean): void => {
+  const check = ({ service }: { service: string }) => {
+    if (service !== "" && service !== IngestService.typeName)
+      throw new ConnectError("unknown service", Code.NotFound);
+    return { status: isHealthy() ? ServingStatus.SERVING : ServingStatus.NOT_SERVING };
+  };
+  router.service(Health, { check }, { readMaxBytes: requestBytesMax });
 };

@@ -1,5 +1,5 @@
 import type { CountedQueue } from "../domain/telemetry/stream-range.ts";
-import type { QueueName } from "../store/ingest/cursors.ts";
+import type { QueueName } from "../store/ingest/queues.ts";
 import type { Committer } from "./committer.ts";
 import type { QueueOpener } from "./open-queue.ts";
 

@@ -24,8 +24,7 @@ import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/suppo
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
 import { createStatusRecorder } from "../domain/fleet/status.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
-import { ingestChannels } from "../start-ingest.ts";
-import { createStatusRegister } from "../status-register.ts";
+import { createStatusRegister, ingestChannels } from "../start-ingest.ts";
 import {
   areCertificatesActive,
   findCertificateStates,

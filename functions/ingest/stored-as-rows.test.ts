@@ -28,7 +28,7 @@ import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { readStoredBlock } from "../store/ingest/stored-envelope.ts";
 import { examineSent } from "./examine-block.ts";
 import { type ExaminedFrame, examineFrame } from "./examine-frame.ts";
-import { readFrame } from "./fast-path/read-frame.ts";
+import { readFrame } from "./fast-path/create-fast-path.ts";
 import { createPostgresSink } from "./postgres-sink.ts";
 
 const database = await createTestDatabase();

@@ -5,8 +5,7 @@ import { createRolloutLab, publishTestConfig } from "../../tests/support/rollout
 import { holdAccess } from "../domain/directory/restored.ts";
 import { confirmAccess } from "../domain/scim/confirm-access.ts";
 import type { Database } from "../store/database/database.ts";
-import { advanceRollouts } from "./advance-rollouts.ts";
-import { correctTimes } from "./correct-times.ts";
+import { advanceRollouts, correctTimes } from "./core-jobs.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -5,7 +5,7 @@ import type { Rollout } from "../../proto/rollout/rollout.ts";
 import { createTestCore } from "../../tests/support/core.ts";
 import { createRolloutLab } from "../../tests/support/rollout.ts";
 import { deleteOldFigures, sampleHosts } from "../store/fleet/host-hours.ts";
-import { advanceRollouts } from "./advance-rollouts.ts";
+import { advanceRollouts } from "./core-jobs.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

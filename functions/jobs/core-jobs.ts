@@ -12,13 +12,21 @@ import { flushEnrollmentRefusals } from "../domain/enrollment/flush-refusals.ts"
 import { deleteOldDiags } from "../domain/fleet/diags.ts";
 import { judgeChanges } from "../domain/fleet/judge-changes.ts";
 import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
+import { advanceRollout } from "../domain/rollout/advance.ts";
 import { createVolumeKeeper } from "../domain/volume/keep-volume.ts";
 import { deliverMessages, type SendRequest } from "../domain/watch/deliver.ts";
 import { evaluateWatches, evaluationMs, expireWatches } from "../domain/watch/run-watches.ts";
 import { findHead } from "../store/audit/audit.ts";
 import { deleteUnusedLabelSets } from "../store/fleet/host-labels.ts";
-import { advanceRollouts } from "./advance-rollouts.ts";
-import { correctTimes } from "./correct-times.ts";
+import {
+  correctHistory,
+  correctHostTimes,
+  correctOperatorTimes,
+  correctRollouts,
+} from "../store/fleet/times-ahead.ts";
+import { recordClock } from "../store/retention/retention-clock.ts";
+import { findOpenRollouts } from "../store/rollout/rollouts.ts";
+import { correctMessages, correctSilences } from "../store/watch/messages.ts";
 
 const minuteMs = 60_000;
 
@@ -89,4 +97,60 @@ const verifyAuditChain = async (core: Core): Promise<undefined> => {
 const describeHead = async ({ db }: Core) => {
   const head = await findHead(db);
   return head && { seq: head.seq, hash: head.hash.toHex() };
+};
+
+/** Steps of one rollout in a run, so that a large wave does not delay the others. */
+const stepsMax = 100;
+
+/**
+ * Advances every rollout that has not ended as far as it goes now, and returns the number of steps. Throws the first failure of a
+ * rollout, once it has advanced the others.
+ */
+export const advanceRollouts = async (
+  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
+  signal?: AbortSignal,
+): Promise<number> => {
+  let steps = 0;
+  const failures: unknown[] = [];
+  for (const id of await findOpenRollouts(core.db)) {
+    try {
+      for (let step = 0; step < stepsMax && signal?.aborted !== true; step += 1) {
+        if ((await advanceRollout(core, id)) !== "more") break;
+        steps += 1;
+      }
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+  return steps;
+};
+
+/**
+ * Corrects the times that are ahead of the database's clock, which was ahead when they were stored, or that of an earlier core. Returns
+ * undefined when there were none.
+ */
+export const correctTimes = async ({
+  db,
+  clock,
+}: Pick<Core, "db" | "clock">): Promise<{ hosts: number; rollouts: number } | undefined> => {
+  const now = new Date(clock.now());
+  // A jump ahead holds retention, and what is stated of hours, within a minute.
+  await recordClock(db, now);
+  const rollouts = await correctRollouts(db, now);
+  await correctMessages(db, now);
+  await correctSilences(db, now);
+  await correctOperatorTimes(db, now);
+  // Before the hosts and after them, as their correction is a change of what they had.
+  await correctHistory(db, now);
+  let hosts = 0;
+  let after = "00000000-0000-0000-0000-000000000000";
+  for (;;) {
+    const corrected = await db.transaction((tx) => correctHostTimes(tx, now, after));
+    if (corrected === undefined) break;
+    hosts += corrected.hosts;
+    after = corrected.last;
+  }
+  if (hosts > 0) await correctHistory(db, now);
+  return hosts + rollouts === 0 ? undefined : { hosts, rollouts };
 };

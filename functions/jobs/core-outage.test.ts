@@ -8,7 +8,7 @@ import { createRolloutLab } from "../../tests/support/rollout.ts";
 import { relationsAt } from "../chat-sql/relations.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { sessionIntervalMs } from "../store/fleet/core-sessions.ts";
-import { advanceRollouts } from "./advance-rollouts.ts";
+import { advanceRollouts } from "./core-jobs.ts";
 import { createSessionKeeper } from "./keep-core-session.ts";
 
 // Stale after 90 s; after an outage hosts have 63 s to come back.

@@ -4,6 +4,7 @@ import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
 import type { Executor } from "../store/database/database.ts";
 import { clockDifferenceMsMax } from "../store/database/server-settings.ts";
 import { addLostEnvelopes, countNotExported } from "../store/export/losses.ts";
+import { foldStoredCounts } from "../store/ingest/commit-frames.ts";
 import {
   countPartition,
   createPartition,
@@ -11,7 +12,6 @@ import {
   dropPartition,
   findPartitionDays,
 } from "../store/ingest/partitions.ts";
-import { foldStoredCounts } from "../store/ingest/stored.ts";
 import { claimDrop, recordClock } from "../store/retention/retention-clock.ts";
 import { deleteOldVolume } from "../store/volume/fold.ts";
 

@@ -12,7 +12,7 @@ import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
 import { deliverMessages } from "../domain/watch/deliver.ts";
 import { evaluateWatches, expireWatches } from "../domain/watch/run-watches.ts";
 import { createSendRequest } from "../node/send-request.ts";
-import { correctTimes } from "./correct-times.ts";
+import { correctTimes } from "./core-jobs.ts";
 import { createSessionKeeper } from "./keep-core-session.ts";
 
 const secrets = [

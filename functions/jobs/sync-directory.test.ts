@@ -10,7 +10,7 @@ import {
 import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/support/set-up-directory-sync.ts";
 import { holdAccess } from "../domain/directory/restored.ts";
-import { correctTimes } from "./correct-times.ts";
+import { correctTimes } from "./core-jobs.ts";
 
 const fixture = await setUpDirectorySync();
 const { directory, events, peopleInDatabase, status, stored, sync } = fixture;

@@ -6,8 +6,7 @@ import {
 import { scimBasePath } from "../../proto/scim/resources.ts";
 import { bodyBytesMax } from "../http/parse-request.ts";
 import { Problem } from "../problems.ts";
-import { countMax, listMessage } from "./list-query.ts";
-import type { ScimReply, ScimRouteDefinition } from "./scim-route.ts";
+import { countMax, listMessage, type ScimReply, type ScimRouteDefinition } from "./scim-route.ts";
 import type { ResourceView } from "./views.ts";
 
 /** What core supports, its schemas and types of resources (RFC 7644, 4). */

@@ -3,8 +3,12 @@ import { createGroup, deleteGroup, replaceGroup, updateGroup } from "../domain/s
 import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";
 import { readGroup, readGroups } from "../domain/scim/read.ts";
-import { listMessage, listQueryOf } from "./list-query.ts";
-import type { ScimReply, ScimRouteDefinition } from "./scim-route.ts";
+import {
+  listMessage,
+  listQueryOf,
+  type ScimReply,
+  type ScimRouteDefinition,
+} from "./scim-route.ts";
 import { groupView, locationOf, type Projection, project } from "./views.ts";
 
 const collection = `${scimBasePath}/Groups`;

@@ -3,8 +3,7 @@ import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";
 import { readUser, readUsers } from "../domain/scim/read.ts";
 import { createUser, deleteUser, replaceUser, updateUser } from "../domain/scim/users.ts";
-import { listMessage, listQueryOf } from "./list-query.ts";
-import type { ScimRouteDefinition } from "./scim-route.ts";
+import { listMessage, listQueryOf, type ScimRouteDefinition } from "./scim-route.ts";
 import { locationOf, project, userView } from "./views.ts";
 
 const collection = `${scimBasePath}/Users`;

@@ -1,6 +1,5 @@
 import * as v from "valibot";
-import { parseFlags } from "../../collector/commands/command.ts";
-import { usageFailure } from "../../collector/commands/command-failure.ts";
+import { parseFlags, usageFailure } from "../../collector/commands/command.ts";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { DurationVariable, IntegerVariable } from "../../kit/variables.ts";
 import { splitHostPort } from "../../proto/collector-config/schema.ts";

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { CommandFailure, exitCode } from "../../collector/commands/command-failure.ts";
+import { CommandFailure, exitCode } from "../../collector/commands/command.ts";
 import { readToken } from "../../collector/commands/enroll-options.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { type DrivenFleet, driveFleet } from "./drive/drive-fleet.ts";

@@ -1,5 +1,5 @@
 import { rm, stat, writeFile } from "node:fs/promises";
-import { CommandFailure, exitCode } from "../../collector/commands/command-failure.ts";
+import { CommandFailure, exitCode } from "../../collector/commands/command.ts";
 import { writeDurably } from "../../collector/files/private-files.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import packageJson from "../../package.json" with { type: "json" };

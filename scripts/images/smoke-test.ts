@@ -6,7 +6,7 @@
 import { lchown, mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { InferOutput } from "valibot";
-import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
 import { connectDatabase } from "../../functions/store/database/database.ts";
 import type { ChatStatus } from "../../proto/chat/session.ts";
 import { createSpanSender } from "../demo/send-spans.ts";

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
 import { connectDatabase } from "../../functions/store/database/database.ts";
 import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";

@@ -1,7 +1,7 @@
 import { appendFile, copyFile, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inc } from "semver";
-import type { CollectorStatus } from "../../collector/status/status.ts";
+import type { CollectorStatus } from "../../collector/status/status-socket.ts";
 import { version } from "../../collector/version.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";

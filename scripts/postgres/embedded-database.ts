@@ -1,4 +1,4 @@
-import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
 import {
   type ConnectedDatabase,

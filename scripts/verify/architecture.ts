@@ -179,8 +179,6 @@ export const parts: readonly Part[] = [
       "functions/server.ts",
       "functions/start-chat.ts",
       "functions/start-ingest.ts",
-      "functions/status-register.ts",
-      "functions/account-register.ts",
       "functions/load-core-files.ts",
       "functions/commands.ts",
       "functions/export-program.ts",

@@ -27,7 +27,7 @@ export const allowedUses: AllowedUses = [
     reason: "waits for the end of a turn of the event loop, not for a time",
     uses: {
       "collector/forward/grpc-stream.ts": ["setImmediate"],
-      "collector/queue/create-queue.ts": ["setImmediate"],
+      "collector/queue/queue.ts": ["setImmediate"],
       "functions/node/ingest/management-streams.ts": ["setImmediate"],
       "functions/store/database/group-transactions.ts": ["setImmediate"],
     },
@@ -36,10 +36,9 @@ export const allowedUses: AllowedUses = [
     reason: "limits a socket of node:tls, node:http or node:http2, which no simulation has",
     uses: {
       "functions/node/http/http-listener.ts": ["setTimeout"],
-      "functions/node/ingest/handshake-gate.ts": ["setTimeout"],
       "functions/node/ingest/handshake-limits.ts": ["setTimeout"],
       "functions/node/ingest/ingest-connections.ts": ["setImmediate", "setTimeout"],
-      "functions/node/ingest/ingest-listener.ts": ["setInterval", "setTimeout"],
+      "functions/node/ingest/ingest-listener.ts": ["setImmediate", "setInterval", "setTimeout"],
       "functions/node/ingest/ingest-streams.ts": ["setImmediate", "setInterval", "setTimeout"],
     },
   },
@@ -49,12 +48,11 @@ export const allowedUses: AllowedUses = [
       "functions/chat-sql/create-chat-sql.ts": ["AbortSignal.timeout"],
       "functions/chat-sql/query-queue.ts": ["setTimeout"],
       "functions/chat-sql/run-query.ts": ["setTimeout"],
-      "functions/node/database/database-socket.ts": ["Math.random"],
-      "functions/node/database/pooler-mode.ts": ["setTimeout"],
+      "functions/node/database/database-servers.ts": ["Math.random"],
+      "functions/node/database/prepare-database.ts": ["setTimeout"],
       "functions/store/database/database.ts": ["Math.random"],
       "functions/store/database/listen.ts": ["setTimeout"],
-      "functions/store/database/pool/connection-pool.ts": ["performance.now", "setTimeout"],
-      "functions/store/database/pool/connection.ts": [
+      "functions/store/database/pool/connection-pool.ts": [
         "performance.now",
         "setImmediate",
         "setTimeout",
@@ -73,9 +71,9 @@ export const allowedUses: AllowedUses = [
   {
     reason: "names a request or a temporary file, and decides nothing",
     uses: {
-      "collector/sources/file/rotated-files.ts": ["randomUUID"],
+      "collector/sources/file/discovery.ts": ["randomUUID"],
       "functions/node/http/answer-unreadable.ts": ["randomUUID"],
-      "functions/node/ingest/refuse-call.ts": ["randomUUID", "setImmediate"],
+      "functions/node/ingest/ingest-listener.ts": ["randomUUID"],
     },
   },
   {
@@ -104,7 +102,7 @@ const parsers: Readonly<Record<string, readonly string[]>> = {
     "drizzle/schema/",
     "functions/chat-sql/",
     "functions/domain/chat/",
-    "functions/export/stream-block.ts",
+    "functions/export/stream-source.ts",
     "functions/node/",
     "functions/store/",
     "functions/v1/chat/",

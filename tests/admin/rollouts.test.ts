@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { advanceRollouts } from "../../functions/jobs/advance-rollouts.ts";
+import { advanceRollouts } from "../../functions/jobs/core-jobs.ts";
 import type { Rollout } from "../../proto/rollout/rollout.ts";
 import { startTestAdmin } from "../support/admin.ts";
 import { createRolloutLab, publishTestConfig } from "../support/rollout.ts";

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { decodeJwt } from "jose";
 import { afterAll, expect, it } from "vitest";
-import { advanceRollouts } from "../../functions/jobs/advance-rollouts.ts";
+import { advanceRollouts } from "../../functions/jobs/core-jobs.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { createAdminUser } from "../support/admin.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseDocument } from "yaml";
-import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
 import {
   type ConnectedDatabase,
   connectDatabase,

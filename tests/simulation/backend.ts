@@ -226,7 +226,7 @@ export const createBackendClient = (
   };
 };
 
-/** Reads the records of an `ExportLogsServiceRequest` as functions/export/log-lines.ts writes it. */
+/** Reads the records of an `ExportLogsServiceRequest` as functions/export/export-requests.ts writes it. */
 export const recordsOf = (
   request: Uint8Array,
 ): Pick<Accepted, "hostId" | "queueHex" | "sequence" | "text">[] => {

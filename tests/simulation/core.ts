@@ -3,7 +3,6 @@
 import { createConnectRouter, createContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
 import type { Client } from "pg";
-import { createAccountRegister } from "../../functions/account-register.ts";
 import type { AccountRegister } from "../../functions/ingest/accounts.ts";
 import { callerCertificateKey } from "../../functions/ingest/admission.ts";
 import { createCommitter } from "../../functions/ingest/committer.ts";
@@ -15,6 +14,7 @@ import { createQueueOpener, type QueueRegister } from "../../functions/ingest/op
 import type { QueueEventNeeds } from "../../functions/ingest/queue-events.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
+import { createAccountRegister } from "../../functions/start-ingest.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { GrpcError, readGrpcStatus } from "../../proto/grpc-status.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";

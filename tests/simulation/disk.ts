@@ -3,7 +3,7 @@
  * What a transaction has written is in memory until it is synced; a power cut takes the rest back. An image of the disk can be kept
  * and put back, here or in another host.
  */
-import type { AccountContent } from "../../collector/queue/account.ts";
+
 import type { AccountRow, AccountTable } from "../../collector/queue/account-table.ts";
 import {
   type Block,
@@ -12,8 +12,9 @@ import {
   joinBlock,
   recordsOf,
 } from "../../collector/queue/block.ts";
-import { createBlockReader } from "../../collector/queue/block-reader.ts";
+import { createBlockReader } from "../../collector/queue/block-table.ts";
 import { newOrigin, type QueueState } from "../../collector/queue/format.ts";
+import type { AccountContent } from "../../collector/queue/queue-accounts.ts";
 import type { Checkpoint } from "../../collector/queue/record.ts";
 import type { QueueStore, QueueTransaction } from "../../collector/queue/store.ts";
 import type { Entropy } from "../../kit/entropy.ts";

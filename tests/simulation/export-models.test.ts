@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import type { Client } from "pg";
 import { expect, it } from "vitest";
-import { encodeLogs } from "../../functions/export/log-lines.ts";
+import { encodeLogs } from "../../functions/export/export-requests.ts";
 import { createOtlpHttpClient } from "../../functions/export/otlp-http.ts";
 import { createPostgresSource } from "../../functions/export/postgres-source.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";

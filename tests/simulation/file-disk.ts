@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { queueFiles } from "../../collector/queue/files.ts";
+import { queueFiles } from "../../collector/queue/format.ts";
 import type { RecordBatch } from "../../collector/queue/record.ts";
 import { openRecoveringStore } from "../../collector/queue/recovering-store.ts";
 import type { QueueStore } from "../../collector/queue/store.ts";

@@ -1,10 +1,9 @@
 /** A host: sources that append numbered records, the collector's queue on a disk of the model, and its forwarder. */
 
 import { createForwarder, type Forwarder } from "../../collector/forward/forwarder.ts";
-import { createQueue } from "../../collector/queue/create-queue.ts";
 import { isDiskUnwritable } from "../../collector/queue/errors.ts";
 import { addFileGap, fileGapSource } from "../../collector/queue/file-gaps.ts";
-import type { Queue } from "../../collector/queue/queue.ts";
+import { createQueue, type Queue } from "../../collector/queue/queue.ts";
 import type { NewRecord } from "../../collector/queue/record.ts";
 import { drainAccounts, endAccounts, keepAccounts } from "../../collector/runtime/keep-accounts.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";

@@ -60,7 +60,7 @@ interface Open {
   cut(): void;
 }
 
-/** Ping and its answer: the time after which a silent peer counts as gone, as in collector/forward/connection.ts. */
+/** Ping and its answer: the time after which a silent peer counts as gone, as in collector/forward/forwarder.ts. */
 const silenceMs = 40_000;
 const segmentBytesMax = 1400;
 /** When bytes that were lost are sent again. */

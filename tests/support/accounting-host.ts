@@ -4,19 +4,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Row } from "postgres";
 import { expect, onTestFinished } from "vitest";
-import { createConnector } from "../../collector/forward/connection.ts";
-import { createForwarder } from "../../collector/forward/forwarder.ts";
+import { createConnector, createForwarder } from "../../collector/forward/forwarder.ts";
 import { signBytes } from "../../collector/management/signed-request.ts";
-import type { AccountSigner } from "../../collector/queue/account.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
-import { createAccountRegister } from "../../functions/account-register.ts";
+import type { AccountSigner } from "../../collector/queue/queue-accounts.ts";
 import {
   createPostgresSink,
   type PostgresSinkNeeds,
 } from "../../functions/ingest/postgres-sink.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
-import type { QueueName } from "../../functions/store/ingest/cursors.ts";
+import { createAccountRegister } from "../../functions/start-ingest.ts";
+import type { QueueName } from "../../functions/store/ingest/queues.ts";
 import { type Clock, hourMs, systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestCa, type TestCa } from "../../scripts/lab/ca/test-pki.ts";

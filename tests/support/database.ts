@@ -1,5 +1,5 @@
 import { inject } from "vitest";
-import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
 import {
   type ConnectedDatabase,
   connectDatabase,

@@ -14,6 +14,7 @@ import {
   type PostgresSinkNeeds,
 } from "../../functions/ingest/postgres-sink.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
+import { readTlsFiles, type TlsMaterial } from "../../functions/node/follow-files.ts";
 import {
   type IngestListener,
   type IngestListenerOptions,
@@ -22,7 +23,6 @@ import {
 } from "../../functions/node/ingest/ingest-listener.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { loadFiles, type Reloaded } from "../../functions/node/reload-files.ts";
-import { readTlsFiles, type TlsMaterial } from "../../functions/node/tls-files.ts";
 import {
   areCertificatesActive,
   findCertificateStates,

@@ -1,6 +1,6 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
-import { readStreamBlock } from "../../functions/export/stream-block.ts";
+import { readStreamBlock } from "../../functions/export/stream-source.ts";
 import {
   createNatsSink,
   type NatsSink,

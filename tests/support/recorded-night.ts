@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
 import { judgeChanges } from "../../functions/domain/fleet/judge-changes.ts";
 import { createHistoryKeeper } from "../../functions/domain/fleet/keep-history.ts";
-import { advanceRollouts } from "../../functions/jobs/advance-rollouts.ts";
+import { advanceRollouts } from "../../functions/jobs/core-jobs.ts";
 import { createCoreReporter } from "../../functions/ops/report-core.ts";
 import { createPartition } from "../../functions/store/ingest/partitions.ts";
 import { dayMs, hourMs } from "../../kit/clock.ts";

@@ -6,8 +6,8 @@ import { afterAll, afterEach, beforeEach } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import { readGoogleDirectory } from "../../functions/directory/google-directory.ts";
 import { parseServiceAccount } from "../../functions/directory/service-account.ts";
-import { type DirectorySyncNeeds, syncDirectory } from "../../functions/jobs/sync-directory.ts";
-import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { type DirectorySyncNeeds, syncDirectory } from "../../functions/jobs/run-directory-sync.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
 import { createDirectoryLock } from "../../functions/store/directory/lock.ts";
 import { systemClock } from "../../kit/clock.ts";
 import {

@@ -1,9 +1,27 @@
-import type { Stats } from "node:fs";
-import { type FileHandle, glob, readdir, stat } from "node:fs/promises";
-import { join, matchesGlob } from "node:path";
+import { randomUUID } from "node:crypto";
+import type { EventEmitter } from "node:events";
+import { constants as fileConstants, type Stats } from "node:fs";
+import {
+  type FileHandle,
+  glob,
+  lstat,
+  open,
+  opendir,
+  readdir,
+  readlink,
+  realpath,
+  rm,
+  stat,
+} from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, dirname, extname, join, matchesGlob, resolve } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { constants, createGunzip, gunzipSync } from "node:zlib";
 import { errorCode } from "../../../kit/describe-error.ts";
+import { isDiskUnwritable } from "../../queue/errors.ts";
 import type { FileRules } from "../source.ts";
-import { openContent } from "./rotated-files.ts";
+import { readAt } from "./lines.ts";
+import { continues, fileKey, isHeadOf, type Position } from "./position.ts";
 
 /** Selects the files of a source. */
 export interface FilePatterns {
@@ -63,3 +81,281 @@ export const findRenamed = async (
 
 const isMissing = (error: unknown): boolean =>
   ["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "");
+
+/*
+ * Finds where rotation moved a file: under other names in its directory, also copied or compressed. A file is recognised by its inode, and
+ * otherwise by its first bytes.
+ */
+
+/** The bytes to which a compressed file is read; more are counted as lost. */
+const unpackedBytesMax = 512 * 1024 * 1024;
+
+/** Whether rotation may have given `name` to a file that was called `base`: `app.log.1`, `app.log-20260102.gz`, `app-20260102.log`. */
+const isRotatedName = (name: string, base: string): boolean => {
+  if (name === base) return false;
+  if (name.startsWith(base)) return /^[.\-_]/.test(name.slice(base.length));
+  const extension = extname(base);
+  const stem = base.slice(0, base.length - extension.length);
+  return (
+    extension !== "" &&
+    name.startsWith(stem) &&
+    /^[.\-_]/.test(name.slice(stem.length)) &&
+    name.includes(extension, stem.length)
+  );
+};
+
+/** Whether a file was made after `than`, by its birth where neither was compressed, and by its last change. */
+export const isNewer = (file: Aged, than: Aged): boolean =>
+  file.mtimeMs >= than.mtimeMs &&
+  (file.isPacked || than.isPacked || file.birthtimeMs >= than.birthtimeMs);
+
+/** When a file was made and changed. */
+export interface Aged {
+  readonly mtimeMs: number;
+  readonly birthtimeMs: number;
+  readonly isPacked: boolean;
+}
+
+/**
+ * Opens the files where rotation moves that of `position` and for which `isWanted` is true; of the compressed ones only those that start like
+ * `startsLike`. The caller closes each.
+ */
+export const openRotated = async function* (
+  position: Position,
+  isWanted: (key: string, age: Aged) => boolean,
+  rules: FileRules,
+  startsLike?: Position,
+): AsyncGenerator<OpenFile & { age: Aged }> {
+  const path = await rotatedPath(position);
+  for (const name of (await readdir(dirname(path)).catch(() => [])).sort()) {
+    if (!isRotatedName(name, basename(path))) continue;
+    const candidate = join(dirname(path), name);
+    const found = await stat(candidate).catch(() => null);
+    if (found === null || !found.isFile()) continue;
+    const age = {
+      mtimeMs: found.mtimeMs,
+      birthtimeMs: found.birthtimeMs,
+      isPacked: isPacked(name),
+    };
+    if (!isWanted(fileKey(found), age)) continue;
+    const opened = await openContent(candidate, rules, startsLike);
+    if (opened !== null) yield { ...opened, age };
+  }
+};
+
+/**
+ * Opens a file; a compressed one as its content. Null if it is gone, may not be read, is not what its name says, or is compressed and does not
+ * start like `startsLike`. Throws while there is no room for its content.
+ */
+const openContent = async (
+  path: string,
+  rules: FileRules,
+  startsLike?: Position,
+): Promise<OpenFile | null> => {
+  const opened = await openAllowedFile(path, rules).catch((error: unknown) => {
+    if (error instanceof ForbiddenFileError) return null;
+    throw error;
+  });
+  if (opened === null || !isPacked(path)) return opened;
+  try {
+    if (startsLike === undefined || (await hasPackedHead(opened.file, startsLike))) {
+      const file = await unpack(opened.file);
+      // Open as long as its content is: otherwise a new file could get its inode, and be taken for it.
+      (file as FileHandle & EventEmitter).once("close", () => void opened.file.close());
+      return {
+        ...opened,
+        file,
+        stat: Object.assign(opened.stat, { size: (await file.stat()).size }),
+      };
+    }
+  } catch (error) {
+    if (isDiskUnwritable(error)) {
+      await opened.file.close();
+      throw error;
+    }
+    // It is not what its name says.
+  }
+  await opened.file.close();
+  return null;
+};
+
+const isPacked = (name: string): boolean => name.endsWith(".gz");
+
+/** Whether the content of a compressed file starts like a position's: without unpacking it all. */
+const hasPackedHead = async (packed: FileHandle, position: Position): Promise<boolean> => {
+  const start = await readAt(packed, 0, Buffer.allocUnsafe(8192));
+  return isHeadOf(gunzipSync(start, { finishFlush: constants.Z_SYNC_FLUSH }), position);
+};
+
+/** Returns the content of a compressed file, as a file without a name. Throws if it is not gzip, or too large. */
+const unpack = async (packed: FileHandle): Promise<FileHandle> => {
+  const path = join(tmpdir(), `svc-collector-${randomUUID()}`);
+  const { O_RDWR, O_CREAT, O_EXCL, O_NOFOLLOW } = fileConstants;
+  const file = await open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  try {
+    await rm(path);
+    let bytes = 0;
+    const source = packed.createReadStream({ autoClose: false, start: 0 });
+    await pipeline(source, createGunzip(), async (chunks: AsyncIterable<Buffer>) => {
+      for await (const chunk of chunks) {
+        bytes += chunk.length;
+        if (bytes > unpackedBytesMax) throw new RangeError("a compressed file is too large");
+        // Unlike `write`, it fails when there is room for a part alone.
+        await file.appendFile(chunk);
+      }
+    });
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+};
+
+/** Returns the open file other than those in `known` that continues `position`; null if there is none. */
+export const findContinuation = async (
+  position: Position,
+  known: (key: string) => boolean,
+  rules: FileRules,
+): Promise<(OpenFile & { age: Aged }) | null> => {
+  if (position.head.bytes === 0) return null;
+  for await (const opened of openRotated(position, (key) => !known(key), rules, position)) {
+    if (await continues(opened, position)) return opened;
+    await opened.file.close();
+  }
+  return null;
+};
+
+/** Returns the path beside which rotation moves a file: that behind a symbolic link. */
+const rotatedPath = async ({ path, directory = dirname(path) }: Position): Promise<string> => {
+  const real = await realpath(path).catch(() => path);
+  return dirname(real) === directory ? real : join(directory, basename(path));
+};
+
+/*
+ * Which files a `file` source may read. Patterns and links are under the control of others: of who publishes configs, and of who may
+ * write to a log directory. Invariants:
+ * - The decision is about the file behind the opened descriptor, not about a name that may lead elsewhere a moment later.
+ * - No file under the collector's own directories is read, by whatever name.
+ * - A symbolic link is followed only if root owns it, or the owner of the file that it leads to: nobody can have the collector read for
+ *   them what they cannot read themselves.
+ */
+
+/** A file may not be read. The message says why. */
+export class ForbiddenFileError extends Error {
+  override readonly name = "ForbiddenFileError";
+}
+
+/** Whether a link of `linkOwner` to a file of `fileOwner` may be followed. */
+export const isTrustedLink = (linkOwner: number, fileOwner: number): boolean =>
+  linkOwner === 0 || linkOwner === fileOwner;
+
+/**
+ * Opens a regular file for reading. Returns null for anything else, for a missing file, and for one that is moved meanwhile; throws
+ * `ForbiddenFileError` if the rules forbid it.
+ */
+export const openAllowedFile = async (path: string, rules: FileRules): Promise<OpenFile | null> => {
+  try {
+    const { path: realPath, linkOwners } = await resolveLinks(path);
+    if (!(await lstat(realPath)).isFile()) return null;
+    // Non-blocking, in case a pipe replaced the file since.
+    const file = await open(
+      realPath,
+      fileConstants.O_RDONLY | fileConstants.O_NONBLOCK | fileConstants.O_NOFOLLOW,
+    );
+    try {
+      const stat = await file.stat();
+      // Another path means that a directory on the way was replaced by a link, or the file renamed.
+      if (stat.isFile() && (await openedPath(file.fd, realPath)) === realPath) {
+        await checkRules(realPath, stat, linkOwners, rules);
+        return { path, realPath, file, stat };
+      }
+      await file.close();
+      return null;
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  } catch (error) {
+    if (["ENOENT", "ENOTDIR", "ELOOP"].includes(errorCode(error) ?? "")) return null;
+    throw error;
+  }
+};
+
+const linksMax = 40;
+
+/** Resolves every symbolic link in `path`, one by one; returns the owners of all of them. */
+const resolveLinks = async (path: string): Promise<{ path: string; linkOwners: number[] }> => {
+  const linkOwners: number[] = [];
+  const left = resolve(path).split("/").reverse();
+  let resolved = "/";
+  for (let name = left.pop(); name !== undefined; name = left.pop()) {
+    if (name === "" || name === ".") continue;
+    const next = name === ".." ? dirname(resolved) : join(resolved, name);
+    const found = await lstat(next);
+    if (!found.isSymbolicLink()) {
+      resolved = next;
+      continue;
+    }
+    linkOwners.push(found.uid);
+    if (linkOwners.length > linksMax)
+      throw new ForbiddenFileError("it is behind too many symbolic links");
+    const target = await readlink(next);
+    if (target.startsWith("/")) resolved = "/";
+    left.push(...target.split("/").reverse());
+  }
+  return { path: resolved, linkOwners };
+};
+
+/** Returns the path of an open file; where the kernel does not tell it, what `path` is now. */
+const openedPath = (descriptor: number, path: string): Promise<string> =>
+  readlink(`/proc/self/fd/${descriptor}`).catch(() => realpath(path));
+
+const checkRules = async (
+  path: string,
+  stat: Stats,
+  linkOwners: readonly number[],
+  { neverRead, roots }: FileRules,
+): Promise<void> => {
+  if (!linkOwners.every((owner) => isTrustedLink(owner, stat.uid)))
+    throw new ForbiddenFileError(
+      "a symbolic link to it belongs neither to root nor to the file's owner",
+    );
+  const own = await realPaths(neverRead);
+  if (own.some((entry) => isWithin(path, entry)) || (stat.nlink > 1 && (await hasEntry(own, stat))))
+    throw new ForbiddenFileError(
+      "it belongs to the collector: its identity, its config or its queue",
+    );
+  if (roots !== undefined && !(await realPaths(roots)).some((root) => isWithin(path, root)))
+    throw new ForbiddenFileError("it is outside management.file_roots");
+};
+
+/** Those of the paths that exist, without links. */
+const realPaths = async (paths: readonly string[]): Promise<string[]> => {
+  const found = await Promise.all(paths.map((path) => realpath(path).catch(() => null)));
+  return found.filter((path) => path !== null);
+};
+
+const isWithin = (path: string, directory: string): boolean =>
+  path === directory || path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
+
+/** Bounds the search for hard links; the collector's own directories have some dozen entries. */
+const entriesMax = 10_000;
+
+/** Whether the file is one of `entries`, or in a directory among them, by its inode: a hard link is a second name elsewhere. */
+const hasEntry = async (entries: readonly string[], { dev, ino }: Stats): Promise<boolean> => {
+  let searched = 0;
+  const isIt = async (path: string): Promise<boolean> => {
+    const found = await lstat(path).catch(() => undefined);
+    return found !== undefined && found.dev === dev && found.ino === ino;
+  };
+  for (const entry of entries) {
+    if (await isIt(entry)) return true;
+    if (!(await lstat(entry)).isDirectory()) continue;
+    for await (const child of await opendir(entry, { recursive: true })) {
+      // A directory of this size is not the collector's alone: a file with several names is then not read.
+      if (++searched > entriesMax) return true;
+      if (child.isFile() && (await isIt(join(child.parentPath, child.name)))) return true;
+    }
+  }
+  return false;
+};

@@ -13,7 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { FileRules } from "../source.ts";
-import { ForbiddenFileError, isTrustedLink, openAllowedFile } from "./file-rules.ts";
+import { ForbiddenFileError, isTrustedLink, openAllowedFile } from "./discovery.ts";
 
 let dir: string;
 const at = (...names: string[]) => join(dir, ...names);

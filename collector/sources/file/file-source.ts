@@ -5,14 +5,16 @@ import type { Queue } from "../../queue/queue.ts";
 import { createReportedFault } from "../../queue/reported-fault.ts";
 import type { FileRules, Source, SourceDependencies } from "../source.ts";
 import {
+  type Aged,
   type FilePatterns,
+  ForbiddenFileError,
   findPaths,
   findRenamed,
   matches,
   type OpenFile,
+  openAllowedFile,
   statRegularFile,
 } from "./discovery.ts";
-import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
 import { chunkBytes } from "./lines.ts";
 import {
   fileKey,
@@ -22,7 +24,6 @@ import {
   positionAt,
   savePosition,
 } from "./position.ts";
-import type { Aged } from "./rotated-files.ts";
 import { createRotation } from "./rotation.ts";
 import { createTail, type Tail } from "./tail.ts";
 

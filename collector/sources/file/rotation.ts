@@ -9,7 +9,14 @@ import { addFileGap, fileGapSource } from "../../queue/file-gaps.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Checkpoint } from "../../queue/record.ts";
 import type { FileRules, SourceDependencies } from "../source.ts";
-import { type OpenFile, statRegularFile } from "./discovery.ts";
+import {
+  type Aged,
+  findContinuation,
+  isNewer,
+  type OpenFile,
+  openRotated,
+  statRegularFile,
+} from "./discovery.ts";
 import {
   continues,
   fileKey,
@@ -19,7 +26,6 @@ import {
   positionAt,
   savePosition,
 } from "./position.ts";
-import { type Aged, findContinuation, isNewer, openRotated } from "./rotated-files.ts";
 import type { Tail, TailRotation, Truncation } from "./tail.ts";
 
 /** The files that a `file` source follows. */

@@ -10,9 +10,12 @@ import { createTestLog } from "../../../tests/fakes/log.ts";
 import { openTestQueue, readAll, testRecord } from "../../../tests/support/queue.ts";
 import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts.ts";
 import { measureRecord } from "../../queue/envelope.ts";
-import { createHostMetricsSource } from "./host-metrics-source.ts";
+import {
+  createHostMetricsSource,
+  createReadHost,
+  type HostReadings,
+} from "./host-metrics-source.ts";
 import { encodeHostMetrics } from "./metrics.ts";
-import { createReadHost, type HostReadings } from "./readings.ts";
 
 let dir: string;
 beforeEach(() => {

@@ -1,9 +1,14 @@
+import type { StatsFs } from "node:fs";
+import { readdir, readFile, statfs } from "node:fs/promises";
 import { hostname } from "node:os";
+import { join } from "node:path";
+import type { Clock } from "../../../kit/clock.ts";
+import type { Log } from "../../../kit/log.ts";
+import { TimedOut, withTimeout } from "../../../kit/with-timeout.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import { createReportedFault } from "../../queue/reported-fault.ts";
 import { version } from "../../version.ts";
 import type { Source, SourceDependencies } from "../source.ts";
-import { createReadHost, type HostReadings } from "./readings.ts";
 
 /** The config of a `host_metrics` source (docs/collector-config.md). */
 export interface HostMetricsSourceConfig {
@@ -91,3 +96,256 @@ export const createHostMetricsSource = (
     counters: () => ({ stored, skipped }),
   };
 };
+
+/** Bytes of a file system by state, which add up to its size. `reserved` is for root alone. */
+export interface FileSystemUsage extends Mount {
+  states: Readonly<Record<"used" | "free" | "reserved", number>>;
+}
+
+/** The figures of a host at one time, without those that could not be read. */
+export interface HostReadings {
+  /** Milliseconds since the epoch. */
+  at: number;
+  bootedAt: number;
+  cpu: { times: CpuTimes; cpus: number };
+  memory: Memory | undefined;
+  disks: readonly DiskCounters[];
+  fileSystems: readonly FileSystemUsage[];
+  interfaces: readonly Interface[];
+}
+
+/** Reads the figures of this host. Rejects without a Linux `/proc`. `root` replaces `/` in tests. */
+/** How long a file system may take to answer, and how many may be without an answer: each keeps one of Node's four threads. */
+const answerMs = 1_000;
+const unansweredMax = 2;
+
+/** The size of a file system, as `statfs` returns it. */
+type StatFileSystem = (
+  path: string,
+) => Promise<Pick<StatsFs, "bsize" | "blocks" | "bfree" | "bavail">>;
+
+/**
+ * Creates the reader of this host's figures. Leaves out a file system that does not answer, as that of a FUSE program that hangs, and does not
+ * ask it again until it has answered: the source could neither start nor stop.
+ */
+export const createReadHost = (
+  { clock, log }: { clock: Pick<Clock, "sleep">; log: Log },
+  statFileSystem: StatFileSystem = statfs,
+): ((at: number, root?: string) => Promise<HostReadings>) => {
+  const unanswered = new Set<string>();
+
+  const usageOf = async (mount: Mount): Promise<FileSystemUsage[]> => {
+    const { mountpoint } = mount;
+    if (unanswered.has(mountpoint) || unanswered.size >= unansweredMax) return [];
+    unanswered.add(mountpoint);
+    try {
+      const answer = statFileSystem(mountpoint).finally(() => unanswered.delete(mountpoint));
+      const { bsize, blocks, bfree, bavail } = await withTimeout(answerMs, clock, answer);
+      if (blocks === 0) return [];
+      const bytes = (count: number) => Math.max(0, count) * bsize;
+      return [
+        {
+          ...mount,
+          states: {
+            used: bytes(blocks - bfree),
+            free: bytes(bavail),
+            reserved: bytes(bfree - bavail),
+          },
+        },
+      ];
+    } catch (error) {
+      if (error instanceof TimedOut)
+        log.warn({ mountpoint }, "a file system does not answer; its figures are left out");
+      return []; // or unmounted meanwhile, or not permitted for this user
+    }
+  };
+
+  return async (at, root = "/") => {
+    const proc = (name: string) => readFile(join(root, "proc", name), "utf8").catch(() => "");
+    const [stat, memory, disks, interfaces, mounts, blocks] = await Promise.all([
+      proc("stat"),
+      proc("meminfo"),
+      proc("diskstats"),
+      proc("net/dev"),
+      // This process's own view of the mounts.
+      proc("self/mounts"),
+      readdir(join(root, "sys/block")).catch(() => undefined),
+    ]);
+    const cpu = readStat(stat);
+    if (cpu === undefined) throw new Error("host_metrics needs the /proc of Linux");
+    const fileSystems: FileSystemUsage[] = [];
+    for (const mount of readMounts(mounts)) fileSystems.push(...(await usageOf(mount)));
+    return {
+      at,
+      bootedAt: cpu.bootedAt,
+      cpu,
+      memory: readMemory(memory),
+      disks: readDisks(disks, (device) => blocks?.includes(device) ?? true),
+      fileSystems,
+      interfaces: readInterfaces(interfaces),
+    };
+  };
+};
+
+/* Pure parsers of Linux's /proc (proc(5)). They ignore unknown lines and fields, since kernels add some. */
+
+/** Seconds since boot that all CPUs together spent in each mode. */
+export type CpuTimes = Readonly<
+  Record<"user" | "nice" | "system" | "idle" | "iowait" | "interrupt" | "steal", number>
+>;
+
+/** USER_HZ: Linux reports times in hundredths of a second, whatever its internal unit. */
+const ticksPerSecond = 100;
+
+/** Parses `/proc/stat`: CPU times, the number of CPUs, and the boot time in milliseconds since the epoch. */
+export const readStat = (
+  text: string,
+): { times: CpuTimes; cpus: number; bootedAt: number } | undefined => {
+  const total = /^cpu +(.+)$/m.exec(text)?.[1]?.split(" ").map(Number);
+  const bootedAt = Number(/^btime (\d+)$/m.exec(text)?.[1]) * 1000;
+  if (total === undefined || total.length < 4 || total.some(Number.isNaN) || Number.isNaN(bootedAt))
+    return undefined;
+  const [user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0] =
+    total;
+  const seconds = (ticks: number) => ticks / ticksPerSecond;
+  return {
+    times: {
+      user: seconds(user),
+      nice: seconds(nice),
+      system: seconds(system),
+      idle: seconds(idle),
+      iowait: seconds(iowait),
+      interrupt: seconds(irq + softirq),
+      steal: seconds(steal),
+    },
+    cpus: text.match(/^cpu\d+ /gm)?.length ?? 1,
+    bootedAt,
+  };
+};
+
+/** Bytes of memory by state; the states add up to `total`. */
+interface Memory {
+  total: number;
+  states: Readonly<Record<"used" | "free" | "buffers" | "cached", number>>;
+}
+
+/** Parses `/proc/meminfo`. */
+export const readMemory = (text: string): Memory | undefined => {
+  const bytes = (name: string) =>
+    Number(new RegExp(`^${name}: +(\\d+) kB$`, "m").exec(text)?.[1] ?? 0) * 1024;
+  const total = bytes("MemTotal");
+  const free = bytes("MemFree");
+  const buffers = bytes("Buffers");
+  if (total === 0) return undefined;
+  const cached = bytes("Cached") + bytes("SReclaimable");
+  return {
+    total,
+    states: { used: Math.max(0, total - free - buffers - cached), free, buffers, cached },
+  };
+};
+
+/** Counters of a block device since boot; times in seconds. */
+export interface DiskCounters {
+  device: string;
+  ioSeconds: number;
+  read: DiskDirection;
+  write: DiskDirection;
+}
+
+/** One direction of `DiskCounters`. */
+interface DiskDirection {
+  operations: number;
+  merged: number;
+  bytes: number;
+  seconds: number;
+}
+
+/** The kernel's unit, whatever the sector size of the device. */
+const sectorBytes = 512;
+
+/** Parses `/proc/diskstats` for the devices that were used; `isWhole` is true for disks and false for partitions. */
+export const readDisks = (text: string, isWhole: (device: string) => boolean): DiskCounters[] =>
+  text.split("\n").flatMap((line) => {
+    const [, , device = "", ...fields] = line.trim().split(/ +/);
+    const [reads = 0, readsMerged = 0, sectorsRead = 0, readMs = 0, writes = 0, ...rest] =
+      fields.map(Number);
+    const [writesMerged = 0, sectorsWritten = 0, writeMs = 0, , ioMs = 0] = rest;
+    if (fields.length < 11 || reads + writes === 0 || !isWhole(device)) return [];
+    const direction = (operations: number, merged: number, sectors: number, ms: number) => ({
+      operations,
+      merged,
+      bytes: sectors * sectorBytes,
+      seconds: ms / 1000,
+    });
+    return [
+      {
+        device,
+        ioSeconds: ioMs / 1000,
+        read: direction(reads, readsMerged, sectorsRead, readMs),
+        write: direction(writes, writesMerged, sectorsWritten, writeMs),
+      },
+    ];
+  });
+
+/** Counters of a network interface since it came up. */
+export interface Interface {
+  name: string;
+  receive: InterfaceDirection;
+  transmit: InterfaceDirection;
+}
+
+/** One direction of an `Interface`. */
+interface InterfaceDirection {
+  bytes: number;
+  packets: number;
+  errors: number;
+  dropped: number;
+}
+
+/** Parses `/proc/net/dev` for the interfaces that carried a packet. */
+export const readInterfaces = (text: string): Interface[] =>
+  text.split("\n").flatMap((line) => {
+    const [, name, counters] = /^ *(?! )([^:|]+):([\d ]+)$/.exec(line) ?? [];
+    const fields = counters?.trim().split(/ +/).map(Number) ?? [];
+    if (name === undefined || fields.length < 16) return [];
+    const direction = (from: number) => {
+      const [bytes = 0, packets = 0, errors = 0, dropped = 0] = fields.slice(from);
+      return { bytes, packets, errors, dropped };
+    };
+    const receive = direction(0);
+    const transmit = direction(8);
+    return receive.packets + transmit.packets === 0 ? [] : [{ name, receive, transmit }];
+  });
+
+/** A mounted file system. */
+interface Mount {
+  device: string;
+  mountpoint: string;
+  type: string;
+  mode: "ro" | "rw";
+}
+
+/**
+ * Parses `/proc/mounts`: file systems on local block devices, and the root on any device; for each device its shortest mount point.
+ * Leaves network file systems out: a call to one blocks while its server is unavailable.
+ */
+export const readMounts = (text: string): Mount[] => {
+  const mounts = new Map<string, Mount>();
+  for (const line of text.split("\n")) {
+    const [device = "", mountpoint = "", type = "", options = ""] = line
+      .split(" ")
+      .map(unescapeOctal);
+    if (!device.startsWith("/dev/") && mountpoint !== "/" && type !== "zfs") continue;
+    const mode = options.split(",").includes("ro") ? "ro" : "rw";
+    const known = mounts.get(device);
+    if (known === undefined || mountpoint.length < known.mountpoint.length)
+      mounts.set(device, { device, mountpoint, type, mode });
+  }
+  return [...mounts.values()];
+};
+
+/** Decodes a space (`\040`), tab (`\011`), newline (`\012`) and backslash (`\134`). */
+const unescapeOctal = (text: string): string =>
+  text.replace(/\\([0-7]{3})/g, (_, digits: string) =>
+    String.fromCharCode(Number.parseInt(digits, 8)),
+  );

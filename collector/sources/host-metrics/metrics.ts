@@ -5,8 +5,13 @@ import {
   type MetricSchema,
   type NumberDataPointSchema,
 } from "../../../proto/gen/opentelemetry/proto/metrics/v1/metrics_pb.js";
-import type { CpuTimes, DiskCounters, Interface } from "./proc.ts";
-import type { FileSystemUsage, HostReadings } from "./readings.ts";
+import type {
+  CpuTimes,
+  DiskCounters,
+  FileSystemUsage,
+  HostReadings,
+  Interface,
+} from "./host-metrics-source.ts";
 
 type Metric = MessageInitShape<typeof MetricSchema>;
 type DataPoint = MessageInitShape<typeof NumberDataPointSchema>;

@@ -1,5 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { readDisks, readInterfaces, readMemory, readMounts, readStat } from "./proc.ts";
+import {
+  readDisks,
+  readInterfaces,
+  readMemory,
+  readMounts,
+  readStat,
+} from "./host-metrics-source.ts";
 
 describe("the parsers of /proc", () => {
   it("parse CPU times of all CPUs, with irq and softirq added up, and the boot time", () => {

@@ -13,7 +13,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { GrpcError } from "../../../proto/grpc-status.ts";
 import { createUnaryGrpcHandler } from "./grpc.ts";
 import { createGunzip } from "./gunzip.ts";
-import { createInFlightRequests } from "./in-flight-requests.ts";
+import { createInFlightRequests } from "./otlp-source.ts";
 
 const messageBytesMax = 100_000;
 const received: Buffer[] = [];

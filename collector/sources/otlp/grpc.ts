@@ -12,10 +12,9 @@ import {
   grpcStatusHeaders,
   retryInfo,
 } from "../../../proto/grpc-status.ts";
-import type { CallerCheck } from "./caller-check.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
-import type { InFlightRequest, InFlightRequests } from "./in-flight-requests.ts";
+import type { CallerCheck, InFlightRequest, InFlightRequests } from "./otlp-source.ts";
 import { encodeResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 

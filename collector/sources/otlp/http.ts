@@ -8,10 +8,9 @@ import {
 } from "../../../kit/foreign-json.ts";
 import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
-import type { CallerCheck } from "./caller-check.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
-import type { InFlightRequests } from "./in-flight-requests.ts";
+import type { CallerCheck, InFlightRequests } from "./otlp-source.ts";
 import { encodeResponse, jsonResponse, type PartialSuccess, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 

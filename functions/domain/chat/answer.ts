@@ -7,18 +7,20 @@
  */
 
 import { createSlots } from "../../../kit/slots.ts";
+import type { ChatEvent } from "../../../proto/chat/events.ts";
 import type { Receipt } from "../../../proto/chat/receipt.ts";
 import { messageBytesMax } from "../../../proto/chat/session.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
+import { updateChatMessage } from "../../store/chat/messages.ts";
+import { renewTurn } from "../../store/chat/sessions.ts";
+import { findPerson } from "../../store/operator/operators.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type BegunTurn, beginTurn } from "./begin-turn.ts";
 import type { Chat } from "./chat.ts";
 import { closeTurn, type TurnOutcome } from "./close-turn.ts";
-import { keepLease } from "./keep-lease.ts";
-import { type Draft, inOpenTurn, runTurn, type TurnNeeds } from "./run-turn.ts";
-import { createEventChannel, type TurnEvent } from "./turn-event.ts";
+import { type Draft, inOpenTurn, runTurn, type TurnNeeds, turnLost } from "./run-turn.ts";
 
 const turnsOfPersonMax = 2;
 const turnsOfCoreMax = 64;
@@ -213,4 +215,114 @@ const createQueue = (): TurnNeeds["exclusive"] => {
     last = result.catch(() => undefined);
     return result;
   };
+};
+
+/** An event of a turn; `failed` becomes the event `error`. */
+export type TurnEvent =
+  | Exclude<ChatEvent, { event: "error" }>
+  | { event: "failed"; error: unknown };
+
+/** Events from a writer to one reader, in order. */
+interface EventChannel {
+  /** Resolves when there is room again, or the signal has aborted. Never rejects. */
+  write(event: TurnEvent): Promise<void>;
+  /** Ends the channel after the events that were written. */
+  end(): void;
+  /** Returns the next event; null at the end. */
+  read(): Promise<TurnEvent | null>;
+  /** Drops all events, present and future: the reader has disconnected. */
+  drop(): void;
+}
+
+/** Events that wait for a slow reader before the model does. */
+const waitingMax = 64;
+
+/** Creates a channel; after `signal` aborts, its writer waits no more. */
+const createEventChannel = (signal: AbortSignal): EventChannel => {
+  const waiting: TurnEvent[] = [];
+  let isEnded = false;
+  let isDropped = false;
+  let changed = Promise.withResolvers<void>();
+  const change = (): void => {
+    changed.resolve();
+    changed = Promise.withResolvers();
+  };
+  signal.addEventListener("abort", change, { once: true });
+  return {
+    write: async (event) => {
+      if (isDropped) return;
+      waiting.push(event);
+      change();
+      while (waiting.length > waitingMax && !isDropped && !signal.aborted) await changed.promise;
+    },
+    end: () => {
+      isEnded = true;
+      change();
+    },
+    read: async () => {
+      for (;;) {
+        const event = waiting.shift();
+        if (event !== undefined) {
+          change();
+          return event;
+        }
+        if (isEnded || isDropped) return null;
+        await changed.promise;
+      }
+    },
+    drop: () => {
+      isDropped = true;
+      waiting.length = 0;
+      change();
+    },
+  };
+};
+
+const renewMs = 2_000;
+
+/**
+ * Renews the lease of a turn and stores the text so far, every two seconds until `ended` aborts. Ends the turn when another core closed it,
+ * and when its person was suspended or lost the scope.
+ */
+const keepLease = ({
+  core: { db, clock, log },
+  turn,
+  userId,
+  draft,
+  exclusive,
+  ended,
+  lost,
+}: {
+  core: Pick<Core, "db" | "clock" | "log">;
+  turn: BegunTurn;
+  userId: string;
+  draft: Draft;
+  exclusive: TurnNeeds["exclusive"];
+  ended: AbortSignal;
+  lost(reason: Problem): void;
+}): void => {
+  let storedTail = "";
+  const renew = async (): Promise<void> => {
+    if (ended.aborted) return;
+    if (!(await renewTurn(db, { sessionId: turn.sessionId, turnId: turn.id }))) {
+      lost(turnLost());
+      return;
+    }
+    const person = await findPerson(db, userId);
+    if (person?.status !== "active" || !person.scopes.includes("audit"))
+      lost(new Problem("forbidden", { detail: "You may no longer use chat" }));
+    const last = draft.parts.length > draft.stored ? draft.parts.at(-1) : undefined;
+    const tail = last?.type === "text" ? last.text : "";
+    if (tail !== storedTail) await updateChatMessage(db, turn.id, { tail });
+    storedTail = tail;
+  };
+  const keep = async (): Promise<void> => {
+    for (;;) {
+      await clock.sleep(renewMs, ended);
+      await exclusive(renew).catch((err: unknown) =>
+        log.warn({ err }, "the lease of a chat turn was not renewed"),
+      );
+    }
+  };
+  keep().catch(() => undefined);
 };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { filterParts } from "../../../proto/fleet-health/filter.ts";
-import { systemPrompt } from "./system-prompt.ts";
+import { systemPrompt } from "./run-turn.ts";
 
 describe("systemPrompt", () => {
   const prompt = systemPrompt([{ name: "collectors", description: "One row per host." }]);

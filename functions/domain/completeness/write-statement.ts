@@ -8,18 +8,23 @@
  */
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
-import { graceMs } from "../../../proto/completeness/hour-state.ts";
+import { graceMs, hasDelivered } from "../../../proto/completeness/hour-state.ts";
 import { createTree, leafHash, merkleRoot } from "../../../proto/completeness/merkle.ts";
 import { formatCheckpoint, signNote } from "../../../proto/completeness/signed-note.ts";
 import {
+  accountsPayload,
   compareHosts,
   formatEntry,
   formatLine,
+  lineOf,
   type StatementLine,
 } from "../../../proto/completeness/statement-line.ts";
-
 import type { Core } from "../../core.ts";
-import { listHosts, listUnenrolledHosts } from "../../store/completeness/hour-facts.ts";
+import {
+  type HostHour,
+  listHosts,
+  listUnenrolledHosts,
+} from "../../store/completeness/hour-facts.ts";
 import {
   claimWriter,
   deleteOldLines,
@@ -39,8 +44,7 @@ import { findOldestXid } from "../../store/completeness/settled-hours.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import { readHourLines } from "./hour-lines.ts";
-import { readHourRules } from "./hour-statuses.ts";
+import { type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
 import type { LogSigner } from "./log-signer.ts";
 import { findSettledHours } from "./settled-hours.ts";
 
@@ -217,5 +221,25 @@ const signHead = async (core: StatementCore): Promise<void> => {
       outcome: "success",
       details: { size: head.size, root: head.root.toBase64(), note },
     });
+  });
+};
+
+/** Returns the lines of hours of hosts, in their order; hours in which a host has no state have none. */
+const readHourLines = async (
+  { db, codec }: Pick<Core, "db" | "codec">,
+  rules: HourRules,
+  { hours, areCorrections }: { hours: readonly HostHour[]; areCorrections: boolean },
+): Promise<StatementLine[]> => {
+  const decided = await readHourStatuses({ db }, rules, hours);
+  return decided.flatMap(({ host, hourMs, accounts, sums, status }) => {
+    if (status === null) return [];
+    const hasRecords = sums.xid !== null || sums.streamEnds.length > 0;
+    const delivered = rules.exports.flatMap((one) =>
+      hasRecords && hasDelivered(sums, one) ? [one.name] : [],
+    );
+    const of = accounts.length === 0 ? null : codec.digest(accountsPayload(accounts));
+    return [
+      lineOf(status, sums, { host, correctedMs: areCorrections ? hourMs : null, delivered, of }),
+    ];
   });
 };

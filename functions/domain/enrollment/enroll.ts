@@ -1,23 +1,52 @@
 import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
-import { pooledEntropy } from "../../../kit/entropy.ts";
+import { pooledEntropy, uuidv7 } from "../../../kit/entropy.ts";
+import { leewaySeconds } from "../../../kit/verify-issuer-token.ts";
 import type { EnrollRequest } from "../../../proto/management/enroll.ts";
 import type { Core } from "../../core.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
-import { deleteReservations } from "../../store/enrollment/enrollments.ts";
-import { createTokenFinder } from "../../store/enrollment/policies.ts";
+import { findIdentitiesInUse } from "../../store/certificate/certificates.ts";
+import { lockIdentitiesByName } from "../../store/certificate/identities.ts";
+import type { Database, Executor } from "../../store/database/database.ts";
+import { groupTransactions } from "../../store/database/group-transactions.ts";
+import {
+  deleteExpiredReservations,
+  deleteReservations,
+  lockReservations,
+} from "../../store/enrollment/enrollments.ts";
+import {
+  createTokenFinder,
+  findPresentedToken,
+  findWorkloadPolicies,
+  insertAttestedToken,
+  lockPolicies,
+  type PresentedToken,
+} from "../../store/enrollment/policies.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
-import { createAdmitWorkload, isJwt, type WorkloadCore } from "./admit-workload.ts";
+import {
+  createVerifySubjectToken,
+  IssuerUnavailable,
+  SubjectTokenRejected,
+} from "../workload/verify-subject-token.ts";
+import { attest, attestationRules, claimantOf, refuseToken } from "./attestation-rules.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
+import { type Issue, type Recorded, type RecordNeeds, readForRecords } from "./record.ts";
 import {
   EnrollmentRefusal,
   type RefusalCore,
+  type Refused,
   type RefusedUse,
   type RunOrRefuse,
 } from "./refuse.ts";
-import { checkTokenUse, type EnrollmentRequest, type Reserved } from "./reserve.ts";
-import { createSteps, type EnrollmentSteps } from "./steps.ts";
+import {
+  checkTokenUse,
+  type EnrollmentRequest,
+  type Locked,
+  type Reserved,
+  type ReserveRequest,
+  readForReservations,
+} from "./reserve.ts";
 import { enforce, identityRules } from "./use-rules.ts";
 
 /** The parts of core that enrollment uses. */
@@ -176,4 +205,159 @@ const validateRequest = async (
     collectorVersion: body.collector_version,
     remoteAddress: origin.remoteAddress,
   };
+};
+
+/** The parts of core that admit service account tokens. */
+type WorkloadCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "cryptography">;
+
+/** An issuer that cannot be read now may be in a few seconds; collectors wait for up to ten. */
+const retryAfterSeconds = 5;
+
+/** Whether `text` has the form of a JWT. */
+const isJwt = (text: string): boolean => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
+
+/**
+ * Creates the admission of service account tokens (docs/enroll-kubernetes.md). A token that a policy's rule matches is stored as a token of
+ * that policy, for one use by the device that its claims name, until it expires: limits, repeats, races and revocation are those of a
+ * bootstrap token. Adds to `use` whom the token names. Throws `EnrollmentRefusal`.
+ */
+const createAdmitWorkload = (
+  core: WorkloadCore,
+): ((token: string, use: RefusedUse) => Promise<PresentedToken | undefined>) => {
+  const { config, db, clock, cryptography } = core;
+  const verify = createVerifySubjectToken(config.workloadIssuers, { clock });
+  return async (token, use) => {
+    const { issuer, payload } = await verify(token).catch(refuseRejected);
+    use.attestation = claimantOf(payload);
+    // Without the signature, of which other encodings are valid too: each would be another token.
+    const tokenSha256 = await cryptography.sha256Hex(token.slice(0, token.lastIndexOf(".")));
+    const known = await findPresentedToken(db, tokenSha256);
+    if (known !== undefined) return known;
+
+    const now = clock.now();
+    const policies = await findWorkloadPolicies(db, issuer.issuer);
+    const policy =
+      policies.find(({ workload }) => attest(workload, payload) !== null) ?? policies[0];
+    const workload = policy?.workload ?? null;
+    enforce(attestationRules, { workload, issuers: config.workloadIssuers, payload, now });
+    const attested = workload && attest(workload, payload);
+    if (policy === undefined || attested === null) throw refuseToken("subject_not_allowed");
+    await insertAttestedToken(db, {
+      id: uuidv7(core),
+      policyId: policy.id,
+      tokenSha256: Uint8Array.fromHex(tokenSha256),
+      tokenPrefix: `jwt_${tokenSha256.slice(0, 8)}`,
+      description: null,
+      allowedSourceCidrs: [],
+      boundDeviceId: attested.deviceId,
+      maxUses: 1,
+      expiresAt: new Date((Number(payload.exp) + leewaySeconds) * 1000),
+      createdAt: new Date(now),
+      createdBy: policy.createdBy,
+      attestation: attested.attestation,
+    });
+    // Another core may have stored it first.
+    return findPresentedToken(db, tokenSha256);
+  };
+};
+
+const refuseRejected = (cause: unknown): never => {
+  if (cause instanceof SubjectTokenRejected) throw refuseToken(cause.reason, cause);
+  if (cause instanceof IssuerUnavailable)
+    throw new EnrollmentRefusal("issuer_unavailable", { cause, retryAfterSeconds });
+  throw cause;
+};
+
+/**
+ * The transactions of enrollments, shared by concurrent requests. A transaction records the certificates that were signed since the one
+ * before it, and makes the next reservations: half as many transactions, each of twice as many requests, as with one for each step.
+ *
+ * Invariants: one transaction at a time, at most one step of an identity in each; the first statement takes the policies' locks, and each
+ * later one reads what was committed before it; reservations are decided as if they came before the records of their transaction, whose
+ * own reservations they count; a step resolves when its transaction has committed.
+ */
+
+/** The steps of an enrollment, each in a shared transaction. Both throw `EnrollmentRefusal`. */
+interface EnrollmentSteps {
+  /** Reserves a use under every limit. */
+  reserve(asked: ReserveRequest): Promise<Reserved>;
+  /** Records the certificate that was signed for a reservation. */
+  record(issue: Issue): Promise<Issued>;
+}
+
+type Step = ReserveRequest | Issue;
+const isRecord = (step: Step): step is Issue => "issued" in step;
+
+/** Creates the steps. Records are never turned away for the number of those that wait: their certificates are signed. */
+export const createSteps = ({ db, ...needs }: RecordNeeds & { db: Database }): EnrollmentSteps => {
+  const runStep = groupTransactions<Step, Reserved | Recorded | Refused>(db, {
+    run: (tx, steps) => runSteps(tx, needs, steps),
+    keyOf: ({ request }) => request.identity,
+    exempt: isRecord,
+  });
+  return {
+    reserve: async (asked) => {
+      const outcome = await runStep(asked);
+      if (outcome.kind === "refused") throw outcome.refusal;
+      if (outcome.kind === "recorded") throw new Error("a reservation was recorded");
+      return outcome;
+    },
+    record: async (issue) => {
+      const outcome = await runStep(issue);
+      if (outcome.kind === "refused") throw outcome.refusal;
+      if (outcome.kind !== "recorded") throw new Error("a certificate was not recorded");
+      return outcome;
+    },
+  };
+};
+
+const runSteps = async (
+  tx: Executor,
+  needs: RecordNeeds,
+  steps: readonly Step[],
+): Promise<(Reserved | Recorded | Refused)[]> => {
+  const now = needs.clock.now();
+  const requests: ReserveRequest[] = [];
+  const issues: Issue[] = [];
+  for (const step of steps) isRecord(step) ? issues.push(step) : requests.push(step);
+  const locked = lock(tx, { requests, issues, now });
+  // All reads, then all writes: one round trip each, and no statement follows one that has failed.
+  const [reserve, record] = await Promise.all([
+    readForReservations(tx, needs, { requests, locked, now }),
+    readForRecords(tx, needs, { issues, locked, now }),
+  ]);
+  const [reserved, recorded] = await Promise.all([reserve(), record()]);
+  const nextReserved = reserved.values();
+  const nextRecorded = recorded.values();
+  return steps.flatMap((step) => (isRecord(step) ? nextRecorded : nextReserved).next().value ?? []);
+};
+
+/**
+ * Policies first: their locks order the transactions of all cores. Then reservations, in one order: a transaction that records an expired
+ * one under another policy ends before this one reads.
+ */
+const lock = async (
+  tx: Executor,
+  {
+    requests,
+    issues,
+    now,
+  }: { requests: readonly ReserveRequest[]; issues: readonly Issue[]; now: number },
+): Promise<Locked> => {
+  const at = new Date(now);
+  const asked = new Set(requests.map(({ policyId }) => policyId));
+  const policyIds = asked.union(new Set(issues.map(({ reservation }) => reservation.policyId)));
+  const names = [...requests, ...issues].map(({ request }) => request.identity);
+  const expired = {
+    policyIds: [...asked],
+    identities: requests.map(({ request }) => request.identity),
+  };
+  const [policies, , , identities, identitiesInUse] = await Promise.all([
+    lockPolicies(tx, [...policyIds]),
+    lockReservations(tx, { ...expired, ids: issues.map(({ reservation }) => reservation.id) }, at),
+    requests.length === 0 ? undefined : deleteExpiredReservations(tx, expired, at),
+    lockIdentitiesByName(tx, names),
+    findIdentitiesInUse(tx, names, at),
+  ]);
+  return { policies, identities, identitiesInUse };
 };

@@ -9,8 +9,8 @@ import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import type { Database } from "../../store/database/database.ts";
+import { createSteps } from "./enroll.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
-import { createSteps } from "./steps.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

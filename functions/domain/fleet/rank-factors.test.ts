@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { CountedFactor } from "../../store/fleet/factors.ts";
-import { rankFactors } from "./rank-factors.ts";
+import { rankFactors } from "./find-factors.ts";
 
 const label = (value: string, selected: number, all: number): CountedFactor => ({
   kind: "label",

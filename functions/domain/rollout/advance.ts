@@ -1,12 +1,17 @@
 import type { StoredBreach } from "../../../drizzle/schema/rollout.ts";
-import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
+import { describeComparison, type HostComparison } from "../../../proto/fleet-health/comparison.ts";
 import { evidenceMax } from "../../../proto/rollout/rollout.ts";
 import { endedStates, type rolloutReasons } from "../../../proto/rollout/vocabulary.ts";
 import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { tryLock } from "../../store/database/try-lock.ts";
 import type { CountingRules } from "../../store/fleet/rows.ts";
-import { chooseComparedHosts, markSoak } from "../../store/rollout/compared-hosts.ts";
+import {
+  chooseComparedHosts,
+  deleteComparedHosts,
+  findComparedHosts,
+  markSoak,
+} from "../../store/rollout/compared-hosts.ts";
 import {
   countFailedSince,
   countUnsettled,
@@ -26,9 +31,9 @@ import {
 } from "../../store/rollout/rollouts.ts";
 import { countTargets, noTargets } from "../../store/rollout/targets.ts";
 import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
+import { compareFollowed, unchangedMatches } from "../fleet/compare-followed.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";
-import { compareWave } from "./compare-wave.ts";
 import type { RolloutCore } from "./create.ts";
 import { soakEnd } from "./waves.ts";
 
@@ -310,3 +315,17 @@ class Step {
     });
   }
 }
+
+/** Compares the hosts of a wave that has soaked with unchanged ones, once. Null if no host was chosen when it started. */
+const compareWave = async (
+  tx: Executor,
+  { rolloutId, number, startedAt }: WaveRow,
+  rules: CountingRules,
+): Promise<HostComparison | null> => {
+  const wave = { rolloutId, wave: number };
+  const hosts =
+    startedAt === null ? [] : await findComparedHosts(tx, { ...wave, startedAt }, rules);
+  await deleteComparedHosts(tx, wave);
+  if (hosts.every(({ isControl }) => isControl)) return null;
+  return compareFollowed(hosts, unchangedMatches, rules.now);
+};

@@ -2,7 +2,6 @@ import * as v from "valibot";
 import { parseScimPath, type ScimPath, ScimSyntaxError } from "../../../proto/scim/filter.ts";
 import { type ScimOperation, ScimPatch } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
-import { withCanonicalNames } from "./canonical-names.ts";
 
 /** Returns the parsed value of a request. Throws `scim_value_invalid` with the path of the first fault and never its value. */
 export const parseScim = <Schema extends v.GenericSchema>(
@@ -68,4 +67,41 @@ export const targetsOf = ({
   return Object.entries(value)
     .filter(([name]) => !["schemas", "id", "meta"].includes(name.toLowerCase()))
     .map(([name, member]) => ({ path: parsePath(name), value: member }));
+};
+
+const names = [
+  "schemas",
+  "operations",
+  "op",
+  "path",
+  "value",
+  "id",
+  "userName",
+  "externalId",
+  "active",
+  "displayName",
+  "name",
+  "formatted",
+  "givenName",
+  "familyName",
+  "emails",
+  "type",
+  "primary",
+  "members",
+];
+const canonicalOf = new Map(names.map((name) => [name.toLowerCase(), name]));
+
+/** Returns the canonical spelling of an attribute's name in any case; other names are returned unchanged. */
+export const canonicalName = (name: string): string => canonicalOf.get(name.toLowerCase()) ?? name;
+
+/** Returns a JSON value whose members have the canonical names: SCIM's names have no case (RFC 7643, 2.1). */
+const withCanonicalNames = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(withCanonicalNames);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [
+      canonicalName(name),
+      withCanonicalNames(member),
+    ]),
+  );
 };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { groupChangeOf } from "./groups.ts";
 import { parseOperations } from "./parse-scim.ts";
-import { groupChangeOf } from "./patch-group.ts";
 
 const group = { displayName: "svc-admin", externalId: null, members: new Set(["a", "b", "c"]) };
 const remaining = (path: string) => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { ScimOperation } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
 import { parseOperations } from "./parse-scim.ts";
-import { patchUser } from "./patch-user.ts";
+import { patchUser } from "./users.ts";
 
 const ada = {
   userName: "ada@example.test",

@@ -1,6 +1,12 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { lowerAscii } from "../../../kit/lower-ascii.ts";
-import { type ScimOperation, ScimUserInput } from "../../../proto/scim/resources.ts";
+import {
+  matchesScimFilter,
+  type ScimFilter,
+  type ScimPath,
+  ScimSyntaxError,
+} from "../../../proto/scim/filter.ts";
+import { emailsMax, type ScimOperation, ScimUserInput } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
@@ -13,8 +19,7 @@ import {
 } from "../../store/scim/users.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { subjectOf } from "./directory-user.ts";
-import { parseScim } from "./parse-scim.ts";
-import { patchUser } from "./patch-user.ts";
+import { canonicalName, parseScim, targetsOf } from "./parse-scim.ts";
 import { push, type ScimCore } from "./push.ts";
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -125,4 +130,183 @@ const check = async (tx: Executor, { scim }: ScimCore, row: ScimUserRow): Promis
     });
   const taken = await findTakenAttribute(tx, row);
   if (taken) throw new Problem("scim_value_taken", { detail: `Another user has this ${taken}` });
+};
+
+/** A user as JSON, before it is validated. */
+type UserDocument = Record<string, unknown>;
+
+type Element = Record<string, unknown>;
+
+/** Attributes of RFC 7643 that core does not store: writing them does nothing, as clients send them by default. */
+const ignored = new Set(
+  [
+    "nickName",
+    "profileUrl",
+    "title",
+    "userType",
+    "preferredLanguage",
+    "locale",
+    "timezone",
+    "password",
+    "phoneNumbers",
+    "ims",
+    "photos",
+    "addresses",
+    "groups",
+    "entitlements",
+    "roles",
+    "x509Certificates",
+  ].map((name) => name.toLowerCase()),
+);
+
+/**
+ * Returns the user after the operations, in their order. Core validates the result as it validates a new user. Throws `scim_path_invalid`
+ * for an unknown attribute, `scim_target_missing`, `scim_value_invalid`, `scim_read_only`.
+ */
+export const patchUser = (
+  user: UserDocument,
+  operations: readonly ScimOperation[],
+): UserDocument => {
+  let patched = user;
+  for (const operation of operations)
+    for (const { path, value } of targetsOf(operation))
+      patched = applyOne(patched, operation.op, path, value);
+  return patched;
+};
+
+const applyOne = (
+  user: UserDocument,
+  op: ScimOperation["op"],
+  path: ScimPath,
+  value: unknown,
+): UserDocument => {
+  const name = canonicalName(path.name);
+  if (name.startsWith("urn:") || ignored.has(name)) return user;
+  if (["id", "meta", "schemas"].includes(name))
+    throw new Problem("scim_read_only", { detail: `${name} is read-only` });
+  switch (name) {
+    case "userName":
+    case "externalId":
+    case "active":
+    case "displayName":
+      if (path.filter || path.sub) throw unknownPath();
+      // Without a value a user is not active: a removal never grants anything.
+      return {
+        ...user,
+        [name]: (op === "remove" ? null : value) ?? (name === "active" ? false : null),
+      };
+    case "name":
+      if (path.filter) throw unknownPath();
+      return { ...user, name: patchName(elementOf(user.name), op, path.sub, value) };
+    case "emails":
+      return {
+        ...user,
+        emails: withinLimit(patchEmails(user.emails as Element[], op, path, value)),
+      };
+    default:
+      throw unknownPath();
+  }
+};
+
+const unknownPath = () =>
+  new Problem("scim_path_invalid", { detail: "The path names no attribute of a user" });
+
+const patchName = (
+  name: Element,
+  op: ScimOperation["op"],
+  sub: string | null,
+  value: unknown,
+): Element => {
+  if (sub !== null) return { ...name, [canonicalName(sub)]: op === "remove" ? null : value };
+  if (op === "remove" || value === null) return {};
+  if (typeof value !== "object" || Array.isArray(value))
+    throw new Problem("scim_value_invalid", { detail: "name must be an object" });
+  return { ...name, ...value };
+};
+
+const patchEmails = (
+  emails: readonly Element[],
+  op: ScimOperation["op"],
+  { filter, sub }: ScimPath,
+  value: unknown,
+): Element[] => {
+  if (filter === null) {
+    if (sub !== null) throw unknownPath();
+    if (op === "remove") return [];
+    const given = listOf(value);
+    if (op === "replace") return given;
+    const kept = emails.filter((email) => !given.some((one) => isSameEmail(one, email)));
+    return [...withoutPrimary(kept, given), ...given];
+  }
+  const isTarget = (email: Element): boolean => matches(filter, email);
+  if (op === "remove")
+    return sub === null
+      ? emails.filter((email) => !isTarget(email))
+      : // An address without a value is none.
+        emails.flatMap((email) =>
+          !isTarget(email) ? [email] : sub === "value" ? [] : [{ ...email, [sub]: null }],
+        );
+  const change: Element = sub === null ? elementOf(value) : { [canonicalName(sub)]: value };
+  if (emails.some(isTarget)) {
+    const others = withoutPrimary(
+      emails.filter((email) => !isTarget(email)),
+      [change],
+    );
+    return [...others, ...emails.filter(isTarget).map((email) => ({ ...email, ...change }))];
+  }
+  if (op === "replace")
+    throw new Problem("scim_target_missing", { detail: "No element matches the path's filter" });
+  return [...withoutPrimary(emails, [change]), { ...elementFrom(filter), ...change }];
+};
+
+/** Returns the element that a filter such as `type eq "work"` describes; Entra ID adds an address by such a path. */
+const elementFrom = (filter: ScimFilter): Element => {
+  if (filter.kind === "and") return { ...elementFrom(filter.left), ...elementFrom(filter.right) };
+  if (filter.kind !== "compare" || filter.operator !== "eq" || filter.attribute.sub !== null)
+    throw new Problem("scim_target_missing", { detail: "No element matches the path's filter" });
+  return { [canonicalName(filter.attribute.name)]: filter.value };
+};
+
+/** A new primary element replaces the former (RFC 7644, 3.5.2). */
+const withoutPrimary = (elements: readonly Element[], given: readonly Element[]): Element[] =>
+  given.some(({ primary }) => primary === true || String(primary).toLowerCase() === "true")
+    ? elements.map((element) => ({ ...element, primary: false }))
+    : [...elements];
+
+const isSameEmail = (a: Element, b: Element): boolean =>
+  String(a.value).toLowerCase() === String(b.value).toLowerCase() &&
+  (a.type ?? null) === (b.type ?? null);
+
+const listOf = (value: unknown): Element[] =>
+  value === null
+    ? []
+    : Array.isArray(value)
+      ? withinLimit(value).map(elementOf)
+      : [elementOf(value)];
+
+/** Bounds the comparisons of a request with many operations. */
+const withinLimit = <Item>(emails: Item[]): Item[] => {
+  if (emails.length <= emailsMax) return emails;
+  throw new Problem("scim_value_invalid", {
+    detail: `emails must be at most ${emailsMax} addresses`,
+  });
+};
+
+const elementOf = (value: unknown): Element => {
+  if (typeof value === "string") return { value };
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new Problem("scim_value_invalid", { detail: "A value has a wrong type" });
+  return value as Element;
+};
+
+const matches = (filter: ScimFilter, element: Element): boolean => {
+  try {
+    return matchesScimFilter(filter, element);
+  } catch (error) {
+    if (!(error instanceof ScimSyntaxError)) throw error;
+    throw new Problem("scim_path_invalid", {
+      detail: `The path's filter is malformed: ${error.message}`,
+      cause: error,
+    });
+  }
 };

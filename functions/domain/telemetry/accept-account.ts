@@ -24,8 +24,7 @@ import {
   insertAccount,
   type LastAccount,
 } from "../../store/ingest/accounts.ts";
-import type { QueueName } from "../../store/ingest/cursors.ts";
-import { endQueue, findEnding, noteQueues } from "../../store/ingest/queues.ts";
+import { endQueue, findEnding, noteQueues, type QueueName } from "../../store/ingest/queues.ts";
 import { addSourceVolumes } from "../../store/volume/sources.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import {

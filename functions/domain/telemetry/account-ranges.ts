@@ -8,7 +8,7 @@ import {
   lockForAccount,
   takeFromRange,
 } from "../../store/ingest/accounts.ts";
-import type { QueueName } from "../../store/ingest/cursors.ts";
+import type { QueueName } from "../../store/ingest/queues.ts";
 import { lostElsewhere, noCounts, type RangeCounts } from "./decide-account.ts";
 import type { ReadAccount } from "./read-account.ts";
 import {

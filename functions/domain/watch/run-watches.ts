@@ -17,7 +17,7 @@ import {
   updateWatch,
   type WatchRow,
 } from "../../store/watch/watches.ts";
-import { rankFactors } from "../fleet/rank-factors.ts";
+import { rankFactors } from "../fleet/find-factors.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import { evaluateWatch, type WatchCount } from "./evaluate.ts";
 import { addMessages } from "./messages.ts";

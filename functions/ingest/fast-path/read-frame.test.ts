@@ -14,7 +14,7 @@ import {
   sentFrames,
 } from "../../../tests/support/sent-frames.ts";
 import { type ExaminedFrame, examineFrame } from "../examine-frame.ts";
-import { readFrame } from "./read-frame.ts";
+import { readFrame } from "./create-fast-path.ts";
 
 const receivedAt = Date.UTC(2026, 10, 21, 1, 2, 3, 456);
 

@@ -14,10 +14,16 @@ import type { Open } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { addTotals, type CountedQueue } from "../../domain/telemetry/stream-range.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
-import type { BlockCodec } from "../../store/ingest/block-codec.ts";
-import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest/cursors.ts";
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
-import { endQueues, noteFork, noteQueues } from "../../store/ingest/queues.ts";
+import {
+  cursorsOfHostMax,
+  endQueues,
+  findCursor,
+  noteFork,
+  noteQueues,
+  type QueueName,
+} from "../../store/ingest/queues.ts";
+import type { BlockCodec } from "../../store/ingest/stored-envelope.ts";
 import type { CommitObserver } from "../committer.ts";
 import { inGroups } from "../in-groups.ts";
 import {

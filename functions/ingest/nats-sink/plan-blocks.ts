@@ -1,7 +1,8 @@
 /** Which messages store a frame: each is a block of envelopes of one kind. */
-import { type BlockCodec, encodeRun } from "../../store/ingest/block-codec.ts";
+
 import type { FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import { type EnvelopeRun, partitionRun } from "../../store/ingest/envelope-run.ts";
+import { type BlockCodec, encodeRun } from "../../store/ingest/stored-envelope.ts";
 
 /** A block that one message stores. */
 export interface PlannedBlock extends ReturnType<typeof encodeRun> {

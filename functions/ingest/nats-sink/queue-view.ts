@@ -6,8 +6,8 @@ import {
   highestTotals,
   parseTotals,
 } from "../../domain/telemetry/stream-range.ts";
-import type { QueueName } from "../../store/ingest/cursors.ts";
 import { type FrameToCommit, queueKey } from "../../store/ingest/decide-frames.ts";
+import type { QueueName } from "../../store/ingest/queues.ts";
 import { type Loss, sequencesOf } from "../queue-events.ts";
 import type { StreamSettings } from "./prepare-streams.ts";
 import type { QueueSubjects } from "./subjects.ts";

@@ -1,12 +1,15 @@
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
+import type { ConnectionOptions } from "node:tls";
 import { Client } from "pg";
 import { splitDatabaseUrl } from "../../../kit/database-url.ts";
+import { fileFault } from "../../../kit/describe-error.ts";
+import { ConfigError } from "../../../kit/env.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
 import type { CoreConfig } from "../../config/core-config.ts";
 import type { SharedServers } from "../../store/database/database.ts";
+import type { OpenSocket } from "../../store/database/pool/single-socket.ts";
 import { destroyClient } from "../../store/ingest/copy-transaction.ts";
-import { openDatabaseSocket } from "./database-socket.ts";
-import { readDatabaseTls } from "./database-tls.ts";
+import { readKeyFile, readTrustedFile } from "../read-key-file.ts";
 
 /** The servers of one URL, shared by the pools of a process. */
 export interface DatabaseServers extends SharedServers {
@@ -135,4 +138,63 @@ const isWritable = async (url: string): Promise<boolean> => {
   } finally {
     destroyClient(client);
   }
+};
+
+/**
+ * After 5 s without a word the system asks whether the server is still there, and closes the connection ten unanswered seconds later. It
+ * does so for idle connections only: unacknowledged writes are the deadline's to notice.
+ */
+const keepAliveMs = 5_000;
+
+/**
+ * Opens a connection of postgres.js with TCP_NODELAY, which it does not set: without it, a small write that follows another waits 40 ms
+ * for the acknowledgement of the first. Returns the socket before it is connected: its events report a failed connect.
+ */
+export const openDatabaseSocket = ({ host, port, path }: Parameters<OpenSocket>[0]): Socket => {
+  if (path) return connect({ path });
+  const at = Math.floor(Math.random() * host.length);
+  // postgres.js reads the TLS server name from the socket.
+  return Object.assign(
+    connect({
+      host: host[at] ?? "localhost",
+      port: port[at] ?? 5432,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: keepAliveMs,
+    }),
+    {
+      host: host[at],
+    },
+  );
+};
+
+/**
+ * Reads the files that a URL names for TLS. Returns options of `tls.connect`; undefined without TLS. Throws `ConfigError` with `variable`
+ * for a file that cannot be read.
+ */
+const readDatabaseTls = (url: string, variable: string): ConnectionOptions | undefined => {
+  const { tls, servers } = splitDatabaseUrl(url);
+  if (tls === undefined) return undefined;
+  const read = (parameter: string, path: string, readPem = readTrustedFile): string => {
+    try {
+      return readPem(path).toString("utf8");
+    } catch (cause) {
+      throw new ConfigError([
+        {
+          variable,
+          message: `has a file in ${parameter} that cannot be used: ${fileFault(cause)}`,
+        },
+      ]);
+    }
+  };
+  const [only = "", ...others] = servers;
+  return {
+    ...(tls.rootCertFile ? { ca: read("sslrootcert", tls.rootCertFile) } : {}),
+    ...(tls.certFile ? { cert: read("sslcert", tls.certFile) } : {}),
+    ...(tls.keyFile ? { key: read("sslkey", tls.keyFile, readKeyFile) } : {}),
+    ...(tls.mode === "require" ? { rejectUnauthorized: false } : {}),
+    ...(tls.mode === "verify-ca" ? { checkServerIdentity: () => undefined } : {}),
+    // Where the host is an address, its certificate is verified for that. Of several servers by address none is accepted.
+    ...(others.length === 0 ? { host: new URL(only).hostname.replace(/^\[|\]$/g, "") } : {}),
+  };
 };

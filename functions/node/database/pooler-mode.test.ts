@@ -5,7 +5,7 @@ import {
   type PoolMode,
   startPgBouncer,
 } from "../../../tests/support/pgbouncer.ts";
-import { findPoolerMode } from "./pooler-mode.ts";
+import { findPoolerMode } from "./prepare-database.ts";
 
 const canStart = await canStartPgBouncer();
 

@@ -1,15 +1,19 @@
+import type { Client } from "pg";
 import type { Clock } from "../../../kit/clock.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import { ConfigError } from "../../../kit/env.ts";
 import type { Log } from "../../../kit/log.ts";
+import { callDeadlineMs } from "../../store/database/call-limits.ts";
 import { claimDeployment, connectDatabase } from "../../store/database/database.ts";
 import { migrate } from "../../store/database/migrate.ts";
 import { describeBlockers, MigrationBlocked } from "../../store/database/migration-blockers.ts";
 import { databaseProblem } from "../../store/database/problem.ts";
+import { selectFaults } from "../../store/database/server-settings.ts";
+import { setForSession } from "../../store/database/session-settings.ts";
+import { destroyClient, lastResult, openCopyClient } from "../../store/ingest/copy-transaction.ts";
 import { readMigrations } from "../read-migrations.ts";
 import { StartFault } from "../run-configured.ts";
-import { checkPoolers, checkSettings } from "./check-poolers.ts";
-import type { CoreServers, DatabaseVariable } from "./database-servers.ts";
+import type { CoreServers, DatabaseVariable, NamedServers } from "./database-servers.ts";
 import { naming } from "./name-database-variable.ts";
 
 const timeoutMs = 60_000;
@@ -88,3 +92,178 @@ const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
     cause: err,
   });
 };
+
+/**
+ * Throws `ConfigError`, with the variable to set or to change, when a pooler is in the way of what core does there: LISTEN, advisory locks,
+ * prepared statements and COPY need a session, everything else a transaction. Also when the two URLs lead to different databases.
+ */
+const checkPoolers = async (
+  { requests, sessions }: CoreServers,
+  log: Pick<Log, "warn">,
+): Promise<void> => {
+  const [url, mode] = await naming(requests.variable, () => locatePooler(requests));
+  if (mode === "statement")
+    reject("SVC_DATABASE_URL", "leads to a pooler in statement mode: core needs transactions");
+  if (sessions.variable === "SVC_DATABASE_URL") {
+    if (mode === "transaction")
+      reject(
+        "SVC_DATABASE_SESSION_URL",
+        `is required: SVC_DATABASE_URL leads to a pooler in transaction mode; ${remedy}`,
+      );
+    return;
+  }
+  const [sessionUrl, sessionMode] = await naming(sessions.variable, () => locatePooler(sessions));
+  if (sessionMode !== "session")
+    reject(
+      "SVC_DATABASE_SESSION_URL",
+      `leads to a pooler in transaction or statement mode; ${remedy}`,
+    );
+  if (!(await isSameDatabase(url, sessionUrl)))
+    reject("SVC_DATABASE_SESSION_URL", "leads to another database than SVC_DATABASE_URL");
+  if (!(await hasStatementTimeout(url)))
+    log.warn(
+      {},
+      "the role of SVC_DATABASE_URL has no statement_timeout: see docs/database-poolers.md",
+    );
+};
+
+/** Throws `ConfigError`, with the command that mends it, for what core cannot use and cannot set itself. For a start, before it migrates. */
+const checkSettings = async ({ requests, sessions }: CoreServers): Promise<void> => {
+  for (const { variable, servers } of new Set([requests, sessions]))
+    await naming(variable, async () => {
+      // Behind a pooler in transaction mode nothing may be left in a session.
+      const setup = variable === sessions.variable ? setForSession(callDeadlineMs.api) : "";
+      const statements = `${setup}; ${selectFaults}`;
+      const [found] = await withClient(await servers.locate(), (client) =>
+        lastResult(client, statements),
+      );
+      if (found !== undefined) reject(variable, `leads to ${found.fault}`);
+    });
+};
+
+const locatePooler = async ({
+  servers,
+}: NamedServers): Promise<[url: string, mode: PoolerMode]> => {
+  const url = await servers.locate();
+  return [url, await findPoolerMode(url)];
+};
+
+const remedy = "name PostgreSQL itself, or a pooler in session mode";
+
+const reject = (variable: DatabaseVariable, message: string): never => {
+  throw new ConfigError([{ variable, message }]);
+};
+
+/** Any constant works if it is not that of another lock. */
+const lockClass = 1_734_028;
+
+/** A lock that one connection holds is taken for the other only in the same database of the same server. */
+const isSameDatabase = (url: string, sessionUrl: string): Promise<boolean> =>
+  withClient(sessionUrl, async (session) => {
+    const { rows } = await session.query<{ pid: number }>(
+      `select pg_backend_pid() as pid, pg_advisory_lock(${lockClass}, pg_backend_pid())`,
+    );
+    const pid = rows[0]?.pid ?? 0;
+    try {
+      return await withClient(url, async (client) => {
+        const taken = await client.query<{ taken: boolean }>(
+          `select pg_try_advisory_xact_lock(${lockClass}, ${pid}) as taken`,
+        );
+        return taken.rows[0]?.taken === false;
+      });
+    } finally {
+      await session.query(`select pg_advisory_unlock(${lockClass}, ${pid})`);
+    }
+  });
+
+/** Behind a pooler core sets no timeout for a single statement: nothing of it may be left to other clients. */
+const hasStatementTimeout = (url: string): Promise<boolean> =>
+  withClient(url, async (client) => {
+    const { rows } = await client.query<{ statement_timeout: string }>("show statement_timeout");
+    return rows[0]?.statement_timeout !== "0";
+  });
+
+const withClient = async <Result>(
+  url: string,
+  work: (client: Client) => Promise<Result>,
+): Promise<Result> => {
+  const client = await openCopyClient(url);
+  try {
+    return await work(client);
+  } finally {
+    destroyClient(client);
+  }
+};
+
+/** How long a connection keeps the server process that serves it: until it closes, or for a transaction or a statement. */
+type PoolerMode = "session" | "transaction" | "statement";
+
+/** Statements of each connection behind a pooler. One that keeps no session gives one of them another process, if only by chance. */
+const roundsOfPooler = 24;
+/** Then a pooler without a free connection has not answered: the connections are closed, and the call rejects. */
+const checkTimeoutMs = 20_000;
+
+/**
+ * Returns what a connection to `url` keeps. "transaction" and "statement" are proven: one connection was served by two processes, or two
+ * connections by one. "session" is certain without a pooler, whose connections know the process that serves them; with one it means that
+ * two connections, idle and in transactions by turns, kept their processes throughout. Rejects within 20 s without an answer.
+ */
+export const findPoolerMode = async (url: string): Promise<PoolerMode> => {
+  const clients: Client[] = [];
+  const timer = setTimeout(() => clients.forEach(destroyClient), checkTimeoutMs);
+  try {
+    for (let count = 0; count < 2; count++) clients.push(await openCopyClient(url));
+    const [first, second] = clients as [Client, Client];
+    const process = await backendOf(first);
+    if (process === announced(first) && (await backendOf(second)) === announced(second))
+      return "session";
+    if (!(await allowsTransactions(url))) return "statement";
+    return (await keepProcesses(first, second)) ? "session" : "transaction";
+  } finally {
+    clearTimeout(timer);
+    for (const client of clients) destroyClient(client);
+  }
+};
+
+/** A pooler that hands out processes by turns, or the last one first, would keep them under one regular pattern of use. */
+const keepProcesses = async (first: Client, second: Client): Promise<boolean> => {
+  const seen = [new Set<number>(), new Set<number>()] as const;
+  /** Returns whether both still have their processes. */
+  const look = async (at: 0 | 1): Promise<boolean> => {
+    seen[at].add(await backendOf(at === 0 ? first : second));
+    return seen[0].size <= 1 && seen[1].size <= 1 && seen[0].isDisjointFrom(seen[1]);
+  };
+  for (let round = 0; round < roundsOfPooler; round++) {
+    const isHeld = round % 2 === 0;
+    if (!(await look(0))) return false;
+    if (isHeld) await second.query("begin");
+    // Before the first looks again: in a pool of one connection it would wait for the second's transaction.
+    if (!(await look(1)) || !(await look(0))) return false;
+    if (isHeld) await second.query("commit");
+    for (let more = round % 3; more > 0; more--) if (!(await look(1))) return false;
+  }
+  return true;
+};
+
+/** A pooler in statement mode closes a connection that begins a transaction. */
+const allowsTransactions = async (url: string): Promise<boolean> => {
+  const client = await openCopyClient(url);
+  try {
+    await client.query("begin; commit");
+    await client.query("begin");
+    await client.query("commit");
+    return true;
+  } catch (cause) {
+    if (/statement pool/i.test((cause as Error).message)) return false;
+    throw cause;
+  } finally {
+    destroyClient(client);
+  }
+};
+
+/** The process that the server named when the connection was opened, for cancelling; a pooler names one of its own. */
+const announced = (client: Client): number | null =>
+  (client as Client & { processID: number | null }).processID;
+
+const backendOf = async (client: Client): Promise<number> =>
+  (await client.query<{ pid: number }>("select pg_backend_pid() as pid")).rows[0]?.pid ?? 0;

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { createHandshakeGate } from "./handshake-gate.ts";
+import { createHandshakeGate } from "./handshake-limits.ts";
 
 describe("a gate of handshakes", () => {
   const openGate = () => {

@@ -3,8 +3,10 @@
  * HTTP/1.1 clients too. The TLS certificate alone identifies the caller; headers do not.
  */
 
+import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
+  constants,
   createSecureServer,
   type Http2ServerRequest,
   type Http2ServerResponse,
@@ -15,26 +17,29 @@ import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
-import { createContextValues } from "@connectrpc/connect";
+import { type ConnectError, createContextValues } from "@connectrpc/connect";
+import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { getRequestListener } from "@hono/node-server";
 import type { Clock } from "../../../kit/clock.ts";
 import { containFailures } from "../../../kit/contain-failures.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
+import { problemDocument } from "../../../kit/problem-document.ts";
 import { managementBytesMax } from "../../../proto/management/proof.ts";
 import type { HttpContext, Peer } from "../../http/request.ts";
 import { callerCertificateKey } from "../../ingest/admission.ts";
 import { toConnectError } from "../../ingest/connect-error.ts";
 import { directBodiesKey } from "../../ingest/direct-bodies.ts";
 import type { IngestRoutes } from "../../ingest/service.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, problemCatalog, transportStatus } from "../../problems.ts";
+import type { TlsMaterial } from "../follow-files.ts";
 import {
   answerAdapterError,
   answerUnreadable,
   requestAuthority,
 } from "../http/answer-unreadable.ts";
 import type { Reloaded } from "../reload-files.ts";
-import type { TlsMaterial } from "../tls-files.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import {
   type CallerLimits,
@@ -44,7 +49,6 @@ import {
 } from "./ingest-connections.ts";
 import { bodiesOf, endWithResponse, isReset, resetStalled } from "./ingest-streams.ts";
 import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
-import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 
 /** Options of the ingest listener. */
 export interface IngestListenerOptions {
@@ -338,4 +342,83 @@ const createLimitedGzip = (): typeof compressionGzip => {
       }
     },
   };
+};
+
+/** A request of either protocol, and its response. */
+export interface Exchange {
+  request: IncomingMessage | Http2ServerRequest;
+  response: ServerResponse | Http2ServerResponse;
+}
+
+/** Whether a request speaks gRPC or gRPC-Web. */
+const isGrpc = ({ request }: Exchange): boolean => /^application\/grpc\b/i.test(typeOf(request));
+
+/** Whether a request speaks any protocol of Connect. */
+const isRpc = (exchange: Exchange): boolean =>
+  isGrpc(exchange) || /^\/[\w.]+\.[A-Z]\w*\/[A-Z]\w*$/.test(pathOf(exchange.request));
+
+/** Returns the path of a request, without its query. */
+const pathOf = (request: Exchange["request"]): string => (request.url ?? "").split("?", 2)[0] ?? "";
+
+const typeOf = ({ headers }: Exchange["request"]): string => String(headers["content-type"] ?? "");
+
+/**
+ * Answers a request that no handler has received, in its own protocol: the status of gRPC in the headers, the error of Connect in JSON, or
+ * a problem document. Reads nothing of its body, and resets a stream that the client is still sending.
+ */
+const refuseCall = (exchange: Exchange, problem: Problem, refusal: ConnectError): void => {
+  const { request, response } = exchange;
+  if (response.headersSent || response.destroyed) return;
+  if (isGrpc(exchange) && "stream" in request) {
+    const headers = new Headers();
+    setTrailerStatus(headers, refusal);
+    const { stream } = request;
+    if (stream.destroyed || stream.closed) return;
+    stream.respond(
+      { ":status": 200, "content-type": typeOf(request), ...Object.fromEntries(headers) },
+      { endStream: true },
+    );
+    resetUnread(stream);
+    return;
+  }
+  const { status, headers, body } = isRpc(exchange)
+    ? connectAnswer(refusal)
+    : problemAnswer(problem);
+  const connection = "stream" in request ? {} : { Connection: "close" };
+  (response as ServerResponse).writeHead(status, {
+    ...headers,
+    ...connection,
+    "Content-Length": String(body.length),
+  });
+  (response as ServerResponse).end(body);
+  if ("stream" in request) {
+    const { stream } = request;
+    (response as Http2ServerResponse).once("finish", () => resetUnread(stream));
+  }
+};
+
+const resetUnread = (stream: ServerHttp2Stream): void => {
+  setImmediate(() => {
+    if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+  });
+};
+
+const connectAnswer = (error: ConnectError) => ({
+  status: codeToHttpStatus(error.code),
+  headers: { "Content-Type": "application/json" },
+  body: Buffer.from(errorToJsonBytes(error, undefined)),
+});
+
+const problemAnswer = (problem: Problem) => {
+  const { title, action } = problemCatalog[problem.code];
+  const status = transportStatus[problem.kind].http;
+  const requestId = randomUUID();
+  const { body, headers } = problemDocument(problem, {
+    status,
+    title,
+    action,
+    requestId,
+    challenge: "",
+  });
+  return { status, headers: { ...headers, "X-Request-Id": requestId }, body: Buffer.from(body) };
 };

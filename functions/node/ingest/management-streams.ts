@@ -12,8 +12,8 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import { answerAdapterError } from "../http/answer-unreadable.ts";
+import type { Exchange } from "./ingest-listener.ts";
 import { endWithResponse } from "./ingest-streams.ts";
-import type { Exchange } from "./refuse-call.ts";
 
 /** A request as HTTP/2 delivers it. */
 export interface StreamedRequest {

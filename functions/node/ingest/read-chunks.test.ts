@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { expect, it } from "vitest";
-import { readChunks } from "./read-chunks.ts";
+import { readChunks } from "./ingest-streams.ts";
 
 const bytes = (length: number, value = 0) => new Uint8Array(length).fill(value);
 const startStream = () => new Readable({ read: () => undefined });

@@ -4,7 +4,7 @@ import {
   withoutTlsParameters,
 } from "../../../kit/database-url.ts";
 import type { DatabaseOptions } from "./database.ts";
-import type { ConnectionOptions } from "./pool/connection.ts";
+import type { ConnectionOptions } from "./pool/connection-pool.ts";
 import { startupSettings } from "./session-settings.ts";
 
 /** Returns how postgres.js connects to the servers of `options`. */

@@ -4,7 +4,8 @@ import {
   type PostgresJsDatabase,
   type PostgresJsQueryResultHKT,
 } from "drizzle-orm/postgres-js";
-import postgres, { type Sql } from "postgres";
+import type { Sql } from "postgres";
+import postgres from "postgres";
 import { deployment } from "../../../drizzle/schema/deployment.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import type { Tracer } from "../../../kit/tracing/tracer.ts";
@@ -16,9 +17,8 @@ import {
   type DropConnections,
 } from "./pool/connection-pool.ts";
 import type { OpenSocket } from "./pool/single-socket.ts";
-import { createSqlClient, type SqlClient } from "./pool/sql-client.ts";
+import { createSqlClient, type SqlClient, type StatementSpan } from "./pool/sql-client.ts";
 import { setForSession, setForTransaction, setTimeouts } from "./session-settings.ts";
-import { traceStatement } from "./trace-statement.ts";
 
 /** Core's database: a pool on Node, one client per request in workerd. */
 export type Database = PostgresJsDatabase;
@@ -150,3 +150,21 @@ export const claimDeployment = async (
   const [row] = await db.select().from(deployment);
   return row?.tenantId ?? tenantId;
 };
+
+/**
+ * Begins a span for a statement of the operation that is being recorded, and returns its text with that span as a comment
+ * (`/*traceparent='…'*\/`), so that pg_stat_activity and PostgreSQL's log name the request. Undefined for other operations.
+ */
+const traceStatement = (
+  tracer: Tracer,
+  text: string,
+): { text: string; span: StatementSpan } | undefined => {
+  const span = tracer.start({
+    name: verbOf(text),
+    kind: "client",
+    facts: { "db.system.name": "postgresql", "db.query.text": text },
+  });
+  return span && { text: `${text} /*traceparent='${span.traceparent}'*/`, span };
+};
+
+const verbOf = (text: string): string => /^\s*(\w+)/.exec(text)?.[1]?.toUpperCase() ?? "SQL";

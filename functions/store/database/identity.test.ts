@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import { restoreBaseBackup, takeBaseBackup } from "../../../tests/support/base-backup.ts";
-import { openDatabaseSocket } from "../../node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../node/database/database-servers.ts";
 import { connectDatabase } from "./database.ts";
 import { readDatabaseIdentity, type ServerIdentity } from "./identity.ts";
 

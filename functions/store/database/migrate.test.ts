@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, inject, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
 import { readCatalog } from "../../../tests/support/schema-catalog.ts";
-import { openDatabaseSocket } from "../../node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../node/database/database-servers.ts";
 import { readMigrations } from "../../node/read-migrations.ts";
 import { connectDatabase } from "./database.ts";
 import {

@@ -6,8 +6,13 @@ import {
   type ServerIdentity,
   serverStart,
 } from "../database/identity.ts";
-import { addHostLosses, type ExportDeadLetter, insertDeadLetters } from "./dead-letters.ts";
-import { addRejections, type RejectedEnvelope } from "./rejections.ts";
+import {
+  addHostLosses,
+  addRejections,
+  type ExportDeadLetter,
+  insertDeadLetters,
+  type RejectedEnvelope,
+} from "./dead-letters.ts";
 
 /** The right to export under a name, until another process takes it. */
 export interface ExportLease {

@@ -9,8 +9,8 @@
 import type { Client, Connection, Submittable } from "pg";
 import { createCopyFields } from "../database/copy-fields.ts";
 import { setForSession } from "../database/session-settings.ts";
-import type { BlockCodec } from "../ingest/block-codec.ts";
 import {
+  type BlockCodec,
   BlockCorrupt,
   type DamagedBlock,
   objectBytes,

@@ -4,7 +4,7 @@ import { certificate, collectorIdentity } from "../../../drizzle/schema/certific
 import { ingestCursor } from "../../../drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, firstRow } from "../database/query-parts.ts";
-import type { QueueName } from "./cursors.ts";
+import type { QueueName } from "./queues.ts";
 
 /** A row of `ingest_account`, as it is inserted. */
 export type AccountInsert = Omit<typeof ingestAccount.$inferInsert, "xid">;

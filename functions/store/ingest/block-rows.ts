@@ -1,8 +1,9 @@
 /**
  * Rows of `ingest_block` in PostgreSQL's binary COPY format (its manual, "COPY", "Binary Format"), each as one CopyData message.
  */
-import { blockEncodings, type EncodedRun } from "./block-codec.ts";
+
 import type { EnvelopeRun } from "./envelope-run.ts";
+import { blockEncodings, type EncodedRun } from "./stored-envelope.ts";
 
 /** The columns, in the order of a row's values. */
 export const blockColumns = [

@@ -11,14 +11,15 @@
  *   cursor last is rolled back.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  */
+
+import { sql } from "drizzle-orm";
 import type { Client } from "pg";
 import { errorCode } from "../../../kit/describe-error.ts";
+import type { Executor } from "../database/database.ts";
 import { setForSession } from "../database/session-settings.ts";
 import { literal, numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";
-import { type BlockCodec, encodeRun, joinDigest } from "./block-codec.ts";
-import { type EncodedBlock, encodeBlockRow } from "./block-rows.ts";
+import { type BlockToStore, type EncodedBlock, encodeBlockRow } from "./block-rows.ts";
 import { lastResult, openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
-import { cursorsOfHostMax } from "./cursors.ts";
 import {
   type BatchQueue,
   decideFrames,
@@ -29,7 +30,35 @@ import {
   queuesIn,
 } from "./decide-frames.ts";
 import { type HourCounts, prepareHourCount } from "./hours.ts";
-import { prepareStoredCount, storedCount } from "./stored.ts";
+import { cursorsOfHostMax } from "./queues.ts";
+import { type BlockCodec, encodeRun, joinDigest } from "./stored-envelope.ts";
+
+/**
+ * Counts what is stored, in the transaction that stores it and apart from the rows themselves: the measure that an export's reader is held
+ * to. Each backend of the server has a row of its own, so no transaction waits for another one.
+ */
+
+/** Prepares `count_stored`. */
+const prepareStoredCount = `
+  prepare count_stored (bigint) as
+    insert into ingest_stored (backend, envelopes) values (pg_backend_pid(), $1)
+    on conflict (backend) do update set envelopes = ingest_stored.envelopes + excluded.envelopes`;
+
+/** Returns the statement that counts the envelopes of blocks; none without a block. */
+const storedCount = (blocks: readonly BlockToStore[]): string[] => {
+  const count = blocks.reduce((sum, { run }) => sum + run.count, 0);
+  return count === 0 ? [] : [`execute count_stored(${count})`];
+};
+
+/** Adds the counts of backends that have ended up in row 0. */
+export const foldStoredCounts = async (db: Executor): Promise<void> => {
+  await db.execute(sql`
+    with ended as (
+      delete from ingest_stored where backend <> 0 and backend not in (select pid from pg_stat_activity where pid is not null)
+      returning envelopes)
+    insert into ingest_stored (backend, envelopes) select 0, sum(envelopes) from ended having count(*) > 0
+    on conflict (backend) do update set envelopes = ingest_stored.envelopes + excluded.envelopes`);
+};
 
 /**
  * How long a batch may take. With the time to reconnect and resend, all queues go on within ten seconds after the process that serves a

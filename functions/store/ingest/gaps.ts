@@ -6,7 +6,7 @@ import { ingestGap } from "../../../drizzle/schema/ingest.ts";
 import type { StreamPlace } from "../../../proto/completeness/hour-state.ts";
 import type { LostRange } from "../../../proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
-import type { QueueName } from "./cursors.ts";
+import type { QueueName } from "./queues.ts";
 
 /** Counts the hosts that have reported, after `since`, that core acknowledged more than the database has. */
 export const countGapHosts = (db: Database, since: Date): Promise<number> =>

@@ -4,8 +4,12 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import type { BlockCodec } from "./block-codec.ts";
-import { type DamagedBlock, readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
+import {
+  type BlockCodec,
+  type DamagedBlock,
+  readCheckedBlock,
+  type StoredEnvelope,
+} from "./stored-envelope.ts";
 
 /** Which telemetry of a host: received from `from` on, and before `to`. */
 export interface HostRange {

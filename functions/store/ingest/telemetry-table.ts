@@ -4,8 +4,8 @@
  */
 import { errorCode } from "../../../kit/describe-error.ts";
 import type { SqlClient, SqlRunner } from "../database/pool/sql-client.ts";
-import type { BlockCodec } from "./block-codec.ts";
 import {
+  type BlockCodec,
   BlockCorrupt,
   type DamagedBlock,
   readCheckedBlock,

@@ -12,7 +12,7 @@ import {
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { verifyChain } from "../../domain/audit/verify-chain.ts";
 import { createHistoryKeeper } from "../../domain/fleet/keep-history.ts";
-import { correctTimes } from "../../jobs/correct-times.ts";
+import { correctTimes } from "../../jobs/core-jobs.ts";
 import { createDatabaseClock, followDatabase } from "../../jobs/database-clock.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { loadHosts } from "../../store/fleet/columns/resident-hosts.ts";

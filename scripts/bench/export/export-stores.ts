@@ -1,6 +1,6 @@
 import { jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { readStreamBlock } from "../../../functions/export/stream-block.ts";
+import { readStreamBlock } from "../../../functions/export/stream-source.ts";
 import { type Committer, createCommitter } from "../../../functions/ingest/committer.ts";
 import { createNatsSink } from "../../../functions/ingest/nats-sink/create-nats-sink.ts";
 import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import type { StatusExchange } from "../../../collector/forward/status-exchange.ts";
+import type { StatusExchange } from "../../../collector/forward/stream.ts";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { signBody } from "../../../collector/management/signed-request.ts";
 import { fullJitterMs } from "../../../kit/backoff.ts";

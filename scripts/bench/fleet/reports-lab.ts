@@ -1,5 +1,5 @@
 import type { Core } from "../../../functions/core.ts";
-import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
 import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { countAuditEvents } from "../../../functions/store/audit/audit.ts";
 import { createHourColumns } from "../../../functions/store/completeness/hour-columns.ts";

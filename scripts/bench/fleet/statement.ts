@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { encodeAccountBody } from "../../../collector/queue/account.ts";
+import { encodeAccountBody } from "../../../collector/queue/queue-accounts.ts";
 import { createLogSigner } from "../../../functions/domain/completeness/log-signer.ts";
 import { settleHours } from "../../../functions/domain/completeness/settle-hours.ts";
 import { writeStatement } from "../../../functions/domain/completeness/write-statement.ts";

@@ -1,8 +1,5 @@
 import { type Directive, decodeResponse, encodeOpen } from "../../../collector/forward/messages.ts";
-import {
-  createStatusExchange,
-  type StatusExchange,
-} from "../../../collector/forward/status-exchange.ts";
+import { createStatusExchange, type StatusExchange } from "../../../collector/forward/stream.ts";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { connectHost, type HostConnection, type HostTarget } from "./connection.ts";

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { awaitPeople } from "../await-people.ts";

@@ -1,7 +1,6 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { createConnector } from "../../../collector/forward/connection.ts";
-import { createForwarder } from "../../../collector/forward/forwarder.ts";
+import { createConnector, createForwarder } from "../../../collector/forward/forwarder.ts";
 import type { Queue } from "../../../collector/queue/queue.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";

@@ -2,7 +2,7 @@ import type { ChildProcess } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { programPaths } from "../../../scripts/bundle/bundle-programs.ts";

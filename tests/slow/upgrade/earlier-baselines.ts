@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import history from "../../../drizzle/migrations/history.json" with { type: "json" };
-import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
 import { readMigrations, type SchemaHistory } from "../../../functions/node/read-migrations.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { migrate } from "../../../functions/store/database/migrate.ts";

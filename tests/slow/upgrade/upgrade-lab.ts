@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
+import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";

@@ -1,7 +1,7 @@
-import type { Fragment, Row, RowList, Sql } from "postgres";
-import type { ConnectionPool } from "./connection-pool.ts";
-import { type Query, type Rows, Statement, type StatementSpan } from "./statement.ts";
-import { runTransaction } from "./transaction.ts";
+import type { Fragment, PendingQuery, Row, RowList, Sql } from "postgres";
+import { errorCode } from "../../../../kit/describe-error.ts";
+import { connectionError } from "./connection-error.ts";
+import type { ConnectionPool, PooledConnection } from "./connection-pool.ts";
 
 type Objects = readonly object[];
 
@@ -86,3 +86,123 @@ const isTemplate = (value: unknown): value is TemplateStringsArray =>
   Array.isArray(value) && "raw" in value;
 const partOf = (value: unknown, client: Sql): unknown =>
   value instanceof Statement ? value.within(client) : value;
+
+/** A statement of postgres.js: the client that runs it makes it. */
+export type Query = (client: Sql) => PendingQuery<Row[]>;
+export type Rows = RowList<Row[]>;
+
+/** Follows a statement from its creation on. */
+export interface StatementSpan {
+  fail(error: unknown): void;
+  end(): void;
+}
+
+/** A statement that is sent once it is awaited or executed. */
+class Statement<Result = Rows> implements Promise<Result> {
+  readonly [Symbol.toStringTag] = "Statement";
+  readonly #query: Query;
+  readonly #run: (query: Query) => Promise<Rows>;
+  readonly #span: StatementSpan | undefined;
+  #hasArrays = false;
+  #result: Promise<Result> | undefined;
+
+  constructor(query: Query, run: (query: Query) => Promise<Rows>, span?: StatementSpan) {
+    this.#query = query;
+    this.#run = run;
+    this.#span = span;
+  }
+
+  /** Makes its rows arrays, in place of objects. */
+  values(): Statement<unknown[][]> {
+    this.#hasArrays = true;
+    return this as unknown as Statement<unknown[][]>;
+  }
+
+  execute(): this {
+    this.#start();
+    return this;
+  }
+
+  /** Returns it as a part of another statement. */
+  within(client: Sql): PendingQuery<Row[]> {
+    return this.#query(client);
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: awaiting a statement sends it, as with postgres.js, on which drizzle relies.
+  then<Value = Result, Other = never>(
+    onfulfilled?: ((value: Result) => Value | PromiseLike<Value>) | null,
+    onrejected?: ((error: unknown) => Other | PromiseLike<Other>) | null,
+  ): Promise<Value | Other> {
+    return this.#start().then(onfulfilled, onrejected);
+  }
+
+  catch<Other = never>(
+    onrejected?: ((error: unknown) => Other | PromiseLike<Other>) | null,
+  ): Promise<Result | Other> {
+    return this.#start().catch(onrejected);
+  }
+
+  finally(onfinally?: (() => void) | null): Promise<Result> {
+    return this.#start().finally(onfinally);
+  }
+
+  #start(): Promise<Result> {
+    this.#result ??= this.#send() as Promise<Result>;
+    return this.#result;
+  }
+
+  #send(): Promise<unknown> {
+    const query = this.#query;
+    const rows = this.#run(this.#hasArrays ? (client) => query(client).values() as never : query);
+    const span = this.#span;
+    if (span !== undefined)
+      rows.then(span.end, (error: unknown) => {
+        span.fail(error);
+        span.end();
+      });
+    return rows;
+  }
+}
+
+/** The server's error for a statement of a transaction in which one has failed. */
+const inFailedTransaction = "25P02";
+
+/**
+ * Runs a transaction on a connection that is used for nothing else meanwhile. Commits what `work` sends by `send`, unless it rejects, or one
+ * of its statements failed; both roll back. A transaction counts as committed by the server's answer to COMMIT alone: one that
+ * was aborted is answered with ROLLBACK, and without an error. What is sent once `work` has ended is rejected.
+ */
+const runTransaction = async <Result>(
+  connection: PooledConnection,
+  mode: string,
+  work: (send: (query: Query) => Promise<Rows>) => Result | Promise<Result>,
+): Promise<Result> => {
+  const send = (query: Query): Promise<Rows> =>
+    new Promise((resolve, reject) => connection.send(query, resolve, reject));
+  let hasEnded = false;
+  let failed: { readonly by: unknown } | undefined;
+  const sendWithin = (query: Query): Promise<Rows> => {
+    if (hasEnded) return Promise.reject(connectionError("TRANSACTION_ENDED"));
+    const rows = send(query);
+    // Also handles the rejection of a statement that nobody awaits.
+    rows.catch((error: unknown) => (failed ??= { by: error }));
+    return rows;
+  };
+  // Whatever the role's default: `mode` replaces it.
+  await send((client) => client.unsafe(`begin isolation level read committed ${mode}`));
+  let result: Result;
+  try {
+    result = await work(sendWithin);
+    if (failed !== undefined) throw failed.by;
+  } catch (cause) {
+    hasEnded = true;
+    await send((client) => client.unsafe("rollback")).catch((error: Error) =>
+      connection.close(error),
+    );
+    throw failed !== undefined && errorCode(cause) === inFailedTransaction ? failed.by : cause;
+  }
+  hasEnded = true;
+  const { command } = await send((client) => client.unsafe("commit"));
+  if (command !== "COMMIT") throw connectionError("NOT_COMMITTED");
+  return result;
+};

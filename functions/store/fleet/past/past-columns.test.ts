@@ -19,12 +19,13 @@ import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
 import {
   type CheckpointHosts,
+  createCheckpoints,
   decodeCheckpoint,
   decodeLines,
   encodeCheckpoint,
   encodeLines,
-} from "./checkpoint-body.ts";
-import { createCheckpoints, findNextCheckpoint } from "./checkpoints.ts";
+  findNextCheckpoint,
+} from "./checkpoints.ts";
 import { createPastColumns } from "./past-columns.ts";
 import { readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
 

@@ -8,7 +8,7 @@ import {
 } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { publishTestConfig } from "../../../../tests/support/rollout.ts";
-import { correctTimes } from "../../../jobs/correct-times.ts";
+import { correctTimes } from "../../../jobs/core-jobs.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
