@@ -28,6 +28,32 @@ export class GuardedFileError extends Error {
   override readonly name = "GuardedFileError";
 }
 
+/** Returns the variables whose value may come from `<NAME>_FILE`; names that end in `_FILE` themselves are paths. */
+export const fileFormsOf = (variables: v.ObjectEntries): string[] =>
+  Object.keys(variables).filter((name) => {
+    const schema = variables[name];
+    const whole = schema && "wrapped" in schema ? (schema.wrapped as v.GenericSchema) : schema;
+    return whole !== undefined && v.getMetadata(whole).hasFileForm === true;
+  });
+
+/** Returns the names that an environment may have for these variables. */
+export const namesOf = (variables: v.ObjectEntries): string[] => [
+  ...Object.keys(variables),
+  ...fileFormsOf(variables).map((name) => `${name}_FILE`),
+];
+
+/** Adds a fault for each of `needed` that is not set while `variable` is. */
+export const requireWith = (
+  env: Environment,
+  faults: ConfigFault[],
+  variable: string,
+  ...needed: readonly string[]
+): void => {
+  if (!env[variable]) return;
+  for (const name of needed)
+    if (!env[name]) faults.push({ variable: name, message: `is required when ${variable} is set` });
+};
+
 /**
  * Applies the `_FILE` rule: for every name in `names`, `<NAME>_FILE` names a file whose contents replace the value of `<NAME>`
  * (one trailing newline is trimmed; unreadable or empty is a fault; the file wins). A variable set to "" counts as unset, as
@@ -62,16 +88,13 @@ const resolveFiles = (
  */
 export const parseVariables = <Variables extends v.ObjectEntries>(
   env: Environment,
-  {
-    variables,
-    fileForms,
-    readFile,
-  }: { variables: Variables; fileForms: readonly string[]; readFile: (path: string) => string },
+  { variables, readFile }: { variables: Variables; readFile: (path: string) => string },
 ): {
   env: Environment;
   faults: ConfigFault[];
   values: v.InferOutput<v.ObjectSchema<Variables, undefined>> | undefined;
 } => {
+  const fileForms = fileFormsOf(variables);
   const { env: resolved, faults } = resolveFiles(env, fileForms, readFile);
   const parsed = v.safeParse(v.object(variables), resolved, { abortPipeEarly: true });
   for (const issue of parsed.issues ?? []) {
@@ -101,9 +124,9 @@ export const composeVariables: readonly string[] = [
   "SVC_EDGE_PORT",
 ];
 
-/** Returns a warning for each of `names` that has a value and a file. */
-export const warnOfShadowed = (env: Environment, names: readonly string[]): string[] =>
-  names
+/** Returns a warning for each variable that has a value and a file. */
+export const warnOfShadowed = (env: Environment, variables: v.ObjectEntries): string[] =>
+  fileFormsOf(variables)
     .filter((name) => env[name] && env[`${name}_FILE`])
     .map((name) => `${name} has no effect: ${name}_FILE is set, and wins`);
 

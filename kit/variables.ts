@@ -6,9 +6,13 @@ import { Secret } from "./secret.ts";
 /** Text that is not empty. */
 export const TextVariable = v.pipe(v.string(), v.nonEmpty("must not be empty"));
 
+/** Marks a variable `NAME` whose value may come from the file that `NAME_FILE` names. */
+export const fileForm = v.metadata<string, { hasFileForm: true }>({ hasFileForm: true });
+
 /** A value that prints as `[redacted]`. */
 export const SecretVariable = v.pipe(
   TextVariable,
+  fileForm,
   v.transform((text) => new Secret(text)),
 );
 
@@ -29,6 +33,7 @@ export const AddressVariable = v.pipe(
 /** The URL of a PostgreSQL server, or of several. */
 export const DatabaseUrlVariable = v.pipe(
   TextVariable,
+  fileForm,
   v.rawCheck(({ dataset, addIssue }) => {
     try {
       if (dataset.typed) splitDatabaseUrl(dataset.value);
@@ -42,6 +47,7 @@ export const DatabaseUrlVariable = v.pipe(
 /** A secret that keys an HMAC: 32 bytes of UTF-8 or more. */
 export const HmacKeyVariable = v.pipe(
   TextVariable,
+  fileForm,
   v.check((text) => new TextEncoder().encode(text).length >= 32, "must be at least 32 bytes"),
   v.transform((text) => new Secret(text)),
 );
@@ -67,6 +73,7 @@ const readHeaders = (text: string): Readonly<Record<string, Secret>> | undefined
  */
 export const HeadersVariable = v.pipe(
   TextVariable,
+  fileForm,
   v.check(
     (text) => readHeaders(text) !== undefined,
     "must be name=value, several separated by commas, with %2C for a comma in a value",

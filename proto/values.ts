@@ -53,3 +53,18 @@ export const Count = (min = 0) =>
     v.check((value) => Number.isSafeInteger(value), "must be an integer within 2^53 - 1"),
     v.minValue(min, `must be at least ${min}`),
   );
+
+/** `created_at` as `createdAt`. */
+export type CamelCase<Name> = Name extends `${infer First}_${infer Rest}`
+  ? `${First}${Capitalize<CamelCase<Rest>>}`
+  : Name;
+
+/** Returns a name of the wire, such as `created_at`, as `createdAt`. */
+export const camelCase = (name: string): string =>
+  name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
+
+/** Returns the members of a body by their names in camelCase. */
+export const inCamelCase = <Body extends object>(body: Body) =>
+  Object.fromEntries(Object.entries(body).map(([name, value]) => [camelCase(name), value])) as {
+    [Name in keyof Body as CamelCase<Name>]: Body[Name];
+  };

@@ -8,12 +8,6 @@ import type { CollectorEnv } from "../env.ts";
 import { version } from "../version.ts";
 import { CommandFailure, exitCode } from "./command.ts";
 
-/** The variables of the collector. */
-export const collectorVariables = tracesVariables;
-
-/** Those whose contents may come from `<NAME>_FILE`. */
-export const collectorFileForms = ["SVC_TRACES_HEADERS"];
-
 /** Creates the tracer that the environment configures (docs/traces.md). Throws a config failure that names every faulty variable. */
 export const createCollectorTracer = async (
   env: Pick<CollectorEnv, "variables" | "hostname">,
@@ -23,8 +17,7 @@ export const createCollectorTracer = async (
     faults,
     values,
   } = parseVariables(env.variables, {
-    variables: collectorVariables,
-    fileForms: collectorFileForms,
+    variables: tracesVariables,
     readFile: (path) => readFileSync(path, "utf8"),
   });
   tracesFaults(resolved, faults);

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
-import type { ConfigFault, Environment } from "../../kit/env.ts";
+import { type ConfigFault, type Environment, namesOf } from "../../kit/env.ts";
 import type { Secret } from "../../kit/secret.ts";
 import {
   BooleanVariable,
@@ -28,10 +28,16 @@ export interface ChatConfig {
 
 /** One schema per variable of the chat agent. */
 export const chatVariables = {
+  /**
+   * `false`: every path under `/v1/chat` answers 503 `service_disabled`, web hides chat, and no
+   * other setting of chat can fail the start
+   */
   SVC_CHAT_ENABLED: v.optional(BooleanVariable, "true"),
+  /** model of the chat agent (`docs/chat.md`); unset: its routes do not exist */
   SVC_INFERENCE_CHAT_MODEL: v.optional(
     v.pipe(TextVariable, v.maxLength(256, "must be at most 256 characters")),
   ),
+  /** `openai`, `openai-compatible`, `litellm`, `anthropic`, or `mock`, which needs no provider */
   SVC_INFERENCE_PROVIDER: v.optional(
     v.picklist(
       ["openai", "openai-compatible", "litellm", "anthropic", "mock"],
@@ -39,7 +45,12 @@ export const chatVariables = {
     ),
     "mock",
   ),
+  /** key of the provider; required for all but `mock` */
   SVC_INFERENCE_API_KEY: v.optional(SecretVariable),
+  /**
+   * https, or http on loopback; required for `openai-compatible` and `litellm`; unset: the
+   * provider's own
+   */
   SVC_INFERENCE_BASE_URL: v.optional(
     v.pipe(
       TextVariable,
@@ -47,9 +58,13 @@ export const chatVariables = {
       v.check((url) => !/[?#]/.test(url), "must hold no query or fragment"),
     ),
   ),
+  /** `false`: the model may not read the fleet */
   SVC_CHAT_SQL_TOOL_ENABLED: v.optional(BooleanVariable, "true"),
+  /** login role of the SQL tools; unset: core creates one at its start */
   SVC_CHAT_DATABASE_URL: v.optional(DatabaseUrlVariable),
+  /** Ed25519 private key (PKCS#8, PEM) that signs receipts; unset: an ephemeral one */
   SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: v.optional(TextVariable),
+  /** id of that key in receipts; required with it, and never used for another key */
   SVC_CHAT_RECEIPT_SIGNING_KEY_ID: v.optional(
     v.pipe(
       TextVariable,
@@ -58,13 +73,10 @@ export const chatVariables = {
   ),
 };
 
-/** Variables of the chat agent whose value may come from `<NAME>_FILE`. */
-export const chatFileForms = ["SVC_INFERENCE_API_KEY", "SVC_CHAT_DATABASE_URL"];
-
 /** Returns the environment without the chat agent's settings if `SVC_CHAT_ENABLED` is `false`: none of them can then fail the start. */
 export const ignoreDisabledChat = (env: Environment): Environment => {
   if (env.SVC_CHAT_ENABLED !== "false") return env;
-  const ignored = [...Object.keys(chatVariables), ...chatFileForms.map((name) => `${name}_FILE`)];
+  const ignored = namesOf(chatVariables);
   const kept = Object.entries(env).filter(
     ([name]) => name === "SVC_CHAT_ENABLED" || !ignored.includes(name),
   );

@@ -11,7 +11,15 @@ export interface CompletenessConfig {
 
 /** One schema per variable of the log of statements. */
 export const completenessVariables = {
+  /**
+   * Ed25519 private key (PKCS#8, PEM) that signs the [log of statements](completeness-proof.md);
+   * unset: it is not signed
+   */
   SVC_COMPLETENESS_KEY_FILE: v.optional(TextVariable),
+  /**
+   * name of that log and of its key, without spaces and `+`; unset: the host of
+   * `SVC_ADVERTISED_CORE_URL` and `/completeness`
+   */
   SVC_COMPLETENESS_ORIGIN: v.optional(
     v.pipe(
       TextVariable,

@@ -2,10 +2,11 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import {
   ConfigError,
-  type ConfigFault,
   composeVariables,
   type Environment,
+  namesOf,
   parseVariables,
+  requireWith,
   warnOfShadowed,
   warnOfUnknown,
 } from "../../kit/env.ts";
@@ -33,7 +34,6 @@ import {
   type ChatConfig,
   chatConfigOf,
   chatFaults,
-  chatFileForms,
   chatVariables,
   chatWarnings,
   ignoreDisabledChat,
@@ -47,7 +47,6 @@ import {
   type DirectoryConfig,
   directoryConfigFaults,
   directoryConfigOf,
-  directoryFileForms,
   directoryVariables,
 } from "./directory-config.ts";
 import {
@@ -62,7 +61,6 @@ import {
   type WatchConfig,
   type WatchesFile,
   watchesFileOf,
-  watchFileForms,
   watchVariables,
 } from "./watch-config.ts";
 import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
@@ -157,36 +155,85 @@ const spanNames = v.pipe(
 
 /** One schema per variable, so that every fault names its variable. */
 export const coreVariables = {
+  /** TCP port of the HTTP listener (operators, enrollment, ops); 0: a free one */
   PORT: v.optional(IntegerVariable(0, 65535), "8080"),
+  /** address that the HTTP listener binds to; unset: every interface */
   SVC_HTTP_HOST: v.optional(HostVariable),
+  /**
+   * `postgres://user:password@host:port/database`, PostgreSQL 15 or later; migrations run at boot
+   */
   SVC_DATABASE_URL: DatabaseUrlVariable,
+  /**
+   * the same database without a pooler in transaction mode
+   * ([database-poolers.md](database-poolers.md)); unset: `SVC_DATABASE_URL`
+   */
   SVC_DATABASE_SESSION_URL: v.optional(DatabaseUrlVariable),
+  /**
+   * UUID of the deployment; stored at the first start, after which core does not start with
+   * another
+   */
   SVC_TENANT_ID: UuidVariable,
+  /** verifies bridge tokens (HS256), at least 32 bytes; the same in web */
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
+  /** a second secret that core accepts, during a rotation ([rotate.md](rotate.md)) */
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
   ...directoryVariables,
   ...workloadVariables,
+  /** when set, the ops endpoints require it as bearer token */
   SVC_OPS_BEARER_TOKEN: v.optional(SecretVariable),
+  /** without a token: ops access for direct callers on loopback */
   SVC_TRUST_LOOPBACK_OPS: v.optional(BooleanVariable, "false"),
+  /** license (a JWT); unset: community edition, unlimited */
   SVC_LICENSE: v.optional(SecretVariable),
+  /** PEM of the key that signs licenses; required with `SVC_LICENSE` */
   SVC_LICENSE_PUBLIC_KEY_FILE: v.optional(TextVariable),
+  /** `host:port` or `[IPv6]:port` of the ingest listener (HTTP/2, mTLS); unset: no ingest */
   SVC_INGEST_GRPC_ADDR: v.optional(AddressVariable),
+  /**
+   * server certificate; collectors expect its SAN (`forwarder.mtls.server_name`); required with
+   * ingest
+   */
   SVC_INGEST_SERVER_CERT_FILE: v.optional(TextVariable),
+  /** its key, not readable by group or world; required with ingest */
   SVC_INGEST_SERVER_KEY_FILE: v.optional(TextVariable),
+  /** CA bundle that verifies collectors; required with ingest */
   SVC_INGEST_CLIENT_CA_FILE: v.optional(TextVariable),
+  /** largest frame, compressed or not; at most 100,000 envelopes and attributes in any case */
   SVC_INGEST_MAX_FRAME_BYTES: v.optional(IntegerVariable(1024, 256 * 1024 * 1024), "4194304"),
+  /** largest payload of one envelope */
   SVC_INGEST_MAX_PAYLOAD_BYTES: v.optional(IntegerVariable(1, 256 * 1024 * 1024), "4194304"),
+  /** longest identity */
   SVC_INGEST_MAX_HOST_ID_BYTES: v.optional(IntegerVariable(1, 2048), "253"),
+  /**
+   * exact span names, comma-separated: an `otel_span` envelope in which every span matches is
+   * consumed and not stored
+   */
   SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES: v.optional(spanNames),
+  /** ingest also requires an active certificate row and an active identity row */
   SVC_INGEST_REQUIRE_ENROLLMENT: v.optional(BooleanVariable, "false"),
+  /** days that envelopes are kept; 0: forever */
   SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
+  /** days that the states of hosts' hours are kept */
   SVC_ACCOUNT_RETENTION_DAYS: v.optional(IntegerVariable(2, 3650), "400"),
+  /**
+   * days after which a queue that core no longer sees is lost: its open hours stay incomplete,
+   * later ones do without it
+   */
   SVC_QUEUE_LOST_AFTER_DAYS: v.optional(IntegerVariable(1, 400), "7"),
+  /** days that the history of the fleet is kept ([history.md](history.md)) */
   SVC_STATE_RETENTION_DAYS: v.optional(IntegerVariable(1, 400), "90"),
+  /**
+   * TLS handshakes that a remote address may start in a second, ten times as many at once: raise
+   * it behind a proxy that hides the hosts' addresses ([scale](scale.md#after-an-outage))
+   */
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
   ...natsVariables,
   ...signerVariables,
   ...completenessVariables,
+  /**
+   * header in which a trusted proxy sends the URL-escaped client certificate; unset: no header is
+   * read
+   */
   SVC_ENROLLMENT_CLIENT_CERT_HEADER: v.optional(
     v.pipe(
       TextVariable,
@@ -198,14 +245,21 @@ export const coreVariables = {
       ),
     ),
   ),
+  /**
+   * URL at which hosts reach core, without `/v1`: fills in the command that enrolls them
+   * ([svc-admin](admin.md#a-new-fleet))
+   */
   SVC_ADVERTISED_CORE_URL: v.optional(
     v.pipe(
       TextVariable,
       v.check(isConfidentialUrl, "must be an https:// URL, or http:// on loopback"),
     ),
   ),
+  /** `host:port` at which hosts reach the ingest listener: fills in the same command */
   SVC_ADVERTISED_INGEST_ADDR: v.optional(AddressVariable),
+  /** how often collectors send heartbeats */
   SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
+  /** collectors below this version are `unsupported_version` */
   SVC_COLLECTOR_MIN_VERSION: v.optional(
     v.pipe(
       TextVariable,
@@ -215,24 +269,19 @@ export const coreVariables = {
   ...chatVariables,
   ...watchVariables,
   ...tracesVariables,
+  /**
+   * worker only: it runs on Cloudflare, whose `CF-Connecting-IP` is the caller's address; else no
+   * address is known
+   */
   SVC_ON_CLOUDFLARE: v.optional(BooleanVariable, "false"),
+  /**
+   * from SIGTERM, when `/readyz` turns 503, until core closes its listeners; at most 300s
+   * ([deploy.md](deploy.md#stop-a-replica))
+   */
   SVC_SHUTDOWN_DELAY: v.optional(DurationVariable(0, 300), "1s"),
+  /** `debug`, `info`, `warn` or `error` */
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
-
-/** Variables whose value may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
-export const coreFileForms = [
-  "SVC_DATABASE_URL",
-  "SVC_DATABASE_SESSION_URL",
-  "SVC_AUTH_TOKEN_SECRET",
-  "SVC_AUTH_TOKEN_SECRET_PREVIOUS",
-  "SVC_OPS_BEARER_TOKEN",
-  "SVC_LICENSE",
-  "SVC_TRACES_HEADERS",
-  ...directoryFileForms,
-  ...chatFileForms,
-  ...watchFileForms,
-];
 
 /** Whether web, `svc-server export`, `svc-admin` or Compose reads a variable of the same environment. */
 const isOfOthers = (name: string): boolean =>
@@ -256,7 +305,6 @@ export const parseCoreConfig = (
     values,
   } = parseVariables(ignoreDisabledChat(env), {
     variables: coreVariables,
-    fileForms: coreFileForms,
     readFile,
   });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
@@ -264,15 +312,18 @@ export const parseCoreConfig = (
   const completeness = completenessConfigOf(resolved, faults);
   directoryConfigFaults(resolved, faults);
   const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
-  ingestFaults(resolved, faults);
   natsFaults(resolved, faults);
   chatFaults(resolved, faults);
   tracesFaults(resolved, faults);
-  if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
-    faults.push({
-      variable: "SVC_LICENSE_PUBLIC_KEY_FILE",
-      message: "is required when SVC_LICENSE is set",
-    });
+  requireWith(resolved, faults, "SVC_LICENSE", "SVC_LICENSE_PUBLIC_KEY_FILE");
+  requireWith(
+    resolved,
+    faults,
+    "SVC_INGEST_GRPC_ADDR",
+    "SVC_INGEST_SERVER_CERT_FILE",
+    "SVC_INGEST_SERVER_KEY_FILE",
+    "SVC_INGEST_CLIENT_CA_FILE",
+  );
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
   const config: CoreConfig = {
@@ -333,14 +384,10 @@ export const parseCoreConfig = (
     shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
     logLevel: values.SVC_LOG_LEVEL,
   };
-  const known = [
-    ...Object.keys(coreVariables),
-    ...coreFileForms.map((name) => `${name}_FILE`),
-    ...Object.keys(env).filter(isOfOthers),
-  ];
+  const known = [...namesOf(coreVariables), ...Object.keys(env).filter(isOfOthers)];
   const warnings = [
     ...warnOfUnknown(env, "SVC_", known),
-    ...warnOfShadowed(env, coreFileForms),
+    ...warnOfShadowed(env, coreVariables),
     ...natsWarnings(values),
     ...chatWarnings(values),
   ];
@@ -357,14 +404,3 @@ export const parseCommandConfig: typeof parseCoreConfig = (env, readFile) =>
     Object.fromEntries(Object.entries(env).filter(([name]) => ofCommands.test(name))),
     readFile,
   );
-
-const ingestFaults = (env: Environment, faults: ConfigFault[]): void => {
-  if (!env.SVC_INGEST_GRPC_ADDR) return;
-  for (const variable of [
-    "SVC_INGEST_SERVER_CERT_FILE",
-    "SVC_INGEST_SERVER_KEY_FILE",
-    "SVC_INGEST_CLIENT_CA_FILE",
-  ])
-    if (!env[variable])
-      faults.push({ variable, message: "is required when SVC_INGEST_GRPC_ADDR is set" });
-};

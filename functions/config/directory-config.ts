@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import type { ConfigFault, Environment } from "../../kit/env.ts";
 import { Secret } from "../../kit/secret.ts";
-import { BooleanVariable, DurationVariable, TextVariable } from "../../kit/variables.ts";
+import { BooleanVariable, DurationVariable, fileForm, TextVariable } from "../../kit/variables.ts";
 
 /** The SCIM attribute that is the identity provider's `sub`. */
 export type ScimSubject = "externalId" | "userName" | "id";
@@ -40,6 +40,7 @@ export interface DirectoryConfig {
 /** One bearer token, or two on lines of their own. */
 const ScimTokens = v.pipe(
   v.string(),
+  fileForm,
   v.transform((value) => value.split(/\r?\n/)),
   v.minLength(1),
   v.maxLength(2, "must be one token, or two on lines of their own"),
@@ -52,10 +53,14 @@ const ScimTokens = v.pipe(
 
 /** One schema per variable of the directory. */
 export const directoryVariables = {
+  /**
+   * where people and groups come from: `google`, `file` or `scim` ([directory.md](directory.md))
+   */
   SVC_DIRECTORY_PROVIDER: v.optional(
     v.picklist(["google", "file", "scim"], "must be google, file or scim"),
     "google",
   ),
+  /** directory customer domain: addresses in it may sign in, and its role groups define scopes */
   SVC_DIRECTORY_DOMAIN: v.pipe(
     TextVariable,
     v.toLowerCase(),
@@ -64,28 +69,45 @@ export const directoryVariables = {
       "must be a domain name, for example example.com",
     ),
   ),
+  /** directory super admin whom the service account impersonates; required for provider `google` */
   SVC_DIRECTORY_DELEGATE_EMAIL: v.optional(
     v.pipe(TextVariable, v.email("must be an email address")),
   ),
+  /**
+   * path of the service account's JSON, not readable by group or world; required for provider
+   * `google`
+   */
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: v.optional(TextVariable),
+  /** prefix of `/admin/directory/v1/…`; unset: Google's; `http` on loopback only */
   SVC_DIRECTORY_API_URL: v.optional(
     v.pipe(
       TextVariable,
       v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback"),
     ),
   ),
+  /**
+   * path of the YAML file with people and groups, not writable for group or world; for provider
+   * `file`
+   */
   SVC_DIRECTORY_FILE: v.optional(TextVariable),
+  /**
+   * bearer token of the identity provider, 32 characters or more; two lines during a rotation;
+   * for provider `scim`
+   */
   SVC_DIRECTORY_SCIM_TOKEN: v.optional(ScimTokens),
+  /** SCIM attribute that equals the identity provider's `sub`: `externalId`, `userName` or `id` */
   SVC_DIRECTORY_SCIM_SUBJECT: v.optional(
     v.picklist(["externalId", "userName", "id"], "must be externalId, userName or id"),
     "externalId",
   ),
+  /** period of the directory pull, at least 1s; keep to your provider's quota */
   SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(1), "1h"),
+  /**
+   * applies at once that more than half of more than ten people are missing
+   * ([directory.md](directory.md))
+   */
   SVC_DIRECTORY_ALLOW_MASS_REMOVAL: v.optional(BooleanVariable, "false"),
 };
-
-/** Variables of the directory whose value may come from `<NAME>_FILE`. */
-export const directoryFileForms = ["SVC_DIRECTORY_SCIM_TOKEN"] as const;
 
 type DirectoryVariable = keyof typeof directoryVariables;
 

@@ -4,7 +4,9 @@ import {
   ConfigError,
   composeVariables,
   type Environment,
+  namesOf,
   parseVariables,
+  requireWith,
   warnOfShadowed,
   warnOfUnknown,
 } from "../../kit/env.ts";
@@ -18,7 +20,7 @@ import {
   LogLevelVariable,
   TextVariable,
 } from "../../kit/variables.ts";
-import { coreFileForms, coreVariables } from "./core-config.ts";
+import { coreVariables } from "./core-config.ts";
 import {
   natsFaults,
   natsVariables,
@@ -90,17 +92,32 @@ const signals = v.pipe(
 
 /** One schema per variable of the export alone. */
 export const exportVariables = {
+  /**
+   * `http` or `https` URL of the backend, as `https://otel.example.com:4318`; `/v1/traces` and
+   * its like are appended
+   */
   SVC_EXPORT_ENDPOINT: endpoint,
+  /** `http/protobuf` or `grpc` */
   SVC_EXPORT_PROTOCOL: v.optional(
     v.picklist(["grpc", "http/protobuf"], "must be grpc or http/protobuf"),
     "http/protobuf",
   ),
+  /**
+   * headers of each request, `name=value,name=value`, `%2C` for a comma; needs an https URL, or
+   * loopback
+   */
   SVC_EXPORT_HEADERS: v.optional(HeadersVariable),
+  /** CA bundle that verifies the backend; unset: the public authorities */
   SVC_EXPORT_CA_FILE: v.optional(TextVariable),
+  /** client certificate, in PEM */
   SVC_EXPORT_CLIENT_CERT_FILE: v.optional(TextVariable),
+  /** its key, not readable by group or world */
   SVC_EXPORT_CLIENT_KEY_FILE: v.optional(TextVariable),
+  /** `gzip` or `none` */
   SVC_EXPORT_COMPRESSION: v.optional(v.picklist(["gzip", "none"], "must be gzip or none"), "gzip"),
+  /** what is exported; lines of files are logs */
   SVC_EXPORT_SIGNALS: v.optional(signals, "traces,logs,metrics"),
+  /** name of the position: another one for each backend */
   SVC_EXPORT_NAME: v.optional(
     v.pipe(
       TextVariable,
@@ -108,19 +125,25 @@ export const exportVariables = {
     ),
     "default",
   ),
+  /** where a new position begins: `oldest`, with all that is stored, or `now` */
   SVC_EXPORT_START: v.optional(v.picklist(["oldest", "now"], "must be oldest or now"), "oldest"),
+  /** of a request; at most 300s */
   SVC_EXPORT_TIMEOUT: v.optional(DurationVariable(1, 300), "10s"),
+  /** requests in flight; at most 64 */
   SVC_EXPORT_CONCURRENCY: v.optional(IntegerVariable(1, 64), "8"),
+  /** largest request, uncompressed; a larger envelope goes alone */
   SVC_EXPORT_REQUEST_BYTES: v.optional(IntegerVariable(1024, 64 * 1024 * 1024), "1048576"),
+  /** payloads in memory: beyond it nothing more is read */
   SVC_EXPORT_BUFFER_BYTES: v.optional(IntegerVariable(1024 * 1024, 1024 * 1024 * 1024), "67108864"),
+  /** dead letters of all hosts; beyond them rejected envelopes are lost, and counted */
   SVC_EXPORT_MAX_DEAD_LETTERS: v.optional(IntegerVariable(0, 10_000_000), "10000"),
+  /** dead letters of one host; beyond them it loses its own */
   SVC_EXPORT_MAX_HOST_DEAD_LETTERS: v.optional(IntegerVariable(0, 10_000_000), "1000"),
+  /** every resource gets `svc.host.identity`, from the certificate */
   SVC_EXPORT_ATTEST_HOST: v.optional(BooleanVariable, "true"),
+  /** `host:port` that serves `/metrics` and `/healthz`; unset: nowhere */
   SVC_EXPORT_METRICS_ADDR: coreVariables.SVC_INGEST_GRPC_ADDR,
 };
-
-/** Variables of the export whose value may come from `<NAME>_FILE`. */
-export const exportFileForms = ["SVC_EXPORT_HEADERS"];
 
 const variables = {
   SVC_DATABASE_URL: DatabaseUrlVariable,
@@ -137,7 +160,7 @@ const readHeadersFile = (
 ): ExportConfig["headers"] => {
   const { faults, values } = parseVariables(
     { SVC_EXPORT_HEADERS_FILE: path },
-    { variables: { SVC_EXPORT_HEADERS: HeadersVariable }, fileForms: exportFileForms, readFile },
+    { variables: { SVC_EXPORT_HEADERS: HeadersVariable }, readFile },
   );
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
   return values.SVC_EXPORT_HEADERS;
@@ -148,17 +171,14 @@ export const parseExportConfig = (
   env: Environment,
   readFile: (path: string) => string,
 ): { config: ExportConfig; warnings: readonly string[] } => {
-  const fileForms = [...exportFileForms, "SVC_DATABASE_URL", "SVC_DATABASE_SESSION_URL"];
-  const { env: resolved, faults, values } = parseVariables(env, { variables, fileForms, readFile });
+  const { env: resolved, faults, values } = parseVariables(env, { variables, readFile });
   const { SVC_EXPORT_ENDPOINT: url = "" } = resolved;
   const fault = (variable: string, message: string) => faults.push({ variable, message });
   natsFaults(resolved, faults);
   const cert = resolved.SVC_EXPORT_CLIENT_CERT_FILE;
   const key = resolved.SVC_EXPORT_CLIENT_KEY_FILE;
-  if (cert && !key)
-    fault("SVC_EXPORT_CLIENT_KEY_FILE", "is required when SVC_EXPORT_CLIENT_CERT_FILE is set");
-  if (key && !cert)
-    fault("SVC_EXPORT_CLIENT_CERT_FILE", "is required when SVC_EXPORT_CLIENT_KEY_FILE is set");
+  requireWith(resolved, faults, "SVC_EXPORT_CLIENT_CERT_FILE", "SVC_EXPORT_CLIENT_KEY_FILE");
+  requireWith(resolved, faults, "SVC_EXPORT_CLIENT_KEY_FILE", "SVC_EXPORT_CLIENT_CERT_FILE");
   if (!url.startsWith("https:"))
     for (const variable of ["SVC_EXPORT_CA_FILE", "SVC_EXPORT_CLIENT_CERT_FILE"])
       if (url && resolved[variable])
@@ -205,15 +225,14 @@ export const parseExportConfig = (
     logLevel: values.SVC_LOG_LEVEL,
   };
   const known = [
-    ...Object.keys({ ...coreVariables, ...variables }),
-    ...[...coreFileForms, ...fileForms].map((name) => `${name}_FILE`),
+    ...namesOf({ ...coreVariables, ...variables }),
     ...composeVariables,
     "SVC_API_URL",
     "SVC_TRUSTED_PROXIES",
   ];
   const warnings = [
     ...warnOfUnknown(env, "SVC_", known),
-    ...warnOfShadowed(env, fileForms),
+    ...warnOfShadowed(env, variables),
     ...natsWarnings(values),
   ];
   return { config: Object.freeze(config), warnings };

@@ -47,13 +47,18 @@ const ServerUrls = v.pipe(
 
 /** One schema per variable of the sink. */
 export const natsVariables = {
+  /** where envelopes are stored: `postgres`, or `nats` ([nats.md](nats.md)) */
   SVC_INGEST_SINK: v.optional(
     v.picklist(["postgres", "nats"], "must be postgres or nats"),
     "postgres",
   ),
+  /** `nats://host:port` or `tls://host:port`, several with commas; required with sink `nats` */
   SVC_NATS_URLS: v.optional(ServerUrls),
+  /** path of a `.creds` file or of the seed of an NKEY, not readable by group or world */
   SVC_NATS_CREDENTIALS_FILE: v.optional(TextVariable),
+  /** CA bundle that verifies the NATS servers; when set, connections must be TLS */
   SVC_NATS_CA_FILE: v.optional(TextVariable),
+  /** name of the stream; a second one with `_QUEUES` after the name holds the cursors */
   SVC_NATS_STREAM: v.optional(
     v.pipe(
       TextVariable,
@@ -61,10 +66,16 @@ export const natsVariables = {
     ),
     "SVC_INGEST",
   ),
+  /** replicas of both streams; core does not start when they have another number */
   SVC_NATS_REPLICAS: v.optional(IntegerVariable(1, 5), "3"),
+  /**
+   * `synced` or `replicated`; one replica needs one of them
+   * ([nats.md](nats.md#what-an-ack-survives))
+   */
   SVC_NATS_DURABILITY: v.optional(
     v.picklist(["synced", "replicated"], "must be synced or replicated"),
   ),
+  /** how long the stream keeps envelopes; `0s`: for ever */
   SVC_NATS_MAX_AGE: v.optional(DurationVariable(0), "7d"),
 };
 

@@ -10,11 +10,15 @@ export type SignerConfig =
 const absolutePath = v.pipe(TextVariable, v.startsWith("/", "must be an absolute path"));
 /** One schema per variable of the signer. */
 export const signerVariables = {
+  /** `local-ca` or `external-command`; unset: derived from the settings below */
   SVC_ENROLLMENT_SIGNER_MODE: v.optional(
     v.picklist(["local-ca", "external-command"], "must be local-ca or external-command"),
   ),
+  /** absolute path of the signer (external-command) */
   SVC_ENROLLMENT_SIGNER_COMMAND: v.optional(absolutePath),
+  /** CA certificate (local-ca) or trust bundle of the signer's output */
   SVC_ENROLLMENT_CA_CERT_FILE: v.optional(TextVariable),
+  /** CA key (local-ca only), not readable by group or world */
   SVC_ENROLLMENT_CA_KEY_FILE: v.optional(TextVariable),
 };
 

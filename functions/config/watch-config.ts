@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { ConfigError, type Environment, parseVariables } from "../../kit/env.ts";
 import { Secret } from "../../kit/secret.ts";
+import { fileForm } from "../../kit/variables.ts";
 import { parseYaml } from "./parse-yaml.ts";
 
 /** Where the messages of watches go (docs/watches.md). */
@@ -140,6 +141,7 @@ const ReceiversFile = v.strictObject({
 /** The receivers as YAML. */
 const ReceiversVariable = v.pipe(
   v.string(),
+  fileForm,
   v.rawTransform(({ dataset: { value }, addIssue, NEVER }): WatchConfig => {
     const file = parseYaml(ReceiversFile, value);
     if ("output" in file) return { webUrl: file.output.web_url, receivers: file.output.receivers };
@@ -149,10 +151,13 @@ const ReceiversVariable = v.pipe(
 );
 
 /** One schema per variable of watches. */
-export const watchVariables = { SVC_WATCH_RECEIVERS: v.optional(ReceiversVariable) };
-
-/** Variables of watches whose value may come from `<NAME>_FILE`. */
-export const watchFileForms = ["SVC_WATCH_RECEIVERS"];
+export const watchVariables = {
+  /**
+   * where the messages of watches go, as YAML with their secrets ([watches.md](watches.md#receivers));
+   * unset: nowhere
+   */
+  SVC_WATCH_RECEIVERS: v.optional(ReceiversVariable),
+};
 
 /** The file of the receivers. `read` reads it by its rules, also again, and throws a `ConfigError` that quotes no value, also for an empty one. */
 export interface WatchesFile {
@@ -169,7 +174,7 @@ export const watchesFileOf = (
 const readWatchesFile = (path: string, readFile: (path: string) => string): WatchConfig => {
   const { faults, values } = parseVariables(
     { SVC_WATCH_RECEIVERS_FILE: path },
-    { variables: { SVC_WATCH_RECEIVERS: ReceiversVariable }, fileForms: watchFileForms, readFile },
+    { variables: { SVC_WATCH_RECEIVERS: ReceiversVariable }, readFile },
   );
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
   return values.SVC_WATCH_RECEIVERS;

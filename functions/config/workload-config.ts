@@ -23,7 +23,12 @@ export interface WorkloadIssuer {
 
 /** The variables of the issuers: a file, or its text where there are no files, as in workerd. */
 export const workloadVariables = {
+  /**
+   * path of the YAML file with the issuers of [workloads](workloads.md) and
+   * [nodes](enroll-kubernetes.md)
+   */
   SVC_WORKLOAD_ISSUERS_FILE: v.optional(TextVariable),
+  /** instead of the file, its text: for workerd, which has no files */
   SVC_WORKLOAD_ISSUERS: v.optional(v.string()),
 };
 

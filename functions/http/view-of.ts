@@ -1,9 +1,5 @@
 import type * as v from "valibot";
-
-/** `created_at` as `createdAt`. */
-type CamelCase<Name> = Name extends `${infer First}_${infer Rest}`
-  ? `${First}${Capitalize<CamelCase<Rest>>}`
-  : Name;
+import { type CamelCase, camelCase } from "../../proto/values.ts";
 
 /** The value that a member of a response is written from: for a text also a time, or bytes. */
 type Source<Value> = Value extends string
@@ -29,15 +25,6 @@ export const viewOf = <Schema extends ViewSchema>(schema: Schema) => {
     return Object.fromEntries(members.map(([name, source]) => [name, written(values[source])]));
   };
 };
-
-/** Returns the members of a body by their names in camelCase. */
-export const inCamelCase = <Body extends object>(body: Body) =>
-  Object.fromEntries(Object.entries(body).map(([name, value]) => [camelCase(name), value])) as {
-    [Name in keyof Body as CamelCase<Name>]: Body[Name];
-  };
-
-const camelCase = (name: string): string =>
-  name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
 
 const written = (value: unknown): unknown => {
   if (value instanceof Date) return value.toISOString();

@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../confidential-url.ts";
-import type { ConfigFault, Environment } from "../env.ts";
-import type { Secret } from "../secret.ts";
+import { type ConfigFault, type Environment, requireWith } from "../env.ts";
 import { HeadersVariable, TextVariable } from "../variables.ts";
 
 /** Where spans go, and how many traces are recorded. */
@@ -28,16 +27,24 @@ const percent = v.pipe(
 
 /** The variables of traces, the same for core, web and collector. */
 export const tracesVariables = {
+  /**
+   * OTLP over HTTP: sends [traces](traces.md) there, as `http://localhost:4318/v1/traces`; unset:
+   * records none
+   */
   SVC_TRACES_URL: v.optional(url),
+  /**
+   * headers of these requests, `name=value,name=value`, `%2C` for a comma; needs an https URL, or
+   * loopback
+   */
   SVC_TRACES_HEADERS: v.optional(HeadersVariable),
+  /**
+   * of the requests, and in a collector of the frames and batches of lines, that start a trace; 0
+   * to 100
+   */
   SVC_TRACES_SAMPLE_PERCENT: v.optional(percent, "1"),
 };
 
-interface TracesValues {
-  SVC_TRACES_URL?: string | undefined;
-  SVC_TRACES_HEADERS?: Readonly<Record<string, Secret>> | undefined;
-  SVC_TRACES_SAMPLE_PERCENT: number;
-}
+type TracesValues = v.InferOutput<v.ObjectSchema<typeof tracesVariables, undefined>>;
 
 /** Returns the configuration of traces; null without a URL: nothing is recorded. */
 export const tracesConfigOf = (values: TracesValues): TracesConfig | null =>
@@ -57,11 +64,7 @@ export const tracesConfigOf = (values: TracesValues): TracesConfig | null =>
 /** Adds the faults between these variables. */
 export const tracesFaults = (env: Environment, faults: ConfigFault[]): void => {
   const { SVC_TRACES_URL: address, SVC_TRACES_HEADERS: secret } = env;
-  if (secret && !address)
-    faults.push({
-      variable: "SVC_TRACES_URL",
-      message: "is required when SVC_TRACES_HEADERS is set",
-    });
+  requireWith(env, faults, "SVC_TRACES_HEADERS", "SVC_TRACES_URL");
   if (secret && address && !isConfidentialUrl(address))
     faults.push({
       variable: "SVC_TRACES_URL",

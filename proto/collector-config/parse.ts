@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { inCamelCase } from "../values.ts";
 import { CollectorConfigYaml, otlpGrpcListen, otlpHttpListen } from "./schema.ts";
 import {
   type ConfigTextError,
@@ -68,77 +69,46 @@ const expectation = (expected: string | null): string => {
 
 type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 
-type WireListener = NonNullable<Extract<Wire["sources"][number], { type: "otlp" }>["grpc"]>;
-
-const toListener = ({ listen, allowed_hosts: allowedHosts }: WireListener) => ({
-  listen,
-  allowedHosts,
-});
-
 const toSource = (source: Wire["sources"][number]) => {
-  if (source.type === "otlp") {
-    const { grpc, http } = source;
-    const both = {
+  if (source.type !== "otlp") return inCamelCase(source);
+  const { type, grpc, http } = source;
+  if (grpc === undefined && http === undefined)
+    return {
+      type,
       grpc: { listen: otlpGrpcListen, allowedHosts: [] },
       http: { listen: otlpHttpListen, allowedHosts: [] },
     };
-    const chosen = {
-      ...(grpc === undefined ? {} : { grpc: toListener(grpc) }),
-      ...(http === undefined ? {} : { http: toListener(http) }),
-    };
-    return { type: source.type, ...(grpc === undefined && http === undefined ? both : chosen) };
-  }
-  if (source.type === "file")
-    return {
-      type: source.type,
-      include: source.include,
-      exclude: source.exclude,
-      startAt: source.start_at,
-    };
-  return { type: source.type, intervalSeconds: source.interval_seconds };
+  return {
+    type,
+    ...(grpc === undefined ? {} : { grpc: inCamelCase(grpc) }),
+    ...(http === undefined ? {} : { http: inCamelCase(http) }),
+  };
 };
 
-const toConfig = (wire: Wire) => ({
-  hostId: wire.host_id,
-  runAsRootAcknowledged: wire.run_as_root_acknowledged !== undefined,
-  labels: wire.labels,
-  log: wire.log,
-  sources: wire.sources.map(toSource),
-  forwarder: {
-    endpoint: wire.forwarder.endpoint,
-    mtls: {
-      certFile: wire.forwarder.mtls.cert_file,
-      keyFile: wire.forwarder.mtls.key_file,
-      caFile: wire.forwarder.mtls.ca_file,
-      serverName: wire.forwarder.mtls.server_name,
+const toConfig = ({ log, labels, sources, forwarder, buffer, management, ...wire }: Wire) => {
+  const {
+    max_disk_usage_mb: diskUsageMb,
+    queue_at_risk_bytes_percent: atRiskBytesPercent,
+    queue_at_risk_oldest_seconds: atRiskOldestSeconds,
+    ...queue
+  } = buffer;
+  return {
+    hostId: wire.host_id,
+    runAsRootAcknowledged: wire.run_as_root_acknowledged !== undefined,
+    labels,
+    log,
+    sources: sources.map(toSource),
+    forwarder: {
+      ...inCamelCase(forwarder),
+      mtls: inCamelCase(forwarder.mtls),
+      batch: inCamelCase(forwarder.batch),
     },
-    batch: {
-      maxEnvelopes: wire.forwarder.batch.max_envelopes,
-      maxBytes: wire.forwarder.batch.max_bytes,
-      lingerMs: wire.forwarder.batch.linger_ms,
+    buffer: {
+      ...inCamelCase(queue),
+      maxDiskUsageBytes: diskUsageMb * bytesPerMb,
+      atRiskBytesPercent,
+      atRiskOldestSeconds,
     },
-    maxInFlightFrames: wire.forwarder.max_in_flight_frames,
-    compression: wire.forwarder.compression,
-  },
-  buffer: {
-    dir: wire.buffer.dir,
-    maxDiskUsageBytes: wire.buffer.max_disk_usage_mb * bytesPerMb,
-    maxRecordAgeSeconds: wire.buffer.max_record_age_seconds,
-    dropNewestOnFull: wire.buffer.drop_newest_on_full,
-    ephemeral: wire.buffer.ephemeral,
-    atRiskBytesPercent: wire.buffer.queue_at_risk_bytes_percent,
-    atRiskOldestSeconds: wire.buffer.queue_at_risk_oldest_seconds,
-  },
-  management: {
-    coreUrl: wire.management.core_url,
-    serverName: wire.management.server_name,
-    caFile: wire.management.ca_file,
-    heartbeatIntervalSeconds: wire.management.heartbeat_interval_seconds,
-    desiredConfigHash: wire.management.desired_config_hash,
-    lastKnownGoodConfigHash: wire.management.last_known_good_config_hash,
-    applyDesiredConfig: wire.management.apply_desired_config,
-    fileRoots: wire.management.file_roots,
-    listenHosts: wire.management.listen_hosts,
-    remoteDiag: wire.management.remote_diag,
-  },
-});
+    management: inCamelCase(management),
+  };
+};

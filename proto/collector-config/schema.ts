@@ -105,24 +105,35 @@ const Hosts = v.pipe(
 
 const otlpListener = (listen: string) =>
   v.optional(
-    section({ listen: v.optional(ListenAddress, listen), allowed_hosts: v.optional(Hosts, []) }),
+    section({
+      /** also `http.listen`: `127.0.0.1:4317` and `127.0.0.1:4318` unless set */
+      listen: v.optional(ListenAddress, listen),
+      /** also of `http`: more names for a loopback listener, see below */
+      allowed_hosts: v.optional(Hosts, []),
+    }),
   );
 
 const OtlpSource = v.strictObject({
   type: v.literal("otlp"),
+  /** listener of an `otlp` source; it has both unless one is named */
   grpc: otlpListener(otlpGrpcListen),
+  /** the same for HTTP */
   http: otlpListener(otlpHttpListen),
 });
 
 const FileSource = v.strictObject({
   type: v.literal("file"),
+  /** of a `file` source: paths, with `*`, as `/var/log/app/*.log` */
   include: v.pipe(v.array(Path), v.minLength(1, "must name at least one path"), v.maxLength(256)),
+  /** paths that it leaves out */
   exclude: v.optional(v.pipe(v.array(Path), v.maxLength(256)), []),
+  /** where a file begins that it did not know: `end` or `beginning` */
   start_at: v.optional(v.picklist(["beginning", "end"]), "end"),
 });
 
 const HostMetricsSource = v.strictObject({
   type: v.literal("host_metrics"),
+  /** of a `host_metrics` source (Linux): how often it reads */
   interval_seconds: v.optional(integer(1, 86_400), 60),
 });
 
@@ -134,57 +145,96 @@ const Source = v.pipe(
 
 /** The schema of the collector's YAML (docs/collector-config.md): strict, with its defaults. */
 export const CollectorConfigYaml = section({
+  /**
+   * must equal the single DNS or URI name of the certificate, as
+   * `https://fleet.example.com/d/web-17`
+   */
   host_id: v.optional(line(253)),
+  /** `I-UNDERSTAND-ROOT-MODE`; required when the collector runs as root */
   run_as_root_acknowledged: v.optional(v.literal(rootAcknowledgement)),
+  /** up to 16, as `{ env: prod, team: payments }` ([labels.md](labels.md)) */
   labels: v.optional(v.pipe(v.unknown(), v.check(isMapping, "must be a mapping"), Labels), {}),
   log: optionalSection({
+    /** `debug`, `info`, `warn` or `error` */
     level: v.optional(v.picklist(["debug", "info", "warn", "error"]), "info"),
+    /** `json` or `text` */
     format: v.optional(v.picklist(["json", "text"]), "json"),
   }),
+  /** what the collector reads and accepts: each with its `type`, below */
   sources: v.optional(v.pipe(v.array(Source), v.maxLength(64, "must be at most 64 sources")), []),
   forwarder: section({
+    /** `host:port` of the ingest listener of core, as `core.example.com:8443` */
     endpoint: Endpoint,
     mtls: section({
+      /**
+       * `/etc/svc-collector/identity/current/tls.crt`, if enrolled; not writable for group or
+       * world
+       */
       cert_file: Path,
+      /** its key; the collector rejects a mode wider than 0600 */
       key_file: Path,
+      /** authorities of the ingest listener; not writable for group or world */
       ca_file: Path,
+      /** name in the certificate of the listener; unset: the host of the endpoint */
       server_name: v.optional(ServerName),
     }),
     batch: optionalSection({
+      /** envelopes of a frame */
       max_envelopes: v.optional(integer(1, 10_000), 500),
+      /** bytes of a frame */
       max_bytes: v.optional(integer(1024, 4_194_304), 1_048_576),
+      /** how long a frame waits for more envelopes */
       linger_ms: v.optional(integer(0, 60_000), 50),
     }),
+    /** frames that core has not acknowledged */
     max_in_flight_frames: v.optional(integer(1, 64), 8),
+    /** `gzip` or `none` */
     compression: v.optional(v.picklist(["gzip", "none"]), "gzip"),
   }),
   buffer: section({
+    /** directory of the queue, as `/var/lib/svc-collector` */
     dir: Path,
+    /** size of the queue */
     max_disk_usage_mb: v.optional(integer(1, 1_048_576), 100),
+    /** age at which a record is dropped, and counted */
     max_record_age_seconds: v.optional(integer(1), 604_800),
+    /** `false`: sources wait while the queue is full, and nothing is lost */
     drop_newest_on_full: v.optional(v.boolean(), false),
+    /** `true`, without a volume: a stop ends the queue */
     ephemeral: v.optional(v.boolean(), false),
+    /** share of its size from which the queue is at risk */
     queue_at_risk_bytes_percent: v.optional(integer(1, 100), 80),
+    /** age of its oldest record from which the queue is at risk */
     queue_at_risk_oldest_seconds: v.optional(integer(1), 86_400),
   }),
   management: optionalSection({
+    /** the TLS edge of core, or its ingest listener; unset: no heartbeats and no renewals */
     core_url: v.optional(
       v.pipe(
         v.string(),
         v.check(isCoreUrl, "must be an https:// URL without credentials, query or fragment"),
       ),
     ),
+    /** name in the certificate of core; unset: the host of the URL */
     server_name: v.optional(ServerName),
+    /** authorities of core; unset: those of the system */
     ca_file: v.optional(Path),
+    /** how often it sends heartbeats until the first answer of core */
     heartbeat_interval_seconds: v.optional(integer(10, 3600), 60),
+    /** reported, and nothing else */
     desired_config_hash: v.optional(ConfigHash),
+    /** reported, and nothing else */
     last_known_good_config_hash: v.optional(ConfigHash),
+    /** `true`: the desired config of core replaces this file, see below */
     apply_desired_config: v.optional(v.boolean(), false),
+    /** where file sources of a desired config may read, links included */
     file_roots: v.optional(
       v.pipe(v.array(AbsolutePath), v.maxLength(64, "must be at most 64 directories")),
       ["/var/log"],
     ),
+    /** where OTLP listeners of a desired config may listen besides loopback, as `0.0.0.0` */
     listen_hosts: v.optional(Hosts, []),
+    /** `false`: admins of core cannot fetch the diagnostics of this host */
     remote_diag: v.optional(v.boolean(), true),
   }),
 });

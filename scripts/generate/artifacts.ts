@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { renderCharts } from "./charts.ts";
 import { renderChatRelationsPage } from "./chat-relations-page.ts";
-import { renderConfigurations } from "./configuration.ts";
+import { renderCollectorKeys, renderConfigurations } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { renderGoals } from "./goals-table.ts";
 import { replaceRegion } from "./markdown.ts";
@@ -38,9 +38,9 @@ const renderConfigurationPage = (path: string): Artifact => {
   return { path, text };
 };
 
-const renderSecurityPage = (path: string): Artifact => ({
+const renderRegion = (path: string, region: string, content: string): Artifact => ({
   path,
-  text: replaceRegion(readFileSync(path, "utf8"), "reached", renderReachedRoutes()),
+  text: replaceRegion(readFileSync(path, "utf8"), region, content),
 });
 
 /** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */
@@ -53,5 +53,6 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   ...renderNumberLists(),
   ...renderCharts(),
   renderConfigurationPage("docs/configuration.md"),
-  renderSecurityPage("docs/security.md"),
+  renderRegion("docs/security.md", "reached", renderReachedRoutes()),
+  renderRegion("docs/collector-config.md", "keys", renderCollectorKeys()),
 ];

@@ -1,54 +1,115 @@
 import { readFileSync } from "node:fs";
-import * as v from "valibot";
-import { parse } from "yaml";
-import {
-  collectorFileForms,
-  collectorVariables,
-} from "../../collector/commands/create-collector-tracer.ts";
-import { coreFileForms, coreVariables } from "../../functions/config/core-config.ts";
-import { exportFileForms, exportVariables } from "../../functions/config/export-config.ts";
-import { webFileForms, webVariables } from "../../ui/bff/config.ts";
+import { type Node, parseSync, Visitor } from "oxc-parser";
+import type * as v from "valibot";
+import { coreVariables } from "../../functions/config/core-config.ts";
+import { exportVariables } from "../../functions/config/export-config.ts";
+import { fileFormsOf } from "../../kit/env.ts";
+import { tracesVariables } from "../../kit/tracing/config.ts";
+import { webVariables } from "../../ui/bff/config.ts";
+import { repositoryFiles } from "../repository-files.ts";
 import { markdownTable } from "./markdown.ts";
 
-/** Requires a meaning for each variable, and for nothing else. */
-const meaningsOf = (variables: object) =>
-  v.strictObject(Object.fromEntries(Object.keys(variables).map((name) => [name, v.string()])));
-const Meanings = v.object({
-  core: meaningsOf(coreVariables),
-  export: meaningsOf(exportVariables),
-  web: meaningsOf(webVariables),
-  collector: meaningsOf(collectorVariables),
-});
+/** The variables of a program, and the files that declare them, each variable under a comment that says what it means. */
+interface Program {
+  variables: v.ObjectEntries;
+  files: readonly string[];
+}
 
-const readMeanings = (): v.InferOutput<typeof Meanings> =>
-  v.parse(Meanings, parse(readFileSync(new URL("./configuration.yaml", import.meta.url), "utf8")));
+const traces = "kit/tracing/config.ts";
+const programs: Readonly<Record<string, Program>> = {
+  core: { variables: coreVariables, files: [...repositoryFiles("functions/config/*.ts"), traces] },
+  export: { variables: exportVariables, files: ["functions/config/export-config.ts"] },
+  web: { variables: webVariables, files: ["ui/bff/config.ts", traces] },
+  collector: { variables: tracesVariables, files: [traces] },
+};
+
+const declaration = /^ {2}\/\*\*((?:(?!\*\/).)+)\*\/\n {2}([A-Z][A-Z_]+): /gms;
+
+const meaningsOf = ({ files }: Program): ReadonlyMap<string, string> =>
+  new Map(
+    files.flatMap((file) =>
+      Array.from(
+        readFileSync(file, "utf8").matchAll(declaration),
+        ([, comment = "", name = ""]) =>
+          [
+            name,
+            comment
+              .replace(/\n\s*\*?/g, " ")
+              .replace(/ +/g, " ")
+              .trim(),
+          ] as const,
+      ),
+    ),
+  );
 
 const defaultOf = (schema: object): string => {
   if (!("default" in schema)) return "required";
   return typeof schema.default === "string" ? `\`${schema.default}\`` : "unset";
 };
 
-const tableOf = (
-  variables: object,
-  fileForms: readonly string[],
-  meanings: Readonly<Record<string, string>>,
-): string =>
-  markdownTable(
+const tableOf = (program: Program): string => {
+  const meanings = meaningsOf(program);
+  const fileForms = fileFormsOf(program.variables);
+  return markdownTable(
     ["variable", "default", "meaning"],
-    Object.entries(variables).map(([name, schema]) => [
-      `\`${name}\`${fileForms.includes(name) ? " (`_FILE`)" : ""}`,
-      defaultOf(schema),
-      meanings[name] ?? "",
-    ]),
+    Object.entries(program.variables).map(([name, schema]) => {
+      const meaning = meanings.get(name);
+      if (meaning === undefined) throw new Error(`${name} has no comment that says what it means`);
+      return [
+        `\`${name}\`${fileForms.includes(name) ? " (`_FILE`)" : ""}`,
+        defaultOf(schema),
+        meaning,
+      ];
+    }),
   );
+};
 
-/** Renders the table of each program's variables from the schema that parses them. */
-export const renderConfigurations = (): Readonly<Record<string, string>> => {
-  const { core, export: exporter, web, collector } = readMeanings();
-  return {
-    core: tableOf(coreVariables, coreFileForms, core),
-    export: tableOf(exportVariables, exportFileForms, exporter),
-    web: tableOf(webVariables, webFileForms, web),
-    collector: tableOf(collectorVariables, collectorFileForms, collector),
+/** Renders the table of each program's variables from the declarations that parse them. */
+export const renderConfigurations = (): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(programs).map(([name, program]) => [name, tableOf(program)]));
+
+const keysFile = "proto/collector-config/schema.ts";
+
+/** Where the schemas of the sources stand in a config. */
+const pathOf = (schema: string): string[] => {
+  if (schema === "otlpListener") return ["sources", "grpc"];
+  return schema.endsWith("Source") ? ["sources"] : [];
+};
+
+/** Renders the table of the collector's keys: each with a comment in its schema, and its default. */
+export const renderCollectorKeys = (): string => {
+  const text = readFileSync(keysFile, "utf8");
+  const { program, comments } = parseSync(keysFile, text);
+  const source = (node: { start: number; end: number }) => text.slice(node.start, node.end);
+  const meaningBefore = (start: number) =>
+    comments
+      .find(({ end }) => end < start && text.slice(end, start).trim() === "")
+      ?.value.replace(/\n\s*\*?|^\*/g, " ")
+      .replace(/ +/g, " ")
+      .trim();
+  const defaultIn = (value: Node): string => {
+    if (value.type !== "CallExpression") return "required";
+    if (!/^(v\.optional|otlpListener)$/.test(source(value.callee))) return "required";
+    const fallback = value.arguments[1];
+    return fallback === undefined || fallback.type === "Identifier"
+      ? "unset"
+      : `\`${source(fallback).replace(/_|^"|"$/g, "")}\``;
   };
+  const rows: string[][] = [];
+  let path: string[] = [];
+  new Visitor({
+    VariableDeclarator(node) {
+      if (node.id.type === "Identifier") path = pathOf(node.id.name);
+    },
+    Property(node) {
+      path.push(source(node.key));
+      const meaning = meaningBefore(node.start);
+      if (meaning !== undefined)
+        rows.push([`\`${path.join(".")}\``, defaultIn(node.value), meaning]);
+    },
+    "Property:exit"() {
+      path.pop();
+    },
+  }).visit(program);
+  return markdownTable(["key", "default", "meaning"], rows);
 };

@@ -3,14 +3,10 @@ import { readFile } from "node:fs/promises";
 import { DCLinter } from "dclint";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import {
-  coreFileForms,
-  coreVariables,
-  parseCoreConfig,
-} from "../../functions/config/core-config.ts";
-import { exportFileForms } from "../../functions/config/export-config.ts";
-import { composeVariables, type Environment } from "../../kit/env.ts";
-import { parseWebConfig, webFileForms, webVariables } from "../../ui/bff/config.ts";
+import { coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
+import { exportVariables } from "../../functions/config/export-config.ts";
+import { composeVariables, type Environment, fileFormsOf } from "../../kit/env.ts";
+import { parseWebConfig, webVariables } from "../../ui/bff/config.ts";
 import { root } from "../repository-files.ts";
 
 interface Service {
@@ -164,14 +160,14 @@ describe("the file .env of compose.yaml", () => {
     {
       name: "core",
       variables: coreVariables,
-      fileForms: coreFileForms,
-      others: [...webFileForms, ...exportFileForms],
+      fileForms: fileFormsOf(coreVariables),
+      others: fileFormsOf({ ...webVariables, ...exportVariables }),
     },
     {
       name: "web",
       variables: webVariables,
-      fileForms: webFileForms,
-      others: [...coreFileForms, ...exportFileForms],
+      fileForms: fileFormsOf(webVariables),
+      others: fileFormsOf({ ...coreVariables, ...exportVariables }),
     },
   ];
 

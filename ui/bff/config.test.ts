@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { coreFileForms, coreVariables } from "../../functions/config/core-config.ts";
-import { ConfigError } from "../../kit/env.ts";
+import { coreVariables } from "../../functions/config/core-config.ts";
+import { ConfigError, namesOf } from "../../kit/env.ts";
 import { parseWebConfig, webVariables } from "./config.ts";
 
 const complete = {
@@ -97,10 +97,9 @@ describe("web's configuration", () => {
   });
 
   it("shares an env file with core without a warning", () => {
-    const names = [
-      ...Object.keys(coreVariables),
-      ...coreFileForms.map((name) => `${name}_FILE`),
-    ].filter((name) => !(name.replace(/_FILE$/, "") in webVariables));
+    const names = namesOf(coreVariables).filter(
+      (name) => !(name.replace(/_FILE$/, "") in webVariables),
+    );
     const env = Object.fromEntries(names.map((name) => [name, "x"]));
     expect(env).toHaveProperty("SVC_INFERENCE_API_KEY_FILE");
     expect(parse(env).warnings).toEqual([]);

@@ -4,6 +4,7 @@ import {
   ConfigError,
   composeVariables,
   type Environment,
+  namesOf,
   parseVariables,
   warnOfShadowed,
   warnOfUnknown,
@@ -82,12 +83,25 @@ const plainUrl = v.pipe(
 
 /** One schema per variable, so that every fault is reported with its variable's name. */
 export const webVariables = {
+  /** TCP port of the HTTP listener; 0: a free one */
   PORT: v.optional(IntegerVariable(0, 65535), "3000"),
+  /** address that the HTTP listener binds to; unset: every interface */
   SVC_HTTP_HOST: v.optional(HostVariable),
+  /** CIDRs of the proxies before web, whose `X-Forwarded-For` names the client; unset: none */
   SVC_TRUSTED_PROXIES: v.optional(NetworksVariable),
+  /**
+   * public URL of the interface, or the redirect URI under it: its origin is used. `https://`
+   * makes cookies `Secure` and sends HSTS
+   */
   WEBAUTH_URL: plainUrl,
+  /** signs sessions (HS256), at least 32 bytes; [rotate.md](rotate.md) */
   WEBAUTH_SECRET: HmacKeyVariable,
+  /** a second secret whose sessions web accepts, during a rotation ([rotate.md](rotate.md)) */
   WEBAUTH_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
+  /**
+   * lifetime of a session from the sign-in, as `30m` or `7d`; nothing extends it, and a stolen
+   * cookie works so long
+   */
   SESSION_TTL: v.optional(
     v.pipe(
       DurationVariable(1),
@@ -96,6 +110,10 @@ export const webVariables = {
     ),
     "30m",
   ),
+  /**
+   * issuer of the OpenID Connect provider, as in its discovery document; https, or http on
+   * loopback
+   */
   IDP_ISSUER: v.optional(
     v.pipe(
       plainUrl,
@@ -103,33 +121,42 @@ export const webVariables = {
     ),
     "https://accounts.google.com",
   ),
+  /**
+   * name of the provider on the sign-in page; unset: Google, Microsoft, Okta, or the issuer's
+   * host
+   */
   IDP_NAME: v.optional(v.pipe(TextVariable, v.maxLength(60, "must be at most 60 characters"))),
+  /** OAuth 2.0 client id */
   IDP_CLIENT_ID: TextVariable,
+  /** its secret, sent with `client_secret_basic` */
   IDP_CLIENT_SECRET: SecretVariable,
   // Only claims that never change and are never given to another person.
+  /**
+   * claim of the id_token that the directory knows the person by: `sub`, or `oid` for Entra ID
+   * ([scim.md](scim.md))
+   */
   IDP_SUBJECT_CLAIM: v.optional(v.picklist(["sub", "oid"], "must be sub or oid"), "sub"),
+  /** base URL of core's API, `/v1` included, as web reaches it */
   SVC_API_URL: v.pipe(
     plainUrl,
     v.transform((value) => value.replace(/(?<!\/)\/+$/, "")),
     v.endsWith("/v1", "must end in /v1"),
   ),
+  /** signs bridge tokens (HS256), at least 32 bytes; the same in core */
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
+  /** core's database, as a role that may read two tables (below) */
   SVC_DATABASE_URL: DatabaseUrlVariable,
+  /** UUID of the deployment; the same in core */
   SVC_TENANT_ID: UuidVariable,
+  /**
+   * from SIGTERM, when `/readyz` turns 503, until web closes its listener; at most 300s
+   * ([deploy.md](deploy.md#stop-a-replica))
+   */
   SVC_SHUTDOWN_DELAY: v.optional(DurationVariable(0, 300), "1s"),
   ...tracesVariables,
+  /** `debug`, `info`, `warn` or `error`; `debug` logs each request */
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
-
-/** Variables whose contents may come from `<NAME>_FILE`. */
-export const webFileForms = [
-  "WEBAUTH_SECRET",
-  "WEBAUTH_SECRET_PREVIOUS",
-  "IDP_CLIENT_SECRET",
-  "SVC_AUTH_TOKEN_SECRET",
-  "SVC_DATABASE_URL",
-  "SVC_TRACES_HEADERS",
-];
 
 /** Variables of core and of `svc-server export`, which may be in the same env file. Web asks core whether there is chat. */
 const coreVariables =
@@ -150,7 +177,7 @@ export const parseWebConfig = (
     env: resolved,
     faults,
     values,
-  } = parseVariables(env, { variables: webVariables, fileForms: webFileForms, readFile });
+  } = parseVariables(env, { variables: webVariables, readFile });
   tracesFaults(resolved, faults);
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
@@ -179,16 +206,12 @@ export const parseWebConfig = (
     traces: tracesConfigOf(values),
     logLevel: values.SVC_LOG_LEVEL,
   };
-  const known = [
-    ...Object.keys(webVariables),
-    ...webFileForms.map((name) => `${name}_FILE`),
-    ...composeVariables,
-  ];
+  const known = [...namesOf(webVariables), ...composeVariables];
   const own = Object.fromEntries(Object.entries(env).filter(([name]) => !coreVariables.test(name)));
   const warnings = ["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) =>
     warnOfUnknown(own, prefix, known),
   );
-  warnings.push(...warnOfShadowed(env, webFileForms));
+  warnings.push(...warnOfShadowed(env, webVariables));
   if (!config.secure && !isConfidentialUrl(values.WEBAUTH_URL))
     warnings.push("WEBAUTH_URL is not https: anybody on the network path can take over sessions");
   if (config.sessionSecret.reveal() === config.authTokenSecret.reveal())

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { Identifier, Prose } from "../../../proto/management/text.ts";
 import { ListedPolicy, ListedToken } from "../../../proto/operator/enrollment.ts";
 import { Cidrs, PolicyDraftBody } from "../../../proto/operator/policy-draft.ts";
-import { Count } from "../../../proto/values.ts";
+import { Count, inCamelCase } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
 import {
   tokenState,
@@ -17,7 +17,7 @@ import {
 } from "../../domain/enrollment/policies.ts";
 import { createToken, revokeToken } from "../../domain/enrollment/tokens.ts";
 import { ListView, reasonBody, resource } from "../../http/resource.ts";
-import { inCamelCase, viewOf } from "../../http/view-of.ts";
+import { viewOf } from "../../http/view-of.ts";
 import type { PolicyRow, TokenRow } from "../../store/enrollment/policies.ts";
 
 /** A policy in a response. */

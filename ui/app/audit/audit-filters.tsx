@@ -1,5 +1,5 @@
 import { createSignal, For, Show } from "solid-js";
-import { auditActions } from "../../../proto/audit-actions.ts";
+import { auditActions, changeActions } from "../../../proto/audit-actions.ts";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
 import type { QueryParams } from "../browser/with-query.ts";
 import { Icon } from "../design/parts.tsx";
@@ -8,7 +8,6 @@ import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { type AddressList, capitalised } from "../shell/page.tsx";
 import { instantOf, minuteIn } from "./audit-view.ts";
-import { changeActions } from "./event-view.ts";
 
 const hour = 3600;
 

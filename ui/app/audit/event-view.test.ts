@@ -1,13 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { auditActions } from "../../../proto/audit-actions.ts";
+import { auditActions, auditSentences, changeActions } from "../../../proto/audit-actions.ts";
 import type { AuditEventView, RecordNames } from "../../../proto/audit-event.ts";
-import {
-  actorPiece,
-  changeActions,
-  eventFacts,
-  eventSentences,
-  sentencePieces,
-} from "./event-view.ts";
+import { actorPiece, eventFacts, sentencePieces } from "./event-view.ts";
 
 const hostId = "01920000-0000-7000-8000-000000000001";
 const configId = "01920000-0000-7000-8000-000000000002";
@@ -57,8 +51,14 @@ const sentence = (change: Partial<AuditEventView>) =>
 
 describe("an audit event", () => {
   it("has a sentence for each action and outcome", () => {
-    expect(Object.keys(eventSentences).sort()).toEqual([...auditActions].sort());
-    expect(auditActions).toEqual(expect.arrayContaining([...changeActions]));
+    for (const [action, sentences] of Object.entries(auditSentences))
+      expect(
+        sentences.slice(0, 2).every((text) => /^[a-z].*[^.]$/.test(text)),
+        action,
+      ).toBe(true);
+    expect(auditActions).toContain("operator.sign_in");
+    expect(changeActions).toContain("config.publish");
+    expect(changeActions).not.toContain("operator.sign_in");
   });
 
   it("names records instead of their ids, with links to their pages", () => {
