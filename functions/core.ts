@@ -83,3 +83,15 @@ export interface Core {
   /** Null without a configured model: its routes are 404 then. With `SVC_CHAT_ENABLED=false` they are 503. */
   chat: Chat | null;
 }
+
+/** What reads the database as of core's time. */
+export type TimedCore = Pick<Core, "db" | "clock">;
+
+/** What reads it by the rules of the configuration. */
+export type ReadCore = Pick<Core, "config" | "db" | "clock">;
+
+/** What writes to the database: with the time and the ids that it gives. */
+export type WriteCore = Pick<Core, "db" | "clock" | "entropy">;
+
+/** What writes by the rules of the configuration. */
+export type ConfiguredCore = Pick<Core, "config" | "db" | "clock" | "entropy">;

@@ -1,70 +1,61 @@
 import { sql } from "drizzle-orm";
-import {
-  bigint,
-  boolean,
-  index,
-  integer,
-  pgTable,
-  primaryKey,
-  smallint,
-  text,
-} from "drizzle-orm/pg-core";
-import { bytea, timestamp } from "./columns.ts";
+import { bigint, boolean, index, integer, primaryKey, smallint, text } from "drizzle-orm/pg-core";
+import { bytea, table, timestamp } from "./columns.ts";
 
 /**
  * What hosts state of a time (`Account` in ingest.proto), and what core counted of its sequences when it came. Also those that core refuses,
  * as evidence. Never changed, but for the number of its transaction when a dump is adopted.
  */
-export const ingestAccount = pgTable(
+export const ingestAccount = table(
   "ingest_account",
   {
-    hostId: text("host_id").notNull(),
-    queueId: bytea("queue_id").notNull(),
-    number: bigint("number", { mode: "bigint" }).notNull(),
+    hostId: text().notNull(),
+    queueId: bytea().notNull(),
+    number: bigint({ mode: "bigint" }).notNull(),
     /** Its hash, which the next account of the queue names. */
-    sha256: bytea("sha256").notNull(),
-    body: bytea("body").notNull(),
-    signature: bytea("signature").notNull(),
+    sha256: bytea().notNull(),
+    body: bytea().notNull(),
+    signature: bytea().notNull(),
     /** Why core refuses it; null for an accepted one. */
-    refused: text("refused"),
+    refused: text(),
     /** Whether the next account follows it. */
-    isLinked: boolean("is_linked").notNull(),
+    isLinked: boolean().notNull(),
     /** Accounts between the one before and this one are lost. */
-    followsGap: boolean("follows_gap").notNull(),
+    followsGap: boolean().notNull(),
     /** By the host's clock. */
-    fromAt: timestamp("from_at").notNull(),
-    toAt: timestamp("to_at").notNull(),
-    isStopped: boolean("is_stopped").notNull(),
-    lastSequence: bigint("last_sequence", { mode: "bigint" }).notNull(),
-    accepted: bigint("accepted", { mode: "bigint" }).notNull(),
+    fromAt: timestamp().notNull(),
+    toAt: timestamp().notNull(),
+    isStopped: boolean().notNull(),
+    lastSequence: bigint({ mode: "bigint" }).notNull(),
+    accepted: bigint({ mode: "bigint" }).notNull(),
     /** Whether core has counted exactly its range; not for what an older core stored, or another queue's. */
-    isChecked: boolean("is_checked").notNull(),
-    stored: bigint("stored", { mode: "bigint" }).notNull(),
-    rejected: bigint("rejected", { mode: "bigint" }).notNull(),
-    discarded: bigint("discarded", { mode: "bigint" }).notNull(),
+    isChecked: boolean().notNull(),
+    stored: bigint({ mode: "bigint" }).notNull(),
+    rejected: bigint({ mode: "bigint" }).notNull(),
+    discarded: bigint({ mode: "bigint" }).notNull(),
     /** By a restore of the database. */
-    lost: bigint("lost", { mode: "bigint" }).notNull(),
+    lost: bigint({ mode: "bigint" }).notNull(),
     /** Accepted, and never received. */
-    missing: bigint("missing", { mode: "bigint" }).notNull(),
+    missing: bigint({ mode: "bigint" }).notNull(),
     /** Of the range's blocks: the SHA-256 of that of the blocks before and the digest of the last one; null for none. */
-    rangeDigest: bytea("range_digest"),
+    rangeDigest: bytea(),
     /** Where its range is stored: `postgres` or `nats`. */
-    sink: text("sink").notNull(),
+    sink: text().notNull(),
     /** The stream's counts of the queue through this account (`formatTotals`); null for PostgreSQL, and where they are unknown. */
-    streamTotals: text("stream_totals"),
+    streamTotals: text(),
     /** That stream, with the time of its creation, and its sequence through which the account's range is stored; null for PostgreSQL. */
-    stream: text("stream"),
-    streamEnd: bigint("stream_end", { mode: "bigint" }),
-    receivedAt: timestamp("received_at").notNull(),
+    stream: text(),
+    streamEnd: bigint({ mode: "bigint" }),
+    receivedAt: timestamp().notNull(),
     /** Above that of every block of the range: an export whose position has passed it has delivered them. */
-    xid: bigint("xid", { mode: "bigint" }).notNull(),
+    xid: bigint({ mode: "bigint" }).notNull(),
   },
-  (table) => [
-    primaryKey({ columns: [table.hostId, table.queueId, table.number, table.sha256] }),
-    index("ingest_account_host").on(table.hostId, table.toAt),
-    index("ingest_account_received").on(table.receivedAt),
-    index("ingest_account_xid").on(table.xid),
-    index("ingest_account_stream").on(table.streamEnd).where(sql`${table.stream} is not null`),
+  (columns) => [
+    primaryKey({ columns: [columns.hostId, columns.queueId, columns.number, columns.sha256] }),
+    index("ingest_account_host").on(columns.hostId, columns.toAt),
+    index("ingest_account_received").on(columns.receivedAt),
+    index("ingest_account_xid").on(columns.xid),
+    index("ingest_account_stream").on(columns.streamEnd).where(sql`${columns.stream} is not null`),
   ],
 );
 
@@ -72,46 +63,46 @@ export const ingestAccount = pgTable(
  * Sequences of a queue that its stream lost after it had acknowledged them (`ingest.gap`). They are taken off the accounts that have them, also
  * off those that were settled before.
  */
-export const ingestLostRange = pgTable(
+export const ingestLostRange = table(
   "ingest_lost_range",
   {
-    hostId: text("host_id").notNull(),
-    queueId: bytea("queue_id").notNull(),
-    fromSequence: bigint("from_sequence", { mode: "bigint" }).notNull(),
-    throughSequence: bigint("through_sequence", { mode: "bigint" }).notNull(),
-    recordedAt: timestamp("recorded_at").notNull(),
+    hostId: text().notNull(),
+    queueId: bytea().notNull(),
+    fromSequence: bigint({ mode: "bigint" }).notNull(),
+    throughSequence: bigint({ mode: "bigint" }).notNull(),
+    recordedAt: timestamp().notNull(),
   },
-  (table) => [
-    primaryKey({ columns: [table.hostId, table.queueId, table.fromSequence] }),
-    index("ingest_lost_range_recorded").on(table.recordedAt),
+  (columns) => [
+    primaryKey({ columns: [columns.hostId, columns.queueId, columns.fromSequence] }),
+    index("ingest_lost_range_recorded").on(columns.recordedAt),
   ],
 );
 
 /** The states of a host's hours on a UTC day, as of the last statement that had it. */
-export const completenessDay = pgTable(
+export const completenessDay = table(
   "completeness_day",
   {
-    hostId: text("host_id").notNull(),
+    hostId: text().notNull(),
     /** Days since 1970. */
-    day: integer("day").notNull(),
+    day: integer().notNull(),
     /** A byte for each hour: the index in `hourStates` (proto/completeness/hour-state.ts) plus one; 0: not decided. */
-    states: bytea("states").notNull(),
+    states: bytea().notNull(),
     /** What of the hours is not plainly complete, as JSON by hour; null for none. */
-    details: text("details"),
+    details: text(),
     /** Hours that are short, late or silent, or for which core was out (`incompleteStates`). */
-    incompleteHours: smallint("incomplete_hours").notNull(),
+    incompleteHours: smallint().notNull(),
     /** Hours whose accounts an export has not passed, as bits, and the highest `xid` of them. */
-    undelivered: integer("undelivered").notNull(),
-    xid: bigint("xid", { mode: "bigint" }),
+    undelivered: integer().notNull(),
+    xid: bigint({ mode: "bigint" }),
   },
-  (table) => [
-    primaryKey({ columns: [table.hostId, table.day] }),
+  (columns) => [
+    primaryKey({ columns: [columns.hostId, columns.day] }),
     // What is deleted, and a day that is read whole.
-    index("completeness_day_day").on(table.day),
+    index("completeness_day_day").on(columns.day),
     // With all that ranks hosts, so that it reads no row.
     index("completeness_day_ranked")
-      .on(table.day, table.hostId, table.incompleteHours, table.states)
-      .where(sql`${table.incompleteHours} > 0`),
-    index("completeness_day_undelivered").on(table.day).where(sql`${table.undelivered} <> 0`),
+      .on(columns.day, columns.hostId, columns.incompleteHours, columns.states)
+      .where(sql`${columns.incompleteHours} > 0`),
+    index("completeness_day_undelivered").on(columns.day).where(sql`${columns.undelivered} <> 0`),
   ],
 );

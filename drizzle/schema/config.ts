@@ -1,43 +1,43 @@
 import { sql } from "drizzle-orm";
-import { index, integer, pgTable, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { index, integer, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import { collectorIdentity } from "./certificate.ts";
-import { timestamp } from "./columns.ts";
+import { table, timestamp } from "./columns.ts";
 
 /** A collector config that an admin published, byte for byte. */
-export const collectorConfig = pgTable(
+export const collectorConfig = table(
   "collector_config",
   {
-    id: uuid("id").primaryKey(),
-    name: text("name"),
-    yaml: text("yaml").notNull(),
-    configHash: text("config_hash").notNull(),
-    sizeBytes: integer("size_bytes").notNull(),
-    createdAt: timestamp("created_at").notNull(),
-    createdBy: uuid("created_by").notNull(),
+    id: uuid().primaryKey(),
+    name: text(),
+    yaml: text().notNull(),
+    configHash: text().notNull(),
+    sizeBytes: integer().notNull(),
+    createdAt: timestamp().notNull(),
+    createdBy: uuid().notNull(),
   },
-  (table) => [index("collector_config_hash").on(table.configHash, table.createdAt)],
+  (columns) => [index("collector_config_hash").on(columns.configHash, columns.createdAt)],
 );
 
 /** The desired configs of an identity: the current one (`ended_at` null) and the earlier ones. */
-export const configAssignment = pgTable(
+export const configAssignment = table(
   "config_assignment",
   {
-    id: uuid("id").primaryKey(),
-    identityId: uuid("identity_id")
+    id: uuid().primaryKey(),
+    identityId: uuid()
       .notNull()
       .references(() => collectorIdentity.id),
-    configId: uuid("config_id")
+    configId: uuid()
       .notNull()
       .references(() => collectorConfig.id),
-    assignedAt: timestamp("assigned_at").notNull(),
-    assignedBy: uuid("assigned_by").notNull(),
-    endedAt: timestamp("ended_at"),
+    assignedAt: timestamp().notNull(),
+    assignedBy: uuid().notNull(),
+    endedAt: timestamp(),
   },
-  (table) => [
+  (columns) => [
     uniqueIndex("config_assignment_current")
-      .on(table.identityId)
-      .where(sql`${table.endedAt} is null`),
-    index("config_assignment_identity").on(table.identityId, table.assignedAt),
-    index("config_assignment_config").on(table.configId, table.id),
+      .on(columns.identityId)
+      .where(sql`${columns.endedAt} is null`),
+    index("config_assignment_identity").on(columns.identityId, columns.assignedAt),
+    index("config_assignment_config").on(columns.configId, columns.id),
   ],
 );

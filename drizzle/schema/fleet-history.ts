@@ -1,57 +1,47 @@
 import { sql } from "drizzle-orm";
-import {
-  bigint,
-  boolean,
-  index,
-  integer,
-  jsonb,
-  pgTable,
-  primaryKey,
-  text,
-  uuid,
-} from "drizzle-orm/pg-core";
+import { boolean, index, integer, jsonb, primaryKey, text, uuid } from "drizzle-orm/pg-core";
 import type { ChangeKind } from "../../proto/fleet-health/changes.ts";
 import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
-import { bytea, byteText, jsonText, timestamp } from "./columns.ts";
+import { bytea, byteText, counter, jsonText, table, timestamp } from "./columns.ts";
 
 /**
  * What `fleet_host` had of a host until it changed; the newest facts are those of `fleet_host` itself. At a time a host had the facts of the
  * first row that ends after it. A trigger (`drizzle/sql/fleet-history.sql`) writes the rows with each change.
  */
-export const fleetHistory = pgTable(
+export const fleetHistory = table(
   "fleet_history",
   {
-    identityId: uuid("identity_id").notNull(),
+    identityId: uuid().notNull(),
     /** The time of the event that changed them. */
-    untilAt: timestamp("until_at").notNull(),
-    certificateId: uuid("certificate_id").notNull(),
-    successorId: uuid("successor_id"),
-    certificateNotAfter: timestamp("certificate_not_after").notNull(),
-    revokedFrom: timestamp("revoked_from").notNull(),
-    expiredFrom: timestamp("expired_from").notNull(),
-    expiringFrom: timestamp("expiring_from").notNull(),
-    configAssignedAt: timestamp("config_assigned_at").notNull(),
-    runningConfigSince: timestamp("running_config_since").notNull(),
-    conditionSince: timestamp("condition_since").notNull(),
-    versionSince: timestamp("version_since").notNull(),
-    recoveredAt: timestamp("recovered_at").notNull(),
-    labelSetId: integer("label_set_id").notNull(),
-    renewalFailed: boolean("renewal_failed").notNull(),
-    configInvalid: boolean("config_invalid").notNull(),
-    queueAtRisk: boolean("queue_at_risk").notNull(),
-    forwarderConnected: boolean("forwarder_connected").notNull(),
-    drift: byteText("drift").$type<Drift>().notNull(),
-    version: byteText("version").notNull(),
-    platform: byteText("platform").notNull(),
-    desiredConfig: bytea("desired_config").notNull(),
-    runningConfig: bytea("running_config").notNull(),
-    lastKnownGoodConfig: bytea("last_known_good_config").notNull(),
+    untilAt: timestamp().notNull(),
+    certificateId: uuid().notNull(),
+    successorId: uuid(),
+    certificateNotAfter: timestamp().notNull(),
+    revokedFrom: timestamp().notNull(),
+    expiredFrom: timestamp().notNull(),
+    expiringFrom: timestamp().notNull(),
+    configAssignedAt: timestamp().notNull(),
+    runningConfigSince: timestamp().notNull(),
+    conditionSince: timestamp().notNull(),
+    versionSince: timestamp().notNull(),
+    recoveredAt: timestamp().notNull(),
+    labelSetId: integer().notNull(),
+    renewalFailed: boolean().notNull(),
+    configInvalid: boolean().notNull(),
+    queueAtRisk: boolean().notNull(),
+    forwarderConnected: boolean().notNull(),
+    drift: byteText().$type<Drift>().notNull(),
+    version: byteText().notNull(),
+    platform: byteText().notNull(),
+    desiredConfig: bytea().notNull(),
+    runningConfig: bytea().notNull(),
+    lastKnownGoodConfig: bytea().notNull(),
   },
-  (table) => [
-    primaryKey({ columns: [table.identityId, table.untilAt] }),
-    index("fleet_history_until").on(table.untilAt),
-    index("fleet_history_label_set").on(table.labelSetId),
+  (columns) => [
+    primaryKey({ columns: [columns.identityId, columns.untilAt] }),
+    index("fleet_history_until").on(columns.untilAt),
+    index("fleet_history_label_set").on(columns.labelSetId),
   ],
 );
 
@@ -59,20 +49,20 @@ export const fleetHistory = pgTable(
  * A silence of a host that has ended and was longer than its threshold: no heartbeat, or no envelope, between `fromAt` and `untilAt`. Between
  * two silences each gap is shorter, so that the spans need no row. The time before the first one is a silence from `-infinity`.
  */
-export const fleetSilence = pgTable(
+export const fleetSilence = table(
   "fleet_silence",
   {
-    identityId: uuid("identity_id").notNull(),
+    identityId: uuid().notNull(),
     /** True for a silence of envelopes, false for one of heartbeats. */
-    isOfEnvelopes: boolean("is_of_envelopes").notNull(),
-    fromAt: timestamp("from_at").notNull(),
-    untilAt: timestamp("until_at").notNull(),
+    isOfEnvelopes: boolean().notNull(),
+    fromAt: timestamp().notNull(),
+    untilAt: timestamp().notNull(),
     /** The size of the queue, as the last heartbeat before it reports it; -1 for a silence of envelopes. */
-    queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
+    queueBytes: counter().notNull(),
   },
-  (table) => [
-    primaryKey({ columns: [table.identityId, table.isOfEnvelopes, table.untilAt] }),
-    index("fleet_silence_until").on(table.untilAt),
+  (columns) => [
+    primaryKey({ columns: [columns.identityId, columns.isOfEnvelopes, columns.untilAt] }),
+    index("fleet_silence_until").on(columns.untilAt),
   ],
 );
 
@@ -80,52 +70,50 @@ export const fleetSilence = pgTable(
  * The core that received the heartbeats of a host, and the subnet that they came from, until they came by another one; the newest are those of
  * `fleet_status`. At a time a host had those of the first row that ends after it. A trigger writes the rows.
  */
-export const fleetConnection = pgTable(
+export const fleetConnection = table(
   "fleet_connection",
   {
-    identityId: uuid("identity_id").notNull(),
+    identityId: uuid().notNull(),
     /** The first heartbeat by the next core, or from the next subnet. */
-    untilAt: timestamp("until_at").notNull(),
-    core: byteText("core").notNull(),
-    subnet: byteText("subnet").notNull(),
+    untilAt: timestamp().notNull(),
+    core: byteText().notNull(),
+    subnet: byteText().notNull(),
   },
-  (table) => [
-    primaryKey({ columns: [table.identityId, table.untilAt] }),
-    index("fleet_connection_until").on(table.untilAt),
+  (columns) => [
+    primaryKey({ columns: [columns.identityId, columns.untilAt] }),
+    index("fleet_connection_until").on(columns.untilAt),
   ],
 );
 
 /** The thresholds of the states from a time on: a row for each change. The first row is where history begins. */
-export const fleetThreshold = pgTable("fleet_threshold", {
-  fromAt: timestamp("from_at").primaryKey(),
-  thresholds: jsonb("thresholds")
-    .$type<Readonly<Record<string, number | string | null>>>()
-    .notNull(),
+export const fleetThreshold = table("fleet_threshold", {
+  fromAt: timestamp().primaryKey(),
+  thresholds: jsonb().$type<Readonly<Record<string, number | string | null>>>().notNull(),
   /** The one of `thresholds` by which the trigger records silences. */
-  forwardingSeconds: integer("forwarding_seconds").notNull(),
+  forwardingSeconds: integer().notNull(),
 });
 
 /** The figures of each host (`sampledFigures` in functions/store/fleet/host-hours.ts) at the first minute of each hour, kept for three days. */
-export const fleetHour = pgTable(
+export const fleetHour = table(
   "fleet_hour",
   {
     /** Since 1970. */
-    hour: integer("hour").notNull(),
-    identityId: uuid("identity_id").notNull(),
-    figures: bigint("figures", { mode: "number" }).array().notNull(),
+    hour: integer().notNull(),
+    identityId: uuid().notNull(),
+    figures: counter().array().notNull(),
   },
   // By hour, so that each one is added at the end.
-  (table) => [primaryKey({ columns: [table.hour, table.identityId] })],
+  (columns) => [primaryKey({ columns: [columns.hour, columns.identityId] })],
 );
 
 /** How many hosts were in which state at a time: a row for each five minutes. */
-export const fleetSample = pgTable("fleet_sample", {
+export const fleetSample = table("fleet_sample", {
   /** The start of the five minutes, so that several cores store one row. */
-  slot: timestamp("slot").primaryKey(),
-  at: timestamp("at").notNull(),
+  slot: timestamp().primaryKey(),
+  at: timestamp().notNull(),
   /** In the order of `fleetStates`. */
-  states: integer("states").array().notNull(),
-  needsAttention: integer("needs_attention").notNull(),
+  states: integer().array().notNull(),
+  needsAttention: integer().notNull(),
 });
 
 /** How a checkpoint is written. */
@@ -153,49 +141,49 @@ export interface StoredColumn {
  * The hosts at a time, as core's memory has them. A view of the past starts with the next checkpoint and takes back the changes since, of which
  * there are some thousand at most: one is written after as many.
  */
-export const fleetCheckpoint = pgTable("fleet_checkpoint", {
-  at: timestamp("at").primaryKey(),
+export const fleetCheckpoint = table("fleet_checkpoint", {
+  at: timestamp().primaryKey(),
   /** The checkpoint that these bytes are the difference from; null for a whole one. */
-  baseAt: timestamp("base_at"),
-  hosts: integer("hosts").notNull(),
+  baseAt: timestamp(),
+  hosts: integer().notNull(),
   /** Empty: cores that do not know `layout` leave checkpoints without names alone. */
-  names: jsonb("names").$type<Readonly<Record<string, never>>>().notNull(),
-  rawBytes: integer("raw_bytes").notNull(),
+  names: jsonb().$type<Readonly<Record<string, never>>>().notNull(),
+  rawBytes: integer().notNull(),
   /** Columns, compressed with zstd. */
-  body: bytea("body").notNull(),
+  body: bytea().notNull(),
   /** Null in a checkpoint of an earlier format. */
-  layout: jsonb("layout").$type<CheckpointLayout>(),
+  layout: jsonb().$type<CheckpointLayout>(),
   /** A line for each host with its id and identity, in a difference for each that its base lacks; compressed, apart, as most times share them. */
-  lines: bytea("lines"),
+  lines: bytea(),
 });
 
 /** Changes outside of rollouts: hosts that went from one version, or one value of a label, to the same other one within some hours. */
-export const fleetChange = pgTable(
+export const fleetChange = table(
   "fleet_change",
   {
-    id: uuid("id").primaryKey(),
-    kind: text("kind").$type<ChangeKind>().notNull(),
+    id: uuid().primaryKey(),
+    kind: text().$type<ChangeKind>().notNull(),
     /** The key of the label; empty for a version. */
-    name: byteText("name").notNull(),
+    name: byteText().notNull(),
     /** Null for a label that the hosts did not have, or no longer have. */
-    fromValue: byteText("from_value"),
-    toValue: byteText("to_value"),
+    fromValue: byteText(),
+    toValue: byteText(),
     /** When the first host changed, and the last one. */
-    beganAt: timestamp("began_at").notNull(),
-    endedAt: timestamp("ended_at").notNull(),
-    hosts: integer("hosts").notNull(),
+    beganAt: timestamp().notNull(),
+    endedAt: timestamp().notNull(),
+    hosts: integer().notNull(),
     /** Its hosts against unchanged ones, once it has soaked. */
-    comparison: jsonText<HostComparison>("comparison"),
+    comparison: jsonText<HostComparison>(),
   },
-  (table) => [
-    index("fleet_change_began").on(table.beganAt),
-    index("fleet_change_open").on(table.endedAt).where(sql`${table.comparison} is null`),
+  (columns) => [
+    index("fleet_change_began").on(columns.beganAt),
+    index("fleet_change_open").on(columns.endedAt).where(sql`${columns.comparison} is null`),
   ],
 );
 
 /** The hours that were searched for changes, each once, and how many of each were beyond the limits. */
-export const fleetChangeHour = pgTable("fleet_change_hour", {
+export const fleetChangeHour = table("fleet_change_hour", {
   /** Since 1970. */
-  hour: integer("hour").primaryKey(),
-  refused: integer("refused").notNull(),
+  hour: integer().primaryKey(),
+  refused: integer().notNull(),
 });

@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, index, integer, pgTable, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, index, integer, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "../../proto/management/reported-numbers.ts";
-import { bytea, byteText, counter, timestamp } from "./columns.ts";
+import { bytea, byteText, counter, table, timestamp } from "./columns.ts";
 
 /**
  * The time from which a row has a condition that its own columns decide, without thresholds: revoked, expired, about to expire, or
@@ -18,56 +18,56 @@ export const troubledFrom = sql`(case when renewal_failed or config_invalid or q
  * that has not happened. No index holds a column that every status or envelope changes, so that these updates stay on their page (HOT).
  * Columns that change together are neighbours, so that the log is short. Those of fixed width come first, as they are faster to read.
  */
-export const fleetStatus = pgTable(
+export const fleetStatus = table(
   "fleet_status",
   {
-    identityId: uuid("identity_id").primaryKey(),
-    lastHeartbeatAt: timestamp("last_heartbeat_at").notNull(),
+    identityId: uuid().primaryKey(),
+    lastHeartbeatAt: timestamp().notNull(),
     /** -1 before the first heartbeat, as the limit, the lost records and the number of records. */
-    queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
+    queueBytes: counter().notNull(),
     /** At most the largest integer, as the ages. */
-    queueRecords: integer("queue_records").notNull(),
+    queueRecords: integer().notNull(),
     /** -1 for none. */
-    queueOldestSeconds: integer("queue_oldest_seconds").notNull(),
+    queueOldestSeconds: integer().notNull(),
     /** Between the last ack and the heartbeat; -1 for none. */
-    lastAckSeconds: integer("last_ack_seconds").notNull(),
-    labelSetId: integer("label_set_id").notNull(),
+    lastAckSeconds: integer().notNull(),
+    labelSetId: integer().notNull(),
     /** To the second, so that a host that sends without a pause changes its row at most once a second. */
-    lastEnvelopeAt: timestamp("last_envelope_at").notNull(),
-    revokedFrom: timestamp("revoked_from").notNull(),
-    expiredFrom: timestamp("expired_from").notNull(),
-    expiringFrom: timestamp("expiring_from").notNull(),
-    enrolledAt: timestamp("enrolled_at").notNull(),
-    renewalFailed: boolean("renewal_failed").notNull(),
-    configInvalid: boolean("config_invalid").notNull(),
-    queueAtRisk: boolean("queue_at_risk").notNull(),
-    forwarderConnected: boolean("forwarder_connected").notNull(),
+    lastEnvelopeAt: timestamp().notNull(),
+    revokedFrom: timestamp().notNull(),
+    expiredFrom: timestamp().notNull(),
+    expiringFrom: timestamp().notNull(),
+    enrolledAt: timestamp().notNull(),
+    renewalFailed: boolean().notNull(),
+    configInvalid: boolean().notNull(),
+    queueAtRisk: boolean().notNull(),
+    forwarderConnected: boolean().notNull(),
     /** The last status reports losses since the one before. */
-    isLosing: boolean("is_losing").notNull(),
-    certificateNotAfter: timestamp("certificate_not_after").notNull(),
-    configAssignedAt: timestamp("config_assigned_at").notNull(),
-    runningConfigSince: timestamp("running_config_since").notNull(),
-    conditionSince: timestamp("condition_since").notNull(),
-    versionSince: timestamp("version_since").notNull(),
-    recoveredAt: timestamp("recovered_at").notNull(),
-    lastAuthFailureAt: timestamp("last_auth_failure_at").notNull(),
-    queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),
-    lostRecords: bigint("lost_records", { mode: "number" }).notNull(),
+    isLosing: boolean().notNull(),
+    certificateNotAfter: timestamp().notNull(),
+    configAssignedAt: timestamp().notNull(),
+    runningConfigSince: timestamp().notNull(),
+    conditionSince: timestamp().notNull(),
+    versionSince: timestamp().notNull(),
+    recoveredAt: timestamp().notNull(),
+    lastAuthFailureAt: timestamp().notNull(),
+    queueBytesMax: counter().notNull(),
+    lostRecords: counter().notNull(),
     /** The first eight bytes of the digest that came with the newest report; 0 for none. */
-    reportDigest: bigint("report_digest", { mode: "bigint" }).notNull(),
+    reportDigest: bigint({ mode: "bigint" }).notNull(),
     /** `fleet_hash_key` of the hashes of `fleet_host`, which filters and counts compare. */
-    desiredConfigKey: bigint("desired_config_key", { mode: "bigint" }).notNull(),
-    runningConfigKey: bigint("running_config_key", { mode: "bigint" }).notNull(),
-    lastKnownGoodConfigKey: bigint("last_known_good_config_key", { mode: "bigint" }).notNull(),
-    drift: byteText("drift").$type<Drift>().notNull(),
-    version: byteText("version").notNull(),
-    platform: byteText("platform").notNull(),
-    identity: byteText("identity").notNull(),
+    desiredConfigKey: bigint({ mode: "bigint" }).notNull(),
+    runningConfigKey: bigint({ mode: "bigint" }).notNull(),
+    lastKnownGoodConfigKey: bigint({ mode: "bigint" }).notNull(),
+    drift: byteText().$type<Drift>().notNull(),
+    version: byteText().notNull(),
+    platform: byteText().notNull(),
+    identity: byteText().notNull(),
     /** The enrollment policy; nil for rows that an earlier version wrote, until the definitions in `drizzle/sql/` are applied. */
-    policyId: uuid("policy_id").notNull().default("00000000-0000-0000-0000-000000000000"),
+    policyId: uuid().notNull().default("00000000-0000-0000-0000-000000000000"),
     /** The machine of the core that received the last heartbeat, and the subnet that it came from; empty while they are not known. */
-    core: byteText("core").notNull().default(""),
-    subnet: byteText("subnet").notNull().default(""),
+    core: byteText().notNull().default(""),
+    subnet: byteText().notNull().default(""),
     /** Of the collector's process; -1 where it reports none. */
     ...Object.fromEntries(
       Object.values(reportedNumbers.process).map(({ column }) => [
@@ -76,15 +76,15 @@ export const fleetStatus = pgTable(
       ]),
     ),
     /** How often core has seen it start anew. */
-    starts: integer("starts").notNull().default(0),
+    starts: integer().notNull().default(0),
   },
-  (table) => [
-    uniqueIndex("fleet_status_identity").on(table.identity),
-    index("fleet_status_certificate").on(table.certificateNotAfter, table.identityId),
+  (columns) => [
+    uniqueIndex("fleet_status_identity").on(columns.identity),
+    index("fleet_status_certificate").on(columns.certificateNotAfter, columns.identityId),
     index("fleet_status_troubled").on(troubledFrom),
-    index("fleet_status_version").on(table.version),
-    index("fleet_status_platform").on(table.platform),
-    index("fleet_status_label_set").on(table.labelSetId),
+    index("fleet_status_version").on(columns.version),
+    index("fleet_status_platform").on(columns.platform),
+    index("fleet_status_label_set").on(columns.labelSetId),
   ],
 );
 
@@ -93,72 +93,72 @@ export const fleetStatus = pgTable(
  * the columns of `fleet_status` as of the last change of the report. Triggers (`drizzle/sql/`) keep it equal to the view
  * `fleet_facts`, except for the last envelope, which only `fleet_status` follows.
  */
-export const fleetHost = pgTable(
+export const fleetHost = table(
   "fleet_host",
   {
-    identityId: uuid("identity_id").primaryKey(),
+    identityId: uuid().primaryKey(),
     /** The certificate used last; the newest one while none has been used. */
-    certificateId: uuid("certificate_id").notNull(),
-    enrolledAt: timestamp("enrolled_at").notNull(),
-    lastHeartbeatAt: timestamp("last_heartbeat_at").notNull(),
+    certificateId: uuid().notNull(),
+    enrolledAt: timestamp().notNull(),
+    lastHeartbeatAt: timestamp().notNull(),
     /** To the second, so that a host that sends without a pause changes its row at most once a second. */
-    lastEnvelopeAt: timestamp("last_envelope_at").notNull(),
-    certificateNotAfter: timestamp("certificate_not_after").notNull(),
-    revokedFrom: timestamp("revoked_from").notNull(),
+    lastEnvelopeAt: timestamp().notNull(),
+    certificateNotAfter: timestamp().notNull(),
+    revokedFrom: timestamp().notNull(),
     /** When the certificate and its unused successor, if any, have both expired. */
-    expiredFrom: timestamp("expired_from").notNull(),
+    expiredFrom: timestamp().notNull(),
     /** When less than a quarter of the lifetime is left and no successor is valid. */
-    expiringFrom: timestamp("expiring_from").notNull(),
+    expiringFrom: timestamp().notNull(),
     /** When core assigned the desired config; never for one that the heartbeat alone reports. */
-    configAssignedAt: timestamp("config_assigned_at").notNull(),
+    configAssignedAt: timestamp().notNull(),
     /** Time of the first heartbeat with the current running config. */
-    runningConfigSince: timestamp("running_config_since").notNull(),
+    runningConfigSince: timestamp().notNull(),
     /** Since when the row is revoked, else reports the first by precedence of the flags below; `-infinity` without one of them. */
-    conditionSince: timestamp("condition_since").notNull(),
+    conditionSince: timestamp().notNull(),
     /** Time of the first heartbeat with the current version; of the enrollment before the first heartbeat. */
-    versionSince: timestamp("version_since").notNull(),
+    versionSince: timestamp().notNull(),
     /** When a heartbeat or a late certificate last ended a condition; never for `-infinity`. */
-    recoveredAt: timestamp("recovered_at").notNull(),
-    lastAuthFailureAt: timestamp("last_auth_failure_at").notNull(),
+    recoveredAt: timestamp().notNull(),
+    lastAuthFailureAt: timestamp().notNull(),
     /** -1 before the first heartbeat, as the limit and the lost records. */
-    queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
-    queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),
+    queueBytes: counter().notNull(),
+    queueBytesMax: counter().notNull(),
     /** Records that the collector dropped or core rejected (dead letters), in all. */
-    lostRecords: bigint("lost_records", { mode: "number" }).notNull(),
+    lostRecords: counter().notNull(),
     /** The labels of the host, as a row of `label_set`. */
-    labelSetId: integer("label_set_id").notNull(),
-    renewalFailed: boolean("renewal_failed").notNull(),
-    configInvalid: boolean("config_invalid").notNull(),
-    queueAtRisk: boolean("queue_at_risk").notNull(),
+    labelSetId: integer().notNull(),
+    renewalFailed: boolean().notNull(),
+    configInvalid: boolean().notNull(),
+    queueAtRisk: boolean().notNull(),
     /** As the last heartbeat reports it; false before the first. */
-    forwarderConnected: boolean("forwarder_connected").notNull(),
-    drift: byteText("drift").$type<Drift>().notNull(),
-    version: byteText("version").notNull(),
-    platform: byteText("platform").notNull(),
-    identity: byteText("identity").notNull(),
-    deviceId: byteText("device_id").notNull(),
+    forwarderConnected: boolean().notNull(),
+    drift: byteText().$type<Drift>().notNull(),
+    version: byteText().notNull(),
+    platform: byteText().notNull(),
+    identity: byteText().notNull(),
+    deviceId: byteText().notNull(),
     /** Empty when it is not known. */
-    hostname: byteText("hostname").notNull(),
+    hostname: byteText().notNull(),
     /** The identity and, unless contained, the device id and the hostname, in lower case. */
-    search: byteText("search").notNull(),
+    search: byteText().notNull(),
     /** The unused successor, expired or not. */
-    successorId: uuid("successor_id"),
+    successorId: uuid(),
     /**
      * The hash of the assigned config, else of the one that the heartbeat reports as desired. Empty, as the other hashes, when it is not
      * known. Bytes, half the size of the text, and last: no other column is read through them.
      */
-    desiredConfig: bytea("desired_config").notNull(),
-    runningConfig: bytea("running_config").notNull(),
-    lastKnownGoodConfig: bytea("last_known_good_config").notNull(),
+    desiredConfig: bytea().notNull(),
+    runningConfig: bytea().notNull(),
+    lastKnownGoodConfig: bytea().notNull(),
   },
-  (table) => [
-    uniqueIndex("fleet_host_identity").on(table.identity),
-    index("fleet_host_certificate").on(table.certificateNotAfter, table.identityId),
+  (columns) => [
+    uniqueIndex("fleet_host_identity").on(columns.identity),
+    index("fleet_host_certificate").on(columns.certificateNotAfter, columns.identityId),
     index("fleet_host_troubled").on(troubledFrom),
-    index("fleet_host_version").on(table.version),
-    index("fleet_host_platform").on(table.platform),
-    index("fleet_host_label_set").on(table.labelSetId),
-    index("fleet_host_device").on(table.deviceId),
-    index("fleet_host_hostname").on(table.hostname),
+    index("fleet_host_version").on(columns.version),
+    index("fleet_host_platform").on(columns.platform),
+    index("fleet_host_label_set").on(columns.labelSetId),
+    index("fleet_host_device").on(columns.deviceId),
+    index("fleet_host_hostname").on(columns.hostname),
   ],
 );

@@ -1,33 +1,33 @@
 import { sql } from "drizzle-orm";
-import { boolean, check, index, integer, jsonb, pgTable, text } from "drizzle-orm/pg-core";
+import { boolean, check, index, integer, jsonb, text } from "drizzle-orm/pg-core";
 import type { Labels } from "../../proto/labels.ts";
-import { bytea, byteText, timestamp } from "./columns.ts";
+import { bytea, byteText, table, timestamp } from "./columns.ts";
 
 /** One row: the inventory of expected hosts as it was put last. Without it nothing is expected. */
-export const inventory = pgTable(
+export const inventory = table(
   "inventory",
   {
-    singleton: boolean("singleton").primaryKey().default(true),
+    singleton: boolean().primaryKey().default(true),
     /** Of its hosts: the ETag. */
-    sha256: bytea("sha256").notNull(),
-    hosts: integer("hosts").notNull(),
-    updatedAt: timestamp("updated_at").notNull(),
+    sha256: bytea().notNull(),
+    hosts: integer().notNull(),
+    updatedAt: timestamp().notNull(),
   },
-  (table) => [check("inventory_singleton", sql`${table.singleton}`)],
+  (columns) => [check("inventory_singleton", sql`${columns.singleton}`)],
 );
 
 /** The hosts of the inventory, and those that it had and the fleet still has. */
-export const inventoryHost = pgTable(
+export const inventoryHost = table(
   "inventory_host",
   {
     /** The device id of a host, or its identity. */
-    name: byteText("name").primaryKey(),
-    owner: text("owner"),
-    labels: jsonb("labels").$type<Labels>().notNull(),
+    name: byteText().primaryKey(),
+    owner: text(),
+    labels: jsonb().$type<Labels>().notNull(),
     /** When the inventory had it no longer; null while it is expected. */
-    removedAt: timestamp("removed_at"),
+    removedAt: timestamp(),
   },
-  (table) => [
-    index("inventory_host_removed").on(table.name).where(sql`${table.removedAt} is not null`),
+  (columns) => [
+    index("inventory_host_removed").on(columns.name).where(sql`${columns.removedAt} is not null`),
   ],
 );

@@ -1,121 +1,121 @@
-import { index, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
-import { bytea, timestamp } from "./columns.ts";
+import { index, integer, text, uuid } from "drizzle-orm/pg-core";
+import { bytea, table, timestamp } from "./columns.ts";
 import { person } from "./operator.ts";
 
 /** How a session began: a redirect to the caller's loopback address (RFC 8252), or a code typed on another device (RFC 8628). */
 export type SessionFlow = "browser" | "device";
 
 /** A program that calls core as a person, with a token whose `sid` claim is this id. Core checks the row on each request. */
-export const operatorSession = pgTable(
+export const operatorSession = table(
   "operator_session",
   {
-    id: uuid("id").primaryKey(),
-    userId: uuid("user_id")
+    id: uuid().primaryKey(),
+    userId: uuid()
       .notNull()
       .references(() => person.userId),
-    flow: text("flow").$type<SessionFlow>().notNull(),
+    flow: text().$type<SessionFlow>().notNull(),
     /** The program and machine, as the consent page showed them. */
-    clientName: text("client_name").notNull(),
+    clientName: text().notNull(),
     remoteAddress: text("remote_addr").notNull(),
-    createdAt: timestamp("created_at").notNull(),
-    expiresAt: timestamp("expires_at").notNull(),
-    revokedAt: timestamp("revoked_at"),
+    createdAt: timestamp().notNull(),
+    expiresAt: timestamp().notNull(),
+    revokedAt: timestamp(),
     /** The session at web in which the person consented: its sign-out ends this one. Null for one that an older core began. */
-    webSessionId: text("web_session_id"),
+    webSessionId: text(),
   },
-  (table) => [index("operator_session_user").on(table.userId, table.id)],
+  (columns) => [index("operator_session_user").on(columns.userId, columns.id)],
 );
 
 /** A code of the authorization code flow with PKCE (RFC 7636): single-use, and kept for a day so that a second use is noticed. */
-export const authorizationCode = pgTable(
+export const authorizationCode = table(
   "authorization_code",
   {
-    codeSha256: bytea("code_sha256").primaryKey(),
-    userId: uuid("user_id")
+    codeSha256: bytea().primaryKey(),
+    userId: uuid()
       .notNull()
       .references(() => person.userId),
-    codeChallenge: text("code_challenge").notNull(),
-    redirectUri: text("redirect_uri").notNull(),
-    clientName: text("client_name").notNull(),
-    createdAt: timestamp("created_at").notNull(),
-    usedAt: timestamp("used_at"),
+    codeChallenge: text().notNull(),
+    redirectUri: text().notNull(),
+    clientName: text().notNull(),
+    createdAt: timestamp().notNull(),
+    usedAt: timestamp(),
     /** The session of the first use. */
-    sessionId: uuid("session_id"),
+    sessionId: uuid(),
     /** The session at web in which the person consented, and its end. */
-    webSessionId: text("web_session_id"),
-    webSessionExpiresAt: timestamp("web_session_expires_at"),
+    webSessionId: text(),
+    webSessionExpiresAt: timestamp(),
   },
-  (table) => [index("authorization_code_created").on(table.createdAt)],
+  (columns) => [index("authorization_code_created").on(columns.createdAt)],
 );
 
 /** The state of a device authorization: `used` once its session has begun. */
 export type DeviceStatus = "pending" | "approved" | "denied" | "used";
 
 /** A request of the device authorization flow (RFC 8628). */
-export const deviceAuthorization = pgTable(
+export const deviceAuthorization = table(
   "device_authorization",
   {
-    deviceCodeSha256: bytea("device_code_sha256").primaryKey(),
+    deviceCodeSha256: bytea().primaryKey(),
     /** Eight consonants, without the hyphen that people see. */
-    userCode: text("user_code").notNull().unique("device_authorization_user_code"),
-    clientName: text("client_name").notNull(),
+    userCode: text().notNull().unique("device_authorization_user_code"),
+    clientName: text().notNull(),
     remoteAddress: text("remote_addr").notNull(),
-    createdAt: timestamp("created_at").notNull(),
-    status: text("status").$type<DeviceStatus>().notNull(),
+    createdAt: timestamp().notNull(),
+    status: text().$type<DeviceStatus>().notNull(),
     /** Who decided. */
-    userId: uuid("user_id").references(() => person.userId),
-    intervalSeconds: integer("interval_seconds").notNull(),
-    lastPolledAt: timestamp("last_polled_at"),
+    userId: uuid().references(() => person.userId),
+    intervalSeconds: integer().notNull(),
+    lastPolledAt: timestamp(),
     /** By which requests are counted: an IPv4 address or an IPv6 /64. */
-    addressKey: text("address_key"),
+    addressKey: text(),
     /** The session at web in which the person approved, and its end. */
-    webSessionId: text("web_session_id"),
-    webSessionExpiresAt: timestamp("web_session_expires_at"),
+    webSessionId: text(),
+    webSessionExpiresAt: timestamp(),
   },
-  (table) => [index("device_authorization_created").on(table.createdAt)],
+  (columns) => [index("device_authorization_created").on(columns.createdAt)],
 );
 
 /** A session at web that ended before it expired. Core rejects what web asks in its name; the row is deleted after it expires. */
-export const endedWebSession = pgTable(
+export const endedWebSession = table(
   "ended_web_session",
   {
-    id: text("id").primaryKey(),
-    expiresAt: timestamp("expires_at").notNull(),
+    id: text().primaryKey(),
+    expiresAt: timestamp().notNull(),
   },
-  (table) => [index("ended_web_session_expires").on(table.expiresAt)],
+  (columns) => [index("ended_web_session_expires").on(columns.expiresAt)],
 );
 
 /** A session at web that has not expired, for the sign-out that its identity provider reports: core checks `ended_web_session` alone. */
-export const webSession = pgTable(
+export const webSession = table(
   "web_session",
   {
-    id: text("id").primaryKey(),
-    userId: uuid("user_id")
+    id: text().primaryKey(),
+    userId: uuid()
       .notNull()
       .references(() => person.userId),
     /** The `sid` of the id_token: the session at the provider; null if it does not say. */
-    providerSessionId: text("provider_session_id"),
-    expiresAt: timestamp("expires_at").notNull(),
+    providerSessionId: text(),
+    expiresAt: timestamp().notNull(),
   },
-  (table) => [
-    index("web_session_provider_session").on(table.providerSessionId),
-    index("web_session_user").on(table.userId),
-    index("web_session_expires").on(table.expiresAt),
+  (columns) => [
+    index("web_session_provider_session").on(columns.providerSessionId),
+    index("web_session_user").on(columns.userId),
+    index("web_session_expires").on(columns.expiresAt),
   ],
 );
 
 /** A logout token that an identity provider sent, until it expires: each ends sessions once, and its session begins no other. */
-export const usedLogoutToken = pgTable(
+export const usedLogoutToken = table(
   "used_logout_token",
   {
-    jti: text("jti").primaryKey(),
+    jti: text().primaryKey(),
     /** Null if it names none, and for a token that an older core stored. */
-    subject: text("subject"),
-    providerSessionId: text("provider_session_id"),
-    expiresAt: timestamp("expires_at").notNull(),
+    subject: text(),
+    providerSessionId: text(),
+    expiresAt: timestamp().notNull(),
   },
-  (table) => [
-    index("used_logout_token_provider_session").on(table.providerSessionId),
-    index("used_logout_token_expires").on(table.expiresAt),
+  (columns) => [
+    index("used_logout_token_provider_session").on(columns.providerSessionId),
+    index("used_logout_token_expires").on(columns.expiresAt),
   ],
 );

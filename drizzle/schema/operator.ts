@@ -4,7 +4,6 @@ import {
   check,
   index,
   integer,
-  pgTable,
   primaryKey,
   text,
   unique,
@@ -12,7 +11,7 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import type { Scope } from "../../proto/operator/scopes.ts";
-import { timestamp } from "./columns.ts";
+import { table, timestamp } from "./columns.ts";
 
 /**
  * The status of a person in the directory. Only `active` may sign in or call core. `held`: active in a restored backup, which nobody has
@@ -21,49 +20,49 @@ import { timestamp } from "./columns.ts";
 export type PersonStatus = "active" | "held" | "suspended" | "archived" | "unverified" | "absent";
 
 /** A person of the directory. */
-export const person = pgTable(
+export const person = table(
   "person",
   {
-    userId: uuid("user_id").primaryKey(),
-    primaryEmail: text("primary_email").notNull(),
-    displayName: text("display_name").notNull().default(""),
-    status: text("status").$type<PersonStatus>().notNull(),
-    scopes: text("scopes").array().$type<Scope[]>().notNull(),
+    userId: uuid().primaryKey(),
+    primaryEmail: text().notNull(),
+    displayName: text().notNull().default(""),
+    status: text().$type<PersonStatus>().notNull(),
+    scopes: text().array().$type<Scope[]>().notNull(),
     /** Time of the newest snapshot that agrees with this row. */
-    syncedAt: timestamp("synced_at").notNull(),
+    syncedAt: timestamp().notNull(),
     /** Consecutive snapshots that lack this active person, or have them outside the domain, while the removal is held; else 0. */
-    missedSyncs: integer("missed_syncs").notNull().default(0),
+    missedSyncs: integer().notNull().default(0),
   },
-  (table) => [index("person_email").on(table.primaryEmail)],
+  (columns) => [index("person_email").on(columns.primaryEmail)],
 );
 
 /** The subject of a person at the identity provider, within one deployment. */
-export const authenticationIdentity = pgTable(
+export const authenticationIdentity = table(
   "authentication_identity",
   {
-    tenantId: uuid("tenant_id").notNull(),
-    subject: text("subject").notNull(),
-    userId: uuid("user_id")
+    tenantId: uuid().notNull(),
+    subject: text().notNull(),
+    userId: uuid()
       .notNull()
       .references(() => person.userId),
   },
-  (table) => [
-    primaryKey({ columns: [table.tenantId, table.subject] }),
-    uniqueIndex("authentication_identity_person").on(table.userId),
+  (columns) => [
+    primaryKey({ columns: [columns.tenantId, columns.subject] }),
+    uniqueIndex("authentication_identity_person").on(columns.userId),
   ],
 );
 
 /** A subject of an issuer that has exchanged a token: the actor of what it does. Its scopes are in the issuers' file. */
-export const workload = pgTable(
+export const workload = table(
   "workload",
   {
-    id: uuid("id").primaryKey(),
-    issuer: text("issuer").notNull(),
-    subject: text("subject").notNull(),
-    firstSeenAt: timestamp("first_seen_at").notNull(),
-    lastSeenAt: timestamp("last_seen_at").notNull(),
+    id: uuid().primaryKey(),
+    issuer: text().notNull(),
+    subject: text().notNull(),
+    firstSeenAt: timestamp().notNull(),
+    lastSeenAt: timestamp().notNull(),
   },
-  (table) => [unique("workload_subject").on(table.issuer, table.subject)],
+  (columns) => [unique("workload_subject").on(columns.issuer, columns.subject)],
 );
 
 /**
@@ -73,23 +72,23 @@ export const workload = pgTable(
 export type DirectoryOutcome = "synced" | "held" | "refused" | "failed";
 
 /** One row: the result of the newest sync by any core. A transaction that writes a snapshot locks it. */
-export const directorySync = pgTable(
+export const directorySync = table(
   "directory_sync",
   {
-    singleton: boolean("singleton").primaryKey().default(true),
+    singleton: boolean().primaryKey().default(true),
     /** Number of finished syncs. A sync during which another one finished does not write. */
-    syncs: integer("syncs").notNull(),
-    finishedAt: timestamp("finished_at").notNull(),
-    outcome: text("outcome").$type<DirectoryOutcome>().notNull(),
-    reasonCode: text("reason_code"),
+    syncs: integer().notNull(),
+    finishedAt: timestamp().notNull(),
+    outcome: text().$type<DirectoryOutcome>().notNull(),
+    reasonCode: text(),
     /** When a snapshot was last written; null if never. */
-    syncedAt: timestamp("synced_at"),
+    syncedAt: timestamp(),
     /** When an identity provider last pushed a change over SCIM; null if never. */
-    pushedAt: timestamp("pushed_at"),
+    pushedAt: timestamp(),
     /** Consecutive syncs that wrote nothing. */
-    failures: integer("failures").notNull(),
+    failures: integer().notNull(),
     /** Role groups that the newest snapshot lacks. */
-    missingGroups: text("missing_groups").array().notNull(),
+    missingGroups: text().array().notNull(),
   },
-  (table) => [check("directory_sync_singleton", sql`${table.singleton}`)],
+  (columns) => [check("directory_sync_singleton", sql`${columns.singleton}`)],
 );

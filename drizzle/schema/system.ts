@@ -1,5 +1,5 @@
-import { integer, jsonb, pgTable, text, uuid } from "drizzle-orm/pg-core";
-import { timestamp } from "./columns.ts";
+import { integer, jsonb, text, uuid } from "drizzle-orm/pg-core";
+import { table, timestamp } from "./columns.ts";
 
 /** A result of one of core's readiness checks. */
 export interface ReportedCheck {
@@ -13,19 +13,19 @@ export interface ReportedCheck {
 }
 
 /** The newest report of each core, which it writes every few seconds. Another core deletes it a day after the last one. */
-export const coreReport = pgTable("core_report", {
+export const coreReport = table("core_report", {
   /** Identifies the process, not the machine. */
-  id: uuid("id").primaryKey(),
-  machine: text("machine").notNull(),
-  version: text("version").notNull(),
-  startedAt: timestamp("started_at").notNull(),
-  reportedAt: timestamp("reported_at").notNull(),
+  id: uuid().primaryKey(),
+  machine: text().notNull(),
+  version: text().notNull(),
+  startedAt: timestamp().notNull(),
+  reportedAt: timestamp().notNull(),
   /** When it was told to stop; null while it was not. */
-  stoppedAt: timestamp("stopped_at"),
+  stoppedAt: timestamp(),
   /** The Forward streams that are open; null without ingest. */
-  streams: integer("streams"),
-  clockAheadMs: integer("clock_ahead_ms").notNull(),
-  checks: jsonb("checks").$type<readonly ReportedCheck[]>().notNull(),
+  streams: integer(),
+  clockAheadMs: integer().notNull(),
+  checks: jsonb().$type<readonly ReportedCheck[]>().notNull(),
   /** When its certificates expire, by name: RFC 3339. */
-  certificates: jsonb("certificates").$type<Readonly<Record<string, string>>>().notNull(),
+  certificates: jsonb().$type<Readonly<Record<string, string>>>().notNull(),
 });

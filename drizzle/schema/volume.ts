@@ -1,75 +1,75 @@
 import { sql } from "drizzle-orm";
-import { bigint, index, integer, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
-import { byteText, timestamp } from "./columns.ts";
+import { index, integer, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import { byteText, counter, table, timestamp } from "./columns.ts";
 
 /** What core stored on a UTC day: the sum of its hours, and for a while the hours themselves, 24 of each. */
 const dayColumns = {
-  kind: text("kind").notNull(),
+  kind: text().notNull(),
   /** Days since 1970. */
-  day: integer("day").notNull(),
-  envelopes: bigint("envelopes", { mode: "number" }).notNull(),
-  payloadBytes: bigint("payload_bytes", { mode: "number" }).notNull(),
-  hourEnvelopes: bigint("hour_envelopes", { mode: "number" }).array(),
-  hourBytes: bigint("hour_bytes", { mode: "number" }).array(),
+  day: integer().notNull(),
+  envelopes: counter().notNull(),
+  payloadBytes: counter().notNull(),
+  hourEnvelopes: counter().array(),
+  hourBytes: counter().array(),
 };
 
 /** What core stored for a host on a day, by kind: the rows of `ingest_hour` become this once they are two days old. */
-export const volumeDay = pgTable(
+export const volumeDay = table(
   "volume_day",
-  { hostId: text("host_id").notNull(), ...dayColumns },
-  (table) => [
-    primaryKey({ columns: [table.hostId, table.day, table.kind] }),
-    index("volume_day_day").on(table.day),
-    index("volume_day_hours").on(table.day).where(sql`${table.hourBytes} is not null`),
+  { hostId: text().notNull(), ...dayColumns },
+  (columns) => [
+    primaryKey({ columns: [columns.hostId, columns.day, columns.kind] }),
+    index("volume_day_day").on(columns.day),
+    index("volume_day_hours").on(columns.day).where(sql`${columns.hourBytes} is not null`),
   ],
 );
 
 /** The same of all hosts: the sum of `volume_day`, which changes in the same transaction. */
-export const volumeTotal = pgTable("volume_total", dayColumns, (table) => [
-  primaryKey({ columns: [table.day, table.kind] }),
+export const volumeTotal = table("volume_total", dayColumns, (columns) => [
+  primaryKey({ columns: [columns.day, columns.kind] }),
 ]);
 
 /** What hosts accepted on a day by kind and source, by their own accounts and clocks. */
-export const volumeSource = pgTable(
+export const volumeSource = table(
   "volume_source",
   {
-    hostId: text("host_id").notNull(),
-    day: integer("day").notNull(),
-    kind: text("kind").notNull(),
-    source: text("source").notNull(),
-    envelopes: bigint("envelopes", { mode: "number" }).notNull(),
-    payloadBytes: bigint("payload_bytes", { mode: "number" }).notNull(),
+    hostId: text().notNull(),
+    day: integer().notNull(),
+    kind: text().notNull(),
+    source: text().notNull(),
+    envelopes: counter().notNull(),
+    payloadBytes: counter().notNull(),
   },
-  (table) => [
-    primaryKey({ columns: [table.hostId, table.day, table.kind, table.source] }),
-    index("volume_source_day").on(table.day),
+  (columns) => [
+    primaryKey({ columns: [columns.hostId, columns.day, columns.kind, columns.source] }),
+    index("volume_source_day").on(columns.day),
   ],
 );
 
 /** The bytes that core stored for a host in the last 24 whole hours, and those of its usual day; updated every hour. */
-export const hostVolume = pgTable("host_volume", {
-  hostId: byteText("host_id").primaryKey(),
-  dayBytes: bigint("day_bytes", { mode: "number" }).notNull(),
+export const hostVolume = table("host_volume", {
+  hostId: byteText().primaryKey(),
+  dayBytes: counter().notNull(),
   /** The median of the last two weeks; null while fewer than three days are known. */
-  usualBytes: bigint("usual_bytes", { mode: "number" }),
+  usualBytes: counter(),
 });
 
 /** The bytes that core stores of each host in an hour, for the hosts of a filter (docs/volume.md). */
-export const volumeBudget = pgTable("volume_budget", {
-  name: byteText("name").primaryKey(),
+export const volumeBudget = table("volume_budget", {
+  name: byteText().primaryKey(),
   /** A query of the language of `/fleet`. */
-  filter: text("filter").notNull(),
-  bytesPerHour: bigint("bytes_per_hour", { mode: "number" }).notNull(),
-  changedAt: timestamp("changed_at").notNull(),
-  changedByName: text("changed_by_name").notNull(),
+  filter: text().notNull(),
+  bytesPerHour: counter().notNull(),
+  changedAt: timestamp().notNull(),
+  changedByName: text().notNull(),
 });
 
 /** The hosts that have sent their budget of this hour: core stores nothing more of them until `until`. */
-export const heldHost = pgTable("held_host", {
-  hostId: byteText("host_id").primaryKey(),
-  identityId: uuid("identity_id").notNull(),
-  budget: text("budget").notNull(),
-  since: timestamp("since").notNull(),
+export const heldHost = table("held_host", {
+  hostId: byteText().primaryKey(),
+  identityId: uuid().notNull(),
+  budget: text().notNull(),
+  since: timestamp().notNull(),
   /** The end of the hour. */
-  until: timestamp("until").notNull(),
+  until: timestamp().notNull(),
 });

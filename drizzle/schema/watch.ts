@@ -1,70 +1,61 @@
-import {
-  bigint,
-  bigserial,
-  boolean,
-  index,
-  integer,
-  pgTable,
-  text,
-  uuid,
-} from "drizzle-orm/pg-core";
+import { bigserial, boolean, index, integer, text, uuid } from "drizzle-orm/pg-core";
 import type { CommonFactor, WatchEventKind, WatchMessageBody } from "../../proto/watch/watch.ts";
-import { jsonText, timestamp } from "./columns.ts";
+import { counter, jsonText, table, timestamp } from "./columns.ts";
 
 /** A filter of the fleet, how many hosts may match it, and for how long more may; and how it stands. */
-export const watch = pgTable("watch", {
-  id: uuid("id").primaryKey(),
-  name: text("name").notNull().unique("watch_name"),
+export const watch = table("watch", {
+  id: uuid().primaryKey(),
+  name: text().notNull().unique("watch_name"),
   /** A query of the language of `/fleet`; its relative times are of each evaluation. */
-  filter: text("filter").notNull(),
-  moreThan: integer("more_than").notNull(),
-  forSeconds: integer("for_seconds").notNull(),
-  receivers: text("receivers").array().notNull(),
+  filter: text().notNull(),
+  moreThan: integer().notNull(),
+  forSeconds: integer().notNull(),
+  receivers: text().array().notNull(),
   /** Counts the changes of the columns above. */
-  revision: integer("revision").notNull(),
-  createdAt: timestamp("created_at").notNull(),
-  createdBy: uuid("created_by").notNull(),
-  createdByName: text("created_by_name").notNull(),
-  silencedUntil: timestamp("silenced_until"),
-  silencedBy: text("silenced_by"),
-  silenceReason: text("silence_reason"),
-  isFiring: boolean("is_firing").notNull(),
+  revision: integer().notNull(),
+  createdAt: timestamp().notNull(),
+  createdBy: uuid().notNull(),
+  createdByName: text().notNull(),
+  silencedUntil: timestamp(),
+  silencedBy: text(),
+  silenceReason: text(),
+  isFiring: boolean().notNull(),
   /** When `isFiring` last changed. */
-  changedAt: timestamp("changed_at").notNull(),
+  changedAt: timestamp().notNull(),
   /** While it fires: since when more hosts matched than allowed. */
-  firingSince: timestamp("firing_since"),
+  firingSince: timestamp(),
   /** Since when the count has contradicted `isFiring`, and how much of this time counts; null and 0 while it does not. */
-  contrarySince: timestamp("contrary_since"),
-  contraryMs: bigint("contrary_ms", { mode: "number" }).notNull(),
+  contrarySince: timestamp(),
+  contraryMs: counter().notNull(),
   /** The count of the message that it fires; null without one, or after one that it has ended. */
-  announcedCount: integer("announced_count"),
-  count: integer("count"),
-  evaluatedAt: timestamp("evaluated_at"),
+  announcedCount: integer(),
+  count: integer(),
+  evaluatedAt: timestamp(),
   /** Why it could not be evaluated. */
-  fault: text("fault"),
-  commonFactor: jsonText<CommonFactor>("common_factor"),
+  fault: text(),
+  commonFactor: jsonText<CommonFactor>(),
   /** The watch whose message says what this one's would. */
-  explainedBy: uuid("explained_by"),
+  explainedBy: uuid(),
 });
 
 /** The history of a watch; the audit log has the changes of its definition. */
-export const watchEvent = pgTable(
+export const watchEvent = table(
   "watch_event",
   {
     /** In the order in which they were written. */
-    position: bigserial("position", { mode: "number" }).primaryKey(),
-    watchId: uuid("watch_id")
+    position: bigserial({ mode: "number" }).primaryKey(),
+    watchId: uuid()
       .notNull()
       .references(() => watch.id, { onDelete: "cascade" }),
-    at: timestamp("at").notNull(),
-    kind: text("kind").$type<WatchEventKind>().notNull(),
-    count: integer("count"),
-    receiver: text("receiver"),
-    detail: text("detail"),
+    at: timestamp().notNull(),
+    kind: text().$type<WatchEventKind>().notNull(),
+    count: integer(),
+    receiver: text(),
+    detail: text(),
   },
-  (table) => [
-    index("watch_event_watch").on(table.watchId, table.position),
-    index("watch_event_at").on(table.at),
+  (columns) => [
+    index("watch_event_watch").on(columns.watchId, columns.position),
+    index("watch_event_at").on(columns.at),
   ],
 );
 
@@ -72,26 +63,28 @@ export const watchEvent = pgTable(
  * A message on its way to a receiver. Those of a watch to a receiver are sent in the order of their positions. It outlives its watch, so that
  * a receiver learns that the watch has ended.
  */
-export const watchMessage = pgTable(
+export const watchMessage = table(
   "watch_message",
   {
     /** Repeated with each attempt, so that a receiver can recognise it. */
-    id: uuid("id").primaryKey(),
-    position: bigserial("position", { mode: "number" }).notNull(),
-    watchId: uuid("watch_id").notNull(),
-    receiver: text("receiver").notNull(),
-    body: jsonText<WatchMessageBody>("body").notNull(),
-    createdAt: timestamp("created_at").notNull(),
+    id: uuid().primaryKey(),
+    position: bigserial({ mode: "number" }).notNull(),
+    watchId: uuid().notNull(),
+    receiver: text().notNull(),
+    body: jsonText<WatchMessageBody>().notNull(),
+    createdAt: timestamp().notNull(),
     /** Tells each claim from the ones before. */
-    attempts: integer("attempts").notNull(),
+    attempts: integer().notNull(),
     /** Attempts in a row that failed. */
-    failures: integer("failures").notNull(),
-    nextAttemptAt: timestamp("next_attempt_at").notNull(),
+    failures: integer().notNull(),
+    nextAttemptAt: timestamp().notNull(),
     /** A core is sending it until then. */
-    leasedUntil: timestamp("leased_until"),
+    leasedUntil: timestamp(),
     /** The receiver has it and wants it repeated; null before. */
-    deliveredAt: timestamp("delivered_at"),
-    lastError: text("last_error"),
+    deliveredAt: timestamp(),
+    lastError: text(),
   },
-  (table) => [index("watch_message_order").on(table.watchId, table.receiver, table.position)],
+  (columns) => [
+    index("watch_message_order").on(columns.watchId, columns.receiver, columns.position),
+  ],
 );

@@ -2,7 +2,7 @@ import { hourMs } from "../../kit/clock.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import type { Job } from "../../kit/run-every.ts";
 import { formatNoteKey } from "../../proto/completeness/signed-note.ts";
-import type { Core } from "../core.ts";
+import type { ConfiguredCore, Core, TimedCore } from "../core.ts";
 import { chainAuditEvents } from "../domain/audit/chain-events.ts";
 import { flushRefusals } from "../domain/audit/flush-refusals.ts";
 import { verifyChain } from "../domain/audit/verify-chain.ts";
@@ -107,7 +107,7 @@ const stepsMax = 100;
  * rollout, once it has advanced the others.
  */
 export const advanceRollouts = async (
-  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
+  core: ConfiguredCore,
   signal?: AbortSignal,
 ): Promise<number> => {
   let steps = 0;
@@ -133,7 +133,7 @@ export const advanceRollouts = async (
 export const correctTimes = async ({
   db,
   clock,
-}: Pick<Core, "db" | "clock">): Promise<{ hosts: number; rollouts: number } | undefined> => {
+}: TimedCore): Promise<{ hosts: number; rollouts: number } | undefined> => {
   const now = new Date(clock.now());
   // A jump ahead holds retention, and what is stated of hours, within a minute.
   await recordClock(db, now);

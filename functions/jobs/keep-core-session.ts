@@ -1,8 +1,8 @@
 import { uuidv7 } from "../../kit/entropy.ts";
-import type { Core } from "../core.ts";
+import type { WriteCore } from "../core.ts";
 import { extendSession, isUnbroken } from "../store/fleet/core-sessions.ts";
 
-type Needs = Pick<Core, "db" | "clock" | "entropy">;
+type Needs = WriteCore;
 
 /**
  * Creates a tick that records that this core can receive. A session grows by monotonic time: a clock that jumps extends none, and a process

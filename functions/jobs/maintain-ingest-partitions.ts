@@ -1,5 +1,5 @@
 import { dayMs } from "../../kit/clock.ts";
-import type { Core } from "../core.ts";
+import type { WriteCore } from "../core.ts";
 import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
 import type { Executor } from "../store/database/database.ts";
 import { clockDifferenceMsMax } from "../store/database/server-settings.ts";
@@ -36,7 +36,7 @@ const actor: Actor = { type: "system", id: "ingest-partitions", display: "ingest
  * undefined when there was nothing to do.
  */
 export const maintainIngestPartitions = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   { retentionDays, databaseTime }: { retentionDays: number; databaseTime: () => Promise<number> },
 ): Promise<PartitionReport | undefined> => {
   const { db, clock } = core;
@@ -77,7 +77,7 @@ const withinDayLimit = async <Result>(drop: () => Promise<Result>): Promise<Resu
 };
 
 const dropOldest = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   {
     now,
     present,

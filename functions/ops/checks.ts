@@ -1,7 +1,7 @@
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { CoreConfig } from "../config/core-config.ts";
-import type { Core } from "../core.ts";
+import type { ReadCore, TimedCore } from "../core.ts";
 import type { Chat } from "../domain/chat/chat.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts";
@@ -77,11 +77,7 @@ export const migrationsCheck = (pending: () => Promise<readonly string[]>): Chec
  * Reports the age of the newest directory snapshot and the faults of the sync. Always ready: serving with older scopes is better than
  * taking every core out of rotation at once (docs/decisions/directory.md).
  */
-export const directoryCheck = ({
-  db,
-  clock,
-  config,
-}: Pick<Core, "db" | "clock" | "config">): Check => ({
+export const directoryCheck = ({ db, clock, config }: ReadCore): Check => ({
   name: "directory",
   find: () =>
     withDatabase(async () => {
@@ -114,7 +110,7 @@ export const directoryCheck = ({
 const reportsMs = 7 * 86_400_000;
 
 /** What waits since a restore that core noticed, or the sign of one that it did not. */
-const restoreFacts = async ({ db, clock }: Pick<Core, "db" | "clock">): Promise<string[]> => {
+const restoreFacts = async ({ db, clock }: TimedCore): Promise<string[]> => {
   const since = new Date(clock.now() - reportsMs);
   const [{ people, memberships, restoredAt }, hosts] = await Promise.all([
     readHeldCounts({ db }),

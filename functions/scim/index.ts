@@ -1,4 +1,4 @@
-import type { Core } from "../core.ts";
+import type { ConfiguredCore } from "../core.ts";
 import { createAuthenticateProvider } from "../domain/scim/authenticate-provider.ts";
 import type { Route } from "../http/route.ts";
 import { discoveryRoutes } from "./discovery.ts";
@@ -7,9 +7,7 @@ import { scimRoute } from "./scim-route.ts";
 import { userRoutesOf } from "./users.ts";
 
 /** Returns the routes of SCIM 2.0 (docs/scim.md), which exist only if the directory's provider is `scim`. */
-export const scimRoutesOf = (
-  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
-): readonly Route[] => {
+export const scimRoutesOf = (core: ConfiguredCore): readonly Route[] => {
   const { provider } = core.config.directory;
   if (provider.kind !== "scim") return [];
   const { config, db, clock, entropy } = core;

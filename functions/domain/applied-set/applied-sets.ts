@@ -1,5 +1,5 @@
 import { type AppliedContent, applyLeaseMs } from "../../../proto/applied-set/applied-set.ts";
-import type { Core } from "../../core.ts";
+import type { TimedCore, WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   type AppliedSetRow,
@@ -18,7 +18,7 @@ const leaseEnd = ({ content, updatedAt }: AppliedSetRow): number =>
  * second one. Throws 404 `not_found` for a set that was never applied.
  */
 export const getAppliedSet = async (
-  { db, clock }: Pick<Core, "db" | "clock">,
+  { db, clock }: TimedCore,
   name: string,
 ): Promise<AppliedSetRow> => {
   const row = await findAppliedSet(db, name);
@@ -31,7 +31,7 @@ export const getAppliedSet = async (
  * apply of it runs, else `conflict`.
  */
 export const putAppliedSet = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   { name, revision, content }: { name: string; revision: number; content: AppliedContent },
   origin: Origin,

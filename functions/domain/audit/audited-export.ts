@@ -1,5 +1,5 @@
 import type { AuditAction } from "../../../proto/audit-actions.ts";
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 
@@ -35,7 +35,7 @@ export interface ExportBatch<Row, Position> {
  * with the number of rows before it reports the end to the reader, or when the reader stops earlier.
  */
 export const auditedExport = async function* <Row, Position>(
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   { operator, origin, asked }: RequestedExport,
   { action, target, details }: ExportEntry,
   read: (after: Position | null) => Promise<ExportBatch<Row, Position>>,

@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { Core, WriteCore } from "../../core.ts";
 import type { AuditFilter, ListedAuditEvent } from "../../store/audit/list.ts";
 import { listAuditEvents } from "../../store/audit/list.ts";
 import {
@@ -38,7 +38,7 @@ export interface AuditExport extends RequestedExport {
 
 /** Returns every event of a filter in batches, newest first, each read on demand. Audited as `audit.export`. */
 export const exportAuditEvents = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   { query, format, ...request }: AuditExport,
 ): Promise<AsyncGenerator<NamedAuditEvent[], void, void>> => {
   const filter = await filterOf(core, query);

@@ -1,5 +1,5 @@
 import type { AuditAction } from "../../../proto/audit-actions.ts";
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { deleteRefusalCounts, type RefusalCountRow } from "../../store/audit/refusal-counts.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { type AuditEntry, recordAudits } from "./audit-log.ts";
@@ -10,7 +10,7 @@ const minuteMs = 60_000;
 const batch = 500;
 
 /** The parts of core that audit counts. */
-export type FlushCore = Pick<Core, "db" | "clock" | "entropy">;
+export type FlushCore = WriteCore;
 
 /**
  * Audits how many refusals each count of the past minutes has, if it is more than the one that has its event; returns how many events it

@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   insertUsedLogoutToken,
@@ -29,7 +29,7 @@ const keptMsMin = 60_000;
  * an answer sends and each web retries, ends and records nothing more. Throws 409 `logout_token_replayed` for another token with its `jti`; audited.
  */
 export const recordProviderLogout = async (
-  { db, config, ...core }: Pick<Core, "config" | "db" | "clock" | "entropy">,
+  { db, config, ...core }: ConfiguredCore,
   { jti, subject, providerSessionId, expiresAt, remoteAddress }: ProviderLogout,
   { requestId }: Pick<Origin, "requestId">,
 ): Promise<void> => {

@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { Core, WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
@@ -41,7 +41,7 @@ export type SignIn =
  * and a failure with its own; throws 403 `forbidden` otherwise.
  */
 export const recordSignIn = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  { db, clock, entropy }: WriteCore,
   caller: WebCaller,
   signIn: SignIn,
   { requestId }: Pick<Origin, "requestId">,

@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { Core, WriteCore } from "../../core.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
   countSessionsOfWebSession,
@@ -43,7 +43,7 @@ export const endWebSession = async (
 
 /** Ends the session at web of a person who signed out, with the remote address that web saw. Idempotent. */
 export const recordSignOut = async (
-  { db, ...core }: Pick<Core, "db" | "clock" | "entropy">,
+  { db, ...core }: WriteCore,
   { remoteAddress, ...session }: EndedSession & { remoteAddress: string },
   { requestId }: Pick<Origin, "requestId">,
 ): Promise<void> =>

@@ -7,7 +7,7 @@ import {
   proofPayload,
 } from "../../../proto/management/proof.ts";
 import { parseTimestamp } from "../../../proto/management/text.ts";
-import type { Core } from "../../core.ts";
+import type { Core, TimedCore, WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { ClientCertificate } from "../../signer/certificate.ts";
 import { hasAuditEventSince } from "../../store/audit/audit.ts";
@@ -34,7 +34,7 @@ export type ProveCore = Pick<
 >;
 
 /** The parts of core that admit a collector, or record why it was rejected. */
-export type AdmitCore = Pick<Core, "db" | "clock" | "entropy">;
+export type AdmitCore = WriteCore;
 
 /** The client certificate and the signed request that a collector presents. */
 export interface Presented {
@@ -202,7 +202,7 @@ export const requireAdmitted = async (
  * of their rows is locked for a second.
  */
 export const markUsed = async (
-  { db, clock }: Pick<Core, "db" | "clock">,
+  { db, clock }: TimedCore,
   certificates: readonly { certificateId: string; identityId: string }[],
 ): Promise<void> => {
   const begun = await db.transaction(async (tx) => {

@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { Core, WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   type CertificateRow,
@@ -16,13 +16,13 @@ import {
   listIdentities,
   lockIdentity,
   notifyRevocation,
-  updateIdentityRevoked,
+  updateIdentity,
 } from "../../store/certificate/identities.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-type Needs = Pick<Core, "db" | "clock" | "entropy">;
+type Needs = WriteCore;
 
 /** Revokes an identity with all its active certificates and their successors; final and idempotent. Throws 404 `not_found`. */
 export const revokeIdentity = async (
@@ -36,7 +36,7 @@ export const revokeIdentity = async (
     if (identity === undefined) throw new Problem("not_found");
     if (identity.revokedAt !== null) return { identity, revokedCertificateIds: [] };
     const revokedAt = new Date(core.clock.now());
-    await updateIdentityRevoked(tx, identityId, revokedAt);
+    await updateIdentity(tx, identityId, { revokedAt });
     const revokedCertificateIds = await updateIdentityCertificatesRevoked(
       tx,
       identityId,

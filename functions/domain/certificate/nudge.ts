@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { updateRenewalDue } from "../../store/certificate/certificates.ts";
 import { lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
@@ -16,7 +16,7 @@ export type Nudge = (typeof nudges)[number];
  * it has renewed. Throws 404 `not_found`; 409 `conflict` for a revoked host.
  */
 export const nudgeHost = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   { identityId, action }: { identityId: string; action: Nudge },
   origin: Origin,

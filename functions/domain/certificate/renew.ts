@@ -24,7 +24,7 @@ import {
   findIdentity,
   type IdentityRow,
   lockIdentity,
-  updateCollectorVersion,
+  updateIdentity,
 } from "../../store/certificate/identities.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { findPolicy } from "../../store/enrollment/policies.ts";
@@ -213,7 +213,7 @@ const record = async (
   );
   if (certificate === undefined) throw new SignerFault(issuedBefore);
   const collectorVersion = body.collector_version;
-  await updateCollectorVersion(tx, identity.id, collectorVersion);
+  await updateIdentity(tx, identity.id, { collectorVersion });
   await recordAudit(tx, core, {
     actor: { type: "collector", id: identity.id, display: identity.identity },
     action: "certificate.renew",

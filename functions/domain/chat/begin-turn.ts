@@ -2,7 +2,7 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Receipt } from "../../../proto/chat/receipt.ts";
 import { titleLengthMax } from "../../../proto/chat/session.ts";
 import { cutText } from "../../../proto/management/text.ts";
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import type { InferenceMessage } from "../../inference/inference.ts";
 import { Problem } from "../../problems.ts";
 import {
@@ -41,7 +41,7 @@ export interface BegunTurn {
  * Throws 404 `not_found`, 409 `conflict` while another answer is being written, after 100 turns or 16 MiB.
  */
 export const beginTurn = (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  { db, clock, entropy }: WriteCore,
   { signer, inference }: Pick<Chat, "signer" | "inference">,
   operator: Operator,
   { sessionId, content }: { sessionId: string; content: string },

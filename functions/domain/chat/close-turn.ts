@@ -1,6 +1,6 @@
 import type { Receipt } from "../../../proto/chat/receipt.ts";
 import { type MessagePart, type MessageStatus, messageText } from "../../../proto/chat/session.ts";
-import type { Core } from "../../core.ts";
+import type { TimedCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findChatMessage, updateChatMessage } from "../../store/chat/messages.ts";
 import {
@@ -60,7 +60,7 @@ const batchMax = 100;
 
 /** Closes turns whose core was killed, as aborted and with the text that was stored. Returns undefined when there was none. */
 export const closeExpiredTurns = async (
-  { db, clock }: Pick<Core, "db" | "clock">,
+  { db, clock }: TimedCore,
   { signer }: Pick<Chat, "signer">,
 ): Promise<{ closed: number } | undefined> => {
   let closed = 0;
@@ -72,7 +72,7 @@ export const closeExpiredTurns = async (
 
 /** Closes the turn of a conversation as aborted if its core was killed. Returns whether it did. */
 export const closeExpiredTurn = (
-  { db, clock }: Pick<Core, "db" | "clock">,
+  { db, clock }: TimedCore,
   { signer }: Pick<Chat, "signer">,
   id: string,
 ): Promise<boolean> =>

@@ -1,5 +1,5 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ChatMessageRow, listChatMessages } from "../../store/chat/messages.ts";
 import {
@@ -19,7 +19,7 @@ import { closeExpiredTurn } from "./close-turn.ts";
 /** Conversations that a person may have. None is deleted silently: the person deletes one to begin another. */
 const conversationsMax = 200;
 
-type Needs = Pick<Core, "db" | "clock" | "entropy">;
+type Needs = WriteCore;
 
 /** Creates a conversation of the operator. Throws 409 `conflict` when they have 200. */
 export const createConversation = async (

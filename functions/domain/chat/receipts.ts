@@ -11,7 +11,7 @@ import {
   signedBytes,
   toBase64url,
 } from "../../../proto/chat/receipt-chain.ts";
-import type { Core } from "../../core.ts";
+import type { TimedCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   type ChatReceiptKeyRow,
@@ -119,17 +119,14 @@ const keyOf = ({ keyId, x, ephemeral }: ChatReceiptKeyRow): ReceiptKey => ({
 });
 
 /** Returns every public key that ever signed, and the one that signs now. */
-export const browseReceiptKeys = async (
-  { db, clock }: Pick<Core, "db" | "clock">,
-  signer: ReceiptSigner,
-) => {
+export const browseReceiptKeys = async ({ db, clock }: TimedCore, signer: ReceiptSigner) => {
   await requireReceiptKey(db, { signer, clock });
   return (await listChatReceiptKeys(db)).map(keyOf);
 };
 
 /** Returns the receipts of a conversation with a signed head and the keys that they name. Throws 404 `not_found`. */
 export const readReceipts = async (
-  { db, clock }: Pick<Core, "db" | "clock">,
+  { db, clock }: TimedCore,
   signer: ReceiptSigner,
   conversation: { id: string; userId: string },
 ): Promise<ReceiptFile> => {

@@ -6,7 +6,7 @@ import {
   stateOfHour,
   sumHour,
 } from "../../../proto/completeness/hour-state.ts";
-import type { Core } from "../../core.ts";
+import type { Core, ReadCore } from "../../core.ts";
 import {
   findHostFacts,
   findHourAccounts,
@@ -30,9 +30,7 @@ export interface HourRules {
 }
 
 /** Reads what decides on hours of all hosts now. */
-export const readHourRules = async (
-  core: Pick<Core, "db" | "clock" | "config">,
-): Promise<HourRules> => {
+export const readHourRules = async (core: ReadCore): Promise<HourRules> => {
   const [{ now, thresholds, outages }, exports] = await Promise.all([
     readCountingRules(core),
     listExports(core.db),

@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { Core, WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findIdentityOf } from "../../store/completeness/report.ts";
 import type { Executor } from "../../store/database/database.ts";
@@ -17,7 +17,7 @@ export const listHostQueues = async (
  * `not_found`; 409 `conflict` for one that has ended.
  */
 export const closeHostQueue = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   {
     identityId,

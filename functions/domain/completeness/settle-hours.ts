@@ -16,7 +16,7 @@ import {
   unpackNotes,
 } from "../../../proto/completeness/hour-note.ts";
 import { graceMs, hourStates } from "../../../proto/completeness/hour-state.ts";
-import type { Core } from "../../core.ts";
+import type { Core, ReadCore } from "../../core.ts";
 import {
   addHourCounts,
   claimSettling,
@@ -55,7 +55,7 @@ import { hoursOf } from "./settled-hours.ts";
 import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
 /** The parts of core that settle hours. */
-export type SettlingCore = Pick<Core, "db" | "clock" | "config">;
+export type SettlingCore = ReadCore;
 
 /** What a call has settled. */
 export interface SettlingReport {

@@ -19,7 +19,7 @@ import {
   lineOf,
   type StatementLine,
 } from "../../../proto/completeness/statement-line.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore, Core } from "../../core.ts";
 import {
   type HostHour,
   listHosts,
@@ -49,7 +49,7 @@ import type { LogSigner } from "./log-signer.ts";
 import { findSettledHours } from "./settled-hours.ts";
 
 /** The parts of core that write statements. */
-export type StatementCore = Pick<Core, "db" | "clock" | "entropy" | "config"> & {
+export type StatementCore = ConfiguredCore & {
   codec: Core["codec"];
   /** Null: heads are not signed. */
   logSigner: LogSigner | null;

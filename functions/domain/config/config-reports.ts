@@ -1,5 +1,5 @@
 import { batchesMax, unstoredMax } from "../../../proto/fleet-health/config-report.ts";
-import type { Core } from "../../core.ts";
+import type { Core, ReadCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findConfig } from "../../store/config/configs.ts";
 import {
@@ -21,7 +21,7 @@ import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/a
 import { readCountingRules } from "../fleet/rules.ts";
 
 /** The parts of core that read configs with their progress. */
-export type ConfigReportCore = Pick<Core, "db" | "clock" | "config">;
+export type ConfigReportCore = ReadCore;
 
 /** A config and the hosts of its hash. */
 export interface ConfigWithProgress extends ListedConfigRow {

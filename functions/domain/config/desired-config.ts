@@ -1,5 +1,5 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   type IdentityRow,
@@ -25,7 +25,7 @@ import type { ProvenCollector } from "../certificate/authenticate.ts";
 import { admitProof } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-type Needs = Pick<Core, "db" | "clock" | "entropy">;
+type Needs = WriteCore;
 
 /** The config assigned to an identity, and the one before it. */
 export interface Assigned {
@@ -212,7 +212,7 @@ export const assignLocked = async (
 
 /** Returns the config assigned to the caller's own identity; null for none. */
 export const desiredConfig = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   caller: ProvenCollector,
   origin: Origin,
 ): Promise<CurrentAssignment | null> => {

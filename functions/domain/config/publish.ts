@@ -9,7 +9,7 @@ import {
   parseTree,
   type Tree,
 } from "../../../proto/collector-config/tree.ts";
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ConfigRow, insertConfig } from "../../store/config/configs.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
@@ -17,7 +17,7 @@ import type { Operator } from "../operator/authenticate.ts";
 
 /** Stores a checked config, byte for byte. Publishing the same text again creates another config. */
 export const publishConfig = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   { name, config }: { name: string | null; config: CheckedConfig },
   origin: Origin,

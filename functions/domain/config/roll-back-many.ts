@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { type IdentityRow, lockIdentity } from "../../store/certificate/identities.ts";
 import {
   type AssignmentRow,
@@ -43,7 +43,7 @@ export interface RollbackResult {
  * results and changes nothing.
  */
 export const rollBackMany = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   change: {
     identityIds: readonly string[];

@@ -1,6 +1,6 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { DirectoryConfig } from "../../config/directory-config.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore } from "../../core.ts";
 import type { DirectoryFaultCode, DirectorySnapshot } from "../../directory/snapshot.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
@@ -23,7 +23,7 @@ import {
 } from "./rules.ts";
 
 /** The parts of core that write the directory's tables. */
-export type DirectoryCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+export type DirectoryCore = ConfiguredCore;
 
 /** The result of a snapshot. `superseded`: another sync ended while this snapshot was read, and nothing was written. */
 export interface SnapshotReport {

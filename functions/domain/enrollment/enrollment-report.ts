@@ -1,5 +1,5 @@
 import { dayMs } from "../../../kit/clock.ts";
-import type { Core } from "../../core.ts";
+import type { Core, TimedCore } from "../../core.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import {
   countEnrollment,
@@ -14,7 +14,7 @@ import {
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 
 /** The parts of core that read enrollment. */
-export type EnrollmentReportCore = Pick<Core, "db" | "clock">;
+export type EnrollmentReportCore = TimedCore;
 
 const nowOf = ({ clock }: EnrollmentReportCore): Date => new Date(clock.now());
 

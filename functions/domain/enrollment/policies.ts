@@ -3,7 +3,7 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import { certificateTtlSecondsMax, faultOfWorkload } from "../../../proto/operator/policy-draft.ts";
 import type { WorkloadTerms } from "../../../proto/operator/workload.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore, Core, WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import * as store from "../../store/enrollment/policies.ts";
@@ -13,7 +13,7 @@ import {
   lockPolicy,
   type PolicyRow,
   type TokenRow,
-  updatePolicyFrozen,
+  updatePolicy,
 } from "../../store/enrollment/policies.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
@@ -38,7 +38,7 @@ export interface PolicyDraft {
  * does not know.
  */
 export const createPolicy = async (
-  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
+  core: ConfiguredCore,
   operator: Operator,
   draft: PolicyDraft,
   origin: Origin,
@@ -79,7 +79,7 @@ export const createPolicy = async (
 
 /** Freezes a policy; final and idempotent. Its tokens stop enrolling with the commit. Throws 404 `not_found`. */
 export const freezePolicy = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   { policyId, reasonCode }: { policyId: string; reasonCode: string | null },
   origin: Origin,
@@ -89,7 +89,7 @@ export const freezePolicy = async (
     if (policy === undefined) throw new Problem("not_found");
     if (policy.frozenAt !== null) return policy;
     const frozenAt = new Date(core.clock.now());
-    await updatePolicyFrozen(tx, policyId, frozenAt);
+    await updatePolicy(tx, policyId, { frozenAt });
     await recordOperatorAction(tx, core, operator, origin, {
       action: "enrollment_policy.freeze",
       target: { type: "enrollment_policy", id: policyId },

@@ -1,7 +1,7 @@
 import { hourMs } from "../../../kit/clock.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
 import type { Labels } from "../../../proto/labels.ts";
-import type { Core } from "../../core.ts";
+import type { ReadCore } from "../../core.ts";
 import { Problem, type ProblemCode } from "../../problems.ts";
 import { findIdentitiesInUse } from "../../store/certificate/certificates.ts";
 import { countEnrolledSince, findIdentityByName } from "../../store/certificate/identities.ts";
@@ -69,10 +69,7 @@ export interface Simulation {
  * Returns whether a device could enroll now, and the result of each rule. Reads from one snapshot, locks and writes nothing. Throws 404
  * `not_found` for an unknown policy.
  */
-export const simulateEnrollment = (
-  { db, clock, config }: Pick<Core, "db" | "clock" | "config">,
-  use: SimulatedUse,
-) =>
+export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: SimulatedUse) =>
   db.transaction(
     async (tx): Promise<Simulation> => {
       await planByIndex(tx);

@@ -1,14 +1,14 @@
 import { sha256 } from "../../../kit/bytes.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { Secret } from "../../../kit/secret.ts";
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   insertToken,
   lockPolicy,
   lockToken,
   type TokenRow,
-  updateTokenRevoked,
+  updateToken,
 } from "../../store/enrollment/policies.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
@@ -29,7 +29,7 @@ export interface TokenDraft {
  * `policy_frozen`.
  */
 export const createToken = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   { ttlSeconds, ...draft }: TokenDraft,
   origin: Origin,
@@ -74,7 +74,7 @@ export const createToken = async (
 
 /** Revokes a bootstrap token; idempotent. It enrolls no host after the commit. Throws 404 `not_found`. */
 export const revokeToken = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   { tokenId, reasonCode }: { tokenId: string; reasonCode: string | null },
   origin: Origin,
@@ -84,7 +84,7 @@ export const revokeToken = async (
     if (token === undefined) throw new Problem("not_found");
     if (token.revokedAt !== null) return token;
     const revokedAt = new Date(core.clock.now());
-    await updateTokenRevoked(tx, tokenId, revokedAt);
+    await updateToken(tx, tokenId, { revokedAt });
     await recordOperatorAction(tx, core, operator, origin, {
       action: "bootstrap_token.revoke",
       target: { type: "bootstrap_token", id: tokenId },

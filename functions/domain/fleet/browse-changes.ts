@@ -1,5 +1,5 @@
 import { hourMs } from "../../../kit/clock.ts";
-import type { Core } from "../../core.ts";
+import type { Core, TimedCore } from "../../core.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import { type ChangeRow, countRefused, listChanges } from "../../store/fleet/changes.ts";
 
@@ -28,5 +28,5 @@ export const browseChanges = async (
 };
 
 /** Counts the changes of the last 24 hours that are not compared. */
-export const countRefusedChanges = ({ db, clock }: Pick<Core, "db" | "clock">): Promise<number> =>
+export const countRefusedChanges = ({ db, clock }: TimedCore): Promise<number> =>
   countRefused(db, Math.floor(clock.now() / hourMs) - 24);

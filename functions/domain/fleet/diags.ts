@@ -2,7 +2,7 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
 import type { DiagRequest } from "../../../proto/management/diag.ts";
 import type { HostDiagView } from "../../../proto/operator/host-diag.ts";
-import type { Core } from "../../core.ts";
+import type { Core, TimedCore, WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type IdentityRow, lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
 import {
@@ -17,7 +17,7 @@ import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-type Needs = Pick<Core, "db" | "clock" | "entropy">;
+type Needs = WriteCore;
 
 /** How long a bundle is kept. */
 const keptMs = 24 * 3_600_000;
@@ -81,7 +81,7 @@ export const requestDiag = async (
 
 /** Returns a request of a host. Throws 404 `not_found`, also once it is a day old. */
 export const getDiag = async (
-  { db, clock }: Pick<Core, "db" | "clock">,
+  { db, clock }: TimedCore,
   { identityId, diagId }: { identityId: string; diagId: string },
 ): Promise<HostDiag> => {
   const now = clock.now();
@@ -139,7 +139,7 @@ export const answerDiag = async (
 };
 
 /** Deletes what is a day old. Returns how many requests. */
-export const deleteOldDiags = ({ db, clock }: Pick<Core, "db" | "clock">): Promise<number> =>
+export const deleteOldDiags = ({ db, clock }: TimedCore): Promise<number> =>
   deleteDiagsBefore(db, new Date(clock.now() - keptMs));
 
 /** The open requests are read at most this often, for all heartbeats. */

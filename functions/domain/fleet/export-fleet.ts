@@ -1,5 +1,5 @@
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore } from "../../core.ts";
 import { findLabelKeys, type LabelKeys } from "../../store/fleet/labels.ts";
 import { type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
@@ -25,7 +25,7 @@ export interface ExportedFleet {
  * reports do.
  */
 export const exportFleet = async (
-  core: Pick<Core, "db" | "clock" | "config" | "entropy">,
+  core: ConfiguredCore,
   order: FleetExport,
 ): Promise<ExportedFleet> => {
   const { kind, filter, at } = order;

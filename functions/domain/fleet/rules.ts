@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { Core, ReadCore } from "../../core.ts";
 import { findOutages } from "../../store/fleet/core-sessions.ts";
 import type { Outage } from "../../store/fleet/counted-time.ts";
 import type { CountingRules, FleetRules, FleetThresholds } from "../../store/fleet/rows.ts";
@@ -6,7 +6,7 @@ import { findFleetNames, isSupported } from "../../store/fleet/versions.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that read the fleet. */
-export type FleetCore = Pick<Core, "db" | "clock" | "config">;
+export type FleetCore = ReadCore;
 
 /** The parts of core that share views of the fleet. */
 export type ViewCore = FleetCore & Pick<Core, "viewsShared" | "fleetColumns" | "pastColumns">;

@@ -1,6 +1,6 @@
 import { hourMs } from "../../../kit/clock.ts";
 import { volumeHours } from "../../../proto/fleet-health/volume.ts";
-import type { Core } from "../../core.ts";
+import type { TimedCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findHostHours, type HourCount } from "../../store/ingest/hours.ts";
 
@@ -13,7 +13,7 @@ export interface VolumeHour {
 
 /** Returns what core stored for a host in each of the last hours, the oldest first. Throws 404 `not_found`. */
 export const reportVolume = async (
-  { db, clock }: Pick<Core, "db" | "clock">,
+  { db, clock }: TimedCore,
   identityId: string,
 ): Promise<{ now: number; hours: VolumeHour[] }> => {
   const now = clock.now();

@@ -4,7 +4,7 @@ import {
   type InventoryItem,
   inventoryDigest,
 } from "../../../proto/inventory/inventory.ts";
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import * as store from "../../store/inventory/inventory.ts";
@@ -41,7 +41,7 @@ export const inventoryEtag = ({ sha256: hex }: Pick<InventoryRow, "sha256">): st
  * `inventory_invalid` for a name that occurs twice, and 412 `inventory_changed` for another ETag than the current one.
  */
 export const putInventory = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: Operator,
   { hosts, ifMatch, allowEmpty, isDryRun }: NewInventory,
   origin: Origin,

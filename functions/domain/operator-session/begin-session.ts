@@ -3,7 +3,7 @@ import type { SessionFlow } from "../../../drizzle/schema/operator-session.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { bridgeAudience } from "../../../proto/operator/bridge-token.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database/database.ts";
 import type { PersonRow } from "../../store/directory/directory.ts";
@@ -14,7 +14,7 @@ import { type RefusalEntry, recordRefusals } from "../audit/record-refusals.ts";
 import type { WebSessionOfCaller } from "../operator/authenticate.ts";
 
 /** The parts of core that sign programs in. */
-export type SessionCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+export type SessionCore = ConfiguredCore;
 
 /** An hour, the longest lifetime that core accepts of a bridge token; the session at web may end before it. */
 const sessionSeconds = 3600;

@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { WriteCore } from "../../core.ts";
 import { readDatabaseTime } from "../../store/database/server-settings.ts";
 import { confirmClock } from "../../store/retention/retention-clock.ts";
 import type { RetentionPause } from "../../store/retention/retention-pause.ts";
@@ -9,7 +9,7 @@ import { recordAudit } from "../audit/audit-log.ts";
  * dropped a day for a day. Returns the pause that it ended; null if there was none.
  */
 export const confirmRetention = (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   operator: string,
 ): Promise<RetentionPause | null> =>
   core.db.transaction(async (tx) => {

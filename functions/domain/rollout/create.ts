@@ -1,7 +1,7 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { type FleetFilter, selectsEveryHost } from "../../../proto/fleet-health/filter.ts";
 import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
@@ -32,7 +32,7 @@ import { refuseOverlap } from "./control.ts";
 import { wavesReach } from "./waves.ts";
 
 /** The parts of core that rollouts use. */
-export type RolloutCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+export type RolloutCore = ConfiguredCore;
 
 /** Parses the selection of a change. Throws 422 `validation_failed` where an empty filter and `all` contradict each other. */
 const parseSelection = (

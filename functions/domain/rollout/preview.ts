@@ -1,6 +1,6 @@
 import { createTwoFilesPatch } from "diff";
 import { previewMax, type RolloutPreview } from "../../../proto/rollout/rollout.ts";
-import type { Core } from "../../core.ts";
+import type { ReadCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findConfig } from "../../store/config/configs.ts";
 import {
@@ -23,7 +23,7 @@ const diffsMsMax = 250;
  * 422 `validation_failed` for a faulty query.
  */
 export const previewRollout = async (
-  core: Pick<Core, "config" | "db" | "clock">,
+  core: ReadCore,
   { configId, query }: { configId: string; query: string },
 ): Promise<RolloutPreview> => {
   const { db, clock } = core;

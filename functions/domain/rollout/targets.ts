@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { Core, WriteCore } from "../../core.ts";
 import type { PageRequest } from "../../store/database/query-parts.ts";
 import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout/targets.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
@@ -20,7 +20,7 @@ export const browseTargets = async (
 
 /** Returns every target of a rollout under a filter, in batches; audited. Throws 404 `not_found`. */
 export const exportTargets = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: WriteCore,
   filter: TargetFilter,
   request: RequestedExport,
 ): Promise<AsyncGenerator<TargetListRow[], void, void>> => {

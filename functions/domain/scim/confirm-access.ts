@@ -1,5 +1,5 @@
 import { lowerAscii } from "../../../kit/lower-ascii.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore, Core } from "../../core.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { findRestoredAt } from "../../store/database/lineage.ts";
 import { findKnownPeople, lockDirectorySync } from "../../store/directory/directory.ts";
@@ -20,7 +20,7 @@ import { decideDirectoryChanges } from "../directory/rules.ts";
 import { roleGroups, scimSnapshot, subjectOf } from "./directory-user.ts";
 
 /** The parts of core that confirm access. */
-export type ConfirmCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+export type ConfirmCore = ConfiguredCore;
 
 /** Returns the people and memberships that wait since a restore. */
 export const listHeldAccess = ({ db }: Pick<Core, "db">): Promise<HeldAccess> =>

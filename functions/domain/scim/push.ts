@@ -1,5 +1,5 @@
 import type { ScimProvider } from "../../config/directory-config.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore } from "../../core.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
   type DirectorySync,
@@ -15,7 +15,7 @@ import { decideDirectoryChanges } from "../directory/rules.ts";
 import { scimSnapshot, subjectOf } from "./directory-user.ts";
 
 /** The parts of core that serve SCIM, and the provider's settings. */
-export type ScimCore = Pick<Core, "config" | "db" | "clock" | "entropy"> & { scim: ScimProvider };
+export type ScimCore = ConfiguredCore & { scim: ScimProvider };
 
 /** The result of a write, and whose access it may change. */
 export interface Pushed<Result> {

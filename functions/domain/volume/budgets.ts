@@ -4,7 +4,7 @@ import {
   type FleetFilter,
   filterParts,
 } from "../../../proto/fleet-health/filter.ts";
-import type { Core } from "../../core.ts";
+import type { TimedCore, WriteCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
@@ -20,7 +20,7 @@ import { parseFilter } from "../fleet/parse-filter.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** The parts of core that change budgets. */
-export type BudgetCore = Pick<Core, "db" | "clock" | "entropy">;
+export type BudgetCore = WriteCore;
 
 /** A budget, and how many hosts it holds now. */
 export interface DescribedBudget extends BudgetRow {
@@ -55,10 +55,7 @@ const parseBudgetFilter = (query: string, now: number): FleetFilter => {
 };
 
 /** Returns the budgets, the smallest first. */
-export const browseBudgets = async ({
-  db,
-  clock,
-}: Pick<Core, "db" | "clock">): Promise<DescribedBudget[]> => {
+export const browseBudgets = async ({ db, clock }: TimedCore): Promise<DescribedBudget[]> => {
   const [budgets, held] = await Promise.all([findBudgets(db), countHeldHosts(db, clock.now())]);
   return budgets.map((budget) => ({ ...budget, heldHosts: held.get(budget.name) ?? 0 }));
 };

@@ -1,6 +1,6 @@
 import { hourMs } from "../../../kit/clock.ts";
 import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore } from "../../core.ts";
 import type { Executor } from "../../store/database/database.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
 import {
@@ -17,7 +17,7 @@ import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 
 /** The parts of core that hold hosts. */
-export type HoldCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+export type HoldCore = ConfiguredCore;
 
 /**
  * Decides which hosts have sent their budget of this hour, unless another core does so now, and returns those that are held. The beginning and

@@ -1,12 +1,12 @@
 import { hourMs } from "../../../kit/clock.ts";
-import type { Core } from "../../core.ts";
+import type { TimedCore } from "../../core.ts";
 import { foldHours, refreshHostVolumes } from "../../store/volume/fold.ts";
 
 /**
  * Creates the tick that keeps what hosts sent, once an hour: hours become days, and what a host sends is compared with its usual day. Safe to
  * repeat, by any number of cores.
  */
-export const createVolumeKeeper = ({ db, clock }: Pick<Core, "db" | "clock">) => {
+export const createVolumeKeeper = ({ db, clock }: TimedCore) => {
   let refreshed: number | undefined;
   return async (): Promise<{ folded_hosts: number } | undefined> => {
     const now = clock.now();

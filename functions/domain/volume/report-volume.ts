@@ -1,6 +1,6 @@
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { volumeDaysMax, volumeHoursDays } from "../../../proto/volume.ts";
-import type { Core } from "../../core.ts";
+import type { ReadCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   findDiskOfDays,
@@ -37,7 +37,7 @@ const measuredDays = 2;
 
 /** Returns what core stored of all hosts over time, and the parts of a split with the most bytes. Throws 422 `validation_failed`. */
 export const reportVolumeOf = async (
-  { db, clock, config }: Pick<Core, "db" | "clock" | "config">,
+  { db, clock, config }: ReadCore,
   split: VolumeSplit,
   asked: { fromMs: number; toMs: number; limit: number },
 ): Promise<VolumeOfRange> => {

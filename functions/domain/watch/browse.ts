@@ -1,4 +1,4 @@
-import type { Core } from "../../core.ts";
+import type { ReadCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import type { Outage } from "../../store/fleet/counted-time.ts";
@@ -13,7 +13,7 @@ import {
 import { readCountingRules } from "../fleet/rules.ts";
 import { outageAt, withoutPastSilence } from "./evaluate.ts";
 
-type BrowseCore = Pick<Core, "db" | "clock" | "config">;
+type BrowseCore = ReadCore;
 
 /** The events of a watch that are shown. */
 const eventsMax = 200;

@@ -4,7 +4,7 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { bridgeAudience } from "../../../proto/operator/bridge-token.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
-import type { Core } from "../../core.ts";
+import type { ConfiguredCore } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { upsertWorkload } from "../../store/operator/operators.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
@@ -17,7 +17,7 @@ import {
 } from "./verify-subject-token.ts";
 
 /** The parts of core that exchange tokens. */
-export type ExchangeCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+export type ExchangeCore = ConfiguredCore;
 
 /** The lifetime of the token that a workload receives. */
 const tokenSeconds = 900;

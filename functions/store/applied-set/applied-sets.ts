@@ -1,14 +1,13 @@
 import { and, eq } from "drizzle-orm";
 import { appliedSet } from "../../../drizzle/schema/applied-set.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow } from "../database/query-parts.ts";
+import { finderOf } from "../database/query-parts.ts";
 
 /** A set's row. */
 export type AppliedSetRow = typeof appliedSet.$inferSelect;
 
 /** Finds a set by its name. */
-export const findAppliedSet = (db: Executor, name: string): Promise<AppliedSetRow | undefined> =>
-  firstRow(db.select().from(appliedSet).where(eq(appliedSet.name, name)));
+export const findAppliedSet = finderOf(appliedSet, appliedSet.name);
 
 /** Writes the row of the revision after `before`, 0 for none. Returns false if the set has another revision. */
 export const replaceAppliedSet = async (

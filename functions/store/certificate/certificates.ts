@@ -10,11 +10,12 @@ import {
   anyOf,
   anyOfHex,
   arrayLiteral,
+  finderOf,
   firstRow,
+  listPage,
+  lockerOf,
   type Paged,
   type PageRequest,
-  paged,
-  pageOf,
 } from "../database/query-parts.ts";
 
 /** A certificate's row. */
@@ -30,12 +31,10 @@ export const insertCertificate = async (
 };
 
 /** Finds a certificate and locks its row until the transaction ends. Lock its identity first. */
-export const lockCertificate = (db: Executor, id: string): Promise<CertificateRow | undefined> =>
-  firstRow(db.select().from(certificate).where(eq(certificate.id, id)).for("no key update"));
+export const lockCertificate = lockerOf(certificate);
 
 /** Finds a certificate. */
-export const findCertificate = (db: Executor, id: string): Promise<CertificateRow | undefined> =>
-  firstRow(db.select().from(certificate).where(eq(certificate.id, id)));
+export const findCertificate = finderOf(certificate);
 
 /** Inserts certificates; none of them may have a row. */
 export const insertCertificates = async (
@@ -269,13 +268,7 @@ export const listCertificates = async (
   identityId: string,
   page: PageRequest,
 ): Promise<Paged<CertificateRow>> => {
-  const { where, orderBy, limit } = pageOf(certificate.id, page, [
-    eq(certificate.identityId, identityId),
-  ]);
-  return paged(
-    await db.select().from(certificate).where(where).orderBy(orderBy).limit(limit),
-    page,
-  );
+  return listPage(db, certificate, page, [eq(certificate.identityId, identityId)]);
 };
 
 /** The state that decides, besides the dates, whether a certificate may be used. */

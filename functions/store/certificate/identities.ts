@@ -6,12 +6,13 @@ import { defineStatement, executePrepared, insertRows } from "../database/execut
 import {
   anyOf,
   arrayLiteral,
-  firstRow,
+  finderOf,
+  listPage,
+  lockerOf,
   type Paged,
   type PageRequest,
-  paged,
-  pageOf,
   substring,
+  updaterOf,
 } from "../database/query-parts.ts";
 
 /** A collector identity's row. */
@@ -24,23 +25,10 @@ export type EnrolledIdentity = Omit<IdentityRow, "reportedLabels" | "labelSetId"
  * Finds an identity by name and locks its row until the transaction ends. Foreign keys do not wait for the lock: heartbeats refer to the
  * row meanwhile.
  */
-export const lockIdentityByName = (
-  db: Executor,
-  identity: string,
-): Promise<IdentityRow | undefined> =>
-  firstRow(
-    db
-      .select()
-      .from(collectorIdentity)
-      .where(eq(collectorIdentity.identity, identity))
-      .for("no key update"),
-  );
+export const lockIdentityByName = lockerOf(collectorIdentity, collectorIdentity.identity);
 
 /** Finds an identity and locks its row until the transaction ends. Lock it before any of its certificates, always in this order. */
-export const lockIdentity = (db: Executor, id: string): Promise<IdentityRow | undefined> =>
-  firstRow(
-    db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update"),
-  );
+export const lockIdentity = lockerOf(collectorIdentity);
 
 /** Locks identities until the transaction ends, in the order of their ids. */
 export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
@@ -89,14 +77,8 @@ export const updateIdentityReenrolled = async (
   await db.update(collectorIdentity).set(set).where(eq(collectorIdentity.id, id));
 };
 
-/** Marks an identity revoked. */
-export const updateIdentityRevoked = async (
-  db: Executor,
-  id: string,
-  revokedAt: Date,
-): Promise<void> => {
-  await db.update(collectorIdentity).set({ revokedAt }).where(eq(collectorIdentity.id, id));
-};
+/** Changes an identity. */
+export const updateIdentity = updaterOf(collectorIdentity);
 
 /** Counts the identities that first enrolled under a policy after `since`. */
 export const countEnrolledSince = async (
@@ -135,15 +117,10 @@ export const countTowardsHourlyLimits = async (
 };
 
 /** Finds an identity. */
-export const findIdentity = (db: Executor, id: string): Promise<IdentityRow | undefined> =>
-  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)));
+export const findIdentity = finderOf(collectorIdentity);
 
 /** Finds an identity by name. */
-export const findIdentityByName = (
-  db: Executor,
-  identity: string,
-): Promise<IdentityRow | undefined> =>
-  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)));
+export const findIdentityByName = finderOf(collectorIdentity, collectorIdentity.identity);
 
 /**
  * Stores the labels that a host reports; null for none. The database merges them with those of the host's enrollment policy
@@ -155,15 +132,6 @@ export const updateReportedLabels = async (
 ): Promise<void> => {
   await db.execute(sql`update collector_identity set reported_labels = ${labels && JSON.stringify(labels)}::jsonb
     where id = ${identityId}::uuid and reported_labels is distinct from ${labels && JSON.stringify(labels)}::jsonb`);
-};
-
-/** Stores the version with which a collector renewed. */
-export const updateCollectorVersion = async (
-  db: Executor,
-  id: string,
-  collectorVersion: string,
-): Promise<void> => {
-  await db.update(collectorIdentity).set({ collectorVersion }).where(eq(collectorIdentity.id, id));
 };
 
 /** Selects identities; an absent part does not filter. */
@@ -184,16 +152,12 @@ export const listIdentities = async (
   const { identity, deviceId, hostname, revokedAt } = collectorIdentity;
   const matches = (pattern: string) =>
     or(ilike(identity, pattern), ilike(deviceId, pattern), ilike(hostname, pattern));
-  const { where, orderBy, limit } = pageOf(collectorIdentity.id, page, [
+  return listPage(db, collectorIdentity, page, [
     text === undefined ? undefined : matches(substring(text)),
     status && (status === "active" ? isNull(revokedAt) : isNotNull(revokedAt)),
     policyId === undefined ? undefined : eq(collectorIdentity.policyId, policyId),
     tokenId === undefined ? undefined : eq(collectorIdentity.tokenId, tokenId),
   ]);
-  return paged(
-    await db.select().from(collectorIdentity).where(where).orderBy(orderBy).limit(limit),
-    page,
-  );
 };
 
 /** Stores an auth failure unless the identity has one from after `due`. Returns the identity's id if it stored one. */

@@ -2,19 +2,16 @@ import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
 import { collectorHealth } from "../../../drizzle/schema/health.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, firstRow } from "../database/query-parts.ts";
+import { anyOf, finderOf, firstRow, inserterOf } from "../database/query-parts.ts";
 
 /** A published config's row. */
 export type ConfigRow = typeof collectorConfig.$inferSelect;
 
 /** Inserts a config. */
-export const insertConfig = async (db: Executor, row: ConfigRow): Promise<void> => {
-  await db.insert(collectorConfig).values(row);
-};
+export const insertConfig = inserterOf(collectorConfig);
 
 /** Finds a config. */
-export const findConfig = (db: Executor, id: string): Promise<ConfigRow | undefined> =>
-  firstRow(db.select().from(collectorConfig).where(eq(collectorConfig.id, id)));
+export const findConfig = finderOf(collectorConfig);
 
 /** Finds the hashes of configs by their ids. */
 export const findConfigHashes = async (
@@ -123,9 +120,7 @@ export const endAssignment = async (
 };
 
 /** Inserts an open assignment. */
-export const insertAssignment = async (db: Executor, row: AssignmentRow): Promise<void> => {
-  await db.insert(configAssignment).values(row);
-};
+export const insertAssignment = inserterOf(configAssignment);
 
 /** Finds the last known good hash in the newest heartbeat of an identity; null if it has none. */
 export const findLastKnownGoodHash = async (

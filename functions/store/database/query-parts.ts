@@ -1,5 +1,6 @@
-import { type AnyColumn, and, desc, lt, type SQL, sql } from "drizzle-orm";
-import type { AnyPgColumn } from "drizzle-orm/pg-core";
+import { type AnyColumn, and, desc, eq, lt, type SQL, sql } from "drizzle-orm";
+import type { AnyPgColumn, PgTable } from "drizzle-orm/pg-core";
+import type { Executor } from "./database.ts";
 
 /** Returns the condition that the column equals one of `values`: one parameter for all of them, where `inArray` takes one for each. */
 export const anyOf = (column: AnyColumn, values: readonly (string | Uint8Array)[]): SQL => {
@@ -56,3 +57,47 @@ export const paged = <Row extends { id: string }>(
   rows: rows.slice(0, limit),
   next: rows.length > limit ? (rows[limit - 1]?.id ?? null) : null,
 });
+
+type TableWithId = PgTable & { readonly id: AnyPgColumn };
+type Row<Table extends PgTable> = Table["$inferSelect"];
+
+/** Returns one page of a table. */
+export const listPage = async <Table extends TableWithId>(
+  db: Executor,
+  table: Table,
+  page: PageRequest,
+  conditions: readonly (SQL | undefined)[],
+): Promise<Paged<Row<Table> & { id: string }>> => {
+  const { where, orderBy, limit } = pageOf(table.id, page, conditions);
+  const rows = db.select().from<PgTable>(table).where(where).orderBy(orderBy).limit(limit);
+  return paged((await rows) as (Row<Table> & { id: string })[], page);
+};
+
+/** Creates the function that finds the row with a value of a column that is unique. */
+export const finderOf =
+  <Table extends PgTable & Partial<TableWithId>>(
+    table: Table,
+    column: AnyPgColumn = table.id as AnyPgColumn,
+  ) =>
+  (db: Executor, value: string): Promise<Row<Table> | undefined> =>
+    firstRow(db.select().from<PgTable>(table).where(eq(column, value)));
+
+/** Creates the same function, which also locks the row until the transaction ends: foreign keys do not wait for it. */
+export const lockerOf =
+  <Table extends TableWithId>(table: Table, column: AnyPgColumn = table.id) =>
+  (tx: Executor, value: string): Promise<Row<Table> | undefined> =>
+    firstRow(tx.select().from<PgTable>(table).where(eq(column, value)).for("no key update"));
+
+/** Creates the function that inserts a row. */
+export const inserterOf =
+  <Table extends PgTable>(table: Table) =>
+  async (db: Executor, row: Table["$inferInsert"]): Promise<void> => {
+    await db.insert<PgTable>(table).values(row);
+  };
+
+/** Creates the function that changes the row with an id. */
+export const updaterOf =
+  <Table extends TableWithId>(table: Table) =>
+  async (db: Executor, id: string, change: Partial<Row<Table>>): Promise<void> => {
+    await db.update<PgTable>(table).set(change).where(eq(table.id, id));
+  };

@@ -9,11 +9,14 @@ import { canRetryIndividually } from "../database/problem.ts";
 import {
   anyOf,
   arrayLiteral,
+  finderOf,
   firstRow,
+  inserterOf,
+  listPage,
+  lockerOf,
   type Paged,
   type PageRequest,
-  paged,
-  pageOf,
+  updaterOf,
 } from "../database/query-parts.ts";
 
 /** An enrollment policy's row. */
@@ -33,19 +36,10 @@ export const insertPolicy = (
   );
 
 /** Finds a policy and locks its row until the transaction ends. Limits, freezing and issuing are decided under this lock. */
-export const lockPolicy = (db: Executor, id: string): Promise<PolicyRow | undefined> =>
-  firstRow(
-    db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("no key update"),
-  );
+export const lockPolicy = lockerOf(enrollmentPolicy);
 
-/** Marks a policy frozen. */
-export const updatePolicyFrozen = async (
-  db: Executor,
-  id: string,
-  frozenAt: Date,
-): Promise<void> => {
-  await db.update(enrollmentPolicy).set({ frozenAt }).where(eq(enrollmentPolicy.id, id));
-};
+/** Changes a policy. */
+export const updatePolicy = updaterOf(enrollmentPolicy);
 
 /** Finds policies and locks them in the order of their ids, so that groups cannot deadlock. */
 export const lockPolicies = async (
@@ -98,19 +92,13 @@ export const findWorkloadPolicies = async (
 };
 
 /** Finds a policy. */
-export const findPolicy = (db: Executor, id: string): Promise<PolicyRow | undefined> =>
-  firstRow(db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)));
+export const findPolicy = finderOf(enrollmentPolicy);
 
 /** A bootstrap token's row. */
 export type TokenRow = typeof bootstrapToken.$inferSelect;
 
 /** Inserts a token. */
-export const insertToken = async (
-  db: Executor,
-  row: typeof bootstrapToken.$inferInsert,
-): Promise<void> => {
-  await db.insert(bootstrapToken).values(row);
-};
+export const insertToken = inserterOf(bootstrapToken);
 
 /** Inserts the token that a service account token enrolls with, unless it is known. */
 export const insertAttestedToken = async (
@@ -265,17 +253,10 @@ export const findTokenOfPolicy = async (
 };
 
 /** Finds a token and locks its row until the transaction ends. */
-export const lockToken = (db: Executor, id: string): Promise<TokenRow | undefined> =>
-  firstRow(db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("no key update"));
+export const lockToken = lockerOf(bootstrapToken);
 
-/** Marks a token revoked. */
-export const updateTokenRevoked = async (
-  db: Executor,
-  id: string,
-  revokedAt: Date,
-): Promise<void> => {
-  await db.update(bootstrapToken).set({ revokedAt }).where(eq(bootstrapToken.id, id));
-};
+/** Changes a token. */
+export const updateToken = updaterOf(bootstrapToken);
 
 /** Finds tokens, and locks them in the order of their ids if `lock` says so. Lock their policies first. */
 export const findTokenTerms = async (
@@ -321,12 +302,8 @@ export const listTokens = async (
   policyId: string,
   page: PageRequest,
 ): Promise<Paged<TokenRow>> => {
-  const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [
+  return listPage(db, bootstrapToken, page, [
     eq(bootstrapToken.policyId, policyId),
     isNull(bootstrapToken.attestation),
   ]);
-  return paged(
-    await db.select().from(bootstrapToken).where(where).orderBy(orderBy).limit(limit),
-    page,
-  );
 };

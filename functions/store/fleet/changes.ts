@@ -3,7 +3,7 @@ import { and, eq, gt, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { fleetChange, fleetChangeHour } from "../../../drizzle/schema/fleet-history.ts";
 import { hourMs } from "../../../kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import { listPage, type Paged, type PageRequest } from "../database/query-parts.ts";
 import { timestampAt } from "./rows.ts";
 
 /** A change, and its comparison once it has soaked. */
@@ -167,11 +167,7 @@ export const storeComparison = (
 
 /** Returns one page of the changes, newest first. */
 export const listChanges = async (db: Executor, page: PageRequest): Promise<Paged<ChangeRow>> => {
-  const { where, orderBy, limit } = pageOf(fleetChange.id, page, []);
-  return paged(
-    await db.select().from(fleetChange).where(where).orderBy(orderBy).limit(limit),
-    page,
-  );
+  return listPage(db, fleetChange, page, []);
 };
 
 /**

@@ -1,15 +1,13 @@
 import { and, desc, eq, gt, isNull, lt } from "drizzle-orm";
 import { hostDiag } from "../../../drizzle/schema/diag.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow } from "../database/query-parts.ts";
+import { firstRow, inserterOf } from "../database/query-parts.ts";
 
 /** A requested diagnostics bundle. */
 export type DiagRow = typeof hostDiag.$inferSelect;
 
 /** Inserts a request. */
-export const insertDiag = async (db: Executor, row: DiagRow): Promise<void> => {
-  await db.insert(hostDiag).values(row);
-};
+export const insertDiag = inserterOf(hostDiag);
 
 /** Returns the requests that hosts may still answer at `at`, each with its host: of one of them, or of all. */
 export const findOpenDiags = (db: Executor, at: Date, identityId?: string): Promise<DiagRow[]> =>

@@ -15,8 +15,7 @@ import {
 import {
   lockIdentity,
   updateAuthFailure,
-  updateCollectorVersion,
-  updateIdentityRevoked,
+  updateIdentity,
   updateReportedLabels,
 } from "../certificate/identities.ts";
 import { endAssignment, insertAssignment } from "../config/configs.ts";
@@ -144,7 +143,7 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
     ),
   revoke: ({ hosts: [n = 1] }) =>
     locked(n, async (tx) => {
-      await updateIdentityRevoked(tx, identityOf(n), new Date(clock.now()));
+      await updateIdentity(tx, identityOf(n), { revokedAt: new Date(clock.now()) });
       await updateIdentityCertificatesRevoked(tx, identityOf(n), new Date(clock.now()));
     }),
   // Several hosts in the order of their ids, as a bulk assignment.
@@ -168,7 +167,7 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
       }
     }),
   version: ({ hosts: [n = 1], value }) =>
-    locked(n, (tx) => updateCollectorVersion(tx, identityOf(n), `2.${value}.0`)),
+    locked(n, (tx) => updateIdentity(tx, identityOf(n), { collectorVersion: `2.${value}.0` })),
   labels: ({ hosts: [n = 1], value }) =>
     updateReportedLabels(db, {
       identityId: identityOf(n),

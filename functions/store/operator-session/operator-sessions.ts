@@ -10,7 +10,16 @@ import {
 } from "../../../drizzle/schema/operator-session.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import {
+  finderOf,
+  firstRow,
+  inserterOf,
+  lockerOf,
+  type Paged,
+  type PageRequest,
+  paged,
+  pageOf,
+} from "../database/query-parts.ts";
 import { webSessionEnded } from "../operator/operators.ts";
 
 /** A session of a program. */
@@ -26,12 +35,7 @@ export type CodeRow = typeof authorizationCode.$inferSelect;
 export type DeviceRow = typeof deviceAuthorization.$inferSelect;
 
 /** Inserts a session. */
-export const insertSession = async (
-  tx: Executor,
-  row: typeof operatorSession.$inferInsert,
-): Promise<void> => {
-  await tx.insert(operatorSession).values(row);
-};
+export const insertSession = inserterOf(operatorSession);
 
 /** Counts the sessions of programs that end with a session at web. */
 export const countSessionsOfWebSession = (db: Executor, id: string, now: Date): Promise<number> =>
@@ -176,10 +180,7 @@ export const listSessions = async (
 };
 
 /** Finds a session and locks its row until the transaction ends. */
-export const lockSession = (tx: Executor, id: string): Promise<SessionRow | undefined> =>
-  firstRow(
-    tx.select().from(operatorSession).where(eq(operatorSession.id, id)).for("no key update"),
-  );
+export const lockSession = lockerOf(operatorSession);
 
 /** Revokes a session that is not revoked. */
 export const updateSessionRevoked = async (
@@ -194,9 +195,7 @@ export const updateSessionRevoked = async (
 };
 
 /** Inserts a code. */
-export const insertCode = async (tx: Executor, row: CodeRow): Promise<void> => {
-  await tx.insert(authorizationCode).values(row);
-};
+export const insertCode = inserterOf(authorizationCode);
 
 /** Finds a code by its SHA-256 and locks its row until the transaction ends, so that one caller alone redeems it. */
 export const lockCode = (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow | undefined> =>
@@ -259,8 +258,7 @@ export const deleteDeviceOfLargest = async (tx: Executor, since: Date): Promise<
 };
 
 /** Finds a device authorization by its user code. */
-export const findDevice = (db: Executor, userCode: string): Promise<DeviceRow | undefined> =>
-  firstRow(db.select().from(deviceAuthorization).where(eq(deviceAuthorization.userCode, userCode)));
+export const findDevice = finderOf(deviceAuthorization, deviceAuthorization.userCode);
 
 /** Finds a device authorization by one of its codes and locks its row until the transaction ends. */
 export const lockDevice = async (

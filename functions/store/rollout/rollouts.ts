@@ -3,7 +3,15 @@ import { collectorConfig } from "../../../drizzle/schema/config.ts";
 import { rollout, rolloutTarget, rolloutWave } from "../../../drizzle/schema/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow, type Paged, type PageRequest, paged } from "../database/query-parts.ts";
+import {
+  firstRow,
+  inserterOf,
+  lockerOf,
+  type Paged,
+  type PageRequest,
+  paged,
+  updaterOf,
+} from "../database/query-parts.ts";
 
 /** A rollout's row. */
 export type RolloutRow = typeof rollout.$inferSelect;
@@ -32,9 +40,7 @@ export const lockRolloutCreation = async (tx: Executor): Promise<void> => {
 };
 
 /** Inserts a rollout. */
-export const insertRollout = async (tx: Executor, row: RolloutRow): Promise<void> => {
-  await tx.insert(rollout).values(row);
-};
+export const insertRollout = inserterOf(rollout);
 
 /** Inserts the waves of a rollout. */
 export const insertWaves = async (tx: Executor, rows: readonly WaveRow[]): Promise<void> => {
@@ -42,17 +48,10 @@ export const insertWaves = async (tx: Executor, rows: readonly WaveRow[]): Promi
 };
 
 /** Finds a rollout and locks its row until the transaction ends. */
-export const lockRollout = (tx: Executor, id: string): Promise<RolloutRow | undefined> =>
-  firstRow(tx.select().from(rollout).where(eq(rollout.id, id)).for("no key update"));
+export const lockRollout = lockerOf(rollout);
 
 /** Changes a rollout. */
-export const updateRollout = async (
-  tx: Executor,
-  id: string,
-  change: Partial<RolloutRow>,
-): Promise<void> => {
-  await tx.update(rollout).set(change).where(eq(rollout.id, id));
-};
+export const updateRollout = updaterOf(rollout);
 
 /** Finds the waves of a rollout in order. */
 export const findWaves = (db: Executor, rolloutId: string): Promise<WaveRow[]> =>

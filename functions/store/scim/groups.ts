@@ -2,7 +2,7 @@ import { and, asc, count, eq, ne, sql } from "drizzle-orm";
 import { scimGroup, scimMember, scimUser } from "../../../drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf, firstRow } from "../database/query-parts.ts";
+import { anyOf, finderOf, inserterOf } from "../database/query-parts.ts";
 import { type FilterColumns, filterCondition } from "./filter.ts";
 import type { ScimList, ScimPage } from "./users.ts";
 
@@ -33,9 +33,7 @@ const columns: FilterColumns = {
 };
 
 /** Inserts a group. */
-export const insertScimGroup = async (tx: Executor, row: ScimGroupRow): Promise<void> => {
-  await tx.insert(scimGroup).values(row);
-};
+export const insertScimGroup = inserterOf(scimGroup);
 
 /** Replaces a group's row. */
 export const updateScimGroup = async (
@@ -51,8 +49,7 @@ export const deleteScimGroup = async (tx: Executor, id: string): Promise<void> =
 };
 
 /** Finds a group by id. */
-export const findScimGroup = (db: Executor, id: string): Promise<ScimGroupRow | undefined> =>
-  firstRow(db.select().from(scimGroup).where(eq(scimGroup.id, id)));
+export const findScimGroup = finderOf(scimGroup);
 
 /** Whether another group than `id` has this name. */
 export const isGroupNameTaken = async (

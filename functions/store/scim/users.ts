@@ -2,7 +2,7 @@ import { and, asc, count, eq, ne, or, type SQL, sql } from "drizzle-orm";
 import { scimUser } from "../../../drizzle/schema/scim.ts";
 import type { ScimFilter } from "../../../proto/scim/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, firstRow } from "../database/query-parts.ts";
+import { anyOf, finderOf, inserterOf } from "../database/query-parts.ts";
 import { type FilterColumns, filterCondition } from "./filter.ts";
 
 /** A user that an identity provider pushed. */
@@ -49,9 +49,7 @@ const columns: FilterColumns = {
 };
 
 /** Inserts a user. */
-export const insertScimUser = async (tx: Executor, row: ScimUserRow): Promise<void> => {
-  await tx.insert(scimUser).values(row);
-};
+export const insertScimUser = inserterOf(scimUser);
 
 /** Replaces a user's row. */
 export const updateScimUser = async (tx: Executor, { id, ...row }: ScimUserRow): Promise<void> => {
@@ -64,8 +62,7 @@ export const deleteScimUser = async (tx: Executor, id: string): Promise<void> =>
 };
 
 /** Finds a user by id. */
-export const findScimUser = (db: Executor, id: string): Promise<ScimUserRow | undefined> =>
-  firstRow(db.select().from(scimUser).where(eq(scimUser.id, id)));
+export const findScimUser = finderOf(scimUser);
 
 /** Finds users by their ids, which may be many. */
 export const findScimUsers = (db: Executor, ids: readonly string[]): Promise<ScimUserRow[]> =>

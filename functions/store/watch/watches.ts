@@ -2,7 +2,14 @@ import { asc, count, desc, eq, gt, inArray, isNull, lt, or, sql } from "drizzle-
 import { watch, watchEvent, watchMessage } from "../../../drizzle/schema/watch.ts";
 import type { WatchState } from "../../../proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import {
+  lockerOf,
+  type Paged,
+  type PageRequest,
+  paged,
+  pageOf,
+  updaterOf,
+} from "../database/query-parts.ts";
 
 /** A watch's row. */
 export type WatchRow = typeof watch.$inferSelect;
@@ -33,8 +40,7 @@ export const lockWatchCount = async (tx: Executor): Promise<number> => {
 };
 
 /** Finds a watch and locks its row until the transaction ends. */
-export const lockWatch = (tx: Executor, id: string): Promise<WatchRow | undefined> =>
-  firstRow(tx.select().from(watch).where(eq(watch.id, id)).for("no key update"));
+export const lockWatch = lockerOf(watch);
 
 /** Whether another watch than `id` has a name. */
 export const isWatchNamed = async (tx: Executor, name: string, id: string): Promise<boolean> => {
@@ -43,13 +49,7 @@ export const isWatchNamed = async (tx: Executor, name: string, id: string): Prom
 };
 
 /** Changes a watch. */
-export const updateWatch = async (
-  tx: Executor,
-  id: string,
-  change: Partial<WatchRow>,
-): Promise<void> => {
-  await tx.update(watch).set(change).where(eq(watch.id, id));
-};
+export const updateWatch = updaterOf(watch);
 
 /** Deletes a watch and its history; its messages stay. */
 export const deleteWatch = async (tx: Executor, id: string): Promise<void> => {

@@ -9,7 +9,7 @@ import {
 import { assignConfig } from "../../../functions/domain/config/desired-config.ts";
 import { Problem } from "../../../functions/problems.ts";
 import { insertCertificate } from "../../../functions/store/certificate/certificates.ts";
-import { updateCollectorVersion } from "../../../functions/store/certificate/identities.ts";
+import { updateIdentity } from "../../../functions/store/certificate/identities.ts";
 import type { Executor } from "../../../functions/store/database/database.ts";
 import { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import { people } from "../../lab/people.ts";
@@ -46,7 +46,7 @@ export const applyStep = async (
         core.db,
         issueCertificate(plan, host, { predecessorId, tokenId: null }),
       );
-      return updateCollectorVersion(core.db, identityId, host.host.version);
+      return updateIdentity(core.db, identityId, { collectorVersion: host.host.version });
     }
     case "heartbeat": {
       const outcome = await heartbeat(host, step);
