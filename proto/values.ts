@@ -59,8 +59,7 @@ export type CamelCase<Name> = Name extends `${infer First}_${infer Rest}`
   ? `${First}${Capitalize<CamelCase<Rest>>}`
   : Name;
 
-/** Returns a name of the wire, such as `created_at`, as `createdAt`. */
-export const camelCase = (name: string): string =>
+const camelCase = (name: string): string =>
   name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
 
 /** Returns the members of a body by their names in camelCase. */

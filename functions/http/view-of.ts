@@ -1,5 +1,5 @@
 import type * as v from "valibot";
-import { type CamelCase, camelCase } from "../../proto/values.ts";
+import type { CamelCase } from "../../proto/values.ts";
 
 /** The value that a member of a response is written from: for a text also a time, or bytes. */
 type Source<Value> = Value extends string
@@ -25,6 +25,9 @@ export const viewOf = <Schema extends ViewSchema>(schema: Schema) => {
     return Object.fromEntries(members.map(([name, source]) => [name, written(values[source])]));
   };
 };
+
+const camelCase = (name: string): string =>
+  name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
 
 const written = (value: unknown): unknown => {
   if (value instanceof Date) return value.toISOString();

@@ -54,5 +54,5 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   ...renderCharts(),
   renderConfigurationPage("docs/configuration.md"),
   renderRegion("docs/security.md", "reached", renderReachedRoutes()),
-  renderRegion("docs/collector-config.md", "keys", renderCollectorKeys()),
+  renderRegion("docs/collector-keys.md", "keys", renderCollectorKeys()),
 ];

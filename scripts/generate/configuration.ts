@@ -76,7 +76,7 @@ const pathOf = (schema: string): string[] => {
   return schema.endsWith("Source") ? ["sources"] : [];
 };
 
-/** Renders the table of the collector's keys: each with a comment in its schema, and its default. */
+/** Renders the list of the collector's keys: each with its default, and the comment in its schema. */
 export const renderCollectorKeys = (): string => {
   const text = readFileSync(keysFile, "utf8");
   const { program, comments } = parseSync(keysFile, text);
@@ -88,14 +88,14 @@ export const renderCollectorKeys = (): string => {
       .replace(/ +/g, " ")
       .trim();
   const defaultIn = (value: Node): string => {
-    if (value.type !== "CallExpression") return "required";
-    if (!/^(v\.optional|otlpListener)$/.test(source(value.callee))) return "required";
+    if (value.type !== "CallExpression") return " (required)";
+    if (!/^(v\.optional|otlpListener)$/.test(source(value.callee))) return " (required)";
     const fallback = value.arguments[1];
     return fallback === undefined || fallback.type === "Identifier"
-      ? "unset"
-      : `\`${source(fallback).replace(/_|^"|"$/g, "")}\``;
+      ? ""
+      : ` (\`${source(fallback).replace(/_|^"|"$/g, "")}\`)`;
   };
-  const rows: string[][] = [];
+  const items: string[] = [];
   let path: string[] = [];
   new Visitor({
     VariableDeclarator(node) {
@@ -105,11 +105,11 @@ export const renderCollectorKeys = (): string => {
       path.push(source(node.key));
       const meaning = meaningBefore(node.start);
       if (meaning !== undefined)
-        rows.push([`\`${path.join(".")}\``, defaultIn(node.value), meaning]);
+        items.push(`- \`${path.join(".")}\`${defaultIn(node.value)}: ${meaning}`);
     },
     "Property:exit"() {
       path.pop();
     },
   }).visit(program);
-  return markdownTable(["key", "default", "meaning"], rows);
+  return items.join("\n");
 };

@@ -38,7 +38,12 @@ export const allowedUses: AllowedUses = [
       "functions/node/http/http-listener.ts": ["setTimeout"],
       "functions/node/ingest/handshake-limits.ts": ["setTimeout"],
       "functions/node/ingest/ingest-connections.ts": ["setImmediate", "setTimeout"],
-      "functions/node/ingest/ingest-listener.ts": ["setImmediate", "setInterval", "setTimeout"],
+      "functions/node/ingest/ingest-listener.ts": [
+        "randomUUID",
+        "setImmediate",
+        "setInterval",
+        "setTimeout",
+      ],
       "functions/node/ingest/ingest-streams.ts": ["setImmediate", "setInterval", "setTimeout"],
     },
   },
@@ -73,7 +78,6 @@ export const allowedUses: AllowedUses = [
     uses: {
       "collector/sources/file/discovery.ts": ["randomUUID"],
       "functions/node/http/answer-unreadable.ts": ["randomUUID"],
-      "functions/node/ingest/ingest-listener.ts": ["randomUUID"],
     },
   },
   {

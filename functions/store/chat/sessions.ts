@@ -2,7 +2,6 @@ import { and, count, desc, eq, getTableColumns, isNotNull, lt, or, sql } from "d
 import { chatSession } from "../../../drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
 import type { Paged, PageRequest } from "../database/query-parts.ts";
-import { inserterOf } from "../database/query-parts.ts";
 
 /** A conversation's row. */
 export type ChatSessionRow = typeof chatSession.$inferSelect;
@@ -20,7 +19,12 @@ const leaseEnd = sql`clock_timestamp() + interval '6 seconds'`;
 const isExpired = sql<boolean>`coalesce(${chatSession.turnExpiresAt} < clock_timestamp(), false)`;
 
 /** Inserts a conversation. */
-export const insertChatSession = inserterOf(chatSession);
+export const insertChatSession = async (
+  db: Executor,
+  row: typeof chatSession.$inferInsert,
+): Promise<void> => {
+  await db.insert(chatSession).values(row);
+};
 
 /** Counts the conversations of a person. */
 export const countChatSessions = async (db: Executor, userId: string): Promise<number> => {
