@@ -15,7 +15,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
-import { createSignerCommand, type SignerCommandOptions } from "./load-signer.ts";
+import { createSignerCommand, type SignerCommandOptions } from "./run-signer-command.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "signer-command-"));
 afterAll(() => rmSync(dir, { recursive: true }));
@@ -130,7 +130,7 @@ describe("the signer command", () => {
     writeFileSync(secret, "hunter2");
     const given = openSync(secret, "r");
     const program = `
-      import { createSignerCommand } from ${JSON.stringify(new URL("./load-signer.ts", import.meta.url).href)};
+      import { createSignerCommand } from ${JSON.stringify(new URL("./run-signer-command.ts", import.meta.url).href)};
       const options = { command: ${JSON.stringify(script("readlink /proc/$$/fd/40"))}, path: "/usr/bin:/bin" };
       const answer = await createSignerCommand({ ...options, log: console }).run("");
       process.stdout.write(answer);`;
